@@ -1,0 +1,133 @@
+"""The one family of errors that repogen shows to people: what, where, what to do, and an exit code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Process exit codes; with several failures the earliest step's is used."""
+
+    OK = 0
+    GATE = 1
+    SPEC = 2
+    EXPORT = 3
+    PARITY = 4
+    CONFIG = 5
+    SMOKE = 6
+    PUBLISH = 7
+    TRACKING = 8
+    BUG = 70
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class ErrorRecord:
+    """An error as data: it crosses process borders and becomes JSON.
+
+    Attributes:
+        code: Stable identifier, for example ``export.specialized-dim``.
+        message: What went wrong, one sentence or a few lines.
+        hint: The next action; may be empty.
+        where: ``file:line`` or a key path; may be empty.
+        exit_code: The process exit code this error asks for.
+        details: Traceback or log, shown only with ``--debug``.
+    """
+
+    code: str
+    message: str
+    hint: str = ""
+    where: str = ""
+    exit_code: int = int(ExitCode.BUG)
+    details: str = ""
+
+
+class RepogenError(Exception):
+    """A failure with a message, a hint and an exit code.
+
+    Args:
+        message: What went wrong.
+        hint: What to do about it.
+        code: Stable identifier ``room.reason``; the room's own default if empty.
+        where: ``file:line`` or a key path.
+        details: Long text for ``--debug`` only.
+    """
+
+    exit_code = ExitCode.BUG
+    default_code = "bug"
+
+    def __init__(self, message: str, hint: str = "", *, code: str = "", where: str = "", details: str = "") -> None:
+        """Keep the parts; the exception's text is the message."""
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.code = code or self.default_code
+        self.where = where
+        self.details = details
+
+    @property
+    def record(self) -> ErrorRecord:
+        """The error as data."""
+        return ErrorRecord(self.code, self.message, self.hint, self.where, int(self.exit_code), self.details)
+
+
+class SpecError(RepogenError):
+    """The spec, or what it points to, is wrong (exit 2)."""
+
+    exit_code = ExitCode.SPEC
+    default_code = "spec"
+
+
+class SourceError(RepogenError):
+    """The user's model could not be made (exit 3: the model never reached ONNX)."""
+
+    exit_code = ExitCode.EXPORT
+    default_code = "source"
+
+
+class ExportError(RepogenError):
+    """No exporter gave a faithful graph (exit 3)."""
+
+    exit_code = ExitCode.EXPORT
+    default_code = "export"
+
+
+class ParityError(RepogenError):
+    """ONNX and PyTorch disagree, or a claim about the model was measured false (exit 4)."""
+
+    exit_code = ExitCode.PARITY
+    default_code = "parity"
+
+
+class ConfigError(RepogenError):
+    """config.pbtxt cannot be what was asked (exit 5)."""
+
+    exit_code = ExitCode.CONFIG
+    default_code = "config"
+
+
+class SmokeError(RepogenError):
+    """A real Triton did not serve the model as promised (exit 6)."""
+
+    exit_code = ExitCode.SMOKE
+    default_code = "smoke"
+
+
+class ServerError(SmokeError):
+    """A Triton could not be installed, started or reached (exit 6)."""
+
+    default_code = "server"
+
+
+class PublishError(RepogenError):
+    """The repository could not be written, and was left as it was (exit 7)."""
+
+    exit_code = ExitCode.PUBLISH
+    default_code = "publish"
+
+
+class MissingExtraError(SpecError):
+    """A distribution of an optional extra is not installed (exit 2)."""
+
+    default_code = "missing-extra"

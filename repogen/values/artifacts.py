@@ -1,0 +1,204 @@
+"""What export, optimize and validate hand on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from repogen.values.tensors import Signature
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """A file that a step wrote.
+
+    Attributes:
+        path: Path relative to the directory that holds it, with forward slashes.
+        sha256: Hex digest of its bytes.
+        size: Bytes.
+    """
+
+    path: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class OnnxArtifact:
+    """An ONNX model on disk.
+
+    Attributes:
+        path: ``model.onnx``; its external data, if any, lies beside it as ``model.onnx.data``.
+        external_data: Whether that data file exists.
+        signature: The graph's inputs and outputs as the graph states them.
+        opset: Version of the ``ai.onnx`` domain.
+        ir_version: ONNX IR version.
+        nodes: Number of nodes, those of subgraphs included.
+        exporter: ``dynamo`` or ``torchscript``.
+    """
+
+    path: Path
+    external_data: bool
+    signature: Signature
+    opset: int
+    ir_version: int
+    nodes: int
+    exporter: str
+
+
+@dataclass(frozen=True)
+class RungOutcome:
+    """What one exporter did: ``ok`` or why not, in one line."""
+
+    exporter: str
+    ok: bool
+    reason: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class PassOutcome:
+    """What one optimization pass did; a dropped pass says why."""
+
+    name: str
+    applied: bool
+    nodes_before: int
+    nodes_after: int
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ParityCase:
+    """One comparison of PyTorch and ONNX Runtime.
+
+    Attributes:
+        name: For example ``batch=2,sequence=16 seed=0``.
+        max_abs_diff: Largest absolute difference over all outputs.
+        max_rel_diff: Largest relative difference.
+        cosine: Smallest cosine similarity over the outputs.
+        passed: Within tolerance, equal shapes and dtypes, no NaN or Inf.
+        reason: Why it failed; empty when it passed.
+    """
+
+    name: str
+    max_abs_diff: float
+    max_rel_diff: float
+    cosine: float
+    passed: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ParityReport:
+    """Every case, and those left out because the budget was spent."""
+
+    cases: tuple[ParityCase, ...]
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """True when at least one case ran and none failed."""
+        return bool(self.cases) and all(case.passed for case in self.cases)
+
+    @property
+    def max_abs_diff(self) -> float:
+        """Largest absolute difference over all cases."""
+        return max((case.max_abs_diff for case in self.cases), default=0.0)
+
+    @property
+    def max_rel_diff(self) -> float:
+        """Largest relative difference over all cases."""
+        return max((case.max_rel_diff for case in self.cases), default=0.0)
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """Whether rows are independent and every output has the batch on axis 0.
+
+    Attributes:
+        batchable: The verdict, measured.
+        max_batch_size: What config.pbtxt may say; 0 when not batchable or not asked for.
+        reason: Why not batchable; empty otherwise.
+    """
+
+    batchable: bool
+    max_batch_size: int
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class GoldenTensor:
+    """Where one golden array lies in ``golden.npz``."""
+
+    name: str
+    key: str
+
+
+@dataclass(frozen=True)
+class GoldenCase:
+    """One input and PyTorch's output, kept for smoke tests anywhere.
+
+    Attributes:
+        name: The parity case it was taken from.
+        batch: Size of axis 0 of every tensor when the model batches, else 0.
+        inputs: Input arrays.
+        outputs: Output arrays as PyTorch computed them.
+    """
+
+    name: str
+    batch: int
+    inputs: tuple[GoldenTensor, ...]
+    outputs: tuple[GoldenTensor, ...]
+
+
+@dataclass(frozen=True)
+class Golden:
+    """Contents of ``golden.json``, beside ``golden.npz``: the cases, and the tolerance of each output by name."""
+
+    cases: tuple[GoldenCase, ...]
+    tolerances: dict[str, tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class ImportedCode:
+    """What the worker imported: the model's code outside site-packages, and the distributions it used.
+
+    Attributes:
+        files: Path relative to the spec's directory (``..`` allowed) -> sha256.
+        distributions: Distribution name -> version.
+    """
+
+    files: dict[str, str]
+    distributions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class BuiltModel:
+    """What the worker hands back for one model: verified bytes and the reports on them.
+
+    Attributes:
+        artifact: The ONNX file to publish, with the spec's names.
+        golden_dir: Directory holding ``golden.json`` and ``golden.npz``.
+        nodes_exported: Nodes as the exporter wrote them.
+        rungs: Outcome of each exporter tried.
+        passes: Outcome of each optimization pass.
+        parity: The comparison with PyTorch.
+        batch: The verdict on batching.
+        notes: Things a person should know, such as a factory that forgot ``model.eval()``.
+        imported: Code the build depended on.
+        seconds: Wall time of each step.
+    """
+
+    artifact: OnnxArtifact
+    golden_dir: Path
+    nodes_exported: int
+    rungs: tuple[RungOutcome, ...]
+    passes: tuple[PassOutcome, ...]
+    parity: ParityReport
+    batch: BatchReport
+    notes: tuple[str, ...]
+    imported: ImportedCode
+    seconds: dict[str, float] = field(default_factory=dict)

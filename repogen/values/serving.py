@@ -1,0 +1,129 @@
+"""A running Triton as the steps see it, and what smoke tests say of it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class ControlMode(Enum):
+    """Triton's ``--model-control-mode``."""
+
+    NONE = "none"
+    POLL = "poll"
+    EXPLICIT = "explicit"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a ready Triton listens, and what it is.
+
+    Attributes:
+        grpc: ``host:port``.
+        http: ``host:port``, or empty when unknown.
+        metrics: ``host:port``, or empty when unknown.
+        kind: ``embedded``, ``docker`` or ``remote``.
+        server_version: As the server reports it, for example ``2.51.0``.
+        runtime: For people, for example ``ONNX Runtime 1.19.2 (Python-hosted, CPU)``; ``unknown`` for a remote one.
+        sees_files: Whether it reads the repository that it was started on from this machine's disk; a remote one
+            is sent the bytes instead.
+        has_gpu: Whether it can serve KIND_GPU.
+    """
+
+    grpc: str
+    http: str
+    metrics: str
+    kind: str
+    server_version: str
+    runtime: str
+    sees_files: bool
+    has_gpu: bool
+
+
+class RunningTriton(Protocol):
+    """A Triton that is ready, or was."""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it listens."""
+
+    def alive(self) -> bool:
+        """Whether the server process (or the remote server) still answers."""
+
+    def log_tail(self, lines: int = 40) -> str:
+        """Last lines of the server's log; empty for a remote one."""
+
+
+class TritonServer(Protocol):
+    """A way to have a Triton: embedded, docker, or one that already runs."""
+
+    def preflight(self) -> None:
+        """Raise ServerError, with the remedy, when this server cannot be had on this machine; installs nothing."""
+
+    def install(self) -> None:
+        """Make it startable (downloads on first use, with progress); does nothing when it is."""
+
+    def running(self, repository: Path, mode: ControlMode) -> AbstractContextManager[RunningTriton]:
+        """Start it on ``repository``, wait until it is live, stop it by its PID on exit."""
+
+
+@dataclass(frozen=True)
+class SmokeCheck:
+    """One claim that was put to the server.
+
+    Attributes:
+        name: For example ``golden batch=2`` or ``refuses batch 33``.
+        passed: The verdict; a warning counts as passed.
+        detail: Figures or the reason.
+        warning: Whether ``detail`` deserves a person's look although it passed.
+    """
+
+    name: str
+    passed: bool
+    detail: str = ""
+    warning: bool = False
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Client-side latency of single-row requests, in milliseconds."""
+
+    p50: float
+    p95: float
+    p99: float
+    requests: int
+
+
+@dataclass(frozen=True)
+class SmokeReport:
+    """What a real Triton answered.
+
+    Attributes:
+        model: Model name.
+        version: Version that was asked.
+        server: Kind of the server.
+        server_version: tritonserver's version.
+        runtime: Runtime behind it.
+        checks: Every claim, in order.
+        overrides: Fields that the private smoke config changed, one line each.
+        latency: Of single-row requests; None when none were sent.
+    """
+
+    model: str
+    version: int
+    server: str
+    server_version: str
+    runtime: str
+    checks: tuple[SmokeCheck, ...]
+    overrides: tuple[str, ...] = ()
+    latency: Latency | None = None
+
+    @property
+    def passed(self) -> bool:
+        """True when at least one check ran and none failed."""
+        return bool(self.checks) and all(check.passed for check in self.checks)
