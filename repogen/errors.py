@@ -131,3 +131,19 @@ class MissingExtraError(SpecError):
     """A distribution of an optional extra is not installed (exit 2)."""
 
     default_code = "missing-extra"
+
+
+_KINDS: tuple[type[RepogenError], ...] = (
+    SpecError,
+    ExportError,
+    ParityError,
+    ConfigError,
+    SmokeError,
+    PublishError,
+)
+
+
+def error_from_record(record: ErrorRecord) -> RepogenError:
+    """Return an error that asks for the same exit code and says the same as ``record``."""
+    kind = next((kind for kind in _KINDS if kind.exit_code == record.exit_code), RepogenError)
+    return kind(record.message, record.hint, code=record.code, where=record.where, details=record.details)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path  # noqa: TC003 - the worker's answer is decoded by these annotations
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from repogen.values.tensors import Signature
+from repogen.values.tensors import Signature  # noqa: TC001 - the same
 
 
 @dataclass(frozen=True)
@@ -189,6 +186,7 @@ class BuiltModel:
         batch: The verdict on batching.
         notes: Things a person should know, such as a factory that forgot ``model.eval()``.
         imported: Code the build depended on.
+        peak_rss_bytes: Largest resident memory of the worker.
         seconds: Wall time of each step.
     """
 
@@ -201,4 +199,5 @@ class BuiltModel:
     batch: BatchReport
     notes: tuple[str, ...]
     imported: ImportedCode
+    peak_rss_bytes: int
     seconds: dict[str, float] = field(default_factory=dict)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     import numpy.typing as npt
 
@@ -77,3 +78,10 @@ class Signature:
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
+
+    @property
+    def batch_dim(self) -> str | None:
+        """The symbolic dim on axis 0 of every input: the only one that can be a batch. None when there is none."""
+        first = {spec.shape[0] if spec.shape else 0 for spec in self.inputs}
+        dim = next(iter(first)) if len(first) == 1 else 0
+        return dim if isinstance(dim, str) else None

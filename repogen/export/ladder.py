@@ -1,0 +1,89 @@
+"""The exporters to try in turn, and whether each one's graph kept what the spec declares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+
+from repogen.errors import ExportError
+from repogen.export.dynamo import Dynamo, specialized
+from repogen.export.torchscript import TorchScript
+from repogen.graph import finish
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import onnx_ir as ir
+
+    from repogen.graph import Finishing
+    from repogen.spec.models import ExportSpec
+    from repogen.values.artifacts import OnnxArtifact
+    from repogen.values.source import SourceModel
+    from repogen.values.tensors import Signature
+
+# The newest opset that both exporters of the tested torch versions write without a conversion.
+_AUTO_OPSET = 20
+
+
+class Exporter(Protocol):
+    """A way to make an ONNX graph of a module."""
+
+    name: str
+
+    def export(self, source: SourceModel, args: tuple[torch.Tensor, ...], opset: int, directory: Path) -> ir.Model:
+        """Export, or raise ExportError."""
+
+
+def exporters(spec: ExportSpec) -> list[Exporter]:
+    """Return the exporters to try, in order."""
+    ladder: list[Exporter] = [Dynamo(), TorchScript(spec.allow_tracer_warnings)]
+    return ladder if spec.exporter == "auto" else [e for e in ladder if e.name == spec.exporter]
+
+
+def export_with(
+    exporter: Exporter, source: SourceModel, spec: ExportSpec, finishing: Finishing, directory: Path
+) -> OnnxArtifact:
+    """Export ``source`` to ``directory/model.onnx``, and ask the graph whether it kept every declared dim.
+
+    Args:
+        exporter: One of ``exporters()``.
+        source: The model.
+        spec: Which opset.
+        finishing: How the graph is written.
+        directory: An existing empty directory.
+
+    Raises:
+        ExportError: The exporter refused, or fixed a dim; the reason is in one line.
+    """
+    opset = min(_AUTO_OPSET, finishing.target.max_opset) if spec.opset == "auto" else spec.opset
+    sample = source.examples(source.example_sizes, 0)
+    args = tuple(torch.from_numpy(sample[tensor.name]) for tensor in source.signature.inputs)
+    graph = exporter.export(source, args, opset, directory)
+    artifact = finish(graph, directory / "model.onnx", finishing)
+    check_dims(artifact.signature, source.signature)
+    return artifact
+
+
+def check_dims(graph: Signature, declared: Signature) -> None:
+    """Compare the graph's input dims with the declared ones.
+
+    Raises:
+        ExportError: A dim declared dynamic is fixed in the graph, or one declared fixed is dynamic.
+    """
+    for found, wanted in zip(graph.inputs, declared.inputs, strict=True):
+        if found.dtype != wanted.dtype or len(found.shape) != len(wanted.shape):
+            raise ExportError(
+                f"input {wanted.name!r} is {found.dtype} {list(found.shape)} in the graph, "
+                f"declared {wanted.dtype} {list(wanted.shape)}",
+                code="export.input-type",
+            )
+        for axis, (have, want) in enumerate(zip(found.shape, wanted.shape, strict=True)):
+            if isinstance(want, str) and isinstance(have, int):
+                raise specialized(want, wanted.name, axis, str(have))
+            if isinstance(want, int) and have != want:
+                raise ExportError(
+                    f"axis {axis} of input {wanted.name!r} is declared {want}, but is {have!r} in the graph",
+                    "declare it as a dim, or fix it in the model",
+                    code="export.generalized-dim",
+                )

@@ -1,0 +1,133 @@
+"""Turns what an exporter or a pass produced into the file to publish: the spec's names, no trace of this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from repogen.errors import ExportError
+from repogen.graph.describe import describe
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from repogen.values.artifacts import OnnxArtifact
+    from repogen.values.target import Target
+    from repogen.values.tensors import Signature
+
+# Source: Versioning.md of onnx: the first IR version that may carry each opset. A model of an older opset may
+# bear an older IR version as long as it uses none of the newer one's fields.
+_OPSET_IR = {21: 10, 23: 11, 24: 12, 25: 13}
+_PROTOBUF_LIMIT = 2**31 - 2**20
+_PRODUCER = "repogen"
+
+
+@dataclass(frozen=True)
+class Finishing:
+    """How to finish a graph.
+
+    Attributes:
+        signature: Names and ranks that the graph is to have.
+        target: The release that is to load it.
+        external_data: Whether weights go to ``model.onnx.data`` even when they would fit.
+        exporter: Who made the graph.
+    """
+
+    signature: Signature
+    target: Target
+    external_data: bool
+    exporter: str
+
+
+def finish(model: ir.Model, path: Path, how: Finishing) -> OnnxArtifact:
+    """Name, clean and write ``model``; return its record.
+
+    Args:
+        model: Changed in place.
+        path: ``…/model.onnx``; its directory exists.
+        how: What to make of it.
+
+    Raises:
+        ExportError: The graph has another number of inputs or outputs than the signature.
+    """
+    _name(model, how.signature)
+    _clean(model)
+    _lower_ir(model, how.target)
+    size = sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value is not None)
+    external = how.external_data or size > _PROTOBUF_LIMIT
+    ir.save(model, path, external_data=f"{path.name}.data" if external else None, size_threshold_bytes=1024)
+    return describe(model, path, how.exporter)
+
+
+def _name(model: ir.Model, signature: Signature) -> None:
+    graph = model.graph
+    found, wanted = [v.name for v in graph.inputs], [s.name for s in signature.inputs]
+    if len(found) != len(wanted):
+        missing = [name for name in wanted if name not in found]
+        raise ExportError(
+            f"the exported graph has inputs {', '.join(map(str, found)) or 'none'}, declared are {', '.join(wanted)}",
+            f"the model does not use {', '.join(missing)}: take it out of inputs:" if missing else "",
+            code="export.inputs",
+        )
+    if len(graph.outputs) != len(signature.outputs):
+        raise ExportError(
+            f"the exported graph has {len(graph.outputs)} outputs, the model {len(signature.outputs)}",
+            code="export.outputs",
+        )
+    _separate_outputs(graph)
+    ends = [*zip(graph.inputs, signature.inputs, strict=True), *zip(graph.outputs, signature.outputs, strict=True)]
+    _free_names(graph, {spec.name for _, spec in ends}, {id(value) for value, _ in ends})
+    for value, spec in ends:
+        value.name = spec.name
+        if value.shape is None:
+            value.shape = ir.Shape([f"{spec.name}_dim_{axis}" for axis in range(len(spec.shape))])
+
+
+def _separate_outputs(graph: ir.Graph) -> None:
+    """Give an output that is an input, an initializer or another output a node of its own: names must differ."""
+    seen: set[int] = set()
+    for index, value in enumerate(graph.outputs):
+        if value.producer() is None or id(value) in seen:
+            node = ir.node("Identity", [value])
+            made = node.outputs[0]
+            made.type, made.shape = value.type, value.shape
+            graph.append(node)
+            graph.outputs[index] = made
+        seen.add(id(graph.outputs[index]))
+
+
+def _free_names(graph: ir.Graph, names: set[str], ends: set[int]) -> None:
+    """Rename inner values that bear a name meant for an input or output."""
+    inner = [out for node in graph.all_nodes() for out in node.outputs] + list(graph.initializers.values())
+    for value in inner:
+        if id(value) not in ends and value.name in names:
+            value.name = f"{value.name}__inner"
+
+
+def _clean(model: ir.Model) -> None:
+    """Take out what exporters leave of the machine: stack traces, paths, module names, doc strings."""
+    model.producer_name, model.producer_version, model.doc_string = _PRODUCER, None, None
+    model.graph.name, model.graph.doc_string = "model", None
+    model.metadata_props.clear()
+    model.graph.metadata_props.clear()
+    bodies: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
+    for body in bodies:
+        body.metadata_props.clear()
+        for node in body.all_nodes():
+            node.metadata_props.clear()
+            node.doc_string = None
+            for value in node.outputs:
+                value.metadata_props.clear()
+                value.doc_string = None
+    for value in [*model.graph.inputs, *model.graph.initializers.values()]:
+        value.metadata_props.clear()
+        value.doc_string = None
+
+
+def _lower_ir(model: ir.Model, target: Target) -> None:
+    """Lower the IR version to the target's newest where the opset allows it."""
+    needed = max((v for opset, v in _OPSET_IR.items() if model.opset_imports.get("", 0) >= opset), default=8)
+    if model.ir_version > target.max_ir >= needed:
+        model.ir_version = target.max_ir

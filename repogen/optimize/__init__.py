@@ -1,0 +1,5 @@
+"""OnnxArtifact -> OnnxArtifact; a pass that makes things worse is dropped, and it is said why. Runs in the worker."""
+
+from repogen.optimize.passes import optimize
+
+__all__ = ["optimize"]

@@ -1,0 +1,107 @@
+"""Imports what a spec names as ``file.py:callable`` or ``package.module:callable``."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from repogen.errors import SourceError
+
+UserCallable: TypeAlias = Callable[..., object]
+
+
+def import_callable(reference: str, root: Path) -> UserCallable:
+    """Import a user's callable.
+
+    Args:
+        reference: ``file.py:callable`` (relative to ``root``) or ``package.module:callable``.
+        root: Directory of the spec; it is put on ``sys.path``, as is the directory of the file.
+
+    Raises:
+        SourceError: The module fails to import, or has no such callable.
+    """
+    module_name, _, attribute = reference.rpartition(":")
+    sys.dont_write_bytecode = True
+    try:
+        module = _import_file(root / module_name) if module_name.endswith(".py") else _import_module(module_name, root)
+        found: object = module
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except AttributeError as error:
+        if "import" in "".join(traceback.format_tb(error.__traceback__)[2:]):
+            raise user_error(error, f"importing {reference!r} failed", root) from error
+        names = ", ".join(sorted(name for name in vars(module) if not name.startswith("_"))[:12])
+        raise SourceError(
+            f"{module_name} has no {attribute!r}",
+            f"it defines: {names or 'nothing'}",
+            code="source.callable-missing",
+            where=reference,
+        ) from error
+    except (Exception, SystemExit) as error:
+        raise user_error(error, f"importing {reference!r} failed", root) from error
+    if not callable(found):
+        raise SourceError(
+            f"{reference!r} is a {type(found).__name__}, not a callable",
+            "name a function or class that returns the model",
+            code="source.not-callable",
+            where=reference,
+        )
+    return found
+
+
+def _import_file(path: Path) -> object:
+    path = path.resolve()
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise SourceError(f"{path.name} is not a Python file", code="source.not-python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _import_module(name: str, root: Path) -> object:
+    sys.path.insert(0, str(root.resolve()))
+    return importlib.import_module(name)
+
+
+def user_error(error: BaseException, what: str, root: Path, code: str = "source.user-code") -> SourceError:
+    """Return a SourceError for an exception of the user's code, placed at its innermost line that is the user's.
+
+    Args:
+        error: What the code raised.
+        what: What repogen was doing.
+        root: Directory of the spec; frames below it are the user's.
+        code: Code of the error.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    own = Path(__file__).resolve().parent.parent
+    theirs = [f for f in frames if not Path(f.filename).is_relative_to(own) and "importlib" not in f.filename]
+    below = [f for f in theirs if Path(f.filename).resolve().is_relative_to(root.resolve()) and _is_local(f.filename)]
+    candidates = below or theirs or list(frames)
+    where = f"{_shown(Path(candidates[-1].filename), root)}:{candidates[-1].lineno}" if candidates else ""
+    if isinstance(error, SyntaxError) and error.filename:
+        where = f"{_shown(Path(error.filename), root)}:{error.lineno}"
+    kind = "called sys.exit" if isinstance(error, SystemExit) else type(error).__name__
+    text = f"{what}: {kind}: {error}".rstrip(": ")
+    hint = "fix it there"
+    if isinstance(error, ModuleNotFoundError):
+        hint = f"install {error.name!r} in this environment, or put its directory beside the spec"
+    return SourceError(text, hint, code=code, where=where, details="".join(traceback.format_exception(error)))
+
+
+def _is_local(filename: str) -> bool:
+    return "site-packages" not in filename
+
+
+def _shown(path: Path, root: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(root.resolve()))
+    except ValueError:
+        return path.name

@@ -1,0 +1,173 @@
+"""Seeded example inputs: drawn from the spec's declarations, or taken from the user's data."""
+
+from __future__ import annotations
+
+import inspect
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from repogen.errors import SourceError
+from repogen.source.callables import UserCallable, user_error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from repogen.spec.models import InputSpec
+    from repogen.values.tensors import Array, TensorSpec
+
+
+@dataclass(frozen=True)
+class DrawnExamples:
+    """Example inputs drawn from ``inputs:``; each input has a random stream of its own."""
+
+    inputs: Mapping[str, InputSpec]
+
+    def __call__(self, sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
+        """Return arrays of the declared dtypes and shapes."""
+        return {name: _draw(name, spec, sizes, seed) for name, spec in self.inputs.items()}
+
+
+def _draw(name: str, spec: InputSpec, sizes: Mapping[str, int], seed: int) -> Array:
+    shape = tuple(sizes[dim] if isinstance(dim, str) else dim for dim in spec.shape)
+    dtype = np.dtype(spec.dtype)
+    if spec.fill is not None:
+        return np.zeros(shape, dtype) if spec.fill == "zeros" else np.ones(shape, dtype)
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    if dtype.kind == "f":
+        return np.asarray(rng.standard_normal(shape), dtype)
+    if dtype.kind == "b":
+        return np.asarray(rng.integers(0, 2, shape), dtype)
+    if spec.range is None:  # the spec room refuses this; a callable that is tested alone may still come here
+        raise SourceError(f"input {name!r} is {spec.dtype} and has neither range nor fill", code="source.no-range")
+    low, high = spec.range
+    return np.asarray(rng.integers(low, high, shape, dtype=np.int64, endpoint=True), dtype)
+
+
+@dataclass(frozen=True)
+class CalledExamples:
+    """Example inputs from the user's callable, which takes any of: ``batch``, other dims by name, ``seed``.
+
+    What it returns is cut or repeated along the symbolic dims that it was not told of.
+    """
+
+    function: UserCallable
+    reference: str
+    root: Path
+    inputs: tuple[TensorSpec, ...]
+    batch_dim: str
+
+    def __call__(self, sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
+        """Return the callable's arrays, fitted to ``sizes``."""
+        arrays = call_examples(self.function, self.reference, self.root, sizes, self.batch_dim, seed)
+        return fit(arrays, self.inputs, sizes, self.reference)
+
+
+@dataclass(frozen=True)
+class StoredExamples:
+    """Example inputs from an ``.npz``, cut or repeated along the symbolic dims; the seed rolls the rows."""
+
+    arrays: Mapping[str, Array]
+    reference: str
+    inputs: tuple[TensorSpec, ...]
+
+    def __call__(self, sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
+        """Return the stored arrays, fitted to ``sizes``."""
+        rolled = {name: np.roll(a, seed, axis=0) if a.ndim else a for name, a in self.arrays.items()}
+        return fit(rolled, self.inputs, sizes, self.reference)
+
+
+def call_examples(
+    function: UserCallable, reference: str, root: Path, sizes: Mapping[str, int], batch_dim: str, seed: int
+) -> dict[str, Array]:
+    """Call the user's ``examples`` with those of batch, dim names and seed that its signature takes.
+
+    Raises:
+        SourceError: It raised, or did not return a mapping of names to arrays.
+    """
+    offered = {**sizes, "seed": seed}
+    parameters = inspect.signature(function).parameters
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    known = {name: value for name, value in offered.items() if takes_all or name in parameters}
+    unknown = [
+        p for p in parameters.values() if p.name not in offered and p.default is p.empty and p.kind < p.VAR_POSITIONAL
+    ]
+    arguments = [sizes.get(batch_dim, 2)] if unknown and batch_dim not in known else []
+    try:
+        made = function(*arguments, **known)
+    except (Exception, SystemExit) as error:
+        raise user_error(error, f"{reference!r} failed", root) from error
+    if not isinstance(made, dict) or not made:
+        raise SourceError(
+            f"{reference!r} returned {type(made).__name__}",
+            "return a dict of input name -> array",
+            code="source.examples-type",
+            where=reference,
+        )
+    return {str(name): to_array(value) for name, value in made.items()}
+
+
+def to_array(value: object) -> Array:
+    """Return ``value`` (a tensor, an array, a list) as a C-contiguous NumPy array."""
+    detach = getattr(value, "detach", None)
+    plain = detach().cpu().numpy() if callable(detach) else value
+    return np.array(plain, order="C")
+
+
+def load_npz(path: Path) -> dict[str, Array]:
+    """Read an ``.npz`` without pickle.
+
+    Raises:
+        SourceError: It is no such file, or holds Python objects.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, EOFError) as error:
+        raise SourceError(
+            f"{path.name} cannot be read as .npz: {error}", "write it with numpy.savez", code="source.npz"
+        ) from error
+
+
+def fit(
+    arrays: Mapping[str, Array], inputs: tuple[TensorSpec, ...], sizes: Mapping[str, int], reference: str
+) -> dict[str, Array]:
+    """Cut or repeat each array along its symbolic dims to ``sizes``.
+
+    Raises:
+        SourceError: A name, a dtype, a rank or a fixed dim is not the declared one.
+    """
+    fitted: dict[str, Array] = {}
+    problems: list[str] = []
+    for spec in inputs:
+        if spec.name not in arrays:
+            problems.append(f"{spec.name!r} is missing (there are: {', '.join(arrays)})")
+            continue
+        array = _resize(arrays[spec.name], spec, sizes)
+        wanted = tuple(sizes[d] if isinstance(d, str) else d for d in spec.shape)
+        if array.dtype != np.dtype(spec.dtype):
+            problems.append(f"{spec.name!r} is {array.dtype}, declared {spec.dtype}")
+        elif array.shape != wanted:
+            problems.append(f"{spec.name!r} has shape {list(array.shape)}, declared {list(spec.shape)}")
+        fitted[spec.name] = array
+    if problems:
+        raise SourceError(
+            f"examples do not fit the declared inputs: {'; '.join(problems)}",
+            "change inputs: or the examples",
+            code="source.examples-fit",
+            where=reference,
+        )
+    return fitted
+
+
+def _resize(array: Array, spec: TensorSpec, sizes: Mapping[str, int]) -> Array:
+    """Cut or repeat ``array`` along its symbolic axes; one of another rank is returned as it is."""
+    if array.ndim != len(spec.shape):
+        return array
+    for axis, dim in enumerate(spec.shape):
+        if isinstance(dim, str) and array.shape[axis]:
+            array = np.take(array, np.arange(sizes[dim]) % array.shape[axis], axis=axis)
+    return array

@@ -1,0 +1,5 @@
+"""OnnxArtifact -> StructureReport, ParityReport, BatchReport, golden tensors. Runs in the worker."""
+
+from repogen.validate.validation import Validation, validate
+
+__all__ = ["Validation", "validate"]

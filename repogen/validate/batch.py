@@ -1,0 +1,106 @@
+"""Batchability by experiment: Triton puts rows of strangers into one batch, and takes it apart along axis 0."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from repogen.errors import ConfigError, RepogenError
+from repogen.validate.compare import difference
+from repogen.values.artifacts import BatchReport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Literal
+
+    from repogen.values.source import SourceModel
+    from repogen.values.tensors import Array, Arrays
+
+_SIZES = (1, 2, 3)
+_LARGER = 5
+
+
+def check_batch(
+    source: SourceModel,
+    onnx_model: Callable[[Arrays], dict[str, Array]],
+    asked: int | Literal["auto"],
+    allowed: dict[str, tuple[float, float]],
+    seed: int,
+) -> BatchReport:
+    """Decide max_batch_size: what was asked for if the model batches; 0 for ``auto`` if it does not.
+
+    Args:
+        source: The PyTorch model.
+        onnx_model: The ONNX model, on which everything is measured again.
+        asked: ``triton.max_batch_size`` of the spec.
+        allowed: (rtol, atol) by output.
+        seed: Seed of the inputs.
+
+    Raises:
+        ConfigError: max_batch_size above 0 was asked for, and the model does not batch; exit code 5.
+    """
+    if asked == 0:
+        return BatchReport(batchable=False, max_batch_size=0, reason="max_batch_size: 0 was asked for")
+    reason = _refusal(source, seed, allowed, onnx_model)
+    if not reason:
+        batch = source.dims[source.signature.batch_dim or ""]
+        return BatchReport(batchable=True, max_batch_size=batch.max if asked == "auto" else asked)
+    if asked == "auto":
+        return BatchReport(batchable=False, max_batch_size=0, reason=reason)
+    raise ConfigError(
+        f"max_batch_size: {asked} was asked for, but the model does not batch: {reason}",
+        "set max_batch_size: 0 (or auto), or change the model so that each row is answered by itself",
+        code="config.not-batchable",
+    )
+
+
+def _refusal(
+    source: SourceModel,
+    seed: int,
+    allowed: dict[str, tuple[float, float]],
+    onnx_model: Callable[[Arrays], dict[str, Array]],
+) -> str:
+    """Return why the model does not batch; empty when it does."""
+    dim = source.signature.batch_dim
+    if dim is None:
+        return "axis 0 of its inputs is not one shared dynamic dim"
+    limits = source.dims[dim]
+    if limits.min > 1:
+        return f"dim {dim!r} starts at {limits.min}, and Triton also sends batches of 1"
+    for model, runtime in ((source.reference, "PyTorch"), (onnx_model, "ONNX Runtime")):
+        for size in (*_SIZES, _LARGER):
+            if size > limits.max:
+                break
+            inputs = source.examples({**source.example_sizes, dim: size}, seed)
+            try:
+                reason = _mixes(model, inputs, size, allowed)
+            except RepogenError as error:
+                reason = f"a batch of {size} fails: {error.message}"
+            if reason:
+                return f"{reason} ({runtime})"
+    return ""
+
+
+def _mixes(
+    model: Callable[[Arrays], dict[str, Array]], inputs: Arrays, size: int, allowed: dict[str, tuple[float, float]]
+) -> str:
+    """Return how ``model`` mixes the rows of a batch; empty when it does not."""
+    together = model(inputs)
+    for name, array in together.items():
+        if array.ndim == 0 or array.shape[0] != size:
+            return f"output {name!r} has shape {list(array.shape)} for a batch of {size}: axis 0 is not the batch"
+    rows = [
+        model({name: np.ascontiguousarray(array[i : i + 1]) for name, array in inputs.items()}) for i in range(size)
+    ]
+    for name in together:
+        if any(row[name].shape != (1, *together[name].shape[1:]) for row in rows):
+            return f"output {name!r} of one row alone has another shape than in a batch of {size}"
+    alone = {name: np.concatenate([row[name] for row in rows]) for name in together}
+    apart = difference(alone, together, allowed)
+    if apart.reason:
+        return f"a row alone is answered otherwise than in a batch of {size}: {apart.reason}"
+    order = np.arange(size)[::-1]
+    turned = model({name: np.ascontiguousarray(array[order]) for name, array in inputs.items()})
+    apart = difference({name: array[order] for name, array in together.items()}, turned, allowed)
+    return f"rows in another order are answered otherwise: {apart.reason}" if apart.reason else ""

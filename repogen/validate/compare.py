@@ -1,0 +1,91 @@
+"""How far two sets of outputs are apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from repogen.spec.models import ParitySpec
+    from repogen.values.tensors import Array, Arrays, Signature
+
+# By dtype: about what reordered sums and fused kernels cost over a network's depth in that precision.
+_BY_DTYPE = {"float16": (1e-2, 1e-3), "float32": (1e-3, 1e-5), "float64": (1e-6, 1e-8)}
+_EXACT = (0.0, 0.0)
+
+
+def tolerances(signature: Signature, spec: ParitySpec) -> dict[str, tuple[float, float]]:
+    """Return (rtol, atol) for each output: the spec's, else by dtype; integers and booleans must be equal."""
+    chosen = {}
+    for output in signature.outputs:
+        default = _BY_DTYPE.get(output.dtype)
+        if default is None:
+            chosen[output.name] = _EXACT
+        else:
+            rtol = default[0] if spec.rtol is None else spec.rtol
+            chosen[output.name] = (rtol, default[1] if spec.atol is None else spec.atol)
+    return chosen
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Distance between expected and actual outputs.
+
+    Attributes:
+        max_abs: Largest ``|actual - expected|``.
+        max_rel: Largest ``|actual - expected| / max(|expected|, atol)``, the floor kept above 1e-12.
+        cosine: Smallest cosine similarity over the outputs; 1 for two zero vectors.
+        reason: Why they do not agree; empty when they do.
+    """
+
+    max_abs: float
+    max_rel: float
+    cosine: float
+    reason: str
+
+
+def difference(expected: Arrays, actual: Arrays, allowed: dict[str, tuple[float, float]]) -> Difference:
+    """Compare outputs by name; shapes and dtypes must be equal, and nothing may be NaN or infinite."""
+    rows = [_one(name, array, actual[name], *allowed[name]) for name, array in expected.items()]
+    return Difference(
+        max((row.max_abs for row in rows), default=0.0),
+        max((row.max_rel for row in rows), default=0.0),
+        min((row.cosine for row in rows), default=1.0),
+        "; ".join(row.reason for row in rows if row.reason),
+    )
+
+
+def _one(name: str, expected: Array, actual: Array, rtol: float, atol: float) -> Difference:
+    if expected.shape != actual.shape:
+        return Difference(0.0, 0.0, 0.0, f"{name!r} has shape {list(actual.shape)}, expected {list(expected.shape)}")
+    if expected.dtype != actual.dtype:
+        return Difference(0.0, 0.0, 0.0, f"{name!r} is {actual.dtype}, expected {expected.dtype}")
+    want, have = expected.astype(np.float64).ravel(), actual.astype(np.float64).ravel()
+    if not np.isfinite(have).all():
+        return Difference(0.0, 0.0, 0.0, f"{name!r} has NaN or Inf where PyTorch has none")
+    if not want.size:
+        return Difference(0.0, 0.0, 1.0, "")
+    apart = np.abs(have - want)
+    max_abs = float(apart.max())
+    max_rel = float((apart / np.maximum(np.abs(want), max(atol, 1e-12))).max())
+    off = int((apart > atol + rtol * np.abs(want)).sum())
+    reason = f"{off} of {want.size} values of {name!r} are off, the worst by {max_abs:.3g}" if off else ""
+    return Difference(max_abs, max_rel, _cosine(want, have), reason)
+
+
+def _cosine(
+    a: np.ndarray[tuple[int, ...], np.dtype[np.float64]], b: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+) -> float:
+    norms = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return 1.0 if norms == 0.0 else float(np.dot(a, b) / norms)
+
+
+def not_finite(outputs: Arrays) -> str:
+    """Name the first output that has NaN or infinite values; empty when none has."""
+    for name, array in outputs.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            bad = int((~np.isfinite(array)).sum())
+            return f"{bad} of {array.size} values of {name!r} are NaN or Inf"
+    return ""

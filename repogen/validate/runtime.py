@@ -1,0 +1,58 @@
+"""ONNX Runtime, fed by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnxruntime
+
+from repogen.errors import ParityError
+
+if TYPE_CHECKING:
+    from repogen.values.artifacts import OnnxArtifact
+    from repogen.values.tensors import Array, Arrays
+
+
+class OnnxModel:
+    """A session on the CPU execution provider.
+
+    Args:
+        artifact: The model.
+
+    Raises:
+        ParityError: ONNX Runtime cannot load it.
+    """
+
+    def __init__(self, artifact: OnnxArtifact) -> None:
+        """Load the model."""
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        try:
+            self._session = onnxruntime.InferenceSession(artifact.path, options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise ParityError(
+                f"ONNX Runtime {onnxruntime.__version__} cannot load the model: {_first_line(error)}",
+                "try the other exporter (export.exporter)",
+                code="parity.load",
+                details=str(error),
+            ) from error
+        self._outputs = [output.name for output in artifact.signature.outputs]
+
+    def __call__(self, inputs: Arrays) -> dict[str, Array]:
+        """Return the outputs by name.
+
+        Raises:
+            ParityError: ONNX Runtime failed on these inputs.
+        """
+        try:
+            values = self._session.run(self._outputs, dict(inputs))
+        except Exception as error:
+            raise ParityError(
+                f"ONNX Runtime failed: {_first_line(error)}", code="parity.runtime", details=str(error)
+            ) from error
+        return dict(zip(self._outputs, values, strict=True))
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,45 @@
+"""Is it a valid model, and one that the target release loads?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx
+
+from repogen.errors import ExportError
+
+if TYPE_CHECKING:
+    from repogen.values.artifacts import OnnxArtifact
+    from repogen.values.target import Target
+
+
+def check_structure(artifact: OnnxArtifact, target: Target) -> None:
+    """Run onnx.checker with shape inference, and hold opset and IR against the target's limits.
+
+    The checker alone accepts IR 14 and opset 999, and reads an empty file as an empty model (triton-facts).
+
+    Raises:
+        ExportError: The model is broken, or too new for the target.
+    """
+    limits = f"Triton {target.release} (ONNX Runtime {target.onnxruntime})"
+    if artifact.opset > target.max_opset:
+        raise ExportError(
+            f"the model uses opset {artifact.opset}; {limits} loads up to {target.max_opset}",
+            f"set export.opset to {target.max_opset} or auto, or a newer target.triton",
+            code="validate.opset",
+        )
+    if artifact.ir_version > target.max_ir:
+        raise ExportError(
+            f"the model has ONNX IR {artifact.ir_version}; {limits} loads up to {target.max_ir}",
+            "set export.opset lower, or a newer target.triton",
+            code="validate.ir",
+        )
+    try:
+        onnx.checker.check_model(artifact.path, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise ExportError(
+            f"onnx.checker refuses the exported model: {str(error).splitlines()[0]}",
+            "try the other exporter (export.exporter)",
+            code="validate.checker",
+            details=str(error),
+        ) from error

@@ -1,0 +1,55 @@
+"""Everything that is proved about one ONNX file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from repogen.validate.batch import check_batch
+from repogen.validate.compare import tolerances
+from repogen.validate.golden import GoldenKeeper
+from repogen.validate.parity import check_parity
+from repogen.validate.runtime import OnnxModel
+from repogen.validate.structure import check_structure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from repogen.spec.models import ModelSpec
+    from repogen.values.artifacts import BatchReport, OnnxArtifact, ParityReport
+    from repogen.values.source import SourceModel
+    from repogen.values.target import Target
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What was measured.
+
+    Attributes:
+        parity: The comparison with PyTorch.
+        batch: The verdict on batching.
+    """
+
+    parity: ParityReport
+    batch: BatchReport
+
+
+def validate(
+    artifact: OnnxArtifact, source: SourceModel, model: ModelSpec, target: Target, golden_dir: Path
+) -> Validation:
+    """Check structure, parity and batchability of ``artifact``, and write golden tensors to ``golden_dir``.
+
+    Raises:
+        ExportError: Broken, or too new for the target (exit 3).
+        ParityError: ONNX Runtime and PyTorch disagree (exit 4).
+        ConfigError: Batching was asked for and the model does not batch (exit 5).
+    """
+    check_structure(artifact, target)
+    allowed = tolerances(source.signature, model.parity)
+    onnx_model = OnnxModel(artifact)
+    golden = GoldenKeeper()
+    parity = check_parity(source, onnx_model, model.parity, allowed, golden)
+    batch = check_batch(source, onnx_model, model.triton.max_batch_size, allowed, model.parity.seed)
+    golden_dir.mkdir(parents=True, exist_ok=True)
+    golden.write(golden_dir, source.signature.batch_dim if batch.batchable else None, allowed)
+    return Validation(parity, batch)

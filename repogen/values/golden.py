@@ -1,0 +1,86 @@
+"""``golden.json``: which arrays of ``golden.npz`` are a case's inputs and outputs, and how close is close enough."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from repogen.values.artifacts import Golden, GoldenCase, GoldenTensor
+from repogen.values.decode import JsonObject, json_number, malformed, parse_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+GOLDEN_JSON = "golden.json"
+GOLDEN_NPZ = "golden.npz"
+SCHEMA = 1
+
+
+def golden_to_json(golden: Golden) -> str:
+    """Return ``golden`` as JSON; equal values give equal text.
+
+    Order of cases and tensors is kept. Tolerances are written as ``{"rtol": …, "atol": …}`` by output name.
+    """
+    document = {
+        "schema": SCHEMA,
+        "cases": [
+            {
+                "name": case.name,
+                "batch": case.batch,
+                "inputs": _tensors_to_json(case.inputs),
+                "outputs": _tensors_to_json(case.outputs),
+            }
+            for case in golden.cases
+        ],
+        "tolerances": {
+            name: {"rtol": json_number(rtol), "atol": json_number(atol)}
+            for name, (rtol, atol) in golden.tolerances.items()
+        },
+    }
+    return json.dumps(document, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def golden_from_json(text: str, where: str = GOLDEN_JSON) -> Golden:
+    """Return the golden cases that ``text`` describes.
+
+    Args:
+        text: Contents of ``golden.json``.
+        where: The file's name for messages.
+
+    Raises:
+        MalformedRecordError: Not what ``golden_to_json`` writes, or a newer schema. Members that this version does
+            not know are tolerated. Whether ``golden.npz`` holds the arrays is for its reader to say.
+    """
+    document = parse_object(text, where)
+    if document.count("schema") > SCHEMA:
+        raise malformed(where, f"schema {document.count('schema')} is newer than this repogen knows ({SCHEMA})")
+    tolerances = document.child("tolerances")
+    golden = Golden(
+        cases=tuple(_case(case) for case in document.children("cases")),
+        tolerances={name: _tolerance(tolerances.child(name)) for name in tolerances.members},
+    )
+    outputs = {tensor.name for case in golden.cases for tensor in case.outputs}
+    if missing := sorted(outputs - golden.tolerances.keys()):
+        raise malformed(where, f"no tolerance for {', '.join(missing)}")
+    return golden
+
+
+def _tensors_to_json(tensors: Iterable[GoldenTensor]) -> list[dict[str, str]]:
+    return [{"name": tensor.name, "key": tensor.key} for tensor in tensors]
+
+
+def _tensors(values: list[JsonObject]) -> tuple[GoldenTensor, ...]:
+    return tuple(GoldenTensor(value.text("name"), value.text("key")) for value in values)
+
+
+def _case(value: JsonObject) -> GoldenCase:
+    return GoldenCase(
+        name=value.text("name"),
+        batch=value.count("batch"),
+        inputs=_tensors(value.children("inputs")),
+        outputs=_tensors(value.children("outputs")),
+    )
+
+
+def _tolerance(value: JsonObject) -> tuple[float, float]:
+    return value.number("rtol"), value.number("atol")

@@ -1,0 +1,6 @@
+"""Builds one model in a process of its own: time and memory limits, and a crash becomes an error value."""
+
+from repogen.worker.job import Job
+from repogen.worker.process import run_worker
+
+__all__ = ["Job", "run_worker"]

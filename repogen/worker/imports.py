@@ -1,0 +1,47 @@
+"""What a build imported: the record that later decides, without importing anything, whether it is still current."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import sys
+import sysconfig
+from pathlib import Path
+
+import repogen
+from repogen.values.artifacts import ImportedCode
+from repogen.values.digest import sha256_file
+
+
+def imported_code(root: Path) -> ImportedCode:
+    """Return the user's files and the distributions that this process has imported.
+
+    Args:
+        root: Directory of the spec; paths are relative to it.
+    """
+    # ``__main__`` is the worker itself.
+    modules = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
+    located = [(name, Path(file)) for name, file in modules if isinstance(file, str) and name != "__main__"]
+    files = {
+        Path(os.path.relpath(path.resolve(), root.resolve())).as_posix(): sha256_file(path)
+        for _, path in located
+        if path.is_file() and not _is_installed(path)
+    }
+    packages = importlib.metadata.packages_distributions()
+    tops = {name.partition(".")[0] for name, path in located if "site-packages" in path.parts}
+    names = {packages[top][0] for top in tops if top in packages}
+    return ImportedCode(files, {name: importlib.metadata.version(name) for name in sorted(names)})
+
+
+def _is_installed(path: Path) -> bool:
+    """Whether ``path`` belongs to the interpreter, to a distribution or to repogen."""
+    own = Path(repogen.__file__).resolve().parent
+    paths = sysconfig.get_paths()
+    stdlib = {Path(paths[key]).resolve() for key in ("stdlib", "platstdlib")}
+    resolved = path.resolve()
+    return (
+        "site-packages" in path.parts
+        or "dist-packages" in path.parts
+        or resolved.is_relative_to(own)
+        or any(resolved.is_relative_to(place) for place in stdlib)
+    )
