@@ -2,28 +2,76 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, WrapValidator
+from pydantic_core import PydanticCustomError, ValidationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pydantic import ValidatorFunctionWrapHandler
 
 MODEL_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$"
 INT32_MAX = 2**31 - 1
 
-DtypeName = Literal[
-    "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64"
+
+def _must_be(what: str) -> WrapValidator:
+    """Return a validator that answers every misfit with one sentence, instead of one error for each union member."""
+
+    def validate(value: object, handler: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return handler(value)
+        except ValidationError as error:
+            raise PydanticCustomError("must_be", "must be {what}", {"what": what}) from error
+
+    return WrapValidator(validate)
+
+
+DtypeName = Annotated[
+    Literal[
+        "bool",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "float32",
+        "float64",
+    ],
+    _must_be("one of bool, uint8-64, int8-64, float16, float32, float64"),
 ]
-StrictInt = Annotated[int, Field(strict=True, ge=-(2**31), le=INT32_MAX)]
-Size = Annotated[int, Field(strict=True, ge=1, le=INT32_MAX)]
-Count = Annotated[int, Field(strict=True, ge=0, le=INT32_MAX)]
-Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
-Tolerance = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 DimName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 TensorName = Annotated[str, Field(min_length=1, max_length=256)]
 
+# Without their sentence: for unions, which say it for both sides.
+_Size = Annotated[int, Field(strict=True, ge=1, le=INT32_MAX)]
+_Count = Annotated[int, Field(strict=True, ge=0, le=INT32_MAX)]
+_Int = Annotated[int, Field(strict=True, ge=-(2**31), le=INT32_MAX)]
+
+Size = Annotated[_Size, _must_be("an integer >= 1")]
+Count = Annotated[_Count, _must_be("an integer >= 0")]
+Seconds = Annotated[
+    float, Field(strict=True, gt=0, le=86_400, allow_inf_nan=False), _must_be("a number of seconds > 0 and <= 86400")
+]
+Tolerance = Annotated[float, Field(strict=True, ge=0, le=1e6, allow_inf_nan=False), _must_be("a number >= 0")]
+ShapeItem = Annotated[_Size | DimName, _must_be("an integer >= 1 or the name of a dim")]
+Range = Annotated[tuple[_Int, _Int], _must_be("two integers, [lowest, highest]")]
+AutoOrSize = Annotated[Literal["auto"] | _Size, _must_be("auto or an integer >= 1")]
+AutoOrCount = Annotated[Literal["auto"] | _Count, _must_be("auto or an integer >= 0")]
+ExampleSize = Annotated[int, Field(strict=True, ge=2, le=INT32_MAX), _must_be("an integer >= 2")]
+MemoryMb = Annotated[int, Field(strict=True, ge=256, le=INT32_MAX), _must_be("an integer >= 256")]
+Release = Annotated[str, _must_be('a release in quotes, such as "24.10"')]
+
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    # defer_build: the schema is made once, for SpecFile, and not once more for each class at import.
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)
 
 
 class SourceSpec(_Model):
@@ -39,8 +87,8 @@ class InputSpec(_Model):
     """One input: dtype, full shape with symbolic dims by name, and how example values are drawn."""
 
     dtype: DtypeName
-    shape: tuple[Size | DimName, ...]
-    range: tuple[StrictInt, StrictInt] | None = Field(default=None, description="Inclusive, for integers")
+    shape: tuple[ShapeItem, ...]
+    range: Range | None = Field(default=None, description="Inclusive, for integers")
     fill: Literal["zeros", "ones"] | None = None
 
 
@@ -49,15 +97,15 @@ class DimSpec(_Model):
 
     min: Size = 1
     max: Size
-    example: Annotated[int, Field(strict=True, ge=2, le=INT32_MAX)] | None = None
+    example: ExampleSize | None = None
 
 
 class ExportSpec(_Model):
     """How the model becomes ONNX."""
 
     exporter: Literal["auto", "dynamo", "torchscript"] = "auto"
-    opset: Literal["auto"] | Size = "auto"
-    external_data: bool = Field(default=False, description="Weights beside the model even under 2 GB")
+    opset: AutoOrSize = "auto"
+    external_data: StrictBool = Field(default=False, description="Weights beside the model even under 2 GB")
     allow_tracer_warnings: tuple[str, ...] = Field(
         default=(), description='"file.py:line" of value-dependent branches that are meant to be frozen'
     )
@@ -69,7 +117,9 @@ class ParitySpec(_Model):
     rtol: Tolerance | None = None
     atol: Tolerance | None = None
     seed: Count = 0
-    seeds: Annotated[int, Field(strict=True, ge=1, le=100)] = Field(default=2, description="Seeds at the example size")
+    seeds: Annotated[int, Field(strict=True, ge=1, le=100), _must_be("an integer from 1 to 100")] = Field(
+        default=2, description="Seeds at the example size"
+    )
     budget_seconds: Seconds = 30.0
 
 
@@ -77,7 +127,7 @@ class LimitsSpec(_Model):
     """What the worker process may use."""
 
     timeout_seconds: Seconds = 900.0
-    memory_mb: Annotated[int, Field(strict=True, ge=256, le=INT32_MAX)] | None = None
+    memory_mb: MemoryMb | None = None
 
 
 class DynamicBatchingSpec(_Model):
@@ -85,7 +135,7 @@ class DynamicBatchingSpec(_Model):
 
     preferred_batch_size: tuple[Size, ...] = ()
     max_queue_delay_microseconds: Count = 0
-    preserve_ordering: bool = False
+    preserve_ordering: StrictBool = False
 
 
 class InstanceGroupSpec(_Model):
@@ -114,7 +164,7 @@ class VersionPolicySpec(_Model):
 class TritonSpec(_Model):
     """What config.pbtxt says beyond the signature."""
 
-    max_batch_size: Literal["auto"] | Count = "auto"
+    max_batch_size: AutoOrCount = "auto"
     dynamic_batching: DynamicBatchingSpec | None = None
     instance_group: tuple[InstanceGroupSpec, ...] = ()
     version_policy: VersionPolicySpec | None = None
@@ -138,7 +188,7 @@ class ModelSpec(_Model):
 class TargetSpec(_Model):
     """The Triton release that will serve the repository."""
 
-    triton: str = "24.10"
+    triton: Release = "24.10"
 
 
 class SpecFile(_Model):
@@ -151,14 +201,15 @@ class SpecFile(_Model):
     models: dict[Annotated[str, Field(pattern=MODEL_NAME)], ModelSpec] = Field(min_length=1)
 
 
-class Location(_Model):
-    """A place in the spec file; line and column count from 1."""
+class Location(NamedTuple):
+    """A place in the spec file; line and column (in characters) count from 1."""
 
     line: int
     column: int
 
 
-class Spec(_Model):
+@dataclass(frozen=True)
+class Spec:
     """A loaded spec: paths absolute, defaults merged, every model valid.
 
     Attributes:
@@ -167,7 +218,9 @@ class Spec(_Model):
         release: Triton release, a key of ``values.target.targets()``.
         templates: Directory of template overrides.
         models: Models by name, in file order.
-        locations: Key path (``models.digits.source``) -> place, for messages of later steps.
+        locations: Key path (``models.digits.outputs[0]``) -> place, for messages of later steps; what a model took
+            from ``defaults`` is placed there.
+        shown: The spec as the user named it; the file's name if empty.
     """
 
     path: Path
@@ -176,6 +229,7 @@ class Spec(_Model):
     templates: Path | None
     models: dict[str, ModelSpec]
     locations: dict[str, Location]
+    shown: str = ""
 
     @property
     def root(self) -> Path:
@@ -184,10 +238,10 @@ class Spec(_Model):
 
     def where(self, key_path: str) -> str:
         """Return ``file:line:col`` of ``key_path`` or of its nearest parent that has a place."""
-        parts = key_path.split(".")
-        while parts:
-            place = self.locations.get(".".join(parts))
+        file = self.shown or self.path.name
+        while key_path:
+            place = self.locations.get(key_path)
             if place is not None:
-                return f"{self.path.name}:{place.line}:{place.column}"
-            parts.pop()
-        return self.path.name
+                return f"{file}:{place.line}:{place.column}"
+            key_path = key_path[: max(key_path.rfind("."), key_path.rfind("["), 0)]
+        return file

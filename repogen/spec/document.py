@@ -1,0 +1,297 @@
+"""YAML text -> a tree of nodes that know their place, built from parser events under limits.
+
+PyYAML's own composer recurses, expands aliases without end, lets the last of duplicate keys win and forgets where
+things stood. This one walks the event stream once with a stack of its own; a shared (aliased) node is built once and
+its expanded size and height are counted, so that nested aliases end at a limit and not at the end of memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import yaml
+
+from repogen.spec.models import Location
+from repogen.spec.problems import KeyPath, Problem, key_text, printable, shown, value_text
+from repogen.spec.scalars import CORE_TAGS, Scalar, ScalarError, resolve_plain, resolve_tagged, short_tag
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_NODES = 20_000
+MAX_DEPTH = 32
+_MERGE = "<<"
+
+# libyaml when PyYAML was built with it: ten times faster, the same events and marks.
+_Loader: type[yaml.SafeLoader | yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A key of a mapping: where it stands, what it holds, and whether it came from ``defaults``."""
+
+    place: Location
+    node: Node
+    inherited: bool = False
+
+
+Mapping: TypeAlias = dict[str, Entry]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Stands where a value was refused, so that the rest of the file is still checked."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value and its place.
+
+    Attributes:
+        place: Where the value starts.
+        value: A scalar, a list of nodes, or entries by key.
+        size: Number of nodes with every alias expanded.
+        height: Levels of nesting below it, itself included.
+    """
+
+    place: Location
+    value: Scalar | Refused | list[Node] | Mapping
+    size: int = 1
+    height: int = 1
+
+
+class UnreadableError(Exception):
+    """The text can't be read any further; ``problem`` says why."""
+
+    def __init__(self, problem: Problem) -> None:
+        """Keep the problem."""
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+class _Frame:
+    """A list or mapping that is still open."""
+
+    def __init__(self, place: Location, anchor: str | None, value: list[Node] | Mapping, *, refused: bool) -> None:
+        self.place = place
+        self.anchor = anchor
+        self.value = value
+        self.refused = refused
+        self.size = 1
+        self.height = 1
+        self.key: str | None = None
+        self.key_place = place
+        self.skip = False
+
+    @property
+    def wants_key(self) -> bool:
+        return isinstance(self.value, dict) and self.key is None
+
+    @property
+    def step(self) -> str | int:
+        return len(self.value) if isinstance(self.value, list) else self.key or "?"
+
+    def add(self, node: Node) -> None:
+        self.size += node.size
+        self.height = max(self.height, node.height + 1)
+        if isinstance(self.value, list):
+            self.value.append(node)
+            return
+        if not self.skip:
+            self.value[self.key or "?"] = Entry(self.key_place, node)
+        self.key, self.skip = None, False
+
+
+class _Composer:
+    """Turns events into one tree; ``problems`` gets what can be skipped, UnreadableError what can't."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.problems: list[Problem] = []
+        self.root: Node | None = None
+        self._stack: list[_Frame] = []
+        self._anchors: dict[str, Node] = {}
+        self._nodes = 0
+
+    def feed(self, event: yaml.Event) -> None:
+        """Take one event."""
+        if isinstance(event, yaml.ScalarEvent):
+            self._scalar(event)
+        elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
+            self._open(event)
+        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+            self._close()
+        elif isinstance(event, yaml.AliasEvent):
+            self._alias(event)
+        elif isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
+            raise self._fatal(event, "a second document starts here", "a spec is one document; remove the ---")
+
+    def _scalar(self, event: yaml.ScalarEvent) -> None:
+        place = _place(event)
+        plain = event.implicit[0] and not event.style
+        if self._stack and self._stack[-1].wants_key:
+            self._open_key(event.value, plain, event.tag, place)
+            return
+        value: Scalar | Refused
+        try:
+            if event.tag not in {None, "!"}:
+                value = resolve_tagged(event.value, str(event.tag))
+            else:
+                value = resolve_plain(event.value) if plain else event.value
+        except ScalarError as error:
+            self._note(place, error.what, error.hint)
+            value = Refused()
+        self._attach(Node(place, value), event.anchor)
+
+    def _open_key(self, text: str, plain: bool, tag: str | None, place: Location) -> None:  # noqa: FBT001 - a parsed fact
+        frame = self._stack[-1]
+        frame.key, frame.key_place = text, place
+        if isinstance(frame.value, dict) and text in frame.value:
+            first = frame.value[text].place
+            frame.skip = True
+            self._note(place, f"is given twice, first on line {first.line}", "keep one of the two")
+        reason, hint = _key_refusal(text, plain, tag)
+        if reason:
+            frame.skip = frame.skip or text == _MERGE
+            self._note(place, reason, hint)
+
+    def _open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
+        place = _place(event)
+        if len(self._stack) >= MAX_DEPTH:
+            raise self._fatal(event, f"is nested deeper than {MAX_DEPTH} levels")
+        tag = str(event.tag or "!")
+        refused = tag != "!" and CORE_TAGS.get(tag) not in {"seq", "map"}
+        if refused:
+            what = f"the tag {printable(short_tag(tag))} is not allowed"
+            self._note(place, what, "a spec holds plain data only; remove the tag")
+        empty: list[Node] | Mapping = {} if isinstance(event, yaml.MappingStartEvent) else []
+        self._stack.append(_Frame(place, event.anchor, empty, refused=refused))
+
+    def _close(self) -> None:
+        frame = self._stack.pop()
+        value = Refused() if frame.refused else frame.value
+        self._attach(Node(frame.place, value, frame.size, frame.height), frame.anchor)
+
+    def _alias(self, event: yaml.AliasEvent) -> None:
+        node = self._anchors.get(str(event.anchor))
+        if node is None:
+            raise self._fatal(event, f"the alias *{printable(str(event.anchor))} has no finished anchor before it")
+        if node.height + len(self._stack) > MAX_DEPTH:
+            raise self._fatal(event, f"its aliases nest deeper than {MAX_DEPTH} levels")
+        self._count(event, node.size)
+        self._attach(node, None, counted=True)
+
+    def _attach(self, node: Node, anchor: str | None, *, counted: bool = False) -> None:
+        if not counted:
+            self._count(node.place, 1)
+        if anchor is not None:
+            self._anchors[anchor] = node
+        if not self._stack:
+            self.root = node
+            return
+        frame = self._stack[-1]
+        if frame.wants_key:
+            what = "an alias as a key" if counted else f"{value_text(_shape(node))} as a key"
+            self._note(node.place, f"{what} is not allowed", "keys are strings")
+            frame.key, frame.key_place = "?", node.place
+            frame.skip = True
+        else:
+            frame.add(node)
+
+    def _count(self, at: yaml.Event | Location, nodes: int) -> None:
+        self._nodes += nodes
+        if self._nodes > MAX_NODES:
+            what = f"the file has more than {MAX_NODES} values, aliases expanded"
+            raise self._fatal(at, what, "split the spec, or use fewer aliases")
+
+    def _path(self) -> KeyPath:
+        return tuple(frame.step for frame in self._stack)
+
+    def _note(self, place: Location, what: str, hint: str = "") -> None:
+        path = shown(key_text(self._path()))
+        self.problems.append(Problem(self.file, place.line, place.column, path, shown(what), shown(hint)))
+
+    def _fatal(self, at: yaml.Event | Location, what: str, hint: str = "") -> UnreadableError:
+        place = at if isinstance(at, Location) else _place(at)
+        path = shown(key_text(self._path()))
+        return UnreadableError(Problem(self.file, place.line, place.column, path, what, hint))
+
+
+def compose(text: str, file: str) -> tuple[Node | None, list[Problem]]:
+    """Read ``text``; a syntax error or a limit ends the reading and is the last problem.
+
+    Args:
+        text: YAML.
+        file: Name for the problems.
+
+    Returns:
+        The tree of the one document (None when there is none, or none that could be read to its end), and every
+        problem.
+    """
+    composer = _Composer(file)
+    try:
+        for event in _events(text, file):
+            composer.feed(event)
+    except UnreadableError as error:
+        composer.problems.append(error.problem)
+        return None, composer.problems
+    return composer.root, composer.problems
+
+
+def data(node: Node) -> object:
+    """Return the tree as plain dicts, lists and scalars; what was refused stays a ``Refused``."""
+    value = node.value
+    if isinstance(value, dict):
+        return {key: data(entry.node) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [data(item) for item in value]
+    return value
+
+
+def _events(text: str, file: str) -> Iterator[yaml.Event]:
+    try:
+        yield from yaml.parse(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+        what = printable(f"is not valid YAML: {error.problem or error.context}")
+        hint = "YAML indents with spaces, never with tabs" if "\\t" in repr(error.problem) else ""
+        raise UnreadableError(Problem(file, line, column, "", what, hint)) from error
+    except yaml.YAMLError as error:
+        what = printable(f"is not valid YAML: {' '.join(str(error).split())}")
+        raise UnreadableError(Problem(file, 0, 0, "", what)) from error
+
+
+def _key_refusal(text: str, plain: bool, tag: str | None) -> tuple[str, str]:  # noqa: FBT001 - a parsed fact
+    """Return why a key is refused and the hint; both empty for a good one."""
+    if tag not in {None, "!", "tag:yaml.org,2002:str"}:
+        return f"the tag {printable(short_tag(str(tag)))} on a key is not allowed", "keys are strings"
+    if not plain or tag == "tag:yaml.org,2002:str":
+        return "", ""
+    if text == _MERGE:
+        return "merge keys are not allowed", "put what models share under defaults:"
+    try:
+        value = resolve_plain(text)
+    except ScalarError as error:
+        return f"a key must be a string, but {error.what if text in error.what else f'{text} {error.what}'}", _quoted(
+            text
+        )
+    if isinstance(value, str):
+        return "", ""
+    return f"a key must be a string, but YAML reads {printable(text) or 'nothing'} as {value_text(value)}", _quoted(
+        text
+    )
+
+
+def _quoted(text: str) -> str:
+    return f'quote it: "{printable(text)}"'
+
+
+def _shape(node: Node) -> object:
+    return {} if isinstance(node.value, dict) else [] if isinstance(node.value, list) else node.value
+
+
+def _place(event: yaml.Event) -> Location:
+    mark = event.start_mark
+    return Location(mark.line + 1, mark.column + 1) if mark else Location(1, 1)

@@ -1,0 +1,104 @@
+"""Rules about what a spec points to on disk: factories, weights, examples, templates, the repository."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeAlias
+
+from repogen.spec.problems import printable
+from repogen.spec.structure import Finding, PartialModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+Findings: TypeAlias = "Iterator[Finding]"
+
+WEIGHTS_SUFFIXES = (".safetensors", ".pt", ".pth")
+_DOTTED = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
+_FILE_FORM = re.compile(rf"(?P<file>.+\.py):(?P<attribute>{_DOTTED})")
+_MODULE_FORM = re.compile(rf"{_DOTTED}:{_DOTTED}")
+
+
+def check_model_paths(model: PartialModel, root: Path) -> Findings:
+    """Yield what is wrong with the files that a model names; paths start below its name.
+
+    Args:
+        model: The model.
+        root: Directory of the spec, where relative paths start.
+    """
+    if "source" not in model.broken:
+        yield from _callable(("source", "factory"), model.spec.source.factory, root, "models.py:build")
+        yield from _weights(model.spec.source.weights, root)
+    if "examples" not in model.broken and model.spec.examples is not None:
+        yield from _examples(model.spec.examples, root)
+    if "export" not in model.broken:
+        for position, entry in enumerate(model.spec.export.allow_tracer_warnings):
+            if not re.fullmatch(r".+\.py:[1-9][0-9]*", entry):
+                yield Finding(("export", "allow_tracer_warnings", position), "must be file.py:line")
+
+
+def check_templates(templates: str | None, root: Path) -> Findings:
+    """Yield why the directory of template overrides can't be used."""
+    if templates is not None and not _is(root, templates, "dir"):
+        yield Finding(("templates",), f'there is no directory "{printable(templates)}"', _START)
+
+
+def check_repository(repository: str, templates: str | None, root: Path) -> Findings:
+    """Yield why the output can't be where it is asked for: Triton takes every directory in a repository for a model."""
+    if "\0" in repository or not repository:
+        yield Finding(("repository",), "must be the path of a directory")
+        return
+    output, path = (root / repository).resolve(), ("repository",)
+    if output.exists() and not output.is_dir():
+        yield Finding(path, f'"{printable(repository)}" is a file, not a directory')
+    if root.resolve().is_relative_to(output):
+        what = "holds the spec, and Triton would take the directories beside the spec for models"
+        yield Finding(path, what, "give the repository a directory of its own: model_repository")
+    if templates and "\0" not in templates:
+        overrides = (root / templates).resolve()
+        if output.is_relative_to(overrides) or overrides.is_relative_to(output):
+            yield Finding(path, "and templates lie in one another", "give each a directory of its own")
+
+
+_START = "paths are relative to the spec"
+
+
+def _callable(path: tuple[str, ...], reference: str, root: Path, example: str) -> Findings:
+    named = _FILE_FORM.fullmatch(reference)
+    if named is None and (".py:" in reference or not _MODULE_FORM.fullmatch(reference)):
+        hint = f'for example "{example}", or "package.module:{example.partition(":")[2]}"'
+        yield Finding(path, f'"{printable(reference)}" is neither file.py:callable nor package.module:callable', hint)
+    elif named is not None and not _is(root, named["file"], "file"):
+        yield Finding(path, f'there is no file "{printable(named["file"])}"', _START)
+
+
+def _weights(weights: str | None, root: Path) -> Findings:
+    if weights is None:
+        return
+    path = ("source", "weights")
+    if not weights.endswith(WEIGHTS_SUFFIXES):
+        hint = f"known: {', '.join(WEIGHTS_SUFFIXES)}; safetensors is the one to prefer"
+        yield Finding(path, f'can\'t read weights from "{printable(weights)}"', hint)
+    elif not _is(root, weights, "file"):
+        yield Finding(path, f'there is no file "{printable(weights)}"', _START)
+
+
+def _examples(examples: str, root: Path) -> Findings:
+    path = ("examples",)
+    if ":" in examples:
+        yield from _callable(path, examples, root, "models.py:examples")
+    elif not examples.endswith(".npz"):
+        hint = 'for example "examples.npz", or "models.py:examples"'
+        yield Finding(path, f'"{printable(examples)}" is neither file.npz nor file.py:callable', hint)
+    elif not _is(root, examples, "file"):
+        yield Finding(path, f'there is no file "{printable(examples)}"', _START)
+
+
+def _is(root: Path, relative: str, kind: str) -> bool:
+    try:
+        found = root / relative
+        return found.is_dir() if kind == "dir" else found.is_file()
+    except (OSError, ValueError):
+        # A name with a NUL or of 10,000 letters: no such file can be.
+        return False

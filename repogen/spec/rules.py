@@ -1,0 +1,193 @@
+"""What makes a well-formed model wrong: rules that look at several values together, each a pure function.
+
+Rules about Triton are taken from measurements of tritonserver 2.51.0 and from its model_configuration.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from repogen.spec.structure import Finding, PartialModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from repogen.spec.models import DimSpec, InputSpec, InstanceGroupSpec, ModelSpec
+    from repogen.values.target import Target
+
+Findings: TypeAlias = "Iterator[Finding]"
+
+
+def check_model(model: PartialModel, target: Target | None) -> Findings:
+    """Yield what is wrong with a model; paths start below its name.
+
+    Args:
+        model: The model; rules that would read a broken section are left out.
+        target: The Triton release; None when it is unknown.
+    """
+    for sections, rule in _RULES:
+        if not sections & model.broken:
+            yield from rule(model.spec)
+    if target is not None and "export" not in model.broken:
+        yield from _opset(model.spec, target)
+
+
+def _inputs_or_examples(model: ModelSpec) -> Findings:
+    if not model.inputs and model.examples is None:
+        yield Finding((), "has neither inputs nor examples", "declare inputs: {name: {dtype: …, shape: […]}}")
+
+
+def _shapes(model: ModelSpec) -> Findings:
+    for name, declared in model.inputs.items():
+        for axis, size in enumerate(declared.shape):
+            if isinstance(size, str) and size not in model.dims:
+                hint = f"dims: {{{size}: {{min: 1, max: 32}}}}"
+                yield Finding(("inputs", name, "shape", axis), f'"{size}" is not declared in dims', hint)
+
+
+def _dims_used(model: ModelSpec) -> Findings:
+    used = {size for declared in model.inputs.values() for size in declared.shape}
+    for name in model.dims if model.inputs else ():
+        if name not in used:
+            yield Finding(("dims", name), "no input's shape has this dim", "remove it, or name it in a shape")
+
+
+def _dims(model: ModelSpec) -> Findings:
+    for name, dim in model.dims.items():
+        yield from _dim(name, dim)
+
+
+def _dim(name: str, dim: DimSpec) -> Findings:
+    path = ("dims", name)
+    if dim.min > dim.max:
+        yield Finding((*path, "min"), f"min {dim.min} is above max {dim.max}")
+    elif dim.max == 1:
+        yield Finding((*path, "max"), "a dim that may only be 1 is not dynamic", "write 1 in the shape instead")
+    elif dim.example is not None and not dim.min <= dim.example <= dim.max:
+        yield Finding((*path, "example"), f"example {dim.example} is not between min {dim.min} and max {dim.max}")
+
+
+def _values(model: ModelSpec) -> Findings:
+    for name, declared in model.inputs.items():
+        path = ("inputs", name)
+        if declared.range is not None:
+            yield from _range(path, declared)
+        elif "int" in declared.dtype and declared.fill is None and model.examples is None:
+            what = f"{declared.dtype} has neither range nor fill, and no random integer is safe to try"
+            yield Finding(path, what, "range: [0, 30521] (inclusive), or fill: ones")
+
+
+def _range(path: tuple[str, ...], declared: InputSpec) -> Findings:
+    here = (*path, "range")
+    low, high = declared.range or (0, 0)
+    if "int" not in declared.dtype:
+        yield Finding(here, f"range is for integers, and this input is {declared.dtype}", "remove it")
+        return
+    if declared.fill is not None:
+        yield Finding(here, "range and fill exclude each other", "keep one of the two")
+    if low > high:
+        yield Finding(here, f"the lowest value {low} is above the highest {high}")
+    bits = int(declared.dtype.rpartition("int")[2])
+    signed = not declared.dtype.startswith("u")
+    floor, ceiling = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    if min(low, high) < floor or max(low, high) > ceiling:
+        yield Finding(here, f"leaves the bounds of {declared.dtype}, {floor} to {ceiling}")
+
+
+def _outputs(model: ModelSpec) -> Findings:
+    seen: set[str] = set()
+    for position, name in enumerate(model.outputs):
+        if name in seen:
+            yield Finding(("outputs", position), f'"{name}" is given twice')
+        seen.add(name)
+
+
+def _output_names(model: ModelSpec) -> Findings:
+    for position, name in enumerate(model.outputs):
+        if name in model.inputs:
+            yield Finding(("outputs", position), f'"{name}" is an input too', "give the output a name of its own")
+
+
+def _batching(model: ModelSpec) -> Findings:
+    size = model.triton.max_batch_size
+    if not isinstance(size, int) or size == 0 or not model.inputs:
+        return
+    path = ("triton", "max_batch_size")
+    firsts = {declared.shape[0] if declared.shape else None for declared in model.inputs.values()}
+    first = firsts.pop() if len(firsts) == 1 else None
+    if not isinstance(first, str):
+        what = f"{size} needs axis 0 of every input to be one shared dim, the batch"
+        yield Finding(path, what, "use 0, or write shape: [batch, …] and declare batch in dims")
+        return
+    dim = model.dims.get(first)
+    if dim is not None and size > dim.max:
+        yield Finding(path, f"{size} is above dims.{first}.max, {dim.max}", f"raise dims.{first}.max, or lower it")
+    if dim is not None and dim.min > 1:
+        what = f"dims.{first}.min is {dim.min}, but Triton sends batches from 1 up"
+        yield Finding(path, what, f"set dims.{first}.min to 1, or max_batch_size to 0")
+
+
+def _dynamic_batching(model: ModelSpec) -> Findings:
+    size, batching = model.triton.max_batch_size, model.triton.dynamic_batching
+    if batching is None or size == "auto":
+        return
+    path = ("triton", "dynamic_batching")
+    if size == 0:
+        yield Finding(path, "needs max_batch_size above 0", "remove it, or raise max_batch_size")
+        return
+    for position, preferred in enumerate(batching.preferred_batch_size):
+        if preferred > size:
+            what = f"{preferred} is above max_batch_size, {size}: Triton refuses the model"
+            yield Finding((*path, "preferred_batch_size", position), what)
+
+
+def _instance_groups(model: ModelSpec) -> Findings:
+    seen: set[str] = set()
+    for position, group in enumerate(model.triton.instance_group):
+        path = ("triton", "instance_group", position)
+        yield from _instance_group(path, group)
+        if group.name is not None and group.name in seen:
+            yield Finding((*path, "name"), f'the instance group "{group.name}" is given twice')
+        seen.add(group.name or "")
+
+
+def _instance_group(path: tuple[str | int, ...], group: InstanceGroupSpec) -> Findings:
+    if group.kind == "KIND_CPU" and group.gpus:
+        yield Finding(
+            (*path, "gpus"), "KIND_CPU takes no gpus: Triton refuses the model", "remove gpus, or use kind: KIND_GPU"
+        )
+
+
+def _version_policy(model: ModelSpec) -> Findings:
+    policy = model.triton.version_policy
+    if policy is None:
+        return
+    path = ("triton", "version_policy")
+    given = [name for name in ("latest", "all", "specific") if getattr(policy, name) is not None]
+    if len(given) != 1:
+        what = f"needs exactly one of latest, all, specific, not {' and '.join(given) or 'none'}"
+        yield Finding(path, what, "latest: {num_versions: 2}")
+    if policy.specific == ():
+        yield Finding((*path, "specific"), "names no version")
+
+
+def _opset(model: ModelSpec, target: Target) -> Findings:
+    opset = model.export.opset
+    if opset != "auto" and opset > target.max_opset:
+        what = f"opset {opset} is newer than Triton {target.release} loads, {target.max_opset}"
+        yield Finding(("export", "opset"), what, f"use auto, {target.max_opset} or less, or a newer target.triton")
+
+
+_RULES: tuple[tuple[frozenset[str], Callable[[ModelSpec], Findings]], ...] = (
+    (frozenset({"inputs", "examples"}), _inputs_or_examples),
+    (frozenset({"inputs", "dims"}), _shapes),
+    (frozenset({"inputs", "dims"}), _dims_used),
+    (frozenset({"dims"}), _dims),
+    (frozenset({"inputs", "examples"}), _values),
+    (frozenset({"outputs"}), _outputs),
+    (frozenset({"inputs", "outputs"}), _output_names),
+    (frozenset({"inputs", "dims", "triton"}), _batching),
+    (frozenset({"triton"}), _dynamic_batching),
+    (frozenset({"triton"}), _instance_groups),
+    (frozenset({"triton"}), _version_policy),
+)

@@ -1,0 +1,205 @@
+"""Plain data -> validated models, with pydantic's errors told in words: what a value must be, and what it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from repogen.spec.models import ModelSpec, SpecFile
+from repogen.spec.problems import MAX_SHOWN, KeyPath, closest, nearest, printable, value_text
+from repogen.values.tensors import DTYPES
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+_KEY = "[key]"
+_MISSING = "is missing"
+_STUB_SOURCE = {"factory": "stub.py:build"}
+_NEVER_SERVED = ("bfloat16", "bf16", "float8", "fp8", "float4", "fp4")
+_DTYPES = [name for name in DTYPES if name != "string"]
+_OTHER_NAMES = {
+    "half": "float16", "fp16": "float16", "float": "float32", "fp32": "float32", "double": "float64",
+    "fp64": "float64", "long": "int64", "int": "int32", "short": "int16", "byte": "uint8", "boolean": "bool",
+}  # fmt: skip
+
+
+class Finding(NamedTuple):
+    """What is wrong at a key path, not yet placed in the file.
+
+    Attributes:
+        path: Key path.
+        what: What is wrong.
+        hint: What to do; may be empty.
+    """
+
+    path: KeyPath
+    what: str
+    hint: str = ""
+
+
+class Structure(NamedTuple):
+    """A file after validation.
+
+    Attributes:
+        file: The validated file; None when anything is wrong.
+        findings: What is wrong.
+    """
+
+    file: SpecFile | None
+    findings: list[Finding]
+
+
+class PartialModel(NamedTuple):
+    """A model as far as it can be trusted.
+
+    Attributes:
+        spec: The model; each broken section left at its default.
+        broken: Names of its broken sections: rules that read them have nothing to say.
+    """
+
+    spec: ModelSpec
+    broken: frozenset[str]
+
+
+def check_file(plain: object) -> Structure:
+    """Validate the whole file, defaults merged into its models.
+
+    Args:
+        plain: Dicts, lists and scalars.
+    """
+    try:
+        return Structure(SpecFile.model_validate(plain), [])
+    except ValidationError as error:
+        return Structure(None, _findings(error, SpecFile, ()))
+
+
+def check_defaults(defaults: object) -> list[Finding]:
+    """Validate ``defaults`` as a model of which anything may be left out; paths start at ``defaults``."""
+    if not isinstance(defaults, dict):
+        return []
+    try:
+        ModelSpec.model_validate(defaults)
+    except ValidationError as error:
+        return [found for found in _findings(error, ModelSpec, ("defaults",)) if not _is_missing(found)]
+    return []
+
+
+def salvage(model: object) -> PartialModel:
+    """Return what is valid of a model that may not be, so that its other sections can still be judged."""
+    if not isinstance(model, dict):
+        return PartialModel(ModelSpec.model_validate({"source": _STUB_SOURCE}), frozenset(ModelSpec.model_fields))
+    unknown = [str(key) for key in model if key not in ModelSpec.model_fields]
+    meant = frozenset(filter(None, (closest(key, list(ModelSpec.model_fields)) for key in unknown[:MAX_SHOWN])))
+    trusted = {key: value for key, value in model.items() if key in ModelSpec.model_fields}
+    try:
+        return PartialModel(ModelSpec.model_validate(trusted), meant)
+    except ValidationError as error:
+        # The first part of pydantic's own loc is the section.
+        broken = frozenset(str(detail["loc"][0]) for detail in error.errors(include_url=False, include_context=False))
+    for section in broken:
+        trusted.pop(section, None)
+    if "source" in broken:
+        trusted["source"] = _STUB_SOURCE
+    return PartialModel(ModelSpec.model_validate(trusted), broken | meant)
+
+
+def _is_missing(finding: Finding) -> bool:
+    return finding.what.endswith(_MISSING)
+
+
+def _findings(error: ValidationError, model: type[BaseModel], prefix: KeyPath) -> list[Finding]:
+    # Hints cost a comparison with every known key: a file of 20,000 unknown keys needs only the first hundred.
+    details = error.errors(include_url=False)[: 2 * MAX_SHOWN]
+    return [_finding(detail, model, prefix) for detail in details]
+
+
+def _finding(detail: ErrorDetails, model: type[BaseModel], prefix: KeyPath) -> Finding:
+    loc = detail["loc"]
+    path = (*prefix, *(part for part in loc if part != _KEY))
+    if loc and loc[-1] == _KEY:
+        return _bad_key((*prefix, *loc[:-1]), detail)
+    kind, value = detail["type"], detail["input"]
+    if kind == "missing":
+        return Finding(path[:-1], f"{loc[-1]} {_MISSING}", _missing_hint(path))
+    if kind == "extra_forbidden":
+        return Finding(path, "unknown key", nearest(str(loc[-1]), _known_keys(model, loc[:-1])))
+    if kind == "too_short":
+        return Finding(path, "needs at least one entry")
+    if path and path[-1] == "dtype":
+        return _bad_dtype(path, value)
+    return Finding(path, f"must be {_wanted(detail)}, not {value_text(value)}")
+
+
+def _wanted(detail: ErrorDetails) -> str:
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind == "must_be":
+        return str(context["what"])
+    if kind == "literal_error":
+        return str(context["expected"]).replace("'", "").replace("True", "true")
+    if kind.startswith("string_"):
+        return _WANTED_STRING.get(kind, "a string").format(**context)
+    return _WANTED.get(kind, detail["msg"][:1].lower() + detail["msg"][1:])
+
+
+_WANTED = {
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "dict_type": "a mapping",
+    "tuple_type": "a list",
+    "bool_type": "true or false",
+}
+_WANTED_STRING = {
+    "string_too_short": "a string of at least {min_length} characters",
+    "string_too_long": "a string of at most {max_length} characters",
+    "string_pattern_mismatch": "a name that matches {pattern}",
+}
+
+
+def _bad_key(path: KeyPath, detail: ErrorDetails) -> Finding:
+    if path[:-1] == ("models",):
+        hint = "letters, digits, _ and -, the first a letter or digit, at most 128"
+        return Finding(path, f'"{printable(str(path[-1]))}" cannot be the name of a model', hint)
+    return Finding(path, f"the key must be {_wanted(detail)}")
+
+
+def _bad_dtype(path: KeyPath, value: object) -> Finding:
+    name = value.lower().removeprefix("torch.").removeprefix("type_") if isinstance(value, str) else ""
+    if name.startswith(_NEVER_SERVED):
+        what = (
+            f"{printable(name)} can't be served: Triton's ONNX Runtime backend refuses BF16 and FP8 inputs and outputs"
+        )
+        return Finding(path, what, "declare float32 or float16, and cast inside the model")
+    meant = _OTHER_NAMES.get(name) or closest(name, _DTYPES)
+    hint = f'did you mean "{meant}"?' if meant else ""
+    return Finding(path, f"must be one of {', '.join(_DTYPES)}, not {value_text(value)}", hint)
+
+
+def _missing_hint(path: KeyPath) -> str:
+    if path[-1] == "factory":
+        return 'factory: "models.py:build"'
+    if path[-1] == "source":
+        return 'source: {factory: "models.py:build"}'
+    if path[-1] == "models":
+        return "`repogen init` writes a spec to start from"
+    return ""
+
+
+def _known_keys(model: type[BaseModel], loc: KeyPath) -> list[str]:
+    """Return the keys allowed at ``loc`` below ``model``."""
+    annotation: object = model
+    for part in loc:
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            field = annotation.model_fields.get(str(part))
+            annotation = _without_none(field.annotation) if field else None
+        else:
+            # A key of a mapping or a position in a list: the last type argument that is not `...` is what it holds.
+            arguments = [argument for argument in get_args(annotation) if argument is not ...]
+            annotation = arguments[-1] if arguments else None
+    return list(annotation.model_fields) if isinstance(annotation, type) and issubclass(annotation, BaseModel) else []
+
+
+def _without_none(annotation: object) -> object:
+    if get_origin(annotation) in {dict, tuple}:
+        return annotation
+    return next((argument for argument in get_args(annotation) if argument is not type(None)), annotation)

@@ -1,0 +1,200 @@
+"""What a good spec becomes, and how problems are told."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.errors import SpecError
+from repogen.spec import load_spec
+from repogen.spec.problems import SpecProblemsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from repogen.spec.models import Spec
+
+    Problems = Callable[[str | bytes], list[tuple[str, str, str]]]
+
+GOOD = """\
+models:
+  m:
+    source: {factory: "models.py:build"}
+    inputs: {x: {dtype: float32, shape: [batch, 4]}}
+    dims: {batch: {max: 8}}
+"""
+
+
+def test_the_spec_that_the_refused_ones_are_made_from_is_good(folder: Path) -> None:
+    """Without its one mistake, each of those specs loads."""
+    (folder / "repogen.yaml").write_text(GOOD)
+    names = ["m"]
+    assert names == list(load_spec(folder / "repogen.yaml").models)
+
+
+def test_every_problem_is_told_at_once(problems: Problems) -> None:
+    """YAML, structure, rules and missing files are reported together, in the order of the file."""
+    text = (
+        "repositry: out\n"
+        "models:\n"
+        "  a:\n"
+        '    source: {factory: "gone.py:build", factory: 1}\n'
+        "    inputs: {x: {dtype: float32, shape: [batch, 4]}}\n"
+        "    dims: {batch: {max: 8}}\n"
+        "    limits: {timeout_seconds: soon}\n"
+        "    triton: {max_batch_size: 9}\n"
+        "  b: 3\n"
+    )
+    expected = [
+        ("1:1", "repositry"),
+        ("4:14", "models.a.source.factory"),
+        ("4:40", "models.a.source.factory"),
+        ("7:14", "models.a.limits.timeout_seconds"),
+        ("8:14", "models.a.triton.max_batch_size"),
+        ("9:3", "models.b"),
+    ]
+    assert expected == [problem[:2] for problem in problems(text)]
+
+
+def test_a_line_reads_place_key_path_what_and_hint(folder: Path) -> None:
+    """The message is `file:line:col key.path: what (hint)`."""
+    path = folder / "repogen.yaml"
+    path.write_text("repositry: x\n" + GOOD)
+    with pytest.raises(SpecError) as caught:
+        load_spec(path)
+    assert f'{path}:1:1 repositry: unknown key (did you mean "repository"?)' == str(caught.value)
+
+
+def test_many_problems_are_cut_in_the_message_only(folder: Path) -> None:
+    """A hundred lines are enough to read; the data has what was found."""
+    path = folder / "repogen.yaml"
+    path.write_text(GOOD + "    optimize: [" + "true, " * 150 + "]\n")
+    with pytest.raises(SpecProblemsError) as caught:
+        load_spec(path)
+    count, last = len(caught.value.problems), str(caught.value).splitlines()[-1]
+    assert (count, last) == (150, "and 50 more problems")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("gone.yaml", "there is no spec"), (".", "is a directory"), ("a\0b", "can't be read")]
+)
+def test_a_file_that_can_not_be_read_is_a_spec_error(name: str, message: str, tmp_path: Path) -> None:
+    """A missing file, a directory and an impossible name are errors with words."""
+    with pytest.raises(SpecError, match=message):
+        load_spec(tmp_path / name)
+
+
+def test_a_missing_spec_points_to_init(tmp_path: Path) -> None:
+    """Who has no spec yet is told how to get one."""
+    with pytest.raises(SpecError) as caught:
+        load_spec(tmp_path / "repogen.yaml")
+    assert "`repogen init` writes a spec to start from" == caught.value.hint  # noqa: SIM300 - expected first
+
+
+def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
+    """A megabyte is no spec."""
+    path = tmp_path / "repogen.yaml"
+    path.write_bytes(b"#" * 1_000_001)
+    with pytest.raises(SpecError, match="larger than 1000000 bytes"):
+        load_spec(path)
+
+
+SPEC = """\
+repository: out
+target: {triton: "25.08"}
+templates: templates
+defaults:
+  parity: {rtol: 1.0e-2, seed: 7}
+  optimize: [onnxsim]
+  dims: {batch: {max: 8}, unused: {max: 4}}
+models:
+  first:
+    source: {factory: "models.py:build", weights: weights.pt}
+    inputs: {"x.1": {dtype: float32, shape: [batch, 4]}}
+    parity: {rtol: 1e-3}
+  second:
+    source: {factory: "package.module:Factory.make", kwargs: {depth: 3, layers: [a, {b: null}]}}
+    examples: "models.py:examples"
+    optimize: []
+"""
+
+
+@pytest.fixture
+def loaded(folder: Path) -> Spec:
+    """Return a spec that uses defaults."""
+    (folder / "repogen.yaml").write_text(SPEC)
+    return load_spec(folder / "repogen.yaml")
+
+
+def test_paths_of_a_loaded_spec_start_at_its_directory(loaded: Spec, folder: Path) -> None:
+    """Repository and templates are absolute."""
+    assert (folder / "out", folder / "templates", "25.08") == (loaded.repository, loaded.templates, loaded.release)
+
+
+def test_defaults_merge_into_mappings_and_give_way_to_lists_and_scalars(loaded: Spec) -> None:
+    """A model's mapping is completed; its list or scalar replaces."""
+    first, second = loaded.models.values()
+    assert (first.parity.rtol, first.parity.seed, first.optimize) == (0.001, 7, ("onnxsim",))
+    assert (second.parity.rtol, second.parity.seed, second.optimize) == (0.01, 7, ())
+
+
+def test_kwargs_are_kept_as_plain_data(loaded: Spec) -> None:
+    """What the factory gets is what YAML says."""
+    expected = {"depth": 3, "layers": ["a", {"b": None}]}
+    assert expected == loaded.models["second"].source.kwargs
+
+
+@pytest.mark.parametrize(
+    ("key_path", "place"),
+    [
+        ("models.first.inputs.x.1.shape[1]", "11:53"),
+        ("models.first.inputs.x.1", "11:14"),
+        ("models.first.parity.rtol", "12:14"),
+        ("models.first.parity.seed", "5:26"),
+        ("models.first.dims.batch", "7:10"),
+        ("models.first.triton.max_batch_size", "9:3"),
+        ("models.first.optimize[0]", "6:14"),
+    ],
+)
+def test_every_key_path_has_a_place(key_path: str, place: str, loaded: Spec) -> None:
+    """A place is the key's, the item's, that in defaults, or the nearest parent's."""
+    assert f"{loaded.shown}:{place}" == loaded.where(key_path)
+
+
+def test_a_key_path_from_nowhere_is_placed_at_the_file(loaded: Spec) -> None:
+    """There is always something to point at."""
+    assert loaded.shown == loaded.where("nowhere.at[3].all")
+
+
+@pytest.mark.parametrize(
+    "rewrite",
+    [lambda text: "\ufeff" + text, lambda text: text.replace("\n", "\r\n")],
+    ids=["byte order mark", "CRLF"],
+)
+def test_a_byte_order_mark_and_crlf_change_nothing(rewrite: Callable[[str], str], loaded: Spec, folder: Path) -> None:
+    """Files of Windows editors load to the same models at the same places."""
+    (folder / "repogen.yaml").write_bytes(rewrite(SPEC).encode())
+    assert loaded == load_spec(folder / "repogen.yaml")
+
+
+def test_anchors_within_limits_are_welcome(folder: Path) -> None:
+    """An alias stands for what it names."""
+    text = (
+        GOOD + "    outputs: &o [a, b]\n  n:\n    source: {factory: 'models.py:build'}\n    examples: 'models.py:e'\n"
+    )
+    (folder / "repogen.yaml").write_text(text + "    outputs: *o\n")
+    assert load_spec(folder / "repogen.yaml").models["n"].outputs == ("a", "b")
+
+
+def test_the_error_survives_a_process_border(folder: Path) -> None:
+    """Pickled and back, it has the same problems and the same message."""
+    path = folder / "repogen.yaml"
+    path.write_text("repositry: x\n" + GOOD)
+    with pytest.raises(SpecProblemsError) as caught:
+        load_spec(path)
+    # Our own bytes of a moment ago.
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
+    assert (caught.value.problems, str(caught.value)) == (again.problems, str(again))

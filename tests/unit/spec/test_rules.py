@@ -1,0 +1,285 @@
+"""Well-formed specs that mean nothing good, each with its place, its key path and its words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Problems = Callable[[str | bytes], list[tuple[str, str, str]]]
+
+HEAD = """\
+models:
+  m:
+    source: {factory: "models.py:build"}
+"""
+INPUTS = """\
+    inputs: {x: {dtype: float32, shape: [batch, 4]}}
+    dims: {batch: {max: 8}}
+"""
+GOOD = HEAD + INPUTS
+
+
+def integer(extra: str = "", dtype: str = "int64") -> str:
+    """Return a good spec whose input is an integer."""
+    return GOOD.replace("dtype: float32,", f"dtype: {dtype}, {extra}")
+
+
+def triton(text: str) -> str:
+    """Return a good spec with a triton block."""
+    return f"{GOOD}    triton: {{{text}}}\n"
+
+
+REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
+    "undeclared dim": (
+        GOOD.replace("[batch, 4]", "[batch, length]"),
+        ("4:49", "models.m.inputs.x.shape[1]", '"length" is not declared in dims (dims: {length: {min: 1, max: 32}})'),
+    ),
+    "unused dim": (
+        GOOD.replace("max: 8}", "max: 8}, q: {max: 2}"),
+        ("5:29", "models.m.dims.q", "no input's shape has this dim (remove it, or name it in a shape)"),
+    ),
+    "min above max": (
+        GOOD.replace("max: 8", "min: 9, max: 8"),
+        ("5:20", "models.m.dims.batch.min", "min 9 is above max 8"),
+    ),
+    "example outside": (
+        GOOD.replace("max: 8", "max: 8, example: 9"),
+        ("5:28", "models.m.dims.batch.example", "example 9 is not between min 1 and max 8"),
+    ),
+    "example of 1": (
+        GOOD.replace("max: 8", "max: 8, example: 1"),
+        ("5:28", "models.m.dims.batch.example", "must be an integer >= 2, not 1"),
+    ),
+    "dim of 1": (
+        GOOD.replace("max: 8", "max: 1"),
+        (
+            "5:20",
+            "models.m.dims.batch.max",
+            "a dim that may only be 1 is not dynamic (write 1 in the shape instead)",
+        ),
+    ),
+    "integer without values": (
+        integer(),
+        (
+            "4:14",
+            "models.m.inputs.x",
+            (
+                "int64 has neither range nor fill, and no random integer is safe to try"
+                " (range: [0, 30521] (inclusive), or fill: ones)"
+            ),
+        ),
+    ),
+    "range upside down": (
+        integer("range: [5, 3],"),
+        ("4:32", "models.m.inputs.x.range", "the lowest value 5 is above the highest 3"),
+    ),
+    "range of three": (
+        integer("range: [1, 2, 3],"),
+        ("4:32", "models.m.inputs.x.range", "must be two integers, [lowest, highest], not a list"),
+    ),
+    "range beyond the dtype": (
+        integer("range: [-1, 3],", "uint8"),
+        ("4:32", "models.m.inputs.x.range", "leaves the bounds of uint8, 0 to 255"),
+    ),
+    "range for a float": (
+        integer("range: [0, 3],", "float32"),
+        ("4:34", "models.m.inputs.x.range", "range is for integers, and this input is float32 (remove it)"),
+    ),
+    "range for a bool": (
+        integer("range: [0, 1],", "bool"),
+        ("4:31", "models.m.inputs.x.range", "range is for integers, and this input is bool (remove it)"),
+    ),
+    "range and fill": (
+        integer("range: [0, 1], fill: ones,"),
+        ("4:32", "models.m.inputs.x.range", "range and fill exclude each other (keep one of the two)"),
+    ),
+    "neither inputs nor examples": (
+        HEAD,
+        ("2:3", "models.m", "has neither inputs nor examples (declare inputs: {name: {dtype: …, shape: […]}})"),
+    ),
+    "duplicate output": (GOOD + "    outputs: [a, a]\n", ("6:18", "models.m.outputs[1]", '"a" is given twice')),
+    "output that is an input": (
+        GOOD + "    outputs: [x]\n",
+        ("6:15", "models.m.outputs[0]", '"x" is an input too (give the output a name of its own)'),
+    ),
+    "two version policies": (
+        triton("version_policy: {all: true, latest: {}}"),
+        (
+            "6:14",
+            "models.m.triton.version_policy",
+            "needs exactly one of latest, all, specific, not latest and all (latest: {num_versions: 2})",
+        ),
+    ),
+    "no version policy": (
+        triton("version_policy: {}"),
+        (
+            "6:14",
+            "models.m.triton.version_policy",
+            "needs exactly one of latest, all, specific, not none (latest: {num_versions: 2})",
+        ),
+    ),
+    "no specific version": (
+        triton("version_policy: {specific: []}"),
+        ("6:31", "models.m.triton.version_policy.specific", "names no version"),
+    ),
+    "unknown release": (
+        'target: {triton: "24.13"}\n' + GOOD,
+        (
+            "1:10",
+            "target.triton",
+            '"24.13" is not a Triton release known to this repogen (nearest: 24.12, newest: 26.08, oldest: 23.08)',
+        ),
+    ),
+    "opset above the target's": (
+        GOOD + "    export: {opset: 22}\n",
+        (
+            "6:14",
+            "models.m.export.opset",
+            "opset 22 is newer than Triton 24.10 loads, 21 (use auto, 21 or less, or a newer target.triton)",
+        ),
+    ),
+    "preferred above max": (
+        triton("max_batch_size: 4, dynamic_batching: {preferred_batch_size: [2, 8]}"),
+        (
+            "6:78",
+            "models.m.triton.dynamic_batching.preferred_batch_size[1]",
+            "8 is above max_batch_size, 4: Triton refuses the model",
+        ),
+    ),
+    "dynamic batching without a batch": (
+        triton("max_batch_size: 0, dynamic_batching: {}"),
+        (
+            "6:33",
+            "models.m.triton.dynamic_batching",
+            "needs max_batch_size above 0 (remove it, or raise max_batch_size)",
+        ),
+    ),
+    "max_batch_size above the dim": (
+        triton("max_batch_size: 9"),
+        (
+            "6:14",
+            "models.m.triton.max_batch_size",
+            "9 is above dims.batch.max, 8 (raise dims.batch.max, or lower it)",
+        ),
+    ),
+    "batches from 2 up": (
+        triton("max_batch_size: 8").replace("max: 8", "min: 2, max: 8"),
+        (
+            "6:14",
+            "models.m.triton.max_batch_size",
+            "dims.batch.min is 2, but Triton sends batches from 1 up (set dims.batch.min to 1, or max_batch_size to 0)",
+        ),
+    ),
+    "fixed first axis": (
+        triton("max_batch_size: 8").replace("[batch, 4]", "[4, batch]"),
+        (
+            "6:14",
+            "models.m.triton.max_batch_size",
+            (
+                "8 needs axis 0 of every input to be one shared dim, the batch"
+                " (use 0, or write shape: [batch, …] and declare batch in dims)"
+            ),
+        ),
+    ),
+    "scalar input": (
+        triton("max_batch_size: 8").replace("4]}", "4]}, s: {dtype: float32, shape: []}"),
+        (
+            "6:14",
+            "models.m.triton.max_batch_size",
+            (
+                "8 needs axis 0 of every input to be one shared dim, the batch"
+                " (use 0, or write shape: [batch, …] and declare batch in dims)"
+            ),
+        ),
+    ),
+    "CPU with gpus": (
+        triton("instance_group: [{kind: KIND_CPU, gpus: [0]}]"),
+        (
+            "6:48",
+            "models.m.triton.instance_group[0].gpus",
+            "KIND_CPU takes no gpus: Triton refuses the model (remove gpus, or use kind: KIND_GPU)",
+        ),
+    ),
+    "duplicate instance group": (
+        triton("instance_group: [{name: a}, {name: a}]"),
+        ("6:43", "models.m.triton.instance_group[1].name", 'the instance group "a" is given twice'),
+    ),
+    "factory form": (
+        GOOD.replace("models.py:build", "models.py"),
+        (
+            "3:14",
+            "models.m.source.factory",
+            (
+                '"models.py" is neither file.py:callable nor package.module:callable'
+                ' (for example "models.py:build", or "package.module:build")'
+            ),
+        ),
+    ),
+    "factory file": (
+        GOOD.replace("models.py:build", "gone.py:build"),
+        ("3:14", "models.m.source.factory", 'there is no file "gone.py" (paths are relative to the spec)'),
+    ),
+    "weights suffix": (
+        GOOD.replace('build"', 'build", weights: w.pkl'),
+        (
+            "3:42",
+            "models.m.source.weights",
+            'can\'t read weights from "w.pkl" (known: .safetensors, .pt, .pth; safetensors is the one to prefer)',
+        ),
+    ),
+    "weights file": (
+        GOOD.replace('build"', 'build", weights: w.pt'),
+        ("3:42", "models.m.source.weights", 'there is no file "w.pt" (paths are relative to the spec)'),
+    ),
+    "examples form": (
+        GOOD + "    examples: e.npy\n",
+        (
+            "6:5",
+            "models.m.examples",
+            '"e.npy" is neither file.npz nor file.py:callable (for example "examples.npz", or "models.py:examples")',
+        ),
+    ),
+    "examples file": (
+        GOOD + "    examples: e.npz\n",
+        ("6:5", "models.m.examples", 'there is no file "e.npz" (paths are relative to the spec)'),
+    ),
+    "tracer warning": (
+        GOOD + "    export: {allow_tracer_warnings: [models.py]}\n",
+        ("6:38", "models.m.export.allow_tracer_warnings[0]", "must be file.py:line"),
+    ),
+    "templates missing": (
+        "templates: gone\n" + GOOD,
+        ("1:1", "templates", 'there is no directory "gone" (paths are relative to the spec)'),
+    ),
+    "repository that holds the spec": (
+        "repository: .\n" + GOOD,
+        (
+            "1:1",
+            "repository",
+            (
+                "holds the spec, and Triton would take the directories beside the spec for models"
+                " (give the repository a directory of its own: model_repository)"
+            ),
+        ),
+    ),
+    "repository inside the templates": (
+        "repository: templates/out\ntemplates: templates\n" + GOOD,
+        ("1:1", "repository", "and templates lie in one another (give each a directory of its own)"),
+    ),
+    "repository that is a file": (
+        "repository: models.py\n" + GOOD,
+        ("1:1", "repository", '"models.py" is a file, not a directory'),
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), REFUSED.values(), ids=REFUSED)
+def test_is_refused_at_its_place_and_nothing_else_is(
+    text: str, expected: tuple[str, str, str], problems: Problems
+) -> None:
+    """Each mistake gives exactly one problem: its line and column, its key path, its words."""
+    assert [expected] == problems(text)

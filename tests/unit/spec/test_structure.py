@@ -1,0 +1,159 @@
+"""Keys and values of the wrong kind, each with its place, its key path and its words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Problems = Callable[[str | bytes], list[tuple[str, str, str]]]
+
+HEAD = """\
+models:
+  m:
+    source: {factory: "models.py:build"}
+"""
+INPUTS = """\
+    inputs: {x: {dtype: float32, shape: [batch, 4]}}
+    dims: {batch: {max: 8}}
+"""
+GOOD = HEAD + INPUTS
+
+REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
+    "unknown top key": (
+        "repositry: x\n" + GOOD,
+        ("1:1", "repositry", 'unknown key (did you mean "repository"?)'),
+    ),
+    "unknown nested key": (
+        GOOD + "    triton: {instance_group: [{knd: KIND_CPU}]}\n",
+        ("6:32", "models.m.triton.instance_group[0].knd", 'unknown key (did you mean "kind"?)'),
+    ),
+    "unknown key, none near": (
+        GOOD + "    limits: {zzz: 1}\n",
+        ("6:14", "models.m.limits.zzz", "unknown key (known: timeout_seconds, memory_mb)"),
+    ),
+    "unknown key in defaults": (
+        "defaults:\n  paritty: {}\n" + GOOD,
+        ("2:3", "defaults.paritty", 'unknown key (did you mean "parity"?)'),
+    ),
+    "bad value in defaults": (
+        "defaults: {parity: {seed: yes}}\n" + GOOD,
+        ("1:21", "defaults.parity.seed", "must be an integer >= 0, not true"),
+    ),
+    "no models": ("models: {}\n", ("1:1", "models", "needs at least one entry")),
+    "models missing": (
+        "repository: out\n",
+        ("1:1", "", "models is missing (`repogen init` writes a spec to start from)"),
+    ),
+    "model name": (
+        GOOD.replace("  m:", "  a b:"),
+        (
+            "2:3",
+            "models.a b",
+            '"a b" cannot be the name of a model (letters, digits, _ and -, the first a letter or digit, at most 128)',
+        ),
+    ),
+    "null model": ("models:\n  m:\n", ("2:3", "models.m", "must be a mapping, not null")),
+    "source missing": (
+        "models:\n  m:\n" + INPUTS,
+        ("2:3", "models.m", 'source is missing (source: {factory: "models.py:build"})'),
+    ),
+    "boolean for auto or integer": (
+        GOOD + "    triton: {max_batch_size: true}\n",
+        ("6:14", "models.m.triton.max_batch_size", "must be auto or an integer >= 0, not true"),
+    ),
+    "float for integer": (
+        GOOD + "    parity: {seed: 1.0}\n",
+        ("6:14", "models.m.parity.seed", "must be an integer >= 0, not 1.0"),
+    ),
+    "boolean for integer": (
+        GOOD + "    triton: {instance_group: [{count: on}]}\n",
+        ("6:32", "models.m.triton.instance_group[0].count", "must be an integer >= 1, not true"),
+    ),
+    "boolean for float": (
+        GOOD + "    parity: {rtol: true}\n",
+        ("6:14", "models.m.parity.rtol", "must be a number >= 0, not true"),
+    ),
+    "string for float": (
+        GOOD + "    parity: {rtol: '1'}\n",
+        ("6:14", "models.m.parity.rtol", 'must be a number >= 0, not "1"'),
+    ),
+    "integer for boolean": (
+        GOOD + "    export: {external_data: 1}\n",
+        ("6:14", "models.m.export.external_data", "must be true or false, not 1"),
+    ),
+    "boolean for string": (
+        GOOD + "    outputs: [no]\n",
+        ("6:15", "models.m.outputs[0]", "must be a string, not false"),
+    ),
+    "string for list": (GOOD + "    outputs: a\n", ("6:5", "models.m.outputs", 'must be a list, not "a"')),
+    "list for mapping": (GOOD + "    limits: []\n", ("6:5", "models.m.limits", "must be a mapping, not a list")),
+    "literal": (
+        GOOD + "    export: {exporter: onnx}\n",
+        ("6:14", "models.m.export.exporter", 'must be auto, dynamo or torchscript, not "onnx"'),
+    ),
+    "zero size": (
+        GOOD.replace("4]", "0]"),
+        ("4:49", "models.m.inputs.x.shape[1]", "must be an integer >= 1 or the name of a dim, not 0"),
+    ),
+    "range of three": (
+        GOOD
+        + "    defaults: {}\n    examples: models.py:e\n".replace("    defaults: {}\n", "")
+        + "    parity: {seeds: 0}\n",
+        ("7:14", "models.m.parity.seeds", "must be an integer from 1 to 100, not 0"),
+    ),
+    "release as a number": (
+        "target: {triton: 24.10}\n" + GOOD,
+        ("1:10", "target.triton", 'must be a release in quotes, such as "24.10", not 24.1'),
+    ),
+    "bfloat16": (
+        GOOD.replace("float32", "bfloat16"),
+        (
+            "4:18",
+            "models.m.inputs.x.dtype",
+            (
+                "bfloat16 can't be served: Triton's ONNX Runtime backend refuses BF16 and FP8 inputs and outputs"
+                " (declare float32 or float16, and cast inside the model)"
+            ),
+        ),
+    ),
+    "fp8": (
+        GOOD.replace("float32", "float8_e4m3fn"),
+        (
+            "4:18",
+            "models.m.inputs.x.dtype",
+            (
+                "float8_e4m3fn can't be served: Triton's ONNX Runtime backend refuses BF16 and FP8 inputs and outputs"
+                " (declare float32 or float16, and cast inside the model)"
+            ),
+        ),
+    ),
+    "dtype under another name": (
+        GOOD.replace("float32", "FP32"),
+        (
+            "4:18",
+            "models.m.inputs.x.dtype",
+            (
+                "must be one of bool, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float16, float32,"
+                ' float64, not "FP32" (did you mean "float32"?)'
+            ),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), REFUSED.values(), ids=REFUSED)
+def test_is_refused_at_its_place_and_nothing_else_is(
+    text: str, expected: tuple[str, str, str], problems: Problems
+) -> None:
+    """Each mistake gives exactly one problem: its line and column, its key path, its words."""
+    assert [expected] == problems(text)
+
+
+def test_a_misspelt_section_brings_no_complaints_about_its_absence(problems: Problems) -> None:
+    """`dimz` is one problem, not one more for each dim that then seems undeclared."""
+    expected = [("5:5", "models.m.dimz", 'unknown key (did you mean "dims"?)')]
+    assert expected == problems(GOOD.replace("dims", "dimz"))
