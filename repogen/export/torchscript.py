@@ -68,7 +68,7 @@ class TorchScript:
             "rewrite it with torch.where; or, if it never changes, allow it: export.allow_tracer_warnings: "
             f'["{Path(frozen[0].path).name}:{frozen[0].line}"]',
             code="export.data-dependent",
-            where=f"{Path(frozen[0].path).name}:{frozen[0].line}",
+            where=f"{frozen[0].path}:{frozen[0].line}",
         )
 
     @staticmethod

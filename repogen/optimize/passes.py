@@ -14,7 +14,7 @@ from repogen.errors import ExportError
 from repogen.graph import Finishing, finish
 from repogen.optimize.runtime_graph import runtime_nodes
 from repogen.optimize.simplify import Onnxsim
-from repogen.values.artifacts import OnnxArtifact, PassOutcome
+from repogen.values.artifacts import UNCHANGED, OnnxArtifact, PassOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,7 +66,7 @@ def _run(step: Pass, artifact: OnnxArtifact, finishing: Finishing, directory: Pa
     try:
         proto = step(artifact)
         if sum(1 for _ in proto.graph.node) == artifact.nodes:
-            return None, "it changed nothing"
+            return None, UNCHANGED
         result = finish(ir.from_proto(proto), directory / "model.onnx", finishing)
         del proto
     except ExportError as error:

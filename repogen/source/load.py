@@ -45,7 +45,7 @@ def load_source(model: ModelSpec, root: Path) -> SourceModel:
     if model.source.weights is not None:
         load_weights(module, root / model.source.weights)
     notes = _enforce_eval(module)
-    dims = {name: example_range(name, spec, taken) for name, spec, taken in _with_taken(model.dims)}
+    dims = _ranges(model.dims)
     inputs, examples, dims = _inputs(model, root, dims)
     names = tuple(spec.name for spec in inputs)
     keywords = bind_inputs(module, names)
@@ -60,14 +60,12 @@ def load_source(model: ModelSpec, root: Path) -> SourceModel:
     return SourceModel(flat, signature, dims, examples, TorchReference(flat, signature, root), notes)
 
 
-def _with_taken(specs: dict[str, DimSpec]) -> list[tuple[str, DimSpec, frozenset[int]]]:
-    """Pair each dim with the example sizes of those before it: equal sizes would let an exporter take two for one."""
-    taken: set[int] = set()
-    rows = []
+def _ranges(specs: dict[str, DimSpec]) -> dict[str, DimRange]:
+    """Choose every dim's example size, all different: equal sizes would let an exporter take two dims for one."""
+    ranges: dict[str, DimRange] = {}
     for name, spec in sorted(specs.items(), key=lambda item: item[1].example is None):
-        rows.append((name, spec, frozenset(taken)))
-        taken.add(example_range(name, spec, frozenset(taken)).example)
-    return rows
+        ranges[name] = example_range(name, spec, frozenset(chosen.example for chosen in ranges.values()))
+    return {name: ranges[name] for name in specs}
 
 
 def example_range(name: str, spec: DimSpec, taken: frozenset[int]) -> DimRange:

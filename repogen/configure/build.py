@@ -1,0 +1,132 @@
+"""The room's one function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from repogen.configure.plan import message_for, plan_for
+from repogen.configure.render import origin_of, render
+from repogen.errors import ConfigError
+from repogen.pbtxt import config_findings, differences, errors_of, graph_findings, parse, target_findings, view_of
+from repogen.values.tensors import DTYPES
+from repogen.values.versions import ModelConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from repogen.configure.plan import Plan
+    from repogen.pbtxt import Finding
+    from repogen.spec.models import ModelSpec, TritonSpec
+    from repogen.values.artifacts import BatchReport, OnnxArtifact
+    from repogen.values.target import Target
+    from repogen.values.tensors import Signature
+
+
+def configure(
+    name: str,
+    model: ModelSpec,
+    artifact: OnnxArtifact,
+    batch: BatchReport,
+    *,
+    target: Target,
+    templates: Path | None = None,
+) -> ModelConfig:
+    """Write config.pbtxt for a verified graph.
+
+    The text is parsed back by tritonclient's protobuf classes, compared with what was meant, and checked against the
+    graph by the rules in ``repogen.pbtxt``. A template override may add fields, but not change or drop those that the
+    spec and the graph decide.
+
+    Args:
+        name: Model name.
+        model: The model's spec.
+        artifact: The graph to publish.
+        batch: The verdict on batching; its ``max_batch_size`` is what the config says.
+        target: The Triton release that will serve it.
+        templates: The spec's directory of template overrides.
+
+    Returns:
+        The config; its signature is the graph's, with full shapes.
+
+    Raises:
+        ConfigError: The spec asks for what the model can't do, the template is wrong, or the result breaks a rule.
+    """
+    key = f"models.{name}.triton"
+    _refuse_unservable(artifact.signature, name)
+    _refuse_unkept_wishes(model.triton, batch, key)
+    plan = plan_for(name, model.triton, artifact.signature, batch.max_batch_size)
+    text = render(plan, templates)
+    origin = f"config.pbtxt of {name}, rendered from {origin_of(templates)}"
+    parsed = parse(text, origin)
+    _refuse_other_than_meant(plan, differences(message_for(plan), parsed), origin)
+    view = view_of(parsed)
+    findings = [
+        *config_findings(view, directory=name),
+        *graph_findings(view, artifact.signature),
+        *target_findings(artifact.opset, artifact.ir_version, target),
+    ]
+    _refuse(errors_of(findings), f"Triton would not serve {name} with its config", key)
+    return ModelConfig(name, text, batch.max_batch_size, artifact.signature)
+
+
+def _refuse_unservable(signature: Signature, name: str) -> None:
+    """Without a Triton dtype there is not even a config to render."""
+    bad = [t for t in (*signature.inputs, *signature.outputs) if t.dtype not in DTYPES]
+    if bad:
+        listed = ", ".join(f"{tensor.name!r} ({tensor.dtype})" for tensor in bad)
+        raise ConfigError(
+            f"RG209: Triton's ONNX Runtime backend does not serve the data type of {listed}",
+            "cast it to float32 or float16 inside the model",
+            code="config.RG209",
+            where=f"models.{name}",
+        )
+
+
+def _refuse_unkept_wishes(triton: TritonSpec, batch: BatchReport, key: str) -> None:
+    wanted, allowed = triton.max_batch_size, batch.max_batch_size
+    why = batch.reason or ("max_batch_size is 0 in the spec" if wanted == 0 else "no batch was proved")
+    if wanted not in ("auto", allowed):
+        raise ConfigError(
+            f"max_batch_size is {wanted} in the spec, but the model may have {allowed}: {why}",
+            "set max_batch_size to auto, or make the model batch",
+            code="config.max-batch-size",
+            where=f"{key}.max_batch_size",
+        )
+    if triton.dynamic_batching is None:
+        return
+    if allowed == 0:
+        raise ConfigError(
+            f"dynamic_batching is asked for, but the model does not batch: {why}",
+            "drop dynamic_batching from the spec, or make the model batch",
+            code="config.dynamic-batching",
+            where=f"{key}.dynamic_batching",
+        )
+    above = [size for size in triton.dynamic_batching.preferred_batch_size if size > allowed]
+    if above:
+        raise ConfigError(
+            f"preferred_batch_size {', '.join(map(str, above))} is above max_batch_size {allowed}",
+            f"prefer sizes up to {allowed}, or raise max_batch_size",
+            code="config.RG108",
+            where=f"{key}.dynamic_batching.preferred_batch_size",
+        )
+
+
+def _refuse_other_than_meant(plan: Plan, lines: Sequence[str], origin: str) -> None:
+    if lines:
+        raise ConfigError(
+            f"{origin}, does not say what was meant:\n" + "\n".join(f"  {line}" for line in lines),
+            "a template may add fields, but must keep those that the spec and the graph decide",
+            code="config.not-as-meant",
+            where=f"models.{plan.name}.triton",
+        )
+
+
+def _refuse(findings: Sequence[Finding], what: str, key: str) -> None:
+    if findings:
+        raise ConfigError(
+            f"{what}:\n" + "\n".join(f"  {finding.code} {finding.message}" for finding in findings),
+            "; ".join(dict.fromkeys(finding.hint for finding in findings)),
+            code=f"config.{findings[0].code}",
+            where=key,
+        )

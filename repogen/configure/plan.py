@@ -1,0 +1,118 @@
+"""What a model's config.pbtxt is meant to say, before any text exists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from repogen.pbtxt import TensorView, config_dims
+from repogen.spec.models import InstanceGroupSpec
+from repogen.values.tensors import DTYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tritonclient.grpc.model_config_pb2 import ModelConfig as Message
+
+    from repogen.spec.models import DynamicBatchingSpec, TritonSpec, VersionPolicySpec
+    from repogen.values.tensors import Signature, TensorSpec
+
+BACKEND = "onnxruntime"
+
+# Left out, Triton would start two CPU instances, or one on each GPU; the config says what was verified instead.
+DEFAULT_GROUPS = (InstanceGroupSpec(),)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The template's variables, under the names that docs/config.md gives.
+
+    Attributes:
+        name: Model name.
+        backend: Always ``onnxruntime``.
+        max_batch_size: 0 when the model does not batch.
+        inputs: Tensors with Triton's dtypes and dims.
+        outputs: The same.
+        instance_groups: At least one.
+        dynamic_batching: None when not asked for.
+        version_policy: None when not asked for; Triton then serves the latest version.
+    """
+
+    name: str
+    backend: str
+    max_batch_size: int
+    inputs: tuple[TensorView, ...]
+    outputs: tuple[TensorView, ...]
+    instance_groups: tuple[InstanceGroupSpec, ...]
+    dynamic_batching: DynamicBatchingSpec | None
+    version_policy: VersionPolicySpec | None
+
+
+def plan_for(name: str, triton: TritonSpec, signature: Signature, max_batch_size: int) -> Plan:
+    """Return what the config of model ``name`` is meant to say.
+
+    Args:
+        name: Model name.
+        triton: The spec's wishes.
+        signature: The graph's, full shapes.
+        max_batch_size: As measured and allowed.
+    """
+    return Plan(
+        name=name,
+        backend=BACKEND,
+        max_batch_size=max_batch_size,
+        inputs=_tensors(signature.inputs, batched=max_batch_size > 0),
+        outputs=_tensors(signature.outputs, batched=max_batch_size > 0),
+        instance_groups=triton.instance_group or DEFAULT_GROUPS,
+        dynamic_batching=triton.dynamic_batching,
+        version_policy=triton.version_policy,
+    )
+
+
+def message_for(plan: Plan) -> Message:
+    """Return ``plan`` as tritonclient's protobuf message, built without any text.
+
+    Raises:
+        ValueError: A number does not fit its field.
+    """
+    from tritonclient.grpc import model_config_pb2 as pb  # noqa: PLC0415 - `repogen --help` must not pay for gRPC
+
+    message = pb.ModelConfig(name=plan.name, backend=plan.backend, max_batch_size=plan.max_batch_size)
+    for field, tensors in ((message.input, plan.inputs), (message.output, plan.outputs)):
+        for tensor in tensors:
+            added = field.add(name=tensor.name, data_type=f"TYPE_{tensor.dtype}", dims=tensor.dims)
+            if tensor.reshape is not None:
+                added.reshape.SetInParent()
+                added.reshape.shape.extend(tensor.reshape)
+    for group in plan.instance_groups:
+        message.instance_group.add(name=group.name or "", count=group.count, kind=group.kind, gpus=group.gpus)
+    _set_dynamic_batching(message, plan.dynamic_batching)
+    _set_version_policy(message, plan.version_policy)
+    return message
+
+
+def _set_dynamic_batching(message: Message, batching: DynamicBatchingSpec | None) -> None:
+    if batching is None:
+        return
+    message.dynamic_batching.SetInParent()
+    message.dynamic_batching.preferred_batch_size.extend(batching.preferred_batch_size)
+    message.dynamic_batching.max_queue_delay_microseconds = batching.max_queue_delay_microseconds
+    message.dynamic_batching.preserve_ordering = batching.preserve_ordering
+
+
+def _set_version_policy(message: Message, policy: VersionPolicySpec | None) -> None:
+    if policy is None:
+        return
+    if policy.latest is not None:
+        message.version_policy.latest.num_versions = policy.latest.num_versions
+    elif policy.specific:
+        message.version_policy.specific.versions.extend(policy.specific)
+    else:
+        message.version_policy.all.SetInParent()
+
+
+def _tensors(tensors: Iterable[TensorSpec], *, batched: bool) -> tuple[TensorView, ...]:
+    return tuple(
+        TensorView(tensor.name, DTYPES[tensor.dtype].triton, *config_dims(tensor.shape, batched=batched))
+        for tensor in tensors
+    )

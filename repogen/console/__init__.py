@@ -1,0 +1,1 @@
+"""Reports and errors as text for people, progress, and JSON for machines."""

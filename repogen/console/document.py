@@ -1,0 +1,89 @@
+"""Reports as the one JSON document that ``--json`` prints; its keys are a contract."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from repogen.errors import ErrorRecord, RepogenError
+    from repogen.values.report import BuildReport, ModelReport
+    from repogen.values.serving import SmokeReport
+
+_MS = 3
+
+
+def build_json(report: BuildReport) -> str:
+    """Return the document of ``repogen build --json``."""
+    document = {"repository": str(report.repository), "models": [_model(model) for model in report.models]}
+    return json.dumps(document, indent=2)
+
+
+def smoke_json(repository: str, reports: Iterable[SmokeReport]) -> str:
+    """Return the document of ``repogen smoke --json``."""
+    models = [{"name": report.model, **_smoke(report)} for report in reports]
+    return json.dumps({"repository": repository, "models": models}, indent=2)
+
+
+def error_json(error: RepogenError) -> str:
+    """Return the document of a command that failed before it had anything to report."""
+    problems = [
+        {"where": problem.where, "key": problem.key_path, "what": problem.what, "hint": problem.hint}
+        for problem in getattr(error, "problems", ())
+    ]
+    return json.dumps({"repository": None, "models": [], "error": _error(error.record), "problems": problems}, indent=2)
+
+
+def _model(model: ModelReport) -> dict[str, object]:
+    return {
+        "name": model.name,
+        "status": model.status.value,
+        "version": model.version,
+        "sha256": model.sha256 or None,
+        "exporter": model.exporter or None,
+        "opset": model.opset or None,
+        "ir_version": model.ir_version or None,
+        "max_batch_size": model.max_batch_size,
+        "batch_reason": model.batch_reason or None,
+        "parity": {
+            "cases": model.parity_cases,
+            "skipped": list(model.parity_skipped),
+            "max_abs_diff": model.max_abs_diff,
+            "max_rel_diff": model.max_rel_diff,
+            "passed": model.parity_cases > 0,
+        },
+        "nodes": {"exported": model.nodes_exported or None, "optimized": model.nodes_optimized or None},
+        "exporters": [dataclasses.asdict(rung) for rung in model.rungs],
+        "passes": [dataclasses.asdict(outcome) for outcome in model.passes],
+        "notes": list(model.notes),
+        "smoke": None if model.smoke is None else _smoke(model.smoke),
+        "seconds": {step: round(seconds, _MS) for step, seconds in model.seconds.items()},
+        "peak_rss_bytes": model.peak_rss_bytes or None,
+        "error": None if model.error is None else _error(model.error),
+    }
+
+
+def _smoke(report: SmokeReport) -> dict[str, object]:
+    return {
+        "version": report.version,
+        "passed": report.passed,
+        "server": report.server,
+        "server_version": report.server_version,
+        "runtime": report.runtime,
+        "checks": [dataclasses.asdict(check) for check in report.checks],
+        "overrides": list(report.overrides),
+        "latency_ms": None if report.latency is None else dataclasses.asdict(report.latency),
+    }
+
+
+def _error(error: ErrorRecord) -> dict[str, object]:
+    return {
+        "code": error.code,
+        "message": error.message,
+        "hint": error.hint,
+        "where": error.where,
+        "exit_code": error.exit_code,
+    }

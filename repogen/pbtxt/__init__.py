@@ -1,0 +1,34 @@
+"""config.pbtxt: reading it, what a tensor's shape becomes in it, and the rules it must keep.
+
+This package lies below the rooms, because configure, smoke and check all judge the same file by the same rules.
+tritonclient, and gRPC with it, is imported when a text is parsed, not when this package is.
+"""
+
+from repogen.pbtxt.compare import differences
+from repogen.pbtxt.dims import config_dims, wire_array, wire_shape
+from repogen.pbtxt.findings import RULES, Finding, errors_of
+from repogen.pbtxt.parse import PbtxtError, parse, quoted
+from repogen.pbtxt.rules_config import config_findings
+from repogen.pbtxt.rules_graph import graph_findings, target_findings
+from repogen.pbtxt.view import ConfigView, GroupView, TensorView, WarmupView, view_of
+
+__all__ = [
+    "RULES",
+    "ConfigView",
+    "Finding",
+    "GroupView",
+    "PbtxtError",
+    "TensorView",
+    "WarmupView",
+    "config_dims",
+    "config_findings",
+    "differences",
+    "errors_of",
+    "graph_findings",
+    "parse",
+    "quoted",
+    "target_findings",
+    "view_of",
+    "wire_array",
+    "wire_shape",
+]

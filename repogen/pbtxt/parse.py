@@ -1,0 +1,85 @@
+"""Text to protobuf and strings to text, by protobuf's own rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from repogen.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+
+class PbtxtError(ConfigError):
+    """A text is not a ModelConfig (exit 5).
+
+    Attributes:
+        line: Line of the text, counted from 1; 0 when the whole text is meant.
+        column: Column, counted from 1.
+    """
+
+    default_code = "config.syntax"
+
+    def __init__(self, message: str, hint: str, *, line: int = 0, column: int = 0, where: str = "") -> None:
+        """Keep the place apart from the message."""
+        super().__init__(message, hint, where=where)
+        self.line = line
+        self.column = column
+
+
+def parse(text: str, origin: str) -> ModelConfig:
+    """Read a config.pbtxt.
+
+    Args:
+        text: The file's text.
+        origin: What the text is, for messages: a path or ``rendered config.pbtxt.j2``.
+
+    Returns:
+        tritonclient's ``inference.ModelConfig`` message.
+
+    Raises:
+        PbtxtError: Not a ModelConfig; the message names ``origin:line:column``.
+    """
+    from google.protobuf import text_format  # noqa: PLC0415 - `repogen --help` must not pay for gRPC
+    from tritonclient.grpc.model_config_pb2 import ModelConfig as Message  # noqa: PLC0415
+
+    if text.startswith("\N{BYTE ORDER MARK}"):
+        raise PbtxtError(
+            f"{origin} begins with a UTF-8 byte order mark, which Triton refuses",
+            "save the file as UTF-8 without BOM",
+            line=1,
+            column=1,
+            where=f"{origin}:1:1",
+        )
+    try:
+        return text_format.Parse(text, Message())
+    except text_format.ParseError as error:
+        line, column = error.GetLine() or 0, error.GetColumn() or 0
+        what = str(error).removeprefix(f"{line}:{column} : ")
+        raise PbtxtError(
+            f"{origin}:{line}:{column}: {what}",
+            "see Triton's model_configuration.md for the fields of config.pbtxt",
+            line=line,
+            column=column,
+            where=f"{origin}:{line}:{column}",
+        ) from error
+
+
+def quoted(text: str) -> str:
+    r"""Return ``text`` as a string literal of protobuf's text format.
+
+    What can be seen stays as it is, as UTF-8; controls, bidirectional marks and line separators become escapes, so
+    that an editor shows what a parser reads.
+
+    Raises:
+        ConfigError: ``text`` holds a lone surrogate, which UTF-8 cannot carry.
+
+    >>> quoted('a "b"\n')
+    '"a \\"b\\"\\n"'
+    """
+    from google.protobuf.text_encoding import CEscape  # noqa: PLC0415 - as above
+
+    try:
+        return '"' + "".join(CEscape(char.encode(), char.isprintable()) for char in text) + '"'
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"the name {text!r} cannot be written as UTF-8", "rename it", code="config.name") from error

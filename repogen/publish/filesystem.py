@@ -1,0 +1,85 @@
+"""The four operations that make a publish visible or durable; crash tests put their own in their place."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from typing import TYPE_CHECKING, Protocol
+
+from repogen.errors import PublishError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2  # source: linux/fs.h
+_NO_EXCHANGE = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV})
+
+
+class Filesystem(Protocol):
+    """Every change that publish makes to a repository."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename atomically; a file replaces a file, a directory at most an empty one."""
+
+    def exchange(self, first: Path, second: Path) -> None:
+        """Swap two directories atomically."""
+
+    def write(self, path: Path, text: str) -> None:
+        """Write a small file of publish's own in the repository's root, durably."""
+
+    def remove(self, path: Path) -> None:
+        """Remove such a file, if it is there."""
+
+
+class Disk:
+    """The real filesystem; a rename is durable when the call returns."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename, then sync the directory that shows the new name."""
+        source.rename(target)
+        sync(target.parent)
+
+    def exchange(self, first: Path, second: Path) -> None:
+        """Swap by ``renameat2(RENAME_EXCHANGE)``.
+
+        Raises:
+            PublishError: The C library, the kernel or the filesystem cannot.
+        """
+        renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+        code = errno.ENOSYS
+        if renameat2 is not None:
+            failed = renameat2(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE)
+            code = ctypes.get_errno() if failed else 0
+        if code in _NO_EXCHANGE:
+            raise PublishError(
+                f"the filesystem of {second} cannot swap two directories atomically ({os.strerror(code)}), and this "
+                "change of config.pbtxt is safe in no order of two renames",
+                "Publish under another model name, or move the model's directory away while no Triton needs it; ext4, "
+                "xfs, btrfs and tmpfs can swap.",
+                code="publish.no-exchange",
+            )
+        if code:
+            raise OSError(code, os.strerror(code), str(second))
+        sync(second.parent)
+
+    def write(self, path: Path, text: str) -> None:
+        """Write and sync."""
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o644)
+        sync(path)
+        sync(path.parent)
+
+    def remove(self, path: Path) -> None:
+        """Unlink, if there."""
+        path.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Have a file's bytes, or a directory's entries, written to the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

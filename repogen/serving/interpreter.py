@@ -1,0 +1,185 @@
+"""The Python that hosts ONNX Runtime inside Triton: 3.10-3.12 with a shared libpython, apart from the user's own.
+
+Triton's Python stub links against ``libpython3.X.so.1.0``, and finds the standard library from the ``python3`` that is
+first on PATH, as that libpython does when it is embedded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repogen.errors import ServerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+SUPPORTED = ("3.12", "3.11", "3.10")
+"""Versions that Triton has a stub for and that numpy 1.26 has a wheel for, preferred first."""
+
+_PROBE = (
+    "import json,sys,sysconfig as c;v=c.get_config_var;"
+    "print(json.dumps([sys.implementation.name,list(sys.version_info[:2]),sys.base_prefix,"
+    "[v('LIBDIR'),v('LIBPL'),v('LDLIBRARY'),v('INSTSONAME'),v('MULTIARCH')]]))"
+)
+_PROBE_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python that the stub can embed.
+
+    Attributes:
+        executable: Its real executable, outside any virtual environment.
+        version: ``3.11``.
+        libpython: Its ``libpython3.11.so.1.0``.
+    """
+
+    executable: Path
+    version: str
+    libpython: Path
+
+    @property
+    def tag(self) -> str:
+        """Wheel tag, for example ``cp311``."""
+        return "cp" + self.version.replace(".", "")
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A Python of a usable version that lacks its libpython."""
+
+    executable: Path
+    version: str
+
+
+def choose(tags: Iterable[str]) -> Interpreter:
+    """Return an interpreter for which the lock has wheels.
+
+    Args:
+        tags: Wheel tags to choose from, for example ``{"cp310", "cp311"}``.
+
+    Raises:
+        ServerError: There is none; the message says what was found and the hint what to install.
+    """
+    wanted = frozenset(tags)
+    chosen = _first(wanted)
+    if chosen is not None:
+        return chosen
+    usable, rejected = survey()
+    versions = ", ".join(version for version in SUPPORTED if "cp" + version.replace(".", "") in wanted)
+    seen = [f"{found.executable} ({found.version}, no libpython)" for found in rejected]
+    seen += [f"{found.executable} ({found.version})" for found in usable]
+    raise ServerError(
+        f"no usable Python {versions} for the embedded Triton; found: {'; '.join(seen) or 'none'}",
+        f"{remedy(versions.split(', '))}, or use --server docker, --server HOST:PORT or --no-smoke",
+        code="server.interpreter",
+    )
+
+
+def remedy(versions: Iterable[str] = SUPPORTED) -> str:
+    """Return the command that gets this machine a usable interpreter."""
+    wanted = tuple(versions)
+    lacking = [found.version for found in survey()[1] if found.version in wanted]
+    if lacking:
+        return f"apt-get install libpython{lacking[0]}"
+    version = next((wish for wish in ("3.11", *wanted) if wish in wanted), "3.11")
+    return f"apt-get install python{version} libpython{version}"
+
+
+@cache
+def _first(tags: frozenset[str]) -> Interpreter | None:
+    """Return the first usable interpreter with one of the tags; looks no further than it must."""
+    return next((found for found in _found() if isinstance(found, Interpreter) and found.tag in tags), None)
+
+
+@cache
+def survey() -> tuple[tuple[Interpreter, ...], tuple[Rejected, ...]]:
+    """Return the interpreters that can host the runtime, preferred first, and those that lack only libpython."""
+    found = tuple(_found())
+    usable = tuple(each for each in found if isinstance(each, Interpreter))
+    return usable, tuple(each for each in found if isinstance(each, Rejected))
+
+
+def _found() -> Iterator[Interpreter | Rejected]:
+    """Probe each candidate once: this process's own base interpreter, PATH, the usual places, version managers."""
+    seen: set[Path] = set()
+    for candidate in _candidates():
+        if candidate.resolve() in seen:
+            continue
+        seen.add(candidate.resolve())
+        probed = _probe(candidate)
+        if probed is not None and (probed.executable == candidate.resolve() or probed.executable not in seen):
+            seen.add(probed.executable)
+            yield probed
+
+
+def _candidates() -> Iterator[Path]:
+    """Existing executables that may be Pythons of a supported version."""
+    own = ".".join(map(str, sys.version_info[:2]))
+    versions = [own, *(version for version in SUPPORTED if version != own)] if own in SUPPORTED else list(SUPPORTED)
+    folders = [Path(sys.base_prefix, "bin"), *_version_manager_folders()]
+    system = [Path("/usr/bin"), Path("/usr/local/bin")]
+    for version in versions:
+        on_path = shutil.which(f"python{version}")
+        named = [folder / f"python{version}" for folder in (*folders[:1], *system, *folders[1:])]
+        for path in ([*named[:1], Path(on_path)] if on_path else []) + named:
+            if path.exists() and os.access(path, os.X_OK):
+                yield path
+
+
+def _version_manager_folders() -> Iterator[Path]:
+    """``bin`` folders of the Pythons that pyenv and uv installed, newest last-named first."""
+    home = Path.home()
+    pyenv = Path(os.environ.get("PYENV_ROOT", home / ".pyenv"), "versions")
+    uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR", home / ".local/share/uv/python"))
+    for root in (pyenv, uv):
+        yield from sorted(root.glob("*/bin"), reverse=True)
+
+
+def _probe(executable: Path) -> Interpreter | Rejected | None:
+    """Ask a Python what it is; None when it is not one that a stub exists for."""
+    try:
+        answer = subprocess.run(
+            [executable, "-I", "-S", "-c", _PROBE], capture_output=True, timeout=_PROBE_SECONDS, check=True
+        )
+        name, (major, minor), base, variables = json.loads(answer.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+    version = f"{major}.{minor}"
+    if name != "cpython" or version not in SUPPORTED:
+        return None
+    real = Path(base, "bin", f"python{version}")
+    real = (real if real.exists() else executable).resolve()
+    libpython = find_libpython(version, Path(base), variables)
+    return Rejected(real, version) if libpython is None else Interpreter(real, version, libpython)
+
+
+def find_libpython(version: str, base: Path, variables: list[str | None]) -> Path | None:
+    """Return the shared library of one Python, or None.
+
+    Args:
+        version: ``3.11``.
+        base: Its ``sys.base_prefix``.
+        variables: Its LIBDIR, LIBPL, LDLIBRARY, INSTSONAME and MULTIARCH, each as sysconfig has it.
+    """
+    libdir, libpl, ldlibrary, soname, multiarch = variables
+    wanted = f"libpython{version}.so.1.0"
+    names = dict.fromkeys(name for name in (wanted, soname, ldlibrary) if name and ".so" in name)
+    folders = dict.fromkeys(
+        Path(folder)
+        for folder in (
+            *(libdir, libpl, str(base / "lib"), multiarch and str(base / "lib" / multiarch)),
+            *(multiarch and f"/usr/lib/{multiarch}", "/usr/lib64", "/usr/local/lib", "/usr/lib"),
+        )
+        if folder
+    )
+    files = (folder / name for folder in folders for name in names)
+    return next((file.resolve() for file in files if file.exists()), None)

@@ -1,0 +1,234 @@
+"""What NVIDIA's C++ onnxruntime backend demands of a config, as pure functions on the config's JSON form.
+
+Runs inside Triton's Python stub on Python 3.10-3.12 with the standard library alone. Rules and wording follow Triton's
+onnxruntime_backend (src/onnxruntime.cc, src/onnxruntime_utils.cc), so that a config refused here is refused in
+production, in the same words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+DEFAULT_MAX_BATCH_SIZE = 4
+"""Triton's ``--backend-config=default-max-batch-size``."""
+
+_CONFIG_TYPES = {
+    "bool": "BOOL",
+    "uint8": "UINT8",
+    "uint16": "UINT16",
+    "uint32": "UINT32",
+    "uint64": "UINT64",
+    "int8": "INT8",
+    "int16": "INT16",
+    "int32": "INT32",
+    "int64": "INT64",
+    "float16": "FP16",
+    "float": "FP32",
+    "double": "FP64",
+    "string": "STRING",
+}
+
+Config = dict[str, Any]
+"""A model's or tensor's config as Triton's JSON gives it: the one place where ``Any`` is the truth."""
+
+
+class Refusal(Exception):  # noqa: N818 - it is what the backend says to the server, not a fault of its own
+    """The model cannot be served with this config; the text is what Triton reports."""
+
+
+@dataclass(frozen=True)
+class GraphTensor:
+    """An input, output or overridable initializer of the graph.
+
+    Attributes:
+        name: Its name.
+        config_type: ``TYPE_FP32`` and the like; ``TYPE_INVALID`` where Triton has none.
+        dims: Full shape; -1 where the graph leaves a dim open; empty for a scalar.
+    """
+
+    name: str
+    config_type: str
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The signature of an ONNX model as ONNX Runtime reports it."""
+
+    inputs: tuple[GraphTensor, ...]
+    outputs: tuple[GraphTensor, ...]
+    initializers: tuple[GraphTensor, ...] = ()
+
+
+def graph_tensor(name: str, onnx_type: str, shape: Sequence[object]) -> GraphTensor:
+    """Return one tensor of ONNX Runtime's signature in Triton's terms.
+
+    Args:
+        name: Tensor name.
+        onnx_type: ONNX Runtime's ``tensor(float)``.
+        shape: Its shape, symbolic dims as strings or None.
+
+    Raises:
+        Refusal: It is no tensor (a sequence, map or optional).
+    """
+    if not onnx_type.startswith("tensor("):
+        raise Refusal(f"Unsupported ONNX Type '{onnx_type}' for I/O '{name}', expected 'ONNX_TYPE_TENSOR'.")
+    element = onnx_type[len("tensor(") : -1]
+    dims = tuple(dim if isinstance(dim, int) else -1 for dim in shape)
+    return GraphTensor(name, f"TYPE_{_CONFIG_TYPES.get(element, 'INVALID')}", dims)
+
+
+def check(config: Config, graph: Graph) -> None:
+    """Refuse a config that NVIDIA's backend would refuse for this graph.
+
+    Raises:
+        Refusal: At the first rule that is broken, as the C++ backend does.
+    """
+    _check_supported(config)
+    _check_inputs(config, graph)
+    _check_outputs(config, graph)
+
+
+def complete(config: Config, graph: Graph) -> None:
+    """Fill in what the config leaves out, in place, as the C++ backend's auto-complete does.
+
+    Raises:
+        Refusal: ``max_batch_size`` is given and the graph's first dims are not all open.
+    """
+    _complete_batching(config, graph)
+    batching = config["max_batch_size"] > 0
+    if not config.get("input"):
+        config["input"] = [_completed(tensor, batching=batching) for tensor in graph.inputs]
+    if not config.get("output"):
+        config["output"] = [_completed(tensor, batching=batching) for tensor in graph.outputs]
+
+
+def is_complete(config: Config) -> bool:
+    """Tell whether auto-complete has nothing to do: inputs and outputs are both given."""
+    return bool(config.get("input")) and bool(config.get("output"))
+
+
+def _complete_batching(config: Config, graph: Graph) -> None:
+    batchable = all(tensor.dims[:1] == (-1,) for tensor in (*graph.inputs, *graph.outputs))
+    given = config.get("max_batch_size", 0)
+    if not batchable and given:
+        raise Refusal(
+            f"autofill failed for model '{config['name']}': model does not support batching while non-zero "
+            "max_batch_size is specified"
+        )
+    config["max_batch_size"] = given or (DEFAULT_MAX_BATCH_SIZE if batchable else 0)
+    scheduled = "sequence_batching" in config or "dynamic_batching" in config
+    if config["max_batch_size"] > 1 and not scheduled:
+        config["dynamic_batching"] = {}
+
+
+def _completed(tensor: GraphTensor, *, batching: bool) -> Config:
+    dims = list(tensor.dims[1:] if batching else tensor.dims)
+    completed: Config = {"name": tensor.name, "data_type": tensor.config_type, "dims": dims or [1]}
+    if not dims and batching:
+        completed["reshape"] = {"shape": []}
+    return completed
+
+
+def _check_supported(config: Config) -> None:
+    """Say plainly what this backend, unlike NVIDIA's, does not do."""
+    unsupported = [key for key in ("sequence_batching", "batch_input", "batch_output") if config.get(key)]
+    if any(tensor.get("allow_ragged_batch") for tensor in config.get("input", ())):
+        unsupported.append("allow_ragged_batch")
+    if unsupported:
+        raise Refusal(
+            f"unable to load model '{config['name']}', repogen's embedded backend does not support "
+            f"{', '.join(unsupported)}; use a server with NVIDIA's onnxruntime backend"
+        )
+    accelerators = config.get("optimization", {}).get("execution_accelerators", {})
+    for accelerator in accelerators.get("cpu_execution_accelerator", ()):
+        raise Refusal(f"unknown Execution Accelerator '{accelerator.get('name')}' is requested")
+
+
+def _check_inputs(config: Config, graph: Graph) -> None:
+    name = config["name"]
+    declared = config.get("input", [])
+    required = sum(1 for tensor in declared if not tensor.get("optional"))
+    if required != len(graph.inputs):
+        raise Refusal(
+            f"unable to load model '{name}', configuration expects {required} inputs, "
+            f"model provides {len(graph.inputs)}"
+        )
+    known = {tensor.name: tensor for tensor in (*graph.inputs, *graph.initializers)}
+    for tensor in declared:
+        if tensor.get("optional") and config.get("max_batch_size", 0) != 0:
+            raise Refusal(
+                f"unable to load model '{name}', optional input '{tensor['name']}' is not supported for models "
+                "that support batching"
+            )
+        _check_tensor(config, tensor, known, "input")
+
+
+def _check_outputs(config: Config, graph: Graph) -> None:
+    known = {tensor.name: tensor for tensor in graph.outputs}
+    for tensor in config.get("output", []):
+        _check_tensor(config, tensor, known, "output")
+
+
+def _check_tensor(config: Config, tensor: Config, known: Mapping[str, GraphTensor], role: str) -> None:
+    model, name, declared_type = config["name"], tensor["name"], tensor["data_type"]
+    if name not in known:
+        raise Refusal(f"unexpected inference {role} '{name}', allowed {role}s are: {', '.join(sorted(known))}")
+    found = known[name]
+    if declared_type.removeprefix("TYPE_") not in _CONFIG_TYPES.values():
+        raise Refusal(f"unsupported datatype {declared_type} for {role} '{name}' for model '{model}'")
+    if declared_type != found.config_type:
+        raise Refusal(
+            f"unable to load model '{model}', configuration expects datatype {declared_type} for {role} '{name}', "
+            f"model provides {found.config_type}"
+        )
+    dims = _int_dims(tensor["reshape"].get("shape", []) if "reshape" in tensor else tensor["dims"])
+    if found.dims:
+        _check_dims(config, found, dims, exact=role == "output")
+    elif any(dim != 1 for dim in dims):
+        raise Refusal(
+            f"unable to load model '{model}', scalar tensor '{name}', should only provide 1 in the model configuration "
+            f"when the model doesn't support batching. Model configuration provided: {_text(dims)}."
+        )
+
+
+def _check_dims(config: Config, found: GraphTensor, dims: tuple[int, ...], *, exact: bool) -> None:
+    where = f"model '{config['name']}', tensor '{found.name}'"
+    batching = config.get("max_batch_size", 0) > 0
+    if batching and found.dims[0] != -1:
+        raise Refusal(
+            f"{where}: for the model to support batching the shape should have at least 1 dimension and the first "
+            f"dimension must be -1; but shape expected by the model is {_text(found.dims)}"
+        )
+    full = (-1, *dims) if batching else dims
+    pairs = zip(found.dims, full, strict=False)
+    if len(full) == len(found.dims) and all(_suits(of_graph, of_config, exact) for of_graph, of_config in pairs):
+        return
+    shape = (
+        "dimensions (an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, "
+        f"making complete shape {_text(full)})"
+        if batching
+        else f"dimensions (shape {_text(full)})"
+    )
+    raise Refusal(
+        f"{where}: the model expects {len(found.dims)} dimensions (shape {_text(found.dims)}) but the model "
+        f"configuration specifies {len(full)} {shape}"
+    )
+
+
+def _suits(of_graph: int, of_config: int, exact: bool) -> bool:  # noqa: FBT001 - the third of a comparison
+    """Tell whether a declared dim suits the graph's; an input may be fixed where the graph is open."""
+    return of_graph == of_config or (of_graph == -1 and not exact)
+
+
+def _int_dims(dims: Sequence[object]) -> tuple[int, ...]:
+    """Dims as ints: Triton's JSON writes int64 as numbers or, in some versions, as strings."""
+    return tuple(int(str(dim)) for dim in dims)
+
+
+def _text(dims: Sequence[int]) -> str:
+    return f"[{','.join(str(dim) for dim in dims)}]"

@@ -1,0 +1,170 @@
+"""A Python-based Triton backend that serves ``backend: "onnxruntime"`` with ONNX Runtime on the CPU.
+
+Triton loads this file in its Python stub (3.10-3.12) for every such model when the backend directory holds no
+``libtriton_onnxruntime.so``. Needs only ``numpy<2`` and ``onnxruntime``, found in the directory that the environment
+variable ``REPOGEN_BACKEND_SITE`` names: the stub ignores PYTHONPATH, and with numpy 2 every output would be empty.
+"""
+# ruff: noqa: ANN401 - the stub's own classes have no types
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parent), os.environ["REPOGEN_BACKEND_SITE"]]
+
+import graph_rules  # type: ignore[import-not-found]  # noqa: E402 - beside this file, on Triton's sys.path
+import numpy as np  # noqa: E402 - only now importable
+import ort_session as ort  # type: ignore[import-not-found]  # noqa: E402 - beside this file
+import triton_python_backend_utils as pb  # type: ignore[import-not-found]  # noqa: E402 - exists in the stub only
+
+Tensors = dict[str, Any]
+"""NumPy arrays by tensor name."""
+
+
+class TritonPythonModel:
+    """One instance of one model version; Triton finds the class by its name."""
+
+    @staticmethod
+    def auto_complete_config(auto_complete_model_config: Any) -> Any:
+        """Fill in what config.pbtxt leaves out, as NVIDIA's backend does.
+
+        Args:
+            auto_complete_model_config: The stub's ModelConfig; its dict is changed in place.
+
+        Raises:
+            pb.TritonModelException: The model does not load, or the config cannot be completed.
+        """
+        config = auto_complete_model_config.as_dict()
+        if not graph_rules.is_complete(config):
+            try:
+                graph_rules.complete(config, ort.graph_of(ort.open_session(_stub_model_path(), config)))
+            except graph_rules.Refusal as refusal:
+                raise pb.TritonModelException(str(refusal)) from refusal
+        return auto_complete_model_config
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Load the model and hold the config against it.
+
+        Args:
+            args: Triton's ``model_config`` (JSON), ``model_repository``, ``model_version`` and more.
+
+        Raises:
+            pb.TritonModelException: NVIDIA's backend would refuse it too.
+        """
+        config = json.loads(args["model_config"])
+        file = config.get("default_model_filename") or "model.onnx"
+        try:
+            self._session = ort.open_session(Path(args["model_repository"], args["model_version"], file), config)
+            graph = ort.graph_of(self._session)
+            graph_rules.check(config, graph)
+        except graph_rules.Refusal as refusal:
+            raise pb.TritonModelException(str(refusal)) from refusal
+        self._batching = config.get("max_batch_size", 0) > 0
+        declared = {tensor["name"]: tensor for tensor in config.get("input", [])}
+        self._inputs = {
+            tensor.name: tensor for tensor in (*graph.inputs, *graph.initializers) if tensor.name in declared
+        }
+        self._outputs = {tensor.name: tensor for tensor in graph.outputs}
+        self._output_dims = {tensor["name"]: tensor["dims"] for tensor in config.get("output", [])}
+
+    def execute(self, requests: list[Any]) -> list[Any]:
+        """Answer the requests that Triton's scheduler handed over together.
+
+        Requests of equal shapes become one run of ONNX Runtime, concatenated along axis 0; a failure becomes the error
+        response of the requests it concerns.
+        """
+        responses: list[Any] = [None] * len(requests)
+        groups: dict[object, list[tuple[int, Tensors]]] = {}
+        for index, request in enumerate(requests):
+            try:
+                tensors = self._tensors(request)
+            except Exception as error:  # noqa: BLE001 - any failure of one request is that request's answer
+                responses[index] = _failed(error)
+                continue
+            key = _shape_key(tensors) if self._batching else index
+            groups.setdefault(key, []).append((index, tensors))
+        for group in groups.values():
+            for (index, _), response in zip(group, self._answers(requests, group), strict=True):
+                responses[index] = response
+        return responses
+
+    def _answers(self, requests: list[Any], group: list[tuple[int, Tensors]]) -> list[Any]:
+        """Run one group and return its responses, in order."""
+        try:
+            return self._run(requests, group)
+        except Exception as error:  # noqa: BLE001 - any failure of the run is the answer of all its requests
+            return [_failed(error) for _ in group]
+
+    def _run(self, requests: list[Any], group: list[tuple[int, Tensors]]) -> list[Any]:
+        wanted = [set(requests[index].requested_output_names()) for index, _ in group]
+        names = [name for name in self._output_dims if any(name in names for names in wanted)]
+        batch = _joined([tensors for _, tensors in group])
+        results = dict(zip(names, self._session.run(names, batch), strict=True))
+        rows = [next(iter(tensors.values())).shape[0] if self._batching else 0 for _, tensors in group]
+        parts = {name: self._split(name, results[name], rows) for name in names}
+        return [
+            pb.InferenceResponse([pb.Tensor(name, parts[name][i]) for name in names if name in wanted[i]])
+            for i in range(len(group))
+        ]
+
+    def _split(self, name: str, result: Any, rows: list[int]) -> list[Any]:
+        """Cut an output of the whole run into those of the requests, ``rows`` rows each."""
+        array = _to_wire(result)
+        if not self._outputs[name].dims:
+            return [array.reshape([1] * len(self._output_dims[name]))] * len(rows)
+        if len(rows) == 1:
+            return [np.ascontiguousarray(array)]
+        if array.shape[:1] != (sum(rows),):
+            raise ValueError(
+                f"output '{name}' has shape {list(array.shape)} for a batch of {sum(rows)}: its first dimension is not "
+                "the batch, so max_batch_size must be 0"
+            )
+        return [np.ascontiguousarray(part) for part in np.split(array, np.cumsum(rows)[:-1])]
+
+    def _tensors(self, request: Any) -> Tensors:
+        """Return the request's inputs as ONNX Runtime takes them; optional ones may be missing."""
+        tensors: Tensors = {}
+        for name, tensor in self._inputs.items():
+            given = pb.get_input_tensor_by_name(request, name)
+            if given is not None:
+                array = given.as_numpy()
+                tensors[name] = _from_wire(array if tensor.dims else array.reshape(()))
+        return tensors
+
+
+def _stub_model_path() -> Path:
+    """Return the model file that Triton named on the stub's command line: auto-complete is told in no other way."""
+    return Path(Path("/proc/self/cmdline").read_text(encoding="utf-8").split("\0")[1])
+
+
+def _shape_key(tensors: Tensors) -> object:
+    return tuple((name, array.shape[1:]) for name, array in tensors.items())
+
+
+def _joined(parts: list[Tensors]) -> Tensors:
+    if len(parts) == 1:
+        return parts[0]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _from_wire(array: Any) -> Any:
+    """Bytes become str, cut at the first NUL as NVIDIA's backend (C strings) does; other dtypes stay as they are."""
+    if array.dtype != np.object_:
+        return array
+    texts = [value.split(b"\0", 1)[0].decode("utf-8") for value in array.ravel()]
+    return np.array(texts, dtype=np.object_).reshape(array.shape)
+
+
+def _to_wire(array: Any) -> Any:
+    """Str becomes bytes; other dtypes stay as they are."""
+    if array.dtype.kind not in "OU":
+        return array
+    return np.array([str(value).encode() for value in array.ravel()], dtype=np.object_).reshape(array.shape)
+
+
+def _failed(error: Exception) -> Any:
+    return pb.InferenceResponse(error=pb.TritonError(ort.error_text(error)))

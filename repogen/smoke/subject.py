@@ -1,0 +1,149 @@
+"""What is put to the server: a version's golden cases, and what its config promises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from zipfile import BadZipFile
+
+from repogen.errors import SmokeError
+from repogen.pbtxt import wire_array
+from repogen.smoke.inference import WireTensor
+from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_from_json
+from repogen.values.tensors import DTYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+    from repogen.values.artifacts import GoldenCase, GoldenTensor
+    from repogen.values.tensors import Array, Arrays
+    from repogen.values.versions import Manifest
+
+
+@dataclass(frozen=True)
+class Case:
+    """A golden case with its arrays in the shapes of the wire.
+
+    Attributes:
+        name: As the parity report names it.
+        batch: Rows; 0 when the model does not batch.
+        inputs: By name, in the config's order.
+        outputs: PyTorch's, by name.
+    """
+
+    name: str
+    batch: int
+    inputs: Arrays
+    outputs: Arrays
+
+    def rows(self, indices: Sequence[int]) -> Case:
+        """Return a case made of these rows; right because the build proved that rows don't influence each other."""
+        return Case(
+            name=self.name,
+            batch=len(indices),
+            inputs={name: array.take(indices, axis=0) for name, array in self.inputs.items()},
+            outputs={name: array.take(indices, axis=0) for name, array in self.outputs.items()},
+        )
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row's inputs, or of the whole input when the model does not batch."""
+        return sum(array.nbytes for array in self.inputs.values()) // max(self.batch, 1)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One version on a server.
+
+    Attributes:
+        model: The model's name.
+        served_as: Its name on the server; another one where a private copy is tested.
+        version: Version number on the server.
+        config: The config that the server was given, overrides included.
+        dtypes: Wire dtype of each input by name.
+        cases: Golden cases; at least one.
+        tolerances: ``(rtol, atol)`` by output name.
+    """
+
+    model: str
+    served_as: str
+    version: int
+    config: ModelConfig
+    dtypes: Mapping[str, str]
+    cases: tuple[Case, ...]
+    tolerances: Mapping[str, tuple[float, float]]
+
+    @property
+    def max_batch_size(self) -> int:
+        """As in the config; 0 when the model does not batch."""
+        return int(self.config.max_batch_size)
+
+    @property
+    def smallest(self) -> Case:
+        """The case with the fewest bytes a row."""
+        return min(self.cases, key=lambda case: case.row_bytes)
+
+    def wire(self, inputs: Arrays) -> list[WireTensor]:
+        """Return ``inputs`` as they are sent."""
+        return [WireTensor(name, self.dtypes[name], array) for name, array in inputs.items()]
+
+
+def read_subject(
+    version_dir: Path, manifest: Manifest, config: ModelConfig, *, model: str, served_as: str, version: int
+) -> Subject:
+    """Read a version's golden cases.
+
+    Raises:
+        SmokeError: ``golden.npz`` lacks an array, cannot be read, or there is no case.
+        MalformedRecordError: ``golden.json`` is damaged.
+        OSError: One of the two cannot be read.
+    """
+    text = (version_dir / GOLDEN_JSON).read_text(encoding="utf-8")
+    golden = golden_from_json(text, f"{version_dir.name}/{GOLDEN_JSON}")
+    arrays = _arrays(version_dir / GOLDEN_NPZ)
+    batched = config.max_batch_size > 0
+    cases = tuple(_case(case, arrays, batched=batched) for case in golden.cases if case.batch > 0 or not batched)
+    if not cases:
+        raise SmokeError(
+            f"{model}: {GOLDEN_JSON} holds no case to test with", "build the model again", code="smoke.no-golden"
+        )
+    dtypes = {tensor.name: DTYPES[tensor.dtype].wire for tensor in manifest.signature.inputs}
+    return Subject(model, served_as, version, config, dtypes, cases, golden.tolerances)
+
+
+def _arrays(path: Path) -> dict[str, Array]:
+    import numpy as np  # noqa: PLC0415 - the room's import stays light
+
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {key: archive[key] for key in archive.files}
+    except (ValueError, EOFError, BadZipFile) as error:
+        raise SmokeError(f"{path.name} can't be read: {error}", "build the model again", code="smoke.golden") from error
+
+
+def _case(case: GoldenCase, arrays: Mapping[str, Array], *, batched: bool) -> Case:
+    return Case(
+        name=case.name,
+        batch=case.batch,
+        inputs=_named(case.inputs, arrays, batched=batched),
+        outputs=_named(case.outputs, arrays, batched=batched),
+    )
+
+
+def _named(tensors: Iterable[GoldenTensor], arrays: Mapping[str, Array], *, batched: bool) -> dict[str, Array]:
+    tensors = tuple(tensors)
+    if missing := sorted(tensor.key for tensor in tensors if tensor.key not in arrays):
+        raise SmokeError(f"{GOLDEN_NPZ} lacks {', '.join(missing)}", "build the model again", code="smoke.golden")
+    return {tensor.name: wire_array(_bytes(arrays[tensor.key]), batched=batched) for tensor in tensors}
+
+
+def _bytes(array: Array) -> Array:
+    """Return strings as the protocol carries them: objects that are UTF-8 bytes."""
+    import numpy as np  # noqa: PLC0415 - as above
+
+    if array.dtype.kind == "U":
+        return np.char.encode(array.astype(np.str_), "utf-8").astype(object)
+    return array.astype(object) if array.dtype.kind == "S" else array

@@ -1,0 +1,37 @@
+"""Latency of single-row requests, as a client sees it: an impression, not a benchmark."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from repogen.values.serving import Latency
+
+if TYPE_CHECKING:
+    from repogen.smoke.inference import InferenceClient
+    from repogen.smoke.limits import Limits
+    from repogen.smoke.subject import Subject
+
+
+def latency(client: InferenceClient, subject: Subject, limits: Limits) -> Latency:
+    """Time requests, one after another, until there are enough or the time is up; at least one."""
+    case = subject.smallest.rows([0]) if subject.max_batch_size > 0 else subject.smallest
+    inputs = subject.wire(case.inputs)
+    started, times = time.perf_counter(), list[float]()
+    while not times or (
+        len(times) < limits.latency_requests and time.perf_counter() - started < limits.latency_seconds
+    ):
+        sent = time.perf_counter()
+        client.infer(subject.served_as, subject.version, inputs)
+        times.append((time.perf_counter() - sent) * 1e3)
+    times.sort()
+    return Latency(_quantile(times, 0.5), _quantile(times, 0.95), _quantile(times, 0.99), len(times))
+
+
+def _quantile(ordered: list[float], share: float) -> float:
+    """Return the smallest value with at least ``share`` of all at or below it: one that was really measured.
+
+    >>> _quantile([1.0, 2.0, 3.0, 4.0], 0.5), _quantile([1.0, 2.0, 3.0, 4.0], 0.99)
+    (2.0, 4.0)
+    """
+    return ordered[max(-int(-share * len(ordered) // 1), 1) - 1]

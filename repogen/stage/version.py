@@ -1,0 +1,92 @@
+"""Lay out one version privately, as the repository will hold it, with a manifest that vouches for every file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from repogen.errors import PublishError
+from repogen.stage.root import private_repository
+from repogen.values.artifacts import FileRecord, OnnxArtifact
+from repogen.values.digest import sha256_bytes, sha256_file
+from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ
+from repogen.values.layout import CONFIG_FILE, DATA_FILE, MANIFEST_FILE, MODEL_FILE, model_dir, next_version
+from repogen.values.manifest import manifest_to_json
+from repogen.values.versions import Manifest, ModelConfig, Provenance, StagedVersion
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def stage_version(
+    root: Path,
+    repository: Path,
+    config: ModelConfig,
+    artifact: OnnxArtifact,
+    golden_dir: Path,
+    provenance: Provenance,
+) -> StagedVersion:
+    """Lay out ``<root>/repository/<name>/`` with one version; its manifest is written last.
+
+    Files below ``root`` are hard-linked, so a model of many GB is not copied; files elsewhere belong to somebody who
+    may go on writing to them, and are copied. Equal arguments give equal bytes.
+
+    Args:
+        root: As ``prepare_stage_root`` yields it.
+        repository: The real repository; it decides the tentative version number.
+        config: The checked config.pbtxt.
+        artifact: The verified ONNX file.
+        golden_dir: Directory holding ``golden.json`` and ``golden.npz``.
+        provenance: How the version came to be.
+
+    Returns:
+        The staged version with its manifest: sha256 and size of every other file of the version directory.
+
+    Raises:
+        PublishError: A file is missing or cannot be written.
+    """
+    version = next_version(model_dir(repository, config.name))
+    directory = model_dir(private_repository(root), config.name) / str(version)
+    try:
+        directory.mkdir(parents=True)
+        (directory.parent / CONFIG_FILE).write_bytes(config.text.encode())
+        files = [_place(source, directory / name, root) for name, source in _sources(artifact, golden_dir).items()]
+        files.append(_write(directory / CONFIG_FILE, config.text.encode()))
+        files.sort(key=lambda file: file.path)
+        manifest = Manifest(config.name, config.max_batch_size, config.signature, tuple(files), provenance)
+        _write(directory / MANIFEST_FILE, manifest_to_json(manifest).encode())
+    except OSError as error:
+        raise PublishError(
+            f"{config.name}: cannot be staged in {root}: {error.strerror} ({error.filename})",
+            "Free disk space or mend permissions there, or choose another place with --stage-dir.",
+            code="stage.write",
+        ) from error
+    return StagedVersion(config.name, private_repository(root), version, config, manifest)
+
+
+def _sources(artifact: OnnxArtifact, golden_dir: Path) -> dict[str, Path]:
+    sources = {
+        MODEL_FILE: artifact.path,
+        GOLDEN_JSON: golden_dir / GOLDEN_JSON,
+        GOLDEN_NPZ: golden_dir / GOLDEN_NPZ,
+    }
+    if artifact.external_data:
+        # the only place from which every ONNX Runtime reads external data is beside the model, by a plain name
+        sources[DATA_FILE] = artifact.path.with_name(DATA_FILE)
+    if missing := [str(path) for path in sources.values() if not path.is_file()]:
+        raise PublishError(f"cannot be staged, no such file: {', '.join(missing)}", code="stage.missing-file")
+    return sources
+
+
+def _place(source: Path, target: Path, root: Path) -> FileRecord:
+    if source.is_symlink() or not source.resolve().is_relative_to(root.resolve()):
+        shutil.copyfile(source, target)
+    else:
+        os.link(source, target)
+    return FileRecord(target.name, sha256_file(target), target.stat().st_size)
+
+
+def _write(target: Path, content: bytes) -> FileRecord:
+    target.write_bytes(content)
+    return FileRecord(target.name, sha256_bytes(content), len(content))

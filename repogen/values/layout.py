@@ -1,0 +1,79 @@
+"""How a model repository lies on disk, and which numbers its version directories take; nothing here writes.
+
+A directory of the repository's root is a model, ``<model>/config.pbtxt`` configures all its versions, and
+``<model>/<N>/`` is a version. A version that repogen built also holds ``manifest.json`` and its own config.pbtxt.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from repogen.errors import PublishError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODEL_FILE = "model.onnx"
+DATA_FILE = "model.onnx.data"
+CONFIG_FILE = "config.pbtxt"
+MANIFEST_FILE = "manifest.json"
+
+_INT64_MAX = 2**63 - 1
+_OURS = re.compile(r"[1-9][0-9]*")
+# Source: Triton's model_repository_manager reads directory names with std::stoll, which skips white space, takes a
+# sign, and stops at the first character that is no digit; re.ASCII keeps other scripts' digits out.
+_STOLL = re.compile(r"\s*\+?([0-9]+)", re.ASCII)
+
+
+def model_dir(repository: Path, name: str) -> Path:
+    """Return the directory of model ``name``.
+
+    Raises:
+        PublishError: The name would lead out of the repository, or hide the model.
+    """
+    if not name or name.startswith(".") or "/" in name or "\0" in name:
+        raise PublishError(
+            f"{name!r} cannot be a model's directory",
+            "Use letters, digits, `_` and `-`.",
+            code="publish.model-name",
+        )
+    return repository / name
+
+
+def versions(model: Path) -> list[int]:
+    """Return the versions in a model's directory, ascending; none when there is no such directory.
+
+    Only directories named by a positive integer without leading zero count: Triton loads no `01`, and what it makes
+    of `2.tmp` is an accident that ``next_version`` steps around.
+    """
+    if not model.is_dir():
+        return []
+    named = (entry for entry in model.iterdir() if _OURS.fullmatch(entry.name) and entry.is_dir())
+    return sorted(int(entry.name) for entry in named if int(entry.name) <= _INT64_MAX)
+
+
+def latest_version(model: Path) -> int | None:
+    """Return the newest version in a model's directory, None when it has none."""
+    return max(versions(model), default=None)
+
+
+def next_version(model: Path) -> int:
+    """Return one more than every number that Triton could read out of a directory's name in the model's directory.
+
+    `2.tmp-abc` is version 2 to Triton; it passes files over, but one named `3` would be in the way of a version 3.
+
+    Raises:
+        PublishError: A name holds a number that leaves no 64-bit integer above it.
+    """
+    newest = 0
+    for entry in model.iterdir() if model.is_dir() else ():
+        match = (_STOLL.match if entry.is_dir() else _STOLL.fullmatch)(entry.name)
+        newest = max(newest, int(match[1]) if match else 0)
+    if newest >= _INT64_MAX:
+        raise PublishError(
+            f"{model.name}: a directory's name holds the number {newest}, which Triton cannot count beyond",
+            f"Move it out of {model}: one name that overflows 64 bits brings the whole server down.",
+            code="publish.version-overflow",
+        )
+    return newest + 1

@@ -1,0 +1,146 @@
+"""Small ONNX models, staged as a build stages them, and one real Triton for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from repogen.configure import configure
+from repogen.spec.models import ModelSpec, SourceSpec, TritonSpec
+from repogen.stage import prepare_stage_root, private_repository, stage_version
+from repogen.values.artifacts import BatchReport, Golden, GoldenCase, GoldenTensor, OnnxArtifact
+from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_to_json
+from repogen.values.serving import ControlMode, RunningTriton
+from repogen.values.target import DEFAULT_RELEASE, targets
+from repogen.values.tensors import DTYPES, Arrays, Signature, TensorSpec
+from repogen.values.versions import ModelConfig, Provenance, StagedVersion
+
+TARGET = targets()[DEFAULT_RELEASE]
+PROVENANCE = Provenance({}, "", "0" * 64, {}, DEFAULT_RELEASE, "dynamo", 17, 8, 1, 1, 1, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model to stage: a graph, and one golden case.
+
+    Attributes:
+        signature: Full shapes.
+        nodes: Of the graph.
+        inputs: The case's inputs in the graph's own shapes.
+        outputs: The case's outputs, the same.
+        max_batch_size: 0 when it does not batch.
+        triton: The spec's wishes.
+        weights: Initializers by name.
+    """
+
+    signature: Signature
+    nodes: list[onnx.NodeProto]
+    inputs: Arrays
+    outputs: Arrays
+    max_batch_size: int = 0
+    triton: TritonSpec = TritonSpec()
+    weights: Arrays | None = None
+
+
+def _write_onnx(model: Model, path: Path, *, external: bool) -> OnnxArtifact:
+    def info(tensor: TensorSpec) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(tensor.name, DTYPES[tensor.dtype].onnx, list(tensor.shape))
+
+    weights = [onnx.numpy_helper.from_array(array, name) for name, array in (model.weights or {}).items()]
+    sides = [[info(tensor) for tensor in side] for side in (model.signature.inputs, model.signature.outputs)]
+    graph = helper.make_graph(model.nodes, "g", *sides, initializer=weights)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save_model(
+        proto, path, save_as_external_data=external, location=f"{path.name}.data" if external else None, size_threshold=0
+    )
+    return OnnxArtifact(path, external, model.signature, 17, 8, len(model.nodes), "dynamo")
+
+
+def _write_golden(model: Model, directory: Path, tolerance: tuple[float, float]) -> None:
+    arrays = {f"in{i}": array for i, array in enumerate(model.inputs.values())}
+    arrays |= {f"out{i}": array for i, array in enumerate(model.outputs.values())}
+    np.savez(directory / GOLDEN_NPZ, allow_pickle=False, **arrays)
+    batch = len(next(iter(model.inputs.values()))) if model.max_batch_size else 0
+    case = GoldenCase(
+        "seed=0",
+        batch,
+        tuple(GoldenTensor(name, f"in{i}") for i, name in enumerate(model.inputs)),
+        tuple(GoldenTensor(name, f"out{i}") for i, name in enumerate(model.outputs)),
+    )
+    golden = Golden((case,), dict.fromkeys(model.outputs, tolerance))
+    (directory / GOLDEN_JSON).write_text(golden_to_json(golden), encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The stage root that one Triton serves, and the way into it."""
+
+    root: Path
+    scratch: Path
+
+    @property
+    def repository(self) -> Path:
+        """The private repository."""
+        return private_repository(self.root)
+
+    def add(
+        self,
+        name: str,
+        model: Model,
+        *,
+        config: str | None = None,
+        content: bytes | None = None,
+        external: bool = False,
+        tolerance: tuple[float, float] = (1e-5, 1e-6),
+    ) -> StagedVersion:
+        """Stage ``model``; ``config`` and ``content`` replace what would be in config.pbtxt and model.onnx."""
+        directory = self.scratch / name
+        directory.mkdir()
+        artifact = _write_onnx(model, directory / "model.onnx", external=external)
+        if content is not None:
+            artifact.path.write_bytes(content)
+        _write_golden(model, directory, tolerance)
+        spec = ModelSpec(source=SourceSpec(factory="a.py:b"), triton=model.triton)
+        verdict = BatchReport(model.max_batch_size > 0, model.max_batch_size)
+        made = configure(name, spec, artifact, verdict, target=TARGET)
+        if config is not None:
+            made = ModelConfig(name, config, made.max_batch_size, made.signature)
+        return stage_version(self.root, self.scratch / "published", made, artifact, directory, PROVENANCE)
+
+
+@pytest.fixture(scope="session")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Return a stage root for the whole session; each test uses model names of its own."""
+    directory = tmp_path_factory.mktemp("smoke")
+    with prepare_stage_root(directory / "model_repository", None) as root:
+        scratch = root / "scratch"
+        scratch.mkdir()
+        yield Stage(root, scratch)
+
+
+@pytest.fixture(scope="session")
+def staged_triton(stage: Stage, start: Callable[..., object]) -> Iterator[RunningTriton]:
+    """Return a real Triton in explicit mode on the stage's private repository."""
+    with start(stage.repository, ControlMode.EXPLICIT) as running:  # type: ignore[attr-defined]
+        yield running
+
+
+@pytest.fixture
+def linear() -> Model:
+    """Return ``y = x @ w`` over rows of 4, up to 8 of them."""
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((3, 4), np.float32), rng.standard_normal((4, 2), np.float32)
+    return Model(
+        Signature((TensorSpec("x", "float32", ("batch", 4)),), (TensorSpec("y", "float32", ("batch", 2)),)),
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        {"x": x},
+        {"y": x @ w},
+        max_batch_size=8,
+        weights={"w": w},
+    )

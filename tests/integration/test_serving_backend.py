@@ -1,0 +1,278 @@
+"""The Python-hosted ONNX Runtime backend, on a real Triton through gRPC."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedOutput
+from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+FLOAT = TensorProto.FLOAT
+
+Ends: TypeAlias = tuple[list[onnx.ValueInfoProto], list[onnx.ValueInfoProto]]
+"""Inputs and outputs of a graph."""
+
+
+@pytest.fixture(scope="module")
+def client(triton: Any) -> Iterator[InferenceServerClient]:
+    """Connect to the shared Triton."""
+    with InferenceServerClient(triton.running.endpoint.grpc) as connected:
+        yield connected
+
+
+def value(name: str, dtype: int, shape: Sequence[int | str]) -> onnx.ValueInfoProto:
+    """Return a graph input or output."""
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def model(
+    repository: Path,
+    name: str,
+    config: str | None,
+    ends: Ends,
+    *,
+    nodes: Sequence[onnx.NodeProto] = (),
+    initializers: Sequence[onnx.TensorProto] = (),
+) -> str:
+    """Write a model of opset 17 and IR 8, by default the identity of x as y; return its name."""
+    graph = helper.make_graph(nodes or [helper.make_node("Identity", ["x"], ["y"])], name, *ends, list(initializers))
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    folder = repository / name / "1"
+    folder.mkdir(parents=True)
+    onnx.save(made, folder / "model.onnx")
+    if config is not None:
+        (repository / name / "config.pbtxt").write_text('backend: "onnxruntime"\n' + config)
+    return name
+
+
+def io_config(dtype: str, dims: str, *, batch: int = 0, extra: str = "") -> str:
+    """Return a config for one input x and one output y of equal type and dims."""
+    return (
+        f"max_batch_size: {batch}\n"
+        f'input {{ name: "x" data_type: TYPE_{dtype} {dims} }}\noutput {{ name: "y" data_type: TYPE_{dtype} {dims} }}\n'
+        "instance_group { count: 1 kind: KIND_CPU }\n" + extra
+    )
+
+
+def infer(
+    client: InferenceServerClient, name: str, arrays: dict[str, Any], wanted: Sequence[str] = ("y",)
+) -> dict[str, Any]:
+    """Send one request and return the wanted outputs."""
+    inputs = []
+    for key, array in arrays.items():
+        tensor = InferInput(key, list(array.shape), np_to_triton_dtype(array.dtype))
+        tensor.set_data_from_numpy(array)
+        inputs.append(tensor)
+    result = client.infer(name, inputs, outputs=[InferRequestedOutput(output) for output in wanted])
+    return {output: result.as_numpy(output) for output in wanted}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "onnx_type", "array"),
+    [
+        ("FP32", TensorProto.FLOAT, np.array([[1.5, -2, np.inf]], np.float32)),
+        ("FP16", TensorProto.FLOAT16, np.array([[1.5, -2, 65504]], np.float16)),
+        ("INT64", TensorProto.INT64, np.array([[-(2**63), 0, 2**63 - 1]], np.int64)),
+        ("UINT8", TensorProto.UINT8, np.array([[0, 7, 255]], np.uint8)),
+        ("BOOL", TensorProto.BOOL, np.array([[True, False, True]])),
+        ("STRING", TensorProto.STRING, np.array([["", "déjà vu".encode(), b"a b"]], np.object_)),
+    ],
+)
+def test_every_dtype_passes_through_exactly(
+    triton: Any, client: InferenceServerClient, dtype: str, onnx_type: int, array: Any
+) -> None:
+    """What goes in as x comes out as y, bit for bit."""
+    ends = ([value("x", onnx_type, ["b", 3])], [value("y", onnx_type, ["b", 3])])
+    name = model(triton.repository, f"dtype_{dtype}", io_config(dtype, "dims: [3]", batch=4), ends)
+    client.load_model(name)
+
+    answer = infer(client, name, {"x": array})["y"]
+
+    expected = [item if isinstance(item, bytes) else str(item).encode() for item in array.ravel()]
+    assert array.shape == answer.shape
+    assert (expected if dtype == "STRING" else array.tolist()) == (
+        answer.ravel().tolist() if dtype == "STRING" else answer.tolist()
+    )
+
+
+def test_scalars_are_dims_1_without_batching(triton: Any, client: InferenceServerClient) -> None:
+    """A 0-d tensor travels as [1]."""
+    ends = ([value("x", FLOAT, [])], [value("y", FLOAT, [])])
+    name = model(triton.repository, "scalar", io_config("FP32", "dims: [1]"), ends)
+    client.load_model(name)
+
+    answer = infer(client, name, {"x": np.array([2.5], np.float32)})["y"].tolist()
+
+    assert answer == [2.5]
+
+
+def test_rank_1_batch_travels_through_reshape(triton: Any, client: InferenceServerClient) -> None:
+    """A graph's [batch] is dims [1] with an empty reshape, in and out."""
+    ends = ([value("x", FLOAT, ["b"])], [value("y", FLOAT, ["b"])])
+    name = model(triton.repository, "rank1", io_config("FP32", "dims: [1] reshape { shape: [] }", batch=4), ends)
+    client.load_model(name)
+
+    answer = infer(client, name, {"x": np.array([[1], [2]], np.float32)})["y"].tolist()
+
+    assert answer == [[1.0], [2.0]]
+
+
+def test_a_burst_is_answered_in_fewer_runs_and_nothing_is_mixed_up(triton: Any, client: InferenceServerClient) -> None:
+    """The dynamic batcher's batches are one run each, and each request gets its own row back."""
+    ends = ([value("x", FLOAT, ["b", 2])], [value("y", FLOAT, ["b", 2])])
+    config = io_config("FP32", "dims: [2]", batch=8, extra="dynamic_batching { max_queue_delay_microseconds: 20000 }\n")
+    name = model(triton.repository, "burst", config, ends)
+    client.load_model(name)
+
+    def ask(index: int) -> Any:
+        return infer(client, name, {"x": np.full((1, 2), index, np.float32)})["y"].tolist()
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(ask, range(64)))
+
+    statistics = client.get_inference_statistics(name).model_stats[0]
+    assert [[[float(index)] * 2] for index in range(64)] == answers
+    assert statistics.inference_count == 64
+    assert statistics.execution_count < 64
+
+
+def test_only_the_requested_outputs_come_back(triton: Any, client: InferenceServerClient) -> None:
+    """Of two outputs, the one asked for is returned."""
+    nodes = [helper.make_node("Identity", ["x"], ["y"]), helper.make_node("Neg", ["x"], ["z"])]
+    ends = ([value("x", FLOAT, ["b", 2])], [value(n, FLOAT, ["b", 2]) for n in "yz"])
+    config = io_config("FP32", "dims: [2]", batch=4, extra='output { name: "z" data_type: TYPE_FP32 dims: [2] }\n')
+    name = model(triton.repository, "two_outputs", config, ends, nodes=nodes)
+    client.load_model(name)
+
+    answer = infer(client, name, {"x": np.array([[1, 2]], np.float32)}, ["z"])
+
+    assert {key: array.tolist() for key, array in answer.items()} == {"z": [[-1.0, -2.0]]}
+
+
+def test_an_optional_input_may_be_left_out(triton: Any, client: InferenceServerClient) -> None:
+    """An overridable initializer, declared optional, has its own value when no input comes."""
+    nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
+    weight = numpy_helper.from_array(np.array([10], np.float32), "w")
+    inputs = [value("x", FLOAT, [1]), value("w", FLOAT, [1])]
+    config = io_config("FP32", "dims: [1]", extra='input { name: "w" data_type: TYPE_FP32 dims: [1] optional: true }\n')
+    name = model(
+        triton.repository,
+        "optional",
+        config,
+        (inputs, [value("y", FLOAT, [1])]),
+        nodes=nodes,
+        initializers=[weight],
+    )
+    client.load_model(name)
+    one = np.array([1], np.float32)
+
+    answers = [infer(client, name, given)["y"].tolist() for given in ({"x": one}, {"x": one, "w": one})]
+
+    assert answers == [[11.0], [2.0]]
+
+
+def test_a_failing_run_is_an_error_response_and_the_next_one_works(triton: Any, client: InferenceServerClient) -> None:
+    """ONNX Runtime's message reaches the client, and the instance lives on."""
+    nodes = [helper.make_node("Reshape", ["x", "shape"], ["y"])]
+    shape = numpy_helper.from_array(np.array([2, 2], np.int64), "shape")
+    ends = ([value("x", FLOAT, ["n"])], [value("y", FLOAT, [2, 2])])
+    config = io_config("FP32", "dims: [-1]").replace(
+        '"y" data_type: TYPE_FP32 dims: [-1]', '"y" data_type: TYPE_FP32 dims: [2, 2]'
+    )
+    name = model(triton.repository, "picky", config, ends, nodes=nodes, initializers=[shape])
+    client.load_model(name)
+
+    with pytest.raises(InferenceServerException, match=r"onnx runtime error \d+: .*Reshape"):
+        infer(client, name, {"x": np.zeros(3, np.float32)})
+
+    assert infer(client, name, {"x": np.zeros(4, np.float32)})["y"].shape == (2, 2)
+
+
+def test_a_missing_config_is_completed_as_nvidias_backend_does(triton: Any, client: InferenceServerClient) -> None:
+    """Without config.pbtxt: max_batch_size 4, dynamic batching, dims from the graph, two CPU instances."""
+    ends = ([value("x", FLOAT, ["b", 3])], [value("y", FLOAT, ["b", 3])])
+    name = model(triton.repository, "bare", None, ends)
+    client.load_model(name)
+
+    config = client.get_model_config(name).config
+
+    found = (
+        config.max_batch_size,
+        config.HasField("dynamic_batching"),
+        list(config.input[0].dims),
+        list(config.output[0].dims),
+        config.instance_group[0].count,
+    )
+    assert found == (4, True, [3], [3], 2)
+
+
+@pytest.mark.parametrize(
+    ("case", "config", "message"),
+    [
+        ("dims", io_config("FP32", "dims: [4]", batch=4), r"the model expects 2 dimensions \(shape \[-1,3\]\)"),
+        ("dtype", io_config("FP64", "dims: [3]", batch=4), "configuration expects datatype TYPE_FP64 for input 'x'"),
+        ("open", io_config("FP32", "dims: [-1]", batch=4), r"making complete shape \[-1,-1\]"),
+        (
+            "out",
+            io_config("FP32", "dims: [2, 3]"),
+            r"tensor 'y'.*configuration specifies 2 dimensions \(shape \[2,3\]\)",
+        ),
+        (
+            "name",
+            io_config("FP32", "dims: [3]", batch=4).replace('"x"', '"other"'),
+            "unexpected inference input 'other', allowed inputs are: x",
+        ),
+    ],
+)
+def test_what_nvidias_backend_refuses_is_refused_in_its_words(
+    triton: Any, client: InferenceServerClient, case: str, config: str, message: str
+) -> None:
+    """A config that does not fit the graph fails to load."""
+    ends = ([value("x", FLOAT, ["b", 3])], [value("y", FLOAT, ["b", 3])])
+    name = model(triton.repository, f"refused_{case}", config, ends)
+
+    with pytest.raises(InferenceServerException, match=message):
+        client.load_model(name)
+
+
+def test_an_opset_beyond_the_targets_onnx_runtime_is_refused(triton: Any, client: InferenceServerClient) -> None:
+    """The runtime is the target's: 1.19.2 knows opset 21."""
+    ends = ([value("x", FLOAT, ["b", 3])], [value("y", FLOAT, ["b", 3])])
+    name = model(triton.repository, "new_opset", io_config("FP32", "dims: [3]", batch=4), ends)
+    path = triton.repository / name / "1" / "model.onnx"
+    loaded = onnx.load(path)
+    loaded.opset_import[0].version = 22
+    onnx.save(loaded, path)
+
+    with pytest.raises(InferenceServerException, match="till opset 21"):
+        client.load_model(name)
+
+
+def test_external_data_beside_the_model_is_read(triton: Any, client: InferenceServerClient) -> None:
+    """Weights in model.onnx.data arrive."""
+    weight = numpy_helper.from_array(np.arange(1024, dtype=np.float32), "w")
+    name = model(
+        triton.repository,
+        "external",
+        io_config("FP32", "dims: [1024]", batch=4),
+        ([value("x", FLOAT, ["b", 1024])], [value("y", FLOAT, ["b", 1024])]),
+        nodes=[helper.make_node("Add", ["x", "w"], ["y"])],
+        initializers=[weight],
+    )
+    path = triton.repository / name / "1" / "model.onnx"
+    onnx.save(onnx.load(path), path, save_as_external_data=True, location="model.onnx.data", size_threshold=0)
+    client.load_model(name)
+
+    answer = infer(client, name, {"x": np.zeros((1, 1024), np.float32)})["y"]
+
+    assert (path.parent / "model.onnx.data").exists()
+    assert np.arange(1024).tolist() == answer[0].tolist()

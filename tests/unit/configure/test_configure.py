@@ -1,0 +1,275 @@
+"""configure: golden texts, hostile names, template overrides, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from repogen.configure import configure
+from repogen.errors import ConfigError
+from repogen.pbtxt import PbtxtError, parse, view_of
+from repogen.resources import templates_dir
+from repogen.spec.models import (
+    DynamicBatchingSpec,
+    InstanceGroupSpec,
+    LatestPolicy,
+    ModelSpec,
+    SourceSpec,
+    TritonSpec,
+    VersionPolicySpec,
+)
+from repogen.values.artifacts import BatchReport, OnnxArtifact
+from repogen.values.target import DEFAULT_RELEASE, targets
+from repogen.values.tensors import Signature, TensorSpec
+from repogen.values.versions import ModelConfig
+
+GOLDEN = Path(__file__).parent / "golden"
+TARGET = targets()[DEFAULT_RELEASE]
+
+IMAGE = TensorSpec("image", "float32", ("batch", 1, 8, 8))
+LOGITS = TensorSpec("logits", "float32", ("batch", 10))
+DIGITS = Signature((IMAGE,), (LOGITS,))
+
+
+def artifact(signature: Signature = DIGITS, *, opset: int = 20, ir_version: int = 9) -> OnnxArtifact:
+    return OnnxArtifact(
+        Path("model.onnx"),
+        external_data=False,
+        signature=signature,
+        opset=opset,
+        ir_version=ir_version,
+        nodes=3,
+        exporter="dynamo",
+    )
+
+
+def batches(largest: int) -> BatchReport:
+    return BatchReport(batchable=largest > 0, max_batch_size=largest, reason="" if largest else "rows mix")
+
+
+def spec(triton: TritonSpec | None = None) -> ModelSpec:
+    return ModelSpec(source=SourceSpec(factory="models.py:build"), triton=triton or TritonSpec())
+
+
+def configured(
+    signature: Signature = DIGITS, triton: TritonSpec | None = None, largest: int = 32, templates: Path | None = None
+) -> ModelConfig:
+    return configure(
+        "digits", spec(triton), artifact(signature), batches(largest), target=TARGET, templates=templates
+    )
+
+
+FULL = TritonSpec(
+    max_batch_size=32,
+    dynamic_batching=DynamicBatchingSpec(
+        preferred_batch_size=(8, 16), max_queue_delay_microseconds=500, preserve_ordering=True
+    ),
+    instance_group=(
+        InstanceGroupSpec(count=2),
+        InstanceGroupSpec(kind="KIND_GPU", gpus=(0, 1), name="on_gpu"),
+    ),
+    version_policy=VersionPolicySpec(specific=(1, 3)),
+)
+SEQUENCES = Signature(
+    (TensorSpec("input_ids", "int64", ("batch", "sequence")), TensorSpec("length", "int32", ("batch",))),
+    (TensorSpec("hidden", "float16", ("batch", "sequence", 384)), TensorSpec("valid", "bool", ("batch",))),
+)
+SCALARS = Signature(
+    (TensorSpec("x", "float64", (3, "n")), TensorSpec("scale", "float32", ())),
+    (TensorSpec("total", "float64", ()),),
+)
+CASES = {
+    "digits": (DIGITS, None, 32),
+    "full": (DIGITS, FULL, 32),
+    "rank_one": (
+        SEQUENCES,
+        TritonSpec(
+            dynamic_batching=DynamicBatchingSpec(),
+            version_policy=VersionPolicySpec(latest=LatestPolicy(num_versions=2)),
+        ),
+        8,
+    ),
+    "unbatched": (SCALARS, TritonSpec(version_policy=VersionPolicySpec(all=True)), 0),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_text_equals_the_golden_file(name: str) -> None:
+    """The rendered text is, to the byte, the one that was read and approved."""
+    signature, triton, largest = CASES[name]
+    assert (GOLDEN / f"{name}.pbtxt").read_text(encoding="utf-8") == configured(signature, triton, largest).text
+
+
+def test_every_golden_file_has_its_case() -> None:
+    """No golden file is left over from a case that is gone."""
+    assert sorted(f"{name}.pbtxt" for name in CASES) == sorted(path.name for path in GOLDEN.iterdir())
+
+
+def test_result_carries_the_graphs_signature_and_batch() -> None:
+    """Later steps read full shapes and the batch from the result, not from its text."""
+    config = configured()
+    assert (config.name, config.signature, config.max_batch_size) == ("digits", DIGITS, 32)
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=1), st.text(st.characters(codec="utf-8"), min_size=1))
+def test_any_tensor_name_survives(input_name: str, output_name: str) -> None:
+    """Quotes, line ends, backslashes, NUL and any letter of Unicode come back from the text as they were."""
+    signature = Signature(
+        (TensorSpec(input_name, "float32", ("batch", 2)),), (TensorSpec(output_name, "float32", ("batch", 2)),)
+    )
+    view = view_of(parse(configured(signature).text, "test"))
+    assert (input_name, output_name) == (view.inputs[0].name, view.outputs[0].name)
+
+
+def test_invisible_characters_are_escaped() -> None:
+    """A name with a right-to-left override or a line separator can't make the file look other than it is."""
+    signature = Signature((TensorSpec("a\u202eb\u2028", "float32", ("batch",)),), (LOGITS,))
+    assert r'name: "a\342\200\256b\342\200\250"' in configured(signature).text
+
+
+def test_lone_surrogate_is_a_clear_error() -> None:
+    """A name that UTF-8 can't carry is refused as a name, not as a crash."""
+    signature = Signature((TensorSpec("a\ud800", "float32", ("batch",)),), (LOGITS,))
+    with pytest.raises(ConfigError, match="cannot be written as UTF-8"):
+        configured(signature)
+
+
+def test_unproved_batch_is_refused_with_the_reason() -> None:
+    """A spec that insists on a batch learns why the model has none."""
+    with pytest.raises(ConfigError, match="max_batch_size is 8 in the spec, but the model may have 0: rows mix"):
+        configured(triton=TritonSpec(max_batch_size=8), largest=0)
+
+
+def test_dynamic_batching_without_batch_is_refused_with_the_reason() -> None:
+    """With max_batch_size auto, a wish for dynamic batching is answered, not dropped."""
+    with pytest.raises(ConfigError, match="dynamic_batching is asked for, but the model does not batch: rows mix"):
+        configured(triton=TritonSpec(dynamic_batching=DynamicBatchingSpec()), largest=0)
+
+
+def test_preferred_size_above_the_largest_is_refused() -> None:
+    """Triton would refuse it at load; the spec's author learns it before."""
+    triton = TritonSpec(dynamic_batching=DynamicBatchingSpec(preferred_batch_size=(8, 64)))
+    with pytest.raises(ConfigError, match="preferred_batch_size 64 is above max_batch_size 32"):
+        configured(triton=triton)
+
+
+def test_batch_over_a_fixed_first_dim_is_refused() -> None:
+    """A batch claimed over a graph whose first dim is fixed breaks RG208 for each such tensor."""
+    signature = Signature((TensorSpec("image", "float32", (1, 3)),), (TensorSpec("y", "float32", (1, 2)),))
+    with pytest.raises(ConfigError) as caught:
+        configured(signature, largest=1)
+    assert caught.value.message.count("RG208") == 2
+
+
+def test_bfloat16_is_refused_by_name() -> None:
+    """A dtype that Triton does not serve is named with its tensor."""
+    signature = Signature((TensorSpec("image", "bfloat16", ("batch",)),), (LOGITS,))
+    with pytest.raises(ConfigError, match=r"'image' \(bfloat16\)"):
+        configured(signature)
+
+
+def test_graph_newer_than_the_target_is_refused() -> None:
+    """Opset and IR above the target's limits are both reported."""
+    with pytest.raises(ConfigError) as caught:
+        configure("digits", spec(), artifact(opset=22, ir_version=11), batches(8), target=TARGET)
+    assert [line.split()[0] for line in caught.value.message.splitlines()[1:]] == ["RG301", "RG302"]
+
+
+def test_kind_cpu_with_gpus_is_refused() -> None:
+    """The group is as the spec says, and Triton would refuse it."""
+    triton = TritonSpec(instance_group=(InstanceGroupSpec(kind="KIND_CPU", gpus=(0,)),))
+    with pytest.raises(ConfigError, match="RG110"):
+        configured(triton=triton)
+
+
+def override(directory: Path, text: str) -> Path:
+    directory.mkdir(exist_ok=True)
+    (directory / "config.pbtxt.j2").write_text(text, encoding="utf-8")
+    return directory
+
+
+def own_template() -> str:
+    return (templates_dir() / "config.pbtxt.j2").read_text(encoding="utf-8")
+
+
+def test_override_may_add_a_field(tmp_path: Path) -> None:
+    """What the spec is silent on is the template's to say."""
+    added = 'parameters: { key: "intra_op_thread_count" value: { string_value: "2" } }\n'
+    assert added in configured(templates=override(tmp_path, own_template() + added)).text
+
+
+def test_override_directory_without_the_file_changes_nothing(tmp_path: Path) -> None:
+    """An override is found by file name; others fall back to repogen's own."""
+    assert configured().text == configured(templates=tmp_path).text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "difference"),
+    [
+        ("max_batch_size: {{ max_batch_size }}", "", "max_batch_size: meant 32, found nothing"),
+        ("count: {{ group.count }}", "count: 4", "instance_group[0].count: meant 1, found 4"),
+        ("TYPE_{{ t.dtype }}", "TYPE_FP64", "input[0].data_type: meant TYPE_FP32, found TYPE_FP64"),
+        ("input [", 'input { name: "extra" data_type: TYPE_FP32 dims: 1 }\ninput [', "input: meant 1 of them, found 2"),
+        ("{{ t.dims | pblist }}\n", "{{ t.dims | pblist }} reshape: { shape: 64 }\n", "input[0].reshape: meant to be"),
+    ],
+)
+def test_override_that_changes_what_was_meant_is_found(tmp_path: Path, old: str, new: str, difference: str) -> None:
+    """A template that drops or changes a field that the spec or the graph decides is named with the field."""
+    text = own_template()
+    assert old in text
+    with pytest.raises(ConfigError) as caught:
+        configured(templates=override(tmp_path, text.replace(old, new, 1)))
+    assert difference in caught.value.message
+    assert caught.value.code == "config.not-as-meant"
+
+
+def test_unknown_field_names_line_and_template(tmp_path: Path) -> None:
+    """A field that is none of Triton's is found by the parser, at its place in the rendered text."""
+    with pytest.raises(PbtxtError) as caught:
+        configured(templates=override(tmp_path / "mine", 'name: "digits"\nbackends: "x"\n'))
+    assert (caught.value.line, caught.value.column) == (2, 1)
+    assert "mine/config.pbtxt.j2:2:1" in caught.value.message
+
+
+def test_unknown_variable_is_an_error_with_its_line(tmp_path: Path) -> None:
+    """StrictUndefined: a typo in a template is no empty string."""
+    with pytest.raises(ConfigError, match=r"config\.pbtxt\.j2:2 can't be rendered: 'nane' is undefined"):
+        configured(templates=override(tmp_path, "\n{{ nane }}"))
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        "{% for i in range(10**9) %}x{% endfor %}",
+        "{% for i in range(90000) %}{% for j in range(90000) %}x{% endfor %}{% endfor %}",
+        '{{ "a" * 1000000000 }}',
+        "{{ 9 ** 9 ** 9 }}",
+        "{{ ''.__class__.__mro__ }}",
+        "{% if %}",
+        "{{ 1 / 0 }}",
+        "{{ name.nothing.at_all }}",
+        "{{ 1 | pblist }}",
+    ],
+)
+def test_wrong_template_is_a_template_error(tmp_path: Path, bomb: str) -> None:
+    """A template that runs away, breaks out or breaks down ends as an error that says it is the template's."""
+    with pytest.raises(ConfigError) as caught:
+        configured(templates=override(tmp_path, bomb))
+    assert caught.value.code == "config.template"
+
+
+@given(
+    st.lists(st.one_of(st.integers(1, 2**31 - 1), st.sampled_from(["h", "w"])), max_size=6),
+    st.booleans(),
+    st.sampled_from(["float32", "int64", "bool", "string"]),
+)
+def test_any_shape_gives_a_config_that_keeps_the_rules(shape: list[int | str], batch: bool, dtype: str) -> None:  # noqa: FBT001
+    """Whatever the graph's shape, with a batch or without, the config agrees with it."""
+    full = ("batch", *shape) if batch else tuple(shape)
+    signature = Signature((TensorSpec("x", dtype, full),), (TensorSpec("y", dtype, full),))
+    view = view_of(parse(configured(signature, largest=4 if batch else 0).text, "test"))
+    expected = tuple(dim if isinstance(dim, int) else -1 for dim in shape)
+    assert (expected or (1,), () if batch and not shape else None) == (view.inputs[0].dims, view.inputs[0].reshape)

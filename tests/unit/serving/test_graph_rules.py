@@ -1,0 +1,83 @@
+"""The C++ backend's rules as the Python backend applies them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from repogen.serving.onnxruntime_backend.graph_rules import Graph, GraphTensor, Refusal, check, complete, graph_tensor
+
+
+def config(**changes: object) -> dict[str, Any]:
+    """Return a config in Triton's JSON form, for x [-1, 3] -> y [-1, 3] with batching."""
+    tensor = {"data_type": "TYPE_FP32", "dims": [3]}
+    plain = {"name": "m", "max_batch_size": 4, "input": [{"name": "x", **tensor}], "output": [{"name": "y", **tensor}]}
+    return plain | changes
+
+
+def graph(*dims: int) -> Graph:
+    """Return a graph from x to y, both float32 of shape ``dims``."""
+    return Graph((GraphTensor("x", "TYPE_FP32", dims),), (GraphTensor("y", "TYPE_FP32", dims),))
+
+
+@pytest.mark.parametrize(
+    ("changes", "dims", "message"),
+    [
+        ({}, (1, 3), r"for the model to support batching .* first dimension must be -1; but .* is \[1,3\]"),
+        ({}, (-1, 4), r"making complete shape \[-1,3\]"),
+        ({"max_batch_size": 0}, (-1, 3), r"configuration specifies 1 dimensions \(shape \[3\]\)"),
+        ({"input": []}, (-1, 3), "configuration expects 0 inputs, model provides 1"),
+        ({"sequence_batching": {"direct": {}}}, (-1, 3), "does not support sequence_batching"),
+        (
+            {"input": [{"name": "x", "data_type": "TYPE_BF16", "dims": [3]}]},
+            (-1, 3),
+            "unsupported datatype TYPE_BF16 for input 'x' for model 'm'",
+        ),
+        ({"max_batch_size": 0}, (), r"scalar tensor 'x', should only provide 1 .* provided: \[3\]"),
+    ],
+)
+def test_a_config_that_does_not_fit_the_graph_is_refused(
+    changes: dict[str, object], dims: tuple[int, ...], message: str
+) -> None:
+    """Each rule in the words of NVIDIA's backend."""
+    with pytest.raises(Refusal, match=message):
+        check(config(**changes), graph(*dims))
+
+
+def test_an_input_may_be_fixed_where_the_graph_is_open() -> None:
+    """Outputs must match exactly; inputs may be narrower."""
+    narrow = Graph((GraphTensor("x", "TYPE_FP32", (-1, -1)),), (GraphTensor("y", "TYPE_FP32", (-1, 3)),))
+
+    check(config(), narrow)
+
+    with pytest.raises(Refusal, match="tensor 'y'"):
+        check(config(), graph(-1, -1))
+
+
+def test_a_bare_config_is_completed_with_batching() -> None:
+    """Open first dims become a batch of up to 4, batched dynamically; [batch] becomes a reshape."""
+    bare: dict[str, Any] = {"name": "m", "max_batch_size": 0}
+
+    complete(bare, graph(-1))
+
+    tensor = {"data_type": "TYPE_FP32", "dims": [1], "reshape": {"shape": []}}
+    assert bare == {
+        "name": "m",
+        "max_batch_size": 4,
+        "dynamic_batching": {},
+        "input": [{"name": "x", **tensor}],
+        "output": [{"name": "y", **tensor}],
+    }
+
+
+def test_a_batch_over_a_fixed_first_dim_is_not_completed() -> None:
+    """The wish for a batch size stands against the graph."""
+    with pytest.raises(Refusal, match="model does not support batching while non-zero max_batch_size is specified"):
+        complete({"name": "m", "max_batch_size": 8}, graph(2, 3))
+
+
+def test_what_is_no_tensor_is_refused() -> None:
+    """Sequences and maps have no place in Triton."""
+    with pytest.raises(Refusal, match="Unsupported ONNX Type"):
+        graph_tensor("s", "seq(tensor(float))", [])
