@@ -82,7 +82,7 @@ def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
     """
     names = _chosen(spec, options.models)
     repository = options.repository or spec.repository
-    reports = {name: unchanged(spec, name, repository) for name in names if not options.force}
+    reports = {} if options.force else _unchanged(spec, names, repository)
     pending = [name for name in names if reports.get(name) is None]
     if pending:
         with _shared(spec, repository, options, progress) as shared:
@@ -100,6 +100,12 @@ def _chosen(spec: Spec, wanted: tuple[str, ...]) -> list[str]:
             code="spec.no-such-model",
         )
     return [name for name in spec.models if not wanted or name in wanted]
+
+
+def _unchanged(spec: Spec, names: list[str], repository: Path) -> dict[str, ModelReport | None]:
+    """Look at all models at once: most of the time goes into hashing one large file for each."""
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(names, pool.map(lambda name: unchanged(spec, name, repository), names), strict=True))
 
 
 def unchanged(spec: Spec, name: str, repository: Path) -> ModelReport | None:
@@ -241,8 +247,10 @@ def build_model(shared: _Build, repository: Path, threads: int, steps: _Steps) -
     if shared.triton is not None:
         from repogen.smoke import raise_for_failures, smoke_staged  # noqa: PLC0415 - imports gRPC
 
+        with steps.step("server"):  # what is left of its start, which overlaps with export
+            triton = shared.triton.wait()
         with steps.step("smoke"):
-            smoked = smoke_staged(shared.triton.wait(), staged)
+            smoked = smoke_staged(triton, staged)
         steps.report = replace(steps.report, smoke=smoked)
         raise_for_failures(smoked)
     if options.dry_run:

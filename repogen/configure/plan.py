@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from repogen.pbtxt import TensorView, config_dims
+from repogen.pbtxt import TensorView, config_dims, empty_config
 from repogen.spec.models import InstanceGroupSpec
 from repogen.values.tensors import DTYPES
 
@@ -75,9 +75,8 @@ def message_for(plan: Plan) -> Message:
     Raises:
         ValueError: A number does not fit its field.
     """
-    from tritonclient.grpc import model_config_pb2 as pb  # noqa: PLC0415 - `repogen --help` must not pay for gRPC
-
-    message = pb.ModelConfig(name=plan.name, backend=plan.backend, max_batch_size=plan.max_batch_size)
+    message = empty_config()
+    message.name, message.backend, message.max_batch_size = plan.name, plan.backend, plan.max_batch_size
     for field, tensors in ((message.input, plan.inputs), (message.output, plan.outputs)):
         for tensor in tensors:
             added = field.add(name=tensor.name, data_type=f"TYPE_{tensor.dtype}", dims=tensor.dims)

@@ -7,7 +7,7 @@ tritonclient, and gRPC with it, is imported when a text is parsed, not when this
 from repogen.pbtxt.compare import differences
 from repogen.pbtxt.dims import config_dims, wire_array, wire_shape
 from repogen.pbtxt.findings import RULES, Finding, errors_of
-from repogen.pbtxt.parse import PbtxtError, parse, quoted
+from repogen.pbtxt.parse import PbtxtError, empty_config, parse, quoted
 from repogen.pbtxt.rules_config import config_findings
 from repogen.pbtxt.rules_graph import graph_findings, target_findings
 from repogen.pbtxt.view import ConfigView, GroupView, TensorView, WarmupView, view_of
@@ -23,6 +23,7 @@ __all__ = [
     "config_dims",
     "config_findings",
     "differences",
+    "empty_config",
     "errors_of",
     "graph_findings",
     "parse",

@@ -65,6 +65,13 @@ def parse(text: str, origin: str) -> ModelConfig:
         ) from error
 
 
+def empty_config() -> ModelConfig:
+    """Return tritonclient's message with nothing set, to be filled field by field."""
+    from tritonclient.grpc.model_config_pb2 import ModelConfig as Message  # noqa: PLC0415 - as above
+
+    return Message()
+
+
 def quoted(text: str) -> str:
     r"""Return ``text`` as a string literal of protobuf's text format.
 

@@ -133,7 +133,8 @@ def _smoke_version(tester: _Tester, model: _Model, version: int) -> SmokeReport:
         checks.append(files_check(version_dir, manifest))
         subject = read_subject(version_dir, manifest, model.config, model=name, served_as=name, version=version)
     except FileNotFoundError as error:
-        checks.append(SmokeCheck("built by repogen", passed=False, detail=_said(error)))
+        detail = f"it was not built by repogen, or lost a file: {_said(error)}"
+        checks.append(SmokeCheck("built by repogen", passed=False, detail=detail))
     except (RepogenError, OSError) as error:
         checks.append(SmokeCheck("golden tensors", passed=False, detail=_said(error)))
     else:

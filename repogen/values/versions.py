@@ -18,7 +18,7 @@ class ModelConfig:
 
     Attributes:
         name: Model name.
-        text: The file's text, UTF-8, ``\\n`` line ends.
+        text: The file's text, UTF-8, Unix line ends.
         max_batch_size: 0 when the model does not batch.
         signature: Inputs and outputs with full shapes, the batch included.
     """

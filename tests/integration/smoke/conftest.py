@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import onnx
@@ -12,17 +11,36 @@ import pytest
 from onnx import helper
 
 from repogen.configure import configure
+from repogen.serving import server
 from repogen.spec.models import ModelSpec, SourceSpec, TritonSpec
-from repogen.stage import prepare_stage_root, private_repository, stage_version
+from repogen.stage import private_repository, stage_version
 from repogen.values.artifacts import BatchReport, Golden, GoldenCase, GoldenTensor, OnnxArtifact
 from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_to_json
+from repogen.values.progress import Silent
 from repogen.values.serving import ControlMode, RunningTriton
 from repogen.values.target import DEFAULT_RELEASE, targets
 from repogen.values.tensors import DTYPES, Arrays, Signature, TensorSpec
 from repogen.values.versions import ModelConfig, Provenance, StagedVersion
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
 TARGET = targets()[DEFAULT_RELEASE]
 PROVENANCE = Provenance({}, "", "0" * 64, {}, DEFAULT_RELEASE, "dynamo", 17, 8, 1, 1, 1, 0.0, 0.0)
+
+
+class SharedTriton(Protocol):
+    """What the fixture ``triton`` gives."""
+
+    @property
+    def running(self) -> RunningTriton:
+        """A live embedded Triton in explicit mode."""
+
+    @property
+    def repository(self) -> Path:
+        """The repository that it serves."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +62,7 @@ class Model:
     inputs: Arrays
     outputs: Arrays
     max_batch_size: int = 0
-    triton: TritonSpec = TritonSpec()
+    triton: TritonSpec = field(default_factory=TritonSpec)
     weights: Arrays | None = None
 
 
@@ -53,11 +71,15 @@ def _write_onnx(model: Model, path: Path, *, external: bool) -> OnnxArtifact:
         return helper.make_tensor_value_info(tensor.name, DTYPES[tensor.dtype].onnx, list(tensor.shape))
 
     weights = [onnx.numpy_helper.from_array(array, name) for name, array in (model.weights or {}).items()]
-    sides = [[info(tensor) for tensor in side] for side in (model.signature.inputs, model.signature.outputs)]
-    graph = helper.make_graph(model.nodes, "g", *sides, initializer=weights)
+    inputs, outputs = map(info, model.signature.inputs), map(info, model.signature.outputs)
+    graph = helper.make_graph(model.nodes, "g", list(inputs), list(outputs), initializer=weights)
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save_model(
-        proto, path, save_as_external_data=external, location=f"{path.name}.data" if external else None, size_threshold=0
+        proto,
+        path,
+        save_as_external_data=external,
+        location=f"{path.name}.data" if external else None,
+        size_threshold=0,
     )
     return OnnxArtifact(path, external, model.signature, 17, 8, len(model.nodes), "dynamo")
 
@@ -115,19 +137,24 @@ class Stage:
 
 
 @pytest.fixture(scope="session")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """Return a stage root for the whole session; each test uses model names of its own."""
-    directory = tmp_path_factory.mktemp("smoke")
-    with prepare_stage_root(directory / "model_repository", None) as root:
-        scratch = root / "scratch"
-        scratch.mkdir()
-        yield Stage(root, scratch)
+def stage(triton: SharedTriton, tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    """Return the stage whose private repository the session's Triton serves; tests use model names of their own."""
+    root = triton.repository.parent
+    assert triton.repository == private_repository(root)
+    return Stage(root, tmp_path_factory.mktemp("scratch"))
 
 
-@pytest.fixture(scope="session")
-def staged_triton(stage: Stage, start: Callable[..., object]) -> Iterator[RunningTriton]:
-    """Return a real Triton in explicit mode on the stage's private repository."""
-    with start(stage.repository, ControlMode.EXPLICIT) as running:  # type: ignore[attr-defined]
+@pytest.fixture
+def start() -> Callable[[Path, ControlMode], AbstractContextManager[RunningTriton]]:
+    """Return a starter of further Tritons, for what the session's can't show."""
+    return server("embedded", TARGET, Silent()).running
+
+
+@pytest.fixture
+def remote(triton: SharedTriton) -> Iterator[RunningTriton]:
+    """Return the session's Triton as ``--server HOST:PORT`` sees it: without sight of our files."""
+    address = triton.running.endpoint.grpc
+    with server(address, TARGET, Silent()).running(triton.repository, ControlMode.EXPLICIT) as running:
         yield running
 
 

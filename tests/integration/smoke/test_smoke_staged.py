@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +24,20 @@ from repogen.spec.models import (
     TritonSpec,
     VersionPolicySpec,
 )
-from repogen.values.serving import ControlMode, Endpoint, RunningTriton, SmokeReport
+from repogen.values.serving import ControlMode, RunningTriton, SmokeReport
 from repogen.values.tensors import DTYPES, Signature, TensorSpec
 
 Start = Callable[[Path, ControlMode], AbstractContextManager[RunningTriton]]
 
 
 def failures(report: SmokeReport) -> list[tuple[str, str]]:
+    """Return name and detail of each failed check."""
     return [(check.name, check.detail) for check in report.checks if not check.passed]
 
 
-def test_a_right_model_passes(staged_triton: RunningTriton, stage: Any, linear: Any) -> None:
+def test_a_right_model_passes(triton: Any, stage: Any, linear: Any) -> None:
     """Every claim about a batching model holds on the real server, and nothing was overridden."""
-    report = smoke_staged(staged_triton, stage.add("linear", linear))
+    report = smoke_staged(triton.running, stage.add("linear", linear))
     assert failures(report) == []
     expected = ["files", "loads", "ready", "metadata", "config", "golden seed=0"]
     expected += [*(f"batch {size}" for size in (1, 2, 3, 4, 8)), "refuses batch 9", "refuses INT32 for x (FP32)"]
@@ -45,16 +46,16 @@ def test_a_right_model_passes(staged_triton: RunningTriton, stage: Any, linear: 
     assert report.latency is not None
 
 
-def test_dynamic_batching_is_seen(staged_triton: RunningTriton, stage: Any, linear: Any) -> None:
+def test_dynamic_batching_is_seen(triton: Any, stage: Any, linear: Any) -> None:
     """Bursts of single rows are joined by the real server: fewer executions than requests."""
-    triton = TritonSpec(dynamic_batching=DynamicBatchingSpec(max_queue_delay_microseconds=20_000))
-    report = smoke_staged(staged_triton, stage.add("bursts", replace(linear, triton=triton)))
+    wishes = TritonSpec(dynamic_batching=DynamicBatchingSpec(max_queue_delay_microseconds=20_000))
+    report = smoke_staged(triton.running, stage.add("bursts", replace(linear, triton=wishes)))
     assert failures(report) == []
     (check,) = [check for check in report.checks if check.name == "dynamic batching"]
     assert (check.warning, "requests in" in check.detail) == (False, True)
 
 
-def test_rank_one_tensors_are_reshaped(staged_triton: RunningTriton, stage: Any, linear: Any) -> None:
+def test_rank_one_tensors_are_reshaped(triton: Any, stage: Any, linear: Any) -> None:
     """A ``[batch]`` tensor travels as ``[batch, 1]``, and the model still sees ``[batch]``."""
     x = np.arange(3, dtype=np.float32)
     model = replace(
@@ -65,10 +66,10 @@ def test_rank_one_tensors_are_reshaped(staged_triton: RunningTriton, stage: Any,
         outputs={"y": -x},
         weights={},
     )
-    assert failures(smoke_staged(staged_triton, stage.add("rank_one", model))) == []
+    assert failures(smoke_staged(triton.running, stage.add("rank_one", model))) == []
 
 
-def test_scalars_travel_as_one_element(staged_triton: RunningTriton, stage: Any, linear: Any) -> None:
+def test_scalars_travel_as_one_element(triton: Any, stage: Any, linear: Any) -> None:
     """0-d inputs and outputs are served by a model that does not batch, which has no batch checks."""
     v, scale = np.arange(3, dtype=np.float32), np.array(2, np.float32)
     model = replace(
@@ -86,12 +87,12 @@ def test_scalars_travel_as_one_element(staged_triton: RunningTriton, stage: Any,
         max_batch_size=0,
         weights={},
     )
-    report = smoke_staged(staged_triton, stage.add("scalars", model))
+    report = smoke_staged(triton.running, stage.add("scalars", model))
     assert failures(report) == []
     assert [check.name for check in report.checks if "batch" in check.name] == []
 
 
-def test_every_dtype_and_hostile_names_are_served(staged_triton: RunningTriton, stage: Any, linear: Any) -> None:
+def test_every_dtype_and_hostile_names_are_served(triton: Any, stage: Any, linear: Any) -> None:
     """Each dtype goes to the server and back unchanged, under names that need escaping."""
     names = [name for name in DTYPES if name != "string"]
     x = {f'{name} "x"\\\n é\t\u2028': np.array([[0, 1], [1, 1]], name) for name in names}
@@ -106,10 +107,10 @@ def test_every_dtype_and_hostile_names_are_served(staged_triton: RunningTriton, 
         outputs={f"{key}y": array for key, array in x.items()},
         weights={},
     )
-    assert failures(smoke_staged(staged_triton, stage.add("dtypes", model, tolerance=(0.0, 0.0)))) == []
+    assert failures(smoke_staged(triton.running, stage.add("dtypes", model, tolerance=(0.0, 0.0)))) == []
 
 
-def test_strings_are_served(staged_triton: RunningTriton, stage: Any, linear: Any) -> None:
+def test_strings_are_served(triton: Any, stage: Any, linear: Any) -> None:
     """String tensors travel as bytes."""
     words = np.array([["a", "é"], ["", "long"]])
     model = replace(
@@ -120,16 +121,16 @@ def test_strings_are_served(staged_triton: RunningTriton, stage: Any, linear: An
         outputs={"y": words},
         weights={},
     )
-    assert failures(smoke_staged(staged_triton, stage.add("strings", model))) == []
+    assert failures(smoke_staged(triton.running, stage.add("strings", model))) == []
 
 
-def test_gpu_config_is_overridden_and_said(staged_triton: RunningTriton, stage: Any, linear: Any) -> None:
+def test_gpu_config_is_overridden_and_said(triton: Any, stage: Any, linear: Any) -> None:
     """A GPU config is tested on the CPU, with each changed field listed, and a policy that names other versions too."""
-    triton = TritonSpec(
+    wishes = TritonSpec(
         instance_group=(InstanceGroupSpec(kind="KIND_GPU", gpus=(0,)),),
         version_policy=VersionPolicySpec(specific=(5,)),
     )
-    report = smoke_staged(staged_triton, stage.add("on_gpu", replace(linear, triton=triton)))
+    report = smoke_staged(triton.running, stage.add("on_gpu", replace(linear, triton=wishes)))
     assert failures(report) == []
     expected = (
         "version_policy: specific [5] -> specific [1]",
@@ -139,75 +140,53 @@ def test_gpu_config_is_overridden_and_said(staged_triton: RunningTriton, stage: 
     assert expected == report.overrides
 
 
-def test_wrong_golden_output_fails(staged_triton: RunningTriton, stage: Any, linear: Any) -> None:
+def test_wrong_golden_output_fails(triton: Any, stage: Any, linear: Any) -> None:
     """A model that computes something else than PyTorch did fails with figures, and becomes a SmokeError."""
     wrong = replace(linear, outputs={"y": linear.outputs["y"] + np.float32(0.01)})
-    report = smoke_staged(staged_triton, stage.add("wrong", wrong))
+    report = smoke_staged(triton.running, stage.add("wrong", wrong))
     assert failures(report)[0][0] == "golden seed=0"
     assert "6 of 6 elements beyond rtol 1e-05" in failures(report)[0][1]
     with pytest.raises(SmokeError, match="does not serve wrong version 1 as promised"):
         raise_for_failures(report)
 
 
-def test_config_that_disagrees_with_the_graph_fails(staged_triton: RunningTriton, stage: Any, linear: Any) -> None:
+def test_config_that_disagrees_with_the_graph_fails(triton: Any, stage: Any, linear: Any) -> None:
     """A config of another dtype than the graph's is refused at load, in the server's words."""
     config = (
         'name: "disagrees" backend: "onnxruntime" max_batch_size: 8 input { name: "x" data_type: TYPE_INT32 dims: 4 } '
         'output { name: "y" data_type: TYPE_FP32 dims: 2 } instance_group { count: 1 kind: KIND_CPU }'
     )
-    ((name, detail),) = failures(smoke_staged(staged_triton, stage.add("disagrees", linear, config=config)))
+    ((name, detail),) = failures(smoke_staged(triton.running, stage.add("disagrees", linear, config=config)))
     assert (name, "INT32" in detail) == ("loads", True)
 
 
-def test_model_that_does_not_load_gives_the_servers_message(
-    staged_triton: RunningTriton, stage: Any, linear: Any
-) -> None:
+def test_model_that_does_not_load_gives_the_servers_message(triton: Any, stage: Any, linear: Any) -> None:
     """A damaged model.onnx is a failed check with the words of the runtime."""
-    ((name, detail),) = failures(smoke_staged(staged_triton, stage.add("damaged", linear, content=b"not onnx")))
+    ((name, detail),) = failures(smoke_staged(triton.running, stage.add("damaged", linear, content=b"not onnx")))
     assert (name, "failed" in detail.lower()) == ("loads", True)
 
 
-def test_changed_bytes_are_found_before_loading(staged_triton: RunningTriton, stage: Any, linear: Any) -> None:
+def test_changed_bytes_are_found_before_loading(triton: Any, stage: Any, linear: Any) -> None:
     """What is tested is what the manifest vouches for."""
     staged = stage.add("tampered", linear)
     (staged.version_dir / "golden.npz").unlink()
     np.savez(staged.version_dir / "golden.npz", in0=linear.inputs["x"], out0=linear.inputs["x"])
-    ((name, detail),) = failures(smoke_staged(staged_triton, staged))
+    ((name, detail),) = failures(smoke_staged(triton.running, staged))
     assert (name, detail.startswith("golden.npz has")) == ("files", True)
-
-
-@dataclass(frozen=True)
-class Elsewhere:
-    """A Triton that does not see this machine's disk."""
-
-    triton: RunningTriton
-
-    @property
-    def endpoint(self) -> Endpoint:
-        """The same address, without sight of the files."""
-        return replace(self.triton.endpoint, kind="remote", sees_files=False)
-
-    def alive(self) -> bool:
-        """As it is."""
-        return self.triton.alive()
-
-    def log_tail(self, lines: int = 40) -> str:
-        """None from a remote server, whatever ``lines`` is."""
-        return "" if lines else "none"
 
 
 @pytest.mark.parametrize("external", [False, True])
 def test_remote_server_is_sent_the_bytes_under_a_private_name(
-    staged_triton: RunningTriton, stage: Any, linear: Any, *, external: bool
+    remote: RunningTriton, stage: Any, linear: Any, *, external: bool
 ) -> None:
     """A server without our files is sent them, external data included, and its live model of that name stays."""
     staged = stage.add(f"remote_{external}", linear, external=external)
     with (
-        GrpcClient(staged_triton.endpoint.grpc, Limits()) as client,
+        GrpcClient(remote.endpoint.grpc, Limits()) as client,
         loaded(client, staged.name, None, {}),
     ):
         before = client.counts(staged.name, 1)
-        report = smoke_staged(Elsewhere(staged_triton), staged)
+        report = smoke_staged(remote, staged)
         assert (True, before) == (client.ready(staged.name, 1), client.counts(staged.name, 1))
     assert failures(report) == []
     (line,) = report.overrides
@@ -215,21 +194,19 @@ def test_remote_server_is_sent_the_bytes_under_a_private_name(
 
 
 def test_what_gRPC_cannot_carry_is_refused_before_reading(  # noqa: N802 - its name
-    staged_triton: RunningTriton, stage: Any, linear: Any, monkeypatch: pytest.MonkeyPatch
+    remote: RunningTriton, stage: Any, linear: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model over the limit of a gRPC message is a clear error with a way out."""
     staged = stage.add("large", linear)
     monkeypatch.setattr(smoke_loading, "MAX_SENT", 16)
     with pytest.raises(SmokeError, match="gRPC carries 2 GiB"):
-        smoke_staged(Elsewhere(staged_triton), staged)
+        smoke_staged(remote, staged)
 
 
 def test_server_that_does_not_load_on_request_is_a_clear_error(
     start: Start, stage: Any, linear: Any, tmp_path: Path
 ) -> None:
-    """A server outside explicit mode can't be used for a build, and the error says how it must be started; a server
-    that stopped in between is an error, too.
-    """
+    """A server outside explicit mode can't be used for a build, nor one that has stopped; the error says what to do."""
     staged = stage.add("not_explicit", linear)
     with start(tmp_path, ControlMode.NONE) as running:
         with pytest.raises(SmokeError, match="does not load models on request") as caught:

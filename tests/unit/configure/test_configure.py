@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -24,7 +25,9 @@ from repogen.spec.models import (
 from repogen.values.artifacts import BatchReport, OnnxArtifact
 from repogen.values.target import DEFAULT_RELEASE, targets
 from repogen.values.tensors import Signature, TensorSpec
-from repogen.values.versions import ModelConfig
+
+if TYPE_CHECKING:
+    from repogen.values.versions import ModelConfig
 
 GOLDEN = Path(__file__).parent / "golden"
 TARGET = targets()[DEFAULT_RELEASE]
@@ -35,6 +38,7 @@ DIGITS = Signature((IMAGE,), (LOGITS,))
 
 
 def artifact(signature: Signature = DIGITS, *, opset: int = 20, ir_version: int = 9) -> OnnxArtifact:
+    """Return a graph on disk, which configure never opens."""
     return OnnxArtifact(
         Path("model.onnx"),
         external_data=False,
@@ -47,19 +51,20 @@ def artifact(signature: Signature = DIGITS, *, opset: int = 20, ir_version: int 
 
 
 def batches(largest: int) -> BatchReport:
+    """Return the verdict on batching; 0 means that rows mix."""
     return BatchReport(batchable=largest > 0, max_batch_size=largest, reason="" if largest else "rows mix")
 
 
 def spec(triton: TritonSpec | None = None) -> ModelSpec:
+    """Return a spec with these wishes."""
     return ModelSpec(source=SourceSpec(factory="models.py:build"), triton=triton or TritonSpec())
 
 
 def configured(
     signature: Signature = DIGITS, triton: TritonSpec | None = None, largest: int = 32, templates: Path | None = None
 ) -> ModelConfig:
-    return configure(
-        "digits", spec(triton), artifact(signature), batches(largest), target=TARGET, templates=templates
-    )
+    """Configure a model named digits."""
+    return configure("digits", spec(triton), artifact(signature), batches(largest), target=TARGET, templates=templates)
 
 
 FULL = TritonSpec(
@@ -186,12 +191,14 @@ def test_kind_cpu_with_gpus_is_refused() -> None:
 
 
 def override(directory: Path, text: str) -> Path:
+    """Write a template override and return its directory."""
     directory.mkdir(exist_ok=True)
     (directory / "config.pbtxt.j2").write_text(text, encoding="utf-8")
     return directory
 
 
 def own_template() -> str:
+    """Return repogen's template."""
     return (templates_dir() / "config.pbtxt.j2").read_text(encoding="utf-8")
 
 

@@ -17,6 +17,7 @@ parameters { key: "a" value { string_value: "1" } }
 
 
 def compared(old: str, new: str) -> list[str]:
+    """Compare the config with itself after one replacement."""
     assert old in MEANT
     return differences(parse(MEANT, "meant"), parse(MEANT.replace(old, new), "found"))
 

@@ -80,6 +80,7 @@ OVER_GRAPH = [
 
 
 def told(findings: list[Finding]) -> list[tuple[str, str]]:
+    """Return code and severity of each finding."""
     return [(finding.code, finding.severity) for finding in findings]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -20,7 +21,9 @@ from repogen.smoke.inference import (
 )
 from repogen.smoke.subject import Case, Subject
 from repogen.values.serving import Endpoint
-from repogen.values.tensors import Arrays
+
+if TYPE_CHECKING:
+    from repogen.values.tensors import Arrays
 
 CONFIG = """
 name: "double" backend: "onnxruntime" max_batch_size: 8
@@ -100,9 +103,9 @@ class SimulatedTriton:
         self.counted = Counts(self.counted.inferences + max(rows, 1), self.counted.executions + 1)
         return {"y": self._double(np.asarray(x.array, np.float32))}
 
-    def _double(self, x: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> np.ndarray[
-        tuple[int, ...], np.dtype[np.float32]
-    ]:
+    def _double(
+        self, x: np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+    ) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         y = x * np.float32(2)
         if "large batches" in self.flaws and len(y) > 4:
             y[-1] = y[0]

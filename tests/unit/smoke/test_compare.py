@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
 from repogen.smoke.compare import Comparison, compare
-from repogen.values.tensors import Array
+
+if TYPE_CHECKING:
+    from repogen.values.tensors import Array
 
 NAN, INF = float("nan"), float("inf")
 
 
 def compared(expected: Array, got: Array, rtol: float = 1e-3, atol: float = 1e-5) -> Comparison:
+    """Compare one output."""
     return compare({"y": expected}, {"y": got}, {"y": (rtol, atol)})
 
 
@@ -38,9 +43,7 @@ def test_floats(expected: list[float], got: list[float], equal: bool) -> None:  
 def test_figures_of_a_miss() -> None:
     """A miss says how many elements, how far, and where the worst one is."""
     verdict = compared(np.array([[1.0, 2.0]], np.float32), np.array([[1.0, 2.5]], np.float32))
-    expected = (
-        "y: 1 of 2 elements beyond rtol 0.001, atol 1e-05; max_abs_diff 0.5; at [0, 1] expected 2, got 2.5"
-    )
+    expected = "y: 1 of 2 elements beyond rtol 0.001, atol 1e-05; max_abs_diff 0.5; at [0, 1] expected 2, got 2.5"
     assert expected == verdict.detail
 
 

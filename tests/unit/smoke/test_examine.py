@@ -24,11 +24,13 @@ instance_group { count: 1 kind: KIND_CPU }
 
 
 def examined(simulated: Simulated, *flaws: str, limits: Limits | None = None, **how: str) -> list[SmokeCheck]:
+    """Run all checks on a simulated server."""
     server, subject = simulated(*flaws, **how)
     return examine(server, server, subject, limits or Limits())[0]
 
 
 def failed(checks: list[SmokeCheck]) -> list[str]:
+    """Return the names of the failed checks."""
     return [check.name for check in checks if not check.passed]
 
 
@@ -89,7 +91,9 @@ def test_wrong_numbers_fail_wherever_they_are_compared(simulated: Simulated, fla
 def test_batching_never_seen_is_a_warning_after_all_bursts(simulated: Simulated) -> None:
     """A server too fast to be caught is no failure, and the figures are said."""
     last = examined(simulated, "never joins", limits=Limits(bursts=(2, 4)))[-1]
-    expected = SmokeCheck("dynamic batching", passed=True, detail="not observed: 4 requests in 4 executions", warning=True)
+    expected = SmokeCheck(
+        "dynamic batching", passed=True, detail="not observed: 4 requests in 4 executions", warning=True
+    )
     assert expected == last
 
 
@@ -118,6 +122,7 @@ def test_latency_is_of_real_requests(simulated: Simulated) -> None:
     """As many requests as the limit allows are timed, and the percentiles are ordered."""
     server, subject = simulated()
     latency = examine(server, server, subject, Limits(latency_requests=5, latency_seconds=60.0))[1]
+    assert latency is not None
     assert latency.requests == 5
     assert latency.p50 <= latency.p95 <= latency.p99
 
