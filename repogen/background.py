@@ -34,7 +34,7 @@ class BackgroundTriton:
     def _serve(self) -> None:
         """Enter and leave the server's context in one thread."""
         try:
-            with self._server.running(self._repository, ControlMode.EXPLICIT) as triton:
+            with self._server.running(self._repository, ControlMode.EXPLICIT, strict=True) as triton:
                 self._running.set_result(triton)
                 self._stop.wait()
         except BaseException as error:  # noqa: BLE001 - whoever waits gets it
@@ -49,6 +49,10 @@ class BackgroundTriton:
         """
         return self._running.result()
 
+    def stop(self) -> None:
+        """Begin to stop; whoever talks to the server finds it gone."""
+        self._stop.set()
+
     def __enter__(self) -> Self:
         """Begin to start."""
         self._thread.start()
@@ -58,5 +62,5 @@ class BackgroundTriton:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop the server and wait until it is gone."""
-        self._stop.set()
+        self.stop()
         self._thread.join()

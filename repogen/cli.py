@@ -28,25 +28,31 @@ debug_option = click.option("--debug", is_flag=True, help="Show tracebacks and l
 @contextmanager
 def _errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
     """Turn errors into text or JSON and the right exit code."""
-    from repogen.console.document import error_json  # noqa: PLC0415 - not for --help
-    from repogen.console.text import error_text  # noqa: PLC0415 - the same
-
     try:
         yield
     except RepogenError as error:
-        click.echo(error_text(error.record, debug=debug), err=True)
-        if as_json:
-            click.echo(error_json(error))
-        sys.exit(int(error.exit_code))
+        _end(error, debug=debug, as_json=as_json)
     except KeyboardInterrupt:
         click.echo("interrupted; nothing half-done was left", err=True)
         sys.exit(int(ExitCode.INTERRUPTED))
     except Exception as error:  # noqa: BLE001 - the last place where a bug can be told politely
-        detail = traceback.format_exc() if debug else "run again with --debug and report what it prints"
-        click.echo(f"error: unexpected {type(error).__name__}: {error}\n{detail}", err=True)
-        if as_json:
-            click.echo(error_json(RepogenError(f"unexpected {type(error).__name__}: {error}")))
-        sys.exit(int(ExitCode.BUG))
+        told = RepogenError(
+            f"unexpected {type(error).__name__}: {error}",
+            "report this, with what --debug prints",
+            details=traceback.format_exc(),
+        )
+        _end(told, debug=debug, as_json=as_json)
+
+
+def _end(error: RepogenError, *, debug: bool, as_json: bool) -> NoReturn:
+    """Say what went wrong and exit with its code."""
+    from repogen.console.document import error_json  # noqa: PLC0415 - not for --help
+    from repogen.console.text import error_text  # noqa: PLC0415 - the same
+
+    click.echo(error_text(error.record, debug=debug), err=True)
+    if as_json:
+        click.echo(error_json(error))
+    sys.exit(int(error.exit_code))
 
 
 def _terminate(_signum: int, _frame: object) -> NoReturn:
@@ -66,9 +72,9 @@ def main() -> None:
 @debug_option
 def init(directory: Path, *, force: bool, debug: bool) -> None:
     """Write a commented, working repogen.yaml with a tiny model to DIRECTORY."""
-    from repogen.scaffold import scaffold  # noqa: PLC0415 - see the module's text
-
     with _errors(debug=debug):
+        from repogen.scaffold import scaffold  # noqa: PLC0415 - see the module's text
+
         for path in scaffold(directory, force=force):
             click.echo(f"wrote {path}")
         target = "" if directory == Path() else f" {directory / 'repogen.yaml'}"
@@ -104,23 +110,23 @@ def build(  # noqa: PLR0913 - one parameter a flag
     debug: bool,
 ) -> None:
     """Export, verify, smoke-test and publish the models of SPEC (default: repogen.yaml)."""
-    from repogen.console.document import build_json  # noqa: PLC0415 - see the module's text
-    from repogen.console.progress import progress_view  # noqa: PLC0415 - the same
-    from repogen.console.text import build_text  # noqa: PLC0415 - the same
-    from repogen.pipeline import BuildOptions, build  # noqa: PLC0415 - the same
-    from repogen.spec import load_spec  # noqa: PLC0415 - the same
-
-    options = BuildOptions(
-        models=models,
-        repository=repository,
-        server=None if no_smoke else server,
-        force=force,
-        dry_run=dry_run,
-        breaking=breaking,
-        jobs=jobs,
-        stage_dir=stage_dir,
-    )
     with _errors(debug=debug, as_json=as_json):
+        from repogen.console.document import build_json  # noqa: PLC0415 - see the module's text
+        from repogen.console.progress import progress_view  # noqa: PLC0415 - the same
+        from repogen.console.text import build_text  # noqa: PLC0415 - the same
+        from repogen.pipeline import BuildOptions, build  # noqa: PLC0415 - the same
+        from repogen.spec import load_spec  # noqa: PLC0415 - the same
+
+        options = BuildOptions(
+            models=models,
+            repository=repository,
+            server=None if no_smoke else server,
+            force=force,
+            dry_run=dry_run,
+            breaking=breaking,
+            jobs=jobs,
+            stage_dir=stage_dir,
+        )
         loaded = load_spec(spec)
         with progress_view(quiet=as_json) as progress:
             report = build(loaded, options, progress)
@@ -136,17 +142,17 @@ def build(  # noqa: PLR0913 - one parameter a flag
 @debug_option
 def smoke(*, directory: Path, models: tuple[str, ...], server: str, as_json: bool, debug: bool) -> None:
     """Prove a repository built by repogen (default: model_repository) on a real Triton, through gRPC."""
-    from repogen import live  # noqa: PLC0415 - see the module's text
-    from repogen.console.document import smoke_json  # noqa: PLC0415 - the same
-    from repogen.console.progress import progress_view  # noqa: PLC0415 - the same
-    from repogen.console.text import smoke_text  # noqa: PLC0415 - the same
-
     with _errors(debug=debug, as_json=as_json):
+        from repogen import live  # noqa: PLC0415 - see the module's text
+        from repogen.console.document import smoke_json  # noqa: PLC0415 - the same
+        from repogen.console.progress import progress_view  # noqa: PLC0415 - the same
+        from repogen.console.text import smoke_text  # noqa: PLC0415 - the same
+
         with progress_view(quiet=as_json) as progress:
             reports = live.smoke(directory, models, server, progress)
-        click.echo(smoke_json(str(directory), reports) if as_json else smoke_text(reports))
         if not reports:
             raise SpecError(f"{directory} holds no models", "build some with `repogen build`", code="repository.empty")
+        click.echo(smoke_json(str(directory), reports) if as_json else smoke_text(reports))
         sys.exit(int(ExitCode.OK if all(report.passed for report in reports) else ExitCode.SMOKE))
 
 
@@ -157,17 +163,15 @@ def smoke(*, directory: Path, models: tuple[str, ...], server: str, as_json: boo
 @debug_option
 def serve(*, directory: Path, server: str, poll: bool, debug: bool) -> None:
     """Run a Triton on a repository (default: model_repository) until Ctrl-C."""
-    from repogen import live  # noqa: PLC0415 - see the module's text
-    from repogen.console.progress import PlainProgress  # noqa: PLC0415 - the same
+    with _errors(debug=debug):
+        from repogen import live  # noqa: PLC0415 - see the module's text
+        from repogen.console.progress import PlainProgress  # noqa: PLC0415 - the same
 
-    with (
-        _errors(debug=debug),
-        live.serve(directory, server, poll=poll, progress=PlainProgress()) as triton,
-    ):
-        ends = triton.endpoint
-        click.echo(f"Triton {ends.server_version} ({ends.kind}, {ends.runtime}) serves {directory}")
-        click.echo(f"gRPC {ends.grpc}\nHTTP {ends.http}\nmetrics {ends.metrics}\npress Ctrl-C to stop")
-        live.wait(triton)
+        with live.serve(directory, server, poll=poll, progress=PlainProgress()) as triton:
+            ends = triton.endpoint
+            click.echo(f"Triton {ends.server_version} ({ends.kind}, {ends.runtime}) serves {directory}")
+            click.echo(f"gRPC {ends.grpc}\nHTTP {ends.http}\nmetrics {ends.metrics}\npress Ctrl-C to stop")
+            live.wait(triton)
 
 
 @main.group("server")
@@ -180,10 +184,10 @@ def server_group() -> None:
 @debug_option
 def server_install(*, wheels: Path | None, debug: bool) -> None:
     """Install it now, not on first use."""
-    from repogen import live  # noqa: PLC0415 - see the module's text
-    from repogen.console.progress import progress_view  # noqa: PLC0415 - the same
-
     with _errors(debug=debug):
+        from repogen import live  # noqa: PLC0415 - see the module's text
+        from repogen.console.progress import progress_view  # noqa: PLC0415 - the same
+
         with progress_view(quiet=False) as progress:
             path = live.install_server(wheels, progress)
         click.echo(f"installed in {path}")
@@ -193,9 +197,9 @@ def server_install(*, wheels: Path | None, debug: bool) -> None:
 @debug_option
 def server_path(*, debug: bool) -> None:
     """Print where it is."""
-    from repogen import live  # noqa: PLC0415 - see the module's text
-
     with _errors(debug=debug):
+        from repogen import live  # noqa: PLC0415 - see the module's text
+
         click.echo(str(live.server_path()))
 
 
@@ -203,9 +207,9 @@ def server_path(*, debug: bool) -> None:
 @debug_option
 def server_version(*, debug: bool) -> None:
     """Print the versions of Triton and ONNX Runtime that it runs."""
-    from repogen import live  # noqa: PLC0415 - see the module's text
-
     with _errors(debug=debug):
+        from repogen import live  # noqa: PLC0415 - see the module's text
+
         click.echo(live.server_version())
 
 
@@ -214,10 +218,10 @@ def server_version(*, debug: bool) -> None:
 @debug_option
 def doctor(*, as_json: bool, debug: bool) -> None:
     """Say what is installed, what is missing, and the command that mends it."""
-    from repogen.console.diagnosis import diagnosis_json, diagnosis_text  # noqa: PLC0415 - see the module's text
-    from repogen.doctor import diagnose  # noqa: PLC0415 - the same
-
     with _errors(debug=debug, as_json=as_json):
+        from repogen.console.diagnosis import diagnosis_json, diagnosis_text  # noqa: PLC0415 - see the module's text
+        from repogen.doctor import diagnose  # noqa: PLC0415 - the same
+
         findings = diagnose()
         click.echo(diagnosis_json(findings) if as_json else diagnosis_text(findings))
         sys.exit(int(ExitCode.OK if all(finding.ok for finding in findings) else ExitCode.GATE))

@@ -19,9 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from repogen.errors import ErrorRecord, RepogenError, SpecError
-from repogen.fingerprint import changes, files_intact
-from repogen.values.layout import latest_version, model_dir
-from repogen.values.manifest import manifest_from_json
+from repogen.unchanged import settle_publishes, unchanged_models
 from repogen.values.report import BuildReport, ModelReport, Status
 from repogen.values.target import targets
 
@@ -82,10 +80,12 @@ def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
     """
     names = _chosen(spec, options.models)
     repository = options.repository or spec.repository
-    reports = {} if options.force else _unchanged(spec, names, repository)
+    if not options.dry_run:
+        settle_publishes(names, repository)
+    reports = {} if options.force else unchanged_models(spec, names, repository)
     pending = [name for name in names if reports.get(name) is None]
     if pending:
-        with _shared(spec, repository, options, progress) as shared:
+        with _shared(spec, pending, repository, options, progress) as shared:
             reports.update(_build_all(shared, repository, pending))
     done = (reports[name] for name in names)
     return BuildReport(repository, tuple(report for report in done if report is not None))
@@ -102,57 +102,17 @@ def _chosen(spec: Spec, wanted: tuple[str, ...]) -> list[str]:
     return [name for name in spec.models if not wanted or name in wanted]
 
 
-def _unchanged(spec: Spec, names: list[str], repository: Path) -> dict[str, ModelReport | None]:
-    """Look at all models at once: most of the time goes into hashing one large file for each."""
-    with ThreadPoolExecutor() as pool:
-        return dict(zip(names, pool.map(lambda name: unchanged(spec, name, repository), names), strict=True))
-
-
-def unchanged(spec: Spec, name: str, repository: Path) -> ModelReport | None:
-    """Return the report of a model whose published version is current and intact; None when it must be built."""
-    begun = time.monotonic()
-    try:
-        directory = model_dir(repository, name)
-        version = latest_version(directory)
-        if version is None:
-            return None
-        published = directory / str(version)
-        manifest = manifest_from_json((published / "manifest.json").read_text(encoding="utf-8"))
-        kept, served = ((place / "config.pbtxt").read_bytes() for place in (published, directory))
-    except (OSError, ValueError, RepogenError):
-        return None
-    if (
-        kept != served
-        or changes(manifest.provenance.fingerprint, spec, name)
-        or files_intact(published, manifest.files)
-    ):
-        return None
-    origin = manifest.provenance
-    return ModelReport(
-        name,
-        Status.UNCHANGED,
-        version=version,
-        sha256=manifest.sha256,
-        exporter=origin.exporter,
-        opset=origin.opset,
-        ir_version=origin.ir_version,
-        max_batch_size=manifest.max_batch_size,
-        parity_cases=origin.parity_cases,
-        max_abs_diff=origin.parity_max_abs_diff,
-        max_rel_diff=origin.parity_max_rel_diff,
-        nodes_exported=origin.nodes_exported,
-        nodes_optimized=origin.nodes_optimized,
-        seconds={"fingerprint": time.monotonic() - begun},
-    )
-
-
 @contextmanager
-def _shared(spec: Spec, repository: Path, options: BuildOptions, progress: Progress) -> Iterator[_Build]:
+def _shared(
+    spec: Spec, names: list[str], repository: Path, options: BuildOptions, progress: Progress
+) -> Iterator[_Build]:
     """Preflight, then hold the staging directory and the Triton that all models share; it starts while they export."""
     from repogen.background import BackgroundTriton  # noqa: PLC0415 - an unchanged build needs no server
     from repogen.stage import preflight, prepare_stage_root, private_repository  # noqa: PLC0415 - the same
+    from repogen.worker import require_extras  # noqa: PLC0415 - the same
 
     progress.step("", "preflight")
+    require_extras(spec.models[name] for name in names)
     preflight(repository, options.stage_dir)
     server = _server(spec, options, progress)
     with ExitStack() as stack:
@@ -183,13 +143,15 @@ def _build_all(shared: _Build, repository: Path, names: list[str]) -> dict[str, 
             return {name: future.result() for name, future in futures.items()}
         except BaseException:
             shared.cancelled.set()
+            if shared.triton is not None:
+                shared.triton.stop()  # ends a smoke test that is in the midst of its requests
             pool.shutdown(cancel_futures=True)
             raise
 
 
 def _guarded(shared: _Build, repository: Path, name: str, threads: int) -> ModelReport:
     """Build one model; whatever goes wrong becomes part of its report."""
-    steps = _Steps(shared.progress, ModelReport(name, Status.FAILED))
+    steps = _Steps(shared.progress, shared.cancelled, ModelReport(name, Status.FAILED))
     try:
         return build_model(shared, repository, threads, steps)
     except RepogenError as error:
@@ -207,11 +169,15 @@ class _Steps:
     """A model's report as it fills, and the time each step took."""
 
     progress: Progress
+    cancelled: threading.Event
     report: ModelReport
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
+        """Time a step; none is begun once the build is cancelled, least of all publish."""
+        if self.cancelled.is_set():
+            raise KeyboardInterrupt
         self.progress.step(self.report.name, name)
         begun = time.monotonic()
         try:
@@ -268,6 +234,7 @@ def _run_worker(shared: _Build, name: str, threads: int, steps: _Steps) -> Built
     work_dir.mkdir(parents=True)
     job = Job(name, shared.spec.models[name], shared.spec.root, shared.spec.release, work_dir, threads)
     begun = time.monotonic()
+    shared.progress.step(name, "import")
     try:
         built = run_worker(job, shared.progress, shared.cancelled)
     finally:

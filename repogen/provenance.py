@@ -58,6 +58,8 @@ def git_commit(directory: Path) -> str:
 
     try:
         commit = git("rev-parse", "HEAD")
-        return f"{commit}-dirty" if git("status", "--porcelain", "--", ".") else commit
+        # Without untracked files: the build's own staging directory and output are among them.
+        changed = git("--no-optional-locks", "status", "--porcelain", "--untracked-files=no", "--", ".")
     except (OSError, subprocess.SubprocessError):
         return ""
+    return f"{commit}-dirty" if changed else commit

@@ -80,7 +80,7 @@ def explain(error: BaseException, signature: Signature) -> ExportError:
         )
     if match := _NO_TRANSLATION.search(text):
         return ExportError(
-            f"operator {match[1]} has no ONNX translation",
+            f"operator {match[1].rstrip('.')} has no ONNX translation",
             "replace it in the model",
             code="export.no-translation",
             details=text,

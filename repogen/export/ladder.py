@@ -54,13 +54,19 @@ def export_with(
         directory: An existing empty directory.
 
     Raises:
-        ExportError: The exporter refused, or fixed a dim; the reason is in one line.
+        ExportError: The exporter refused, wrote another opset, or fixed a dim; the reason is in one line.
     """
     opset = min(_AUTO_OPSET, finishing.target.max_opset) if spec.opset == "auto" else spec.opset
     sample = source.examples(source.example_sizes, 0)
     args = tuple(torch.from_numpy(sample[tensor.name]) for tensor in source.signature.inputs)
     graph = exporter.export(source, args, opset, directory)
     artifact = finish(graph, directory / "model.onnx", finishing)
+    if artifact.opset != opset:
+        raise ExportError(
+            f"{exporter.name} wrote opset {artifact.opset}, not {opset}",
+            "set export.opset to auto, or try the other exporter (export.exporter)",
+            code="export.opset",
+        )
     check_dims(artifact.signature, source.signature)
     return artifact
 

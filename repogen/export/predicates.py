@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _READS = ("__bool__", "__int__", "__float__", "__index__", "item", "tolist", "numpy")
+# What these give depends on their input's shape and dtype alone.
 _OF_SHAPE = frozenset(
     {"aten::size", "aten::dim", "aten::numel", "aten::len", "aten::stride", "prim::dtype", "prim::device"}
+    | {f"aten::{kind}_like" for kind in ("zeros", "ones", "empty")}
+    | {f"aten::new_{kind}" for kind in ("zeros", "ones", "empty")}
 )
 _TORCH = str(Path(torch.__file__).parent)
 
@@ -73,8 +76,9 @@ def _watched(name: str, original: Callable[..., Any], inputs: int, places: list[
 
 
 def _hangs_on_values(tensor: torch.Tensor, state: Any, inputs: int) -> bool:  # noqa: ANN401 - torch._C is untyped
-    graph_inputs = {value.debugName() for value in list(state.graph().inputs())[:inputs]}
+    # First: it may give the value a new name, that of the caller's variable.
     pending = [torch._C._get_value_trace(tensor)]  # type: ignore[attr-defined] # noqa: SLF001 - no public way to the trace
+    graph_inputs = {value.debugName() for value in list(state.graph().inputs())[:inputs]}
     seen: set[str] = set()
     while pending:
         value = pending.pop()

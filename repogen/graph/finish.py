@@ -57,6 +57,8 @@ def finish(model: ir.Model, path: Path, how: Finishing) -> OnnxArtifact:
     _lower_ir(model, how.target)
     size = sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value is not None)
     external = how.external_data or size > _PROTOBUF_LIMIT
+    if not external:
+        ir.external_data.load_to_model(model)  # an exporter's own files stay behind: nothing may point to them
     ir.save(model, path, external_data=f"{path.name}.data" if external else None, size_threshold_bytes=1024)
     return describe(model, path, how.exporter)
 
@@ -100,10 +102,17 @@ def _separate_outputs(graph: ir.Graph) -> None:
 
 def _free_names(graph: ir.Graph, names: set[str], ends: set[int]) -> None:
     """Rename inner values that bear a name meant for an input or output."""
-    inner = [out for node in graph.all_nodes() for out in node.outputs] + list(graph.initializers.values())
+    graphs = [graph, *graph.subgraphs()]
+    inner = [out for node in graph.all_nodes() for out in node.outputs]
+    inner += [value for body in graphs for value in (*body.inputs, *body.initializers.values())]
+    taken = names | {value.name for value in inner if value.name}
     for value in inner:
         if id(value) not in ends and value.name in names:
-            value.name = f"{value.name}__inner"
+            fresh = f"{value.name}__inner"
+            while fresh in taken:
+                fresh += "_"
+            taken.add(fresh)
+            value.name = fresh
 
 
 def _clean(model: ir.Model) -> None:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Protocol
 import onnx
 import onnx_ir as ir
 
-from repogen.errors import ExportError
-from repogen.graph import Finishing, finish
+from repogen.errors import RepogenError
+from repogen.graph import Finishing, count_nodes, finish, first_line
 from repogen.optimize.runtime_graph import runtime_nodes
 from repogen.optimize.simplify import Onnxsim
 from repogen.values.artifacts import UNCHANGED, OnnxArtifact, PassOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 
@@ -33,11 +33,15 @@ class Pass(Protocol):
         """Return the transformed model; any exception drops the pass."""
 
 
-_PASSES: dict[str, Pass] = {"onnxsim": Onnxsim()}
+PASSES: dict[str, Pass] = {"onnxsim": Onnxsim()}
 
 
 def optimize(
-    artifact: OnnxArtifact, names: Iterable[str], finishing: Finishing, directory: Path
+    artifact: OnnxArtifact,
+    names: Iterable[str],
+    finishing: Finishing,
+    directory: Path,
+    passes: Mapping[str, Pass] = PASSES,
 ) -> tuple[OnnxArtifact, tuple[PassOutcome, ...]]:
     """Run the named passes in order.
 
@@ -46,15 +50,16 @@ def optimize(
         names: Passes of the spec.
         finishing: How results are written.
         directory: Existing directory; each pass writes to a subdirectory of its own.
+        passes: Passes by name.
 
     Returns:
         The result of the last pass that was kept (``artifact`` itself if none was), and every pass's outcome.
     """
     outcomes: list[PassOutcome] = []
-    for name in names:
-        target = directory / f"optimized-{name}"
+    for index, name in enumerate(names):
+        target = directory / f"optimized-{index}-{name}"
         target.mkdir()
-        result, reason = _run(_PASSES[name], artifact, finishing, target)
+        result, reason = _run(passes[name], artifact, finishing, target)
         outcomes.append(PassOutcome(name, result is not None, artifact.nodes, (result or artifact).nodes, reason))
         artifact = result or artifact
     return artifact, tuple(outcomes)
@@ -64,16 +69,15 @@ def _run(step: Pass, artifact: OnnxArtifact, finishing: Finishing, directory: Pa
     if refusal := step.requires(artifact):
         return None, refusal
     try:
-        proto = step(artifact)
-        if sum(1 for _ in proto.graph.node) == artifact.nodes:
+        model = ir.from_proto(step(artifact))
+        if count_nodes(model) == artifact.nodes:
             return None, UNCHANGED
-        result = finish(ir.from_proto(proto), directory / "model.onnx", finishing)
-        del proto
-    except ExportError as error:
+        result = finish(model, directory / "model.onnx", finishing)
+        reason = _ensures(artifact, result, directory)
+    except RepogenError as error:
         return None, error.message
     except Exception as error:  # noqa: BLE001 - a pass is third-party code; whatever it raises drops it
-        return None, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-    reason = _ensures(artifact, result, directory)
+        return None, f"{type(error).__name__}: {first_line(error, directory)}"
     return (None, reason) if reason else (result, "")
 
 
@@ -82,7 +86,7 @@ def _ensures(before: OnnxArtifact, after: OnnxArtifact, directory: Path) -> str:
     try:
         onnx.checker.check_model(after.path, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        return f"its result fails the checker: {str(error).splitlines()[0]}"
+        return f"its result fails the checker: {first_line(error, after.path.parent)}"
     for old, new in zip(before.signature.inputs, after.signature.inputs, strict=True):
         if [isinstance(d, str) for d in old.shape] != [isinstance(d, str) for d in new.shape]:
             return f"it changed the dims of input {old.name!r} from {list(old.shape)} to {list(new.shape)}"

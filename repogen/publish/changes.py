@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.publish.filesystem import Filesystem, sync
-from repogen.publish.recovery import Journal, config_bytes, journal_path
+from repogen.publish.recovery import Journal, config_bytes
 from repogen.values.digest import sha256_bytes
-from repogen.values.layout import CONFIG_FILE
+from repogen.values.layout import CONFIG_FILE, journal_path
 
 if TYPE_CHECKING:
     from types import TracebackType

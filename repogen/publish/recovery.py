@@ -17,7 +17,7 @@ from repogen.publish.filesystem import Disk, Filesystem
 from repogen.publish.lock import locked
 from repogen.values.decode import MalformedRecordError, parse_object
 from repogen.values.digest import sha256_bytes
-from repogen.values.layout import CONFIG_FILE, latest_version, model_dir
+from repogen.values.layout import CONFIG_FILE, journal_path, latest_version, model_dir
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,11 +38,6 @@ class Journal:
     def to_json(self) -> str:
         """Return it as JSON."""
         return json.dumps(asdict(self), sort_keys=True) + "\n"
-
-
-def journal_path(model: Path) -> Path:
-    """Return where the journal of a model lies while a publish runs."""
-    return model.parent / f".repogen.{model.name}.pending.json"
 
 
 def recover(repository: Path, name: str, *, lock_seconds: float = 60.0) -> bool:

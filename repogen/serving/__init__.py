@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 from repogen.errors import ServerError
@@ -33,7 +34,7 @@ def server(kind: str, target: Target, progress: Progress) -> TritonServer:
     if kind == "embedded":
         return embedded.EmbeddedTriton(target, progress)
     if kind == "docker":
-        return docker.DockerTriton(target, progress)
+        return docker.DockerTriton(target, progress, gpu=shutil.which("nvidia-smi") is not None)
     if remote.is_address(kind):
         return remote.RemoteTriton(kind)
     raise ServerError(

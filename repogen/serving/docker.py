@@ -87,7 +87,7 @@ class DockerTriton:
             raise ServerError(f"cannot pull {name}: {outcome.stderr.strip()}", _ELSEWHERE, code="server.docker")
 
     @contextlib.contextmanager
-    def running(self, repository: Path, mode: ControlMode) -> Iterator[RunningContainer]:
+    def running(self, repository: Path, mode: ControlMode, *, strict: bool = False) -> Iterator[RunningContainer]:
         """Start the container on ``repository``, wait until live, and stop it on exit.
 
         Raises:
@@ -96,7 +96,7 @@ class DockerTriton:
         self.install()
 
         def command(launch: process.Launch) -> list[str]:
-            return docker_command(self.target, launch, repository.absolute(), mode, gpu=self.gpu)
+            return docker_command(self.target, launch, repository.absolute(), mode, gpu=self.gpu, strict=strict)
 
         with process.started(command) as server:
             ports = server.launch.ports
@@ -119,7 +119,7 @@ def image(target: Target) -> str:
 
 
 def docker_command(
-    target: Target, launch: process.Launch, repository: Path, mode: ControlMode, *, gpu: bool
+    target: Target, launch: process.Launch, repository: Path, mode: ControlMode, *, gpu: bool, strict: bool = False
 ) -> list[str]:
     """Return the argv that runs NVIDIA's container in the foreground.
 
@@ -142,6 +142,7 @@ def docker_command(
         f"--exit-on-error={exit_on_error}",
         "--exit-timeout-secs=3",
         *(("--repository-poll-secs=1",) if mode is ControlMode.POLL else ()),
+        *(("--disable-auto-complete-config",) if strict else ()),
     ]
 
 

@@ -67,12 +67,13 @@ class RemoteTriton:
         """Do nothing: it runs already."""
 
     @contextlib.contextmanager
-    def running(self, repository: Path, mode: ControlMode) -> Iterator[RunningRemote]:  # noqa: ARG002 - it has its own
+    def running(self, repository: Path, mode: ControlMode, *, strict: bool = False) -> Iterator[RunningRemote]:
         """Yield the server as it is.
 
         Raises:
             ServerError: Nothing answers there, or it is no Triton.
         """
+        del repository, mode, strict  # it has its own
         with self._connected() as running:
             yield running
 

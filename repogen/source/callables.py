@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import sys
@@ -29,12 +30,13 @@ def import_callable(reference: str, root: Path) -> UserCallable:
     sys.dont_write_bytecode = True
     try:
         module = _import_file(root / module_name) if module_name.endswith(".py") else _import_module(module_name, root)
-        found: object = module
-        for part in attribute.split("."):
-            found = getattr(found, part)
+    except SourceError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise user_error(error, f"importing {reference!r} failed", root) from error
+    try:
+        found = functools.reduce(getattr, attribute.split("."), module)
     except AttributeError as error:
-        if "import" in "".join(traceback.format_tb(error.__traceback__)[2:]):
-            raise user_error(error, f"importing {reference!r} failed", root) from error
         names = ", ".join(sorted(name for name in vars(module) if not name.startswith("_"))[:12])
         raise SourceError(
             f"{module_name} has no {attribute!r}",
@@ -42,8 +44,6 @@ def import_callable(reference: str, root: Path) -> UserCallable:
             code="source.callable-missing",
             where=reference,
         ) from error
-    except (Exception, SystemExit) as error:
-        raise user_error(error, f"importing {reference!r} failed", root) from error
     if not callable(found):
         raise SourceError(
             f"{reference!r} is a {type(found).__name__}, not a callable",
@@ -56,13 +56,24 @@ def import_callable(reference: str, root: Path) -> UserCallable:
 
 def _import_file(path: Path) -> object:
     path = path.resolve()
+    if not path.is_file():
+        raise SourceError(f"there is no file {path.name}", "correct the path in the spec", code="source.no-file")
+    name = path.stem
+    while name in sys.modules:
+        if getattr(sys.modules[name], "__file__", None) == str(path):
+            return sys.modules[name]  # the factory and the examples may share a file: it runs once
+        name += "_"  # a user's types.py must not take the place of the standard library's
     sys.path.insert(0, str(path.parent))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise SourceError(f"{path.name} is not a Python file", code="source.not-python")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module
 
 
@@ -84,7 +95,7 @@ def user_error(error: BaseException, what: str, root: Path, code: str = "source.
     own = Path(__file__).resolve().parent.parent
     theirs = [f for f in frames if not Path(f.filename).is_relative_to(own) and "importlib" not in f.filename]
     below = [f for f in theirs if Path(f.filename).resolve().is_relative_to(root.resolve()) and _is_local(f.filename)]
-    candidates = below or theirs or list(frames)
+    candidates = below or theirs
     where = f"{_shown(Path(candidates[-1].filename), root)}:{candidates[-1].lineno}" if candidates else ""
     if isinstance(error, SyntaxError) and error.filename:
         where = f"{_shown(Path(error.filename), root)}:{error.lineno}"

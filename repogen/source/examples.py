@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import zipfile
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -100,6 +101,10 @@ def call_examples(
         made = function(*arguments, **known)
     except (Exception, SystemExit) as error:
         raise user_error(error, f"{reference!r} failed", root) from error
+    return _as_arrays(made, reference)
+
+
+def _as_arrays(made: object, reference: str) -> dict[str, Array]:
     if not isinstance(made, dict) or not made:
         raise SourceError(
             f"{reference!r} returned {type(made).__name__}",
@@ -107,7 +112,15 @@ def call_examples(
             code="source.examples-type",
             where=reference,
         )
-    return {str(name): to_array(value) for name, value in made.items()}
+    try:
+        return {str(name): to_array(value) for name, value in made.items()}
+    except (TypeError, ValueError) as error:  # bfloat16 tensors, ragged lists
+        raise SourceError(
+            f"{reference!r} returned what is no array: {error}",
+            "return NumPy arrays, or tensors of a dtype that NumPy has",
+            code="source.examples-type",
+            where=reference,
+        ) from error
 
 
 def to_array(value: object) -> Array:
@@ -124,11 +137,14 @@ def load_npz(path: Path) -> dict[str, Array]:
         SourceError: It is no such file, or holds Python objects.
     """
     try:
+        with zipfile.ZipFile(path):
+            pass  # np.load takes other formats too, and answers each with something else
         with np.load(path, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        reason = str(error).replace(str(path), path.name)
         raise SourceError(
-            f"{path.name} cannot be read as .npz: {error}", "write it with numpy.savez", code="source.npz"
+            f"{path.name} cannot be read as .npz: {reason}", "write it with numpy.savez", code="source.npz"
         ) from error
 
 

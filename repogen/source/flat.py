@@ -130,15 +130,17 @@ def choose_outputs(
         SourceError: The names are neither a choice of the module's nor as many as its outputs.
     """
     names = [name for name, _ in found]
-    if not wanted:
+    if not names:
+        raise SourceError("the model returns no tensor", "return at least one from forward", code="source.outputs")
+    if not wanted and len(set(names)) == len(names):
         return tuple(range(len(found))), tuple(names)
     if len(set(names)) == len(names) and set(wanted) <= set(names):
         return tuple(names.index(name) for name in wanted), wanted
     if len(wanted) == len(found):
         return tuple(range(len(found))), wanted
-    shown = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in found) or "no tensor"
+    shown = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in found)
     raise SourceError(
-        f"outputs: names {', '.join(wanted)}, but the model returns {shown}",
+        f"outputs: names {', '.join(wanted) or 'nothing'}, but the model returns {shown}",
         "list names out of those, or one name for each of them in order",
         code="source.outputs",
     )

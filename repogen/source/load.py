@@ -17,8 +17,10 @@ from repogen.values.source import DimRange, SourceModel
 from repogen.values.tensors import DTYPES, Array, Arrays, Dim, Signature, TensorSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
+    from repogen.source.callables import UserCallable
     from repogen.spec.models import DimSpec, ModelSpec
     from repogen.values.source import Examples
 
@@ -54,10 +56,20 @@ def load_source(model: ModelSpec, root: Path) -> SourceModel:
     with torch.no_grad():
         found = _first_run(FlatModule(module, keywords, None), tensors, root)
     select, output_names = choose_outputs(found, model.outputs)
+    _refuse_shared_names(names, output_names)
     outputs = tuple(_output_spec(name, found[i][1]) for name, i in zip(output_names, select, strict=True))
     flat = FlatModule(module, keywords, select).eval()
     signature = Signature(inputs, outputs)
     return SourceModel(flat, signature, dims, examples, TorchReference(flat, signature, root), notes)
+
+
+def _refuse_shared_names(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+    if shared := [name for name in outputs if name in inputs]:
+        raise SourceError(
+            f"the model calls an output {shared[0]!r}, as an input is called, and a graph needs one name for each",
+            "give the outputs other names: outputs: [...]",
+            code="source.shared-name",
+        )
 
 
 def _ranges(specs: dict[str, DimSpec]) -> dict[str, DimRange]:
@@ -103,7 +115,7 @@ def _make_module(model: ModelSpec, root: Path) -> torch.nn.Module:
     if meta:
         raise SourceError(
             f"parameter {meta[0]!r} is on the meta device: it has no values",
-            "build the model on the CPU, or load weights into it",
+            "build the model on the CPU; the weights are loaded into what the factory returns",
             code="source.meta",
         )
     return made.cpu()
@@ -145,25 +157,53 @@ def _inputs(
     reference = model.examples
     if reference.endswith(".npz"):
         stored = load_npz(root / reference)
-        inputs = declared or _found_inputs(stored, None)
+        inputs = declared or _found_inputs(stored, {})
         return inputs, StoredExamples(stored, reference, inputs), dims
     function = import_callable(reference, root)
     if not declared:
-        dims = dims if _BATCH in dims else {**dims, _BATCH: _FOUND_BATCH}
-        sizes = {name: dim.example for name, dim in dims.items()}
-        two, three = (call_examples(function, reference, root, {**sizes, _BATCH: n}, _BATCH, 0) for n in (2, 3))
-        declared = _found_inputs(two, three)
+        declared, dims = _vary(function, reference, root, dims)
     batch = Signature(declared, ()).batch_dim or _BATCH
     return declared, CalledExamples(function, reference, root, declared, batch), dims
 
 
-def _found_inputs(first: Arrays, second: Arrays | None) -> tuple[TensorSpec, ...]:
-    """Take the signature from example arrays; axes that differ between two batch sizes are the batch."""
+def _vary(
+    function: UserCallable, reference: str, root: Path, dims: dict[str, DimRange]
+) -> tuple[tuple[TensorSpec, ...], dict[str, DimRange]]:
+    """Find the inputs and their dims: each dim, and the batch, is given two sizes, and the axes that follow are it."""
+    tried = dims if _BATCH in dims else {**dims, _BATCH: _FOUND_BATCH}
+    sizes = {name: dim.example for name, dim in tried.items()}
+    base = call_examples(function, reference, root, sizes, _BATCH, 0)
+    others = {
+        name: call_examples(function, reference, root, {**sizes, name: dim.other}, _BATCH, 0)
+        for name, dim in tried.items()
+    }
+    inputs = _found_inputs(base, others)
+    used = {dim for spec in inputs for dim in spec.shape}
+    if idle := [name for name in dims if name not in used]:
+        raise SourceError(
+            f"no axis of what {reference!r} returns follows dim {idle[0]!r}",
+            f"let it take {idle[0]} as an argument, or remove the dim",
+            code="source.dim-unused",
+            where=reference,
+        )
+    return inputs, {name: dim for name, dim in tried.items() if name in used}
+
+
+def _found_inputs(first: Arrays, others: Mapping[str, Arrays]) -> tuple[TensorSpec, ...]:
+    """Take the signature from example arrays; an axis that differs where one dim has another size is that dim."""
     specs = []
     for name, array in first.items():
-        other = array.shape if second is None else second[name].shape
-        shape: tuple[Dim, ...] = tuple(a if a == b else _BATCH for a, b in zip(array.shape, other, strict=True))
-        specs.append(TensorSpec(name, _dtype_name(name, array.dtype), shape))
+        shape: list[Dim] = list(array.shape)
+        for dim, arrays in others.items():
+            other = arrays[name].shape if name in arrays else None
+            if other is None or len(other) != array.ndim:
+                raise SourceError(
+                    f"example {name!r} is not there, or has another rank, when dim {dim!r} has another size",
+                    "return the same names and ranks for every size",
+                    code="source.examples-fit",
+                )
+            shape = [dim if size != now else was for size, now, was in zip(array.shape, other, shape, strict=True)]
+        specs.append(TensorSpec(name, _dtype_name(name, array.dtype), tuple(shape)))
     return tuple(specs)
 
 
@@ -182,7 +222,7 @@ def _first_run(flat: FlatModule, tensors: tuple[torch.Tensor, ...], root: Path) 
         return flat.named_outputs(*tensors)
     except RepogenError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         shapes = ", ".join(f"{list(t.shape)} {str(t.dtype).removeprefix('torch.')}" for t in tensors)
         failure = user_error(error, f"the model's forward failed on inputs of {shapes}", root)
         failure.hint = "correct inputs: or dims: in the spec, or the model"
@@ -215,14 +255,12 @@ class TorchReference:
         Raises:
             SourceError: The model refused these inputs.
         """
-        tensors = [
-            torch.from_numpy(np.ascontiguousarray(inputs[spec.name]).reshape(inputs[spec.name].shape))
-            for spec in self.signature.inputs
-        ]
+        # Copies on both sides: a forward that works in place must not reach our inputs, nor what it answered before.
+        tensors = [torch.from_numpy(np.array(inputs[spec.name], order="C")) for spec in self.signature.inputs]
         try:
             with torch.no_grad():
                 outputs = self.module(*tensors)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise user_error(error, "the PyTorch model failed", self.root, "source.forward") from error
-        arrays = (cast("Array", tensor.detach().cpu().numpy()) for tensor in outputs)
+        arrays = (cast("Array", np.array(tensor.detach().cpu().numpy(), order="C")) for tensor in outputs)
         return {spec.name: array for spec, array in zip(self.signature.outputs, arrays, strict=True)}

@@ -74,7 +74,9 @@ def _read(path: Path) -> Mapping[str, torch.Tensor]:
         ) from error
     except Exception as error:
         raise SourceError(
-            f"{path.name} cannot be read: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+            f"{path.name} cannot be read: {(str(error).splitlines() or [type(error).__name__])[0]}".replace(
+                str(path), path.name
+            ),
             "save it again; is it whole?",
             code="source.weights-unreadable",
             where=path.name,

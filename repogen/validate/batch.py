@@ -66,8 +66,8 @@ def _refusal(
     if dim is None:
         return "axis 0 of its inputs is not one shared dynamic dim"
     limits = source.dims[dim]
-    if limits.min > 1:
-        return f"dim {dim!r} starts at {limits.min}, and Triton also sends batches of 1"
+    if reason := _unfit(source, dim, seed):
+        return reason
     for model, runtime in ((source.reference, "PyTorch"), (onnx_model, "ONNX Runtime")):
         for size in (*_SIZES, _LARGER):
             if size > limits.max:
@@ -79,6 +79,20 @@ def _refusal(
                 reason = f"a batch of {size} fails: {error.message}"
             if reason:
                 return f"{reason} ({runtime})"
+    return ""
+
+
+def _unfit(source: SourceModel, dim: str, seed: int) -> str:
+    """Return why ``dim`` cannot be a batch, or no experiment can tell; empty when one can."""
+    limits = source.dims[dim]
+    if limits.min > 1:
+        return f"dim {dim!r} starts at {limits.min}, and Triton also sends batches of 1"
+    for spec in source.signature.inputs:
+        if dim in spec.shape[1:]:
+            return f"dim {dim!r} is another axis of input {spec.name!r} too, and Triton joins axis 0 alone"
+    two = source.examples({**source.example_sizes, dim: 2}, seed)
+    if all(np.array_equal(array[0], array[1]) for array in two.values()):
+        return "the rows of its example inputs are all the same, so nothing can show whether it mixes them"
     return ""
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import onnxruntime
 
 from repogen.errors import ParityError
+from repogen.graph import first_line
 
 if TYPE_CHECKING:
     from repogen.values.artifacts import OnnxArtifact
@@ -25,13 +26,15 @@ class OnnxModel:
 
     def __init__(self, artifact: OnnxArtifact) -> None:
         """Load the model."""
+        self._directory = artifact.path.parent
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         try:
             self._session = onnxruntime.InferenceSession(artifact.path, options, providers=["CPUExecutionProvider"])
         except Exception as error:
+            reason = first_line(error, self._directory)
             raise ParityError(
-                f"ONNX Runtime {onnxruntime.__version__} cannot load the model: {_first_line(error)}",
+                f"ONNX Runtime {onnxruntime.__version__} cannot load the model: {reason}",
                 "try the other exporter (export.exporter)",
                 code="parity.load",
                 details=str(error),
@@ -48,11 +51,6 @@ class OnnxModel:
             values = self._session.run(self._outputs, dict(inputs))
         except Exception as error:
             raise ParityError(
-                f"ONNX Runtime failed: {_first_line(error)}", code="parity.runtime", details=str(error)
+                f"ONNX Runtime failed: {first_line(error, self._directory)}", code="parity.runtime", details=str(error)
             ) from error
         return dict(zip(self._outputs, values, strict=True))
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

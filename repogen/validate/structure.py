@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from repogen.errors import ExportError
+from repogen.graph import first_line
 
 if TYPE_CHECKING:
     from repogen.values.artifacts import OnnxArtifact
@@ -38,7 +39,7 @@ def check_structure(artifact: OnnxArtifact, target: Target) -> None:
         onnx.checker.check_model(artifact.path, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise ExportError(
-            f"onnx.checker refuses the exported model: {str(error).splitlines()[0]}",
+            f"onnx.checker refuses the exported model: {first_line(error, artifact.path.parent)}",
             "try the other exporter (export.exporter)",
             code="validate.checker",
             details=str(error),

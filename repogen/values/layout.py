@@ -41,6 +41,11 @@ def model_dir(repository: Path, name: str) -> Path:
     return repository / name
 
 
+def journal_path(model: Path) -> Path:
+    """Return where the journal of a model lies while a publish runs."""
+    return model.parent / f".repogen.{model.name}.pending.json"
+
+
 def versions(model: Path) -> list[int]:
     """Return the versions in a model's directory, ascending; none when there is no such directory.
 

@@ -68,8 +68,16 @@ class TritonServer(Protocol):
     def install(self) -> None:
         """Make it startable (downloads on first use, with progress); does nothing when it is."""
 
-    def running(self, repository: Path, mode: ControlMode) -> AbstractContextManager[RunningTriton]:
-        """Start it on ``repository``, wait until it is live, stop it by its PID on exit."""
+    def running(
+        self, repository: Path, mode: ControlMode, *, strict: bool = False
+    ) -> AbstractContextManager[RunningTriton]:
+        """Start it on ``repository``, wait until it is live, stop it by its PID on exit.
+
+        Args:
+            repository: The model repository.
+            mode: Triton's model control mode.
+            strict: Let Triton complete nothing that a config.pbtxt leaves out.
+        """
 
 
 @dataclass(frozen=True)

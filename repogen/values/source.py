@@ -27,6 +27,11 @@ class DimRange:
     max: int
     example: int
 
+    @property
+    def other(self) -> int:
+        """A size next to the example's, within the bounds where they leave a choice."""
+        return self.example + 1 if self.example < self.max else self.example - 1
+
 
 class Examples(Protocol):
     """Makes example inputs of any declared size."""

@@ -15,14 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.errors import ErrorRecord, ExitCode, MissingExtraError, RepogenError
+from repogen.errors import ErrorRecord, ExitCode, RepogenError
+from repogen.worker.extras import EXTRAS, missing_extra
 from repogen.worker.job import EVENT, JOB, Event, Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1
-_EXTRAS = ("torch", "onnxruntime", "onnxscript", "onnx_ir", "onnxsim", "safetensors")
 
 
 def main() -> None:
@@ -61,19 +61,21 @@ def _run(job: Job, send: Callable[[Event], None]) -> Event:
 
 
 def _shown(where: str, root: Path) -> str:
-    """Return a place with its file relative to the spec, as the user knows it."""
-    file, _, line = where.rpartition(":")
-    inside = Path(file).is_absolute() and Path(file).resolve().is_relative_to(root.resolve())
-    return f"{Path(file).resolve().relative_to(root.resolve())}:{line}" if inside else where
+    """Return a place with its file relative to the spec, or to site-packages, as the user knows it."""
+    name, _, line = where.rpartition(":")
+    file = Path(name)
+    if not file.is_absolute():
+        return where
+    if file.resolve().is_relative_to(root.resolve()):
+        return f"{file.resolve().relative_to(root.resolve())}:{line}"
+    installed = "/site-packages/"
+    return f"{name.rpartition(installed)[2] if installed in name else file.name}:{line}"
 
 
 def _missing(error: ModuleNotFoundError) -> RepogenError:
     name = (error.name or "").partition(".")[0]
-    if name in _EXTRAS:
-        return MissingExtraError(
-            f"building needs {name}, which is not installed",
-            "pip install 'triton-repogen[build]' (see README for the CPU build of torch)",
-        )
+    if name in EXTRAS:
+        return missing_extra([name])
     return RepogenError(f"{error}", details=traceback.format_exc())
 
 

@@ -29,7 +29,8 @@ def imported_code(root: Path) -> ImportedCode:
     }
     packages = importlib.metadata.packages_distributions()
     tops = {name.partition(".")[0] for name, path in located if "site-packages" in path.parts}
-    names = {packages[top][0] for top in tops if top in packages}
+    # Several distributions may share a namespace package; which of them was used is not told, so all count.
+    names = {name for top in tops for name in packages.get(top, ())}
     return ImportedCode(files, {name: importlib.metadata.version(name) for name in sorted(names)})
 
 

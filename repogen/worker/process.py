@@ -95,7 +95,11 @@ class _Watch:
             selector.register(events, selectors.EVENT_READ)
             while True:
                 self._hold_to_limits()
-                if not selector.select(_TICK):
+                # A child that the model's code forked may hold the pipe open after the worker is gone.
+                gone = self._process.poll() is not None
+                if not selector.select(0 if gone else _TICK):
+                    if gone:
+                        raise self.death(self._job.work_dir / "worker.log")
                     continue
                 chunk = events.read(65536)
                 if not chunk:

@@ -1,8 +1,15 @@
-"""One embedded Triton for all integration tests that only need some Triton."""
+"""One embedded Triton for all integration tests that only need some Triton, and projects to run `repogen` in."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import os
+import subprocess
+import sys
+import time
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,8 +20,7 @@ from repogen.values.serving import ControlMode
 from repogen.values.target import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from repogen.values.serving import RunningTriton
 
@@ -36,3 +42,134 @@ def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedTriton]:
     embedded.preflight()
     with embedded.running(repository, ControlMode.EXPLICIT) as running:
         yield SharedTriton(running, repository)
+
+
+TINY = """\
+models:
+  tiny:
+    source: {factory: "models.py:build"}
+    inputs: {x: {dtype: float32, shape: [batch, 4]}}
+    outputs: [y]
+    dims: {batch: {min: 1, max: 8}}
+    export: {exporter: torchscript}
+    triton:
+      instance_group: [{count: 1, kind: KIND_CPU}]
+"""
+MODELS = """\
+import torch
+
+
+def build() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Linear(4, 2)
+"""
+_MARK = "REPOGEN_TEST_MARK"
+
+
+@dataclass(frozen=True)
+class Project:
+    """A directory with a spec and a model, and the real `repogen` command run in it.
+
+    Attributes:
+        directory: Where `repogen` runs.
+        mark: In the environment of everything that comes of those runs, which tells it apart on this machine.
+    """
+
+    directory: Path
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def spec(self) -> Path:
+        """The spec."""
+        return self.directory / "repogen.yaml"
+
+    @property
+    def repository(self) -> Path:
+        """The spec's repository."""
+        return self.directory / "model_repository"
+
+    @property
+    def scratch(self) -> Path:
+        """Where the runs keep their temporary files."""
+        return self.directory / "tmp"
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start `repogen` in a session of its own, as a shell would start it in the foreground."""
+        self.scratch.mkdir(exist_ok=True)
+        return subprocess.Popen(
+            [sys.executable, "-m", "repogen", *arguments],
+            cwd=self.directory,
+            env=os.environ | {_MARK: self.mark, "TMPDIR": str(self.scratch)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run `repogen` to its end."""
+        with self.start(*arguments) as process:
+            out, err = process.communicate()
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    def edit(self, old: str, new: str) -> None:
+        """Replace a part of the spec that must be there."""
+        text = self.spec.read_text(encoding="utf-8")
+        assert old in text
+        self.spec.write_text(text.replace(old, new), encoding="utf-8")
+
+    def published(self) -> dict[str, str]:
+        """Return the digest of every file below a model of the repository, by path."""
+        paths = sorted(path for path in self.repository.glob("*/**/*") if path.is_file())
+        return {
+            path.relative_to(self.repository).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in paths
+        }
+
+    def stages(self) -> list[str]:
+        """Return the names of the staging directories that are there."""
+        return sorted(path.name for path in self.directory.glob(".*.repogen-stage/build-*"))
+
+    def temporary(self) -> list[str]:
+        """Return what the runs left among the temporary files."""
+        names = sorted(path.name for path in self.scratch.iterdir())
+        return [name for name in names if name != ".ses"]  # ONNX Runtime's own session id, written at its import
+
+    def vanished(self) -> bool:
+        """Wait until no process that comes of a run is left, for up to ten seconds."""
+        deadline = time.monotonic() + 10
+        while self._processes():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def _processes(self) -> list[str]:
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                if f"{_MARK}={self.mark}".encode() in (entry / "environ").read_bytes():
+                    found.append(entry.name)
+            except OSError:  # it ended meanwhile, or is another user's
+                continue
+        return found
+
+
+@pytest.fixture(scope="session")
+def project_at() -> type[Project]:
+    """Return the maker of a project in a directory as it is."""
+    return Project
+
+
+@pytest.fixture(scope="session")
+def new_project() -> Callable[[Path], Project]:
+    """Return the maker of a project with one tiny model; the TorchScript exporter spares it seconds."""
+
+    def make(directory: Path) -> Project:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "models.py").write_text(MODELS, encoding="utf-8")
+        (directory / "repogen.yaml").write_text(TINY, encoding="utf-8")
+        return Project(directory)
+
+    return make

@@ -70,6 +70,8 @@ def test_the_embedded_server_listens_on_localhost_and_keeps_its_own_shared_memor
     installation = Installation(Path("/c"), lock.shipped(), python, "1.19.2", *parts)
 
     command = embedded.server_command(installation, LAUNCH, Path("/m"), ControlMode.EXPLICIT)
+    strict = embedded.server_command(installation, LAUNCH, Path("/m"), ControlMode.EXPLICIT, strict=True)
+    assert [*command, "--disable-auto-complete-config"] == strict
 
     assert command[0] == "/c/server/bin/tritonserver"
     assert [part for part in command if "-address=" in part] == [

@@ -1,0 +1,115 @@
+"""The four examples, built by the real command on the real Triton as a reader of the README would."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from tritonclient.grpc import InferenceServerClient, InferInput
+
+from repogen.serving import server
+from repogen.values.progress import Silent
+from repogen.values.serving import ControlMode
+from repogen.values.target import DEFAULT_RELEASE, targets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+BATCH = 32  # max_batch_size of the digits
+# Run apart: it needs torch, and nothing of repogen.
+REFERENCE = """\
+import sys
+import numpy as np
+import torch
+from data import load_split
+from models import build
+from safetensors.torch import load_file
+
+model = build(width=16).eval()
+model.load_state_dict(load_file("digits_cnn.safetensors"))
+_, _, images, labels = load_split()
+with torch.no_grad():
+    np.savez(sys.argv[1], images=images, labels=labels, logits=model(torch.from_numpy(images)).numpy())
+"""
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, dict[str, Any]]]:
+    """Return what builds an example once into a repository of its own, and builds it again."""
+    built: dict[str, tuple[Path, dict[str, Any]]] = {}
+
+    def run(name: str, repository: Path) -> dict[str, Any]:
+        command = [sys.executable, "-m", "repogen", "build", str(EXAMPLES / name / "repogen.yaml")]
+        command += ["--repository", str(repository), "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        (model,) = json.loads(done.stdout)["models"]
+        return dict(model)
+
+    def example(name: str) -> tuple[Path, dict[str, Any]]:
+        if name not in built:
+            repository = tmp_path_factory.mktemp(name) / "model_repository"
+            model = run(name, repository)
+            assert run(name, repository)["status"] == "unchanged"
+            built[name] = (repository, model)
+        return built[name]
+
+    return example
+
+
+@pytest.mark.parametrize(
+    ("name", "model_name", "max_batch_size"),
+    [
+        ("digits", "digits_cnn", 32),
+        ("minilm", "minilm", 32),
+        pytest.param("resnet18", "resnet18", 16, marks=pytest.mark.full),
+        pytest.param("distilbert", "distilbert", 16, marks=pytest.mark.full),
+    ],
+)
+def test_an_example_is_published(
+    build: Callable[[str], tuple[Path, dict[str, Any]]], name: str, model_name: str, max_batch_size: int
+) -> None:
+    """Exported by dynamo, true to PyTorch, batched, served by Triton; and the second build finds it unchanged."""
+    repository, model = build(name)
+    assert (model["name"], model["status"], model["version"]) == (model_name, "published", 1)
+    assert (model["exporter"], model["max_batch_size"], model["batch_reason"]) == ("dynamo", max_batch_size, None)
+    assert model["parity"]["passed"]
+    assert 0 < model["parity"]["max_abs_diff"] < 1e-3  # exactly 0 would mean that nothing was compared
+    assert model["parity"]["cases"] >= 5
+    assert (model["smoke"]["passed"], model["smoke"]["server"]) == (True, "embedded")
+    assert (repository / model_name / "1" / "model.onnx").is_file()
+
+
+def test_the_accuracy_through_triton_is_pytorchs(
+    build: Callable[[str], tuple[Path, dict[str, Any]]], tmp_path: Path
+) -> None:
+    """The digits' whole test split in batches through gRPC: the same logits, the same accuracy, and at least 97 %."""
+    repository, _ = build("digits")
+    for path in (EXAMPLES / "digits").iterdir():
+        if path.is_file():
+            shutil.copy(path, tmp_path)
+    subprocess.run([sys.executable, "-c", REFERENCE, "split.npz"], cwd=tmp_path, check=True)
+    split = np.load(tmp_path / "split.npz")
+    embedded = server("embedded", targets()[DEFAULT_RELEASE], Silent())
+    answers = []
+    with (
+        embedded.running(repository, ControlMode.NONE) as triton,
+        InferenceServerClient(triton.endpoint.grpc) as client,
+    ):
+        for start in range(0, len(split["images"]), BATCH):
+            images = split["images"][start : start + BATCH]
+            rows = InferInput("image", list(images.shape), "FP32")
+            rows.set_data_from_numpy(images)
+            answers.append(client.infer("digits_cnn", [rows]).as_numpy("logits"))
+    logits = np.concatenate(answers)
+    accuracy, expected = (float((got.argmax(1) == split["labels"]).mean()) for got in (logits, split["logits"]))
+    np.testing.assert_allclose(logits, split["logits"], rtol=1e-3, atol=1e-4)
+    assert expected == accuracy
+    assert accuracy >= 0.97

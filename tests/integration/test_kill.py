@@ -1,0 +1,156 @@
+"""`kill -9` and Ctrl-C of a real `repogen build` at each step: nothing runs on, nothing is half-done."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tritonclient.grpc import InferenceServerClient, InferInput
+
+from repogen.serving import server
+from repogen.values.progress import Silent
+from repogen.values.serving import ControlMode
+from repogen.values.target import DEFAULT_RELEASE, targets
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator
+
+    from .conftest import Project
+
+STEPS = ("import", "source", "export", "optimize", "validate", "configure", "stage", "server", "smoke", "publish")
+
+
+@dataclass(frozen=True)
+class Kill:
+    """What one killed build left behind.
+
+    Attributes:
+        project: The project, with the mark of this build.
+        pid: The killed process.
+        returncode: Its end.
+        published: The repository's files after it.
+        stages: The staging directories after it.
+    """
+
+    project: Project
+    pid: int
+    returncode: int
+    published: dict[str, str]
+    stages: list[str]
+
+
+@dataclass(frozen=True)
+class Series:
+    """A project whose version 1 was published, and then a build killed at each step."""
+
+    project: Project
+    before: dict[str, str]
+    kills: dict[str, Kill]
+
+
+def signalled(project: Project, step: str, number: signal.Signals) -> tuple[subprocess.Popen[str], str]:
+    """Build until standard error tells of ``step``, signal the foreground process group, and wait for its end."""
+    told = []
+    with project.start("build") as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            told.append(line)
+            if line.endswith(f"tiny: {step}\n"):
+                os.killpg(process.pid, number)
+                break
+        told += process.stderr
+    return process, "".join(told)
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory, new_project: Callable[[Path], Project]) -> Series:
+    """Publish version 1, change config.pbtxt, and kill the build of version 2 at each step in turn."""
+    project = new_project(tmp_path_factory.mktemp("kill") / "project")
+    first = project.run("build", "--no-smoke")
+    assert (first.returncode, first.stderr.count("publish")) == (0, 1)
+    before = project.published()
+    project.edit("count: 1", "count: 2")
+    kills = {}
+    for step in STEPS:
+        this = replace(project, mark=f"{project.mark}-{step}-")
+        process, _ = signalled(this, step, signal.SIGKILL)
+        kills[step] = Kill(this, process.pid, process.returncode, project.published(), project.stages())
+    return Series(project, before, kills)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_killed_build_leaves_the_repository_and_no_process(killed: Series, step: str) -> None:
+    """Every published byte is as it was; worker, tritonserver, stubs and shared memory are gone."""
+    kill = killed.kills[step]
+    assert kill.returncode == -signal.SIGKILL
+    if step == "publish":  # killed anywhere in it: version 1 is whole, whatever came beside it
+        was = {path: digest for path, digest in killed.before.items() if path.startswith("tiny/1/")}
+        assert was.items() <= kill.published.items()
+    else:
+        assert killed.before == kill.published
+    assert len(kill.stages) == 1  # its own, for it removed that of the build killed before it
+    assert kill.project.vanished()
+    assert list(Path("/dev/shm").glob(f"repogen-{kill.pid}-*")) == []  # noqa: S108 - the Python backend's place
+
+
+@pytest.fixture(scope="module")
+def served(killed: Series) -> Iterator[InferenceServerClient]:
+    """Start a fresh Triton on what the kills left, strictly: a model that does not load ends it."""
+    embedded = server("embedded", targets()[DEFAULT_RELEASE], Silent())
+    with embedded.running(killed.project.repository, ControlMode.NONE) as triton:
+        client = InferenceServerClient(triton.endpoint.grpc)
+        yield client
+        client.close()
+
+
+def answer(client: InferenceServerClient) -> list[int]:
+    """Return the shape that the served model answers two rows with."""
+    rows = InferInput("x", [2, 4], "FP32")
+    rows.set_data_from_numpy(np.ones((2, 4), np.float32))
+    return list(client.infer("tiny", [rows]).as_numpy("y").shape)
+
+
+def test_a_fresh_triton_serves_what_the_kills_left(served: InferenceServerClient) -> None:
+    """It comes up, and the model answers."""
+    assert answer(served) == [2, 2]
+
+
+def test_a_rerun_completes(killed: Series, served: InferenceServerClient) -> None:
+    """The same build again publishes its version, and removes what the dead builds had staged."""
+    assert served.is_server_live()  # the rerun publishes under a running server
+    rerun = killed.project.run("build")
+    assert (rerun.returncode, killed.project.stages()) == (0, [])
+    assert "Traceback" not in rerun.stderr
+    published = killed.project.published()
+    assert published["tiny/config.pbtxt"] == published["tiny/2/config.pbtxt"] != killed.before["tiny/config.pbtxt"]
+    assert published["tiny/2/model.onnx"] == killed.before["tiny/1/model.onnx"]
+    assert killed.project.temporary() == []
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Have children react to SIGINT even where a shell started these tests in the background, ignoring it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("step", ["import", "validate", "smoke"])
+def test_ctrl_c_leaves_nothing(tmp_path: Path, new_project: Callable[[Path], Project], step: str) -> None:
+    """Exit code 130, one plain line, no process, no staging directory, no repository."""
+    project = new_project(tmp_path)
+    process, told = signalled(project, step, signal.SIGINT)
+    assert process.returncode == 130
+    assert told.splitlines()[-1] == "interrupted; nothing half-done was left"
+    assert "Traceback" not in told
+    assert project.vanished()
+    left = {path.name for path in tmp_path.iterdir()} - {"__pycache__"}
+    assert left == {"models.py", "repogen.yaml", "tmp"}
+    assert project.temporary() == []

@@ -1,0 +1,73 @@
+"""What torch.export says, said in one line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.export.dynamo import explain
+from repogen.values.tensors import Signature, TensorSpec
+
+if TYPE_CHECKING:
+    from repogen.errors import ExportError
+
+SIGNATURE = Signature(
+    (TensorSpec("left", "float32", ("batch", 4)), TensorSpec("right", "float32", ("batch", "time"))), ()
+)
+CALL_SITE = '\nThe following call raised this error:\n  File "/work/net.py", line 7, in forward\n    if x.sum() > 0:\n'
+
+
+def chained(outer: str, inner: Exception) -> ExportError:
+    """Explain an error that was raised from another."""
+    error = RuntimeError(outer)
+    error.__cause__ = inner
+    return explain(error, SIGNATURE)
+
+
+@pytest.mark.parametrize(
+    ("place", "dim", "axis", "name"),
+    [
+        ("inputs['args'][0].shape[0]", "batch", 0, "left"),
+        ("inputs['args'][1].shape[1]", "time", 1, "right"),
+    ],
+)
+def test_a_specialized_dim_is_named_with_its_input(place: str, dim: str, axis: int, name: str) -> None:
+    """The spec's words: dim, input, axis, and the size that it was fixed to."""
+    text = f"You marked L['args'] as dynamic but your code inferred a static shape of 2 for dimension {place}."
+    error = chained("export failed", ValueError(text))
+    assert (error.code, error.message) == (
+        "export.specialized-dim",
+        f"dim {dim!r} (axis {axis} of input {name!r}) is declared dynamic, but the model fixes it to 2",
+    )
+    assert "reshape(2, -1)" in error.hint
+
+
+def test_a_data_dependent_branch_is_placed() -> None:
+    """File, line and the code that branches."""
+    error = chained("failed", RuntimeError(f"Could not guard on data-dependent expression u0 > 0{CALL_SITE}"))
+    assert (error.code, error.where) == ("export.data-dependent", "/work/net.py:7")
+    assert "`if x.sum() > 0:`" in error.message
+    assert "torch.where" in error.hint
+
+
+def test_a_data_dependent_branch_without_a_place_has_none() -> None:
+    """Nothing is made up."""
+    error = chained("failed", RuntimeError("Could not guard on data-dependent expression"))
+    assert (error.code, error.where) == ("export.data-dependent", "")
+
+
+def test_an_operator_without_translation_is_named() -> None:
+    """The operator's name, no list of overloads."""
+    error = chained("failed", RuntimeError("No ONNX function found for aten.igamma.default. Failure message: …"))
+    assert (error.code, error.message) == (
+        "export.no-translation",
+        "operator aten.igamma.default has no ONNX translation",
+    )
+
+
+def test_anything_else_is_its_innermost_reason() -> None:
+    """One line; the rest is for --debug."""
+    error = chained("Failed to export the model\nwith many lines", TypeError("\n  cannot do that\nmore"))
+    assert error.message == "torch.export failed: TypeError: cannot do that"
+    assert "with many lines" in error.details

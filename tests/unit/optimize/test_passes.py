@@ -1,0 +1,133 @@
+"""Passes that make things worse are dropped, each with its reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper
+
+from repogen.graph import Finishing, finish
+from repogen.optimize import PASSES, optimize
+from repogen.values.artifacts import UNCHANGED
+from repogen.values.target import targets
+from repogen.values.tensors import Signature, TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from repogen.values.artifacts import OnnxArtifact
+
+FINISHING = Finishing(
+    Signature((TensorSpec("x", "float32", ("batch", 4)),), (TensorSpec("y", "float32", ("batch", 4)),)),
+    targets()["24.10"],
+    external_data=False,
+    exporter="dynamo",
+)
+
+
+def proto(*kinds: str, batch: int | str = "batch") -> onnx.ModelProto:
+    """Return a chain of one-input nodes from x to y."""
+    names = ["x", *(f"v{i}" for i in range(1, len(kinds))), "y"]
+    nodes = [helper.make_node(kind, [names[i]], [names[i + 1]]) for i, kind in enumerate(kinds)]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [batch, 4]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+class Fake:
+    """A pass that answers with whatever a function makes."""
+
+    name = "fake"
+
+    def __init__(self, make: Callable[[], onnx.ModelProto], refusal: str = "") -> None:
+        """Keep the answers."""
+        self._make = make
+        self._refusal = refusal
+
+    def requires(self, artifact: OnnxArtifact) -> str:
+        """Refuse, or not."""
+        assert artifact.path.exists()
+        return self._refusal
+
+    def __call__(self, artifact: OnnxArtifact) -> onnx.ModelProto:
+        """Answer."""
+        del artifact
+        return self._make()
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> OnnxArtifact:
+    """Return three nodes that a pass may make fewer."""
+    return finish(ir.from_proto(proto("Sin", "Identity", "Cos")), tmp_path / "model.onnx", FINISHING)
+
+
+def fails() -> onnx.ModelProto:
+    """Fail as native code does."""
+    raise RuntimeError("no luck\nand a long story")
+
+
+@pytest.mark.parametrize(
+    ("fake", "reason"),
+    [
+        (Fake(fails), "RuntimeError: no luck"),
+        (Fake(lambda: proto("Sin", "Cos"), refusal="the model has external data"), "the model has external data"),
+        (Fake(lambda: proto("Cos", "Sin", "Identity")), UNCHANGED),
+        (Fake(lambda: proto("Sin", "Nonsense")), "its result fails the checker: "),
+        (
+            Fake(lambda: proto("Sin", "Cos", batch=2)),
+            "it changed the dims of input 'x' from ['batch', 4] to [2, 4]",
+        ),
+        (
+            Fake(lambda: proto("Sin", "Cos", "Sin", "Cos")),
+            "ONNX Runtime's own optimized graph would have more nodes with it (2 -> 4)",
+        ),
+    ],
+)
+def test_a_pass_that_breaks_something_is_dropped_with_the_reason(
+    exported: OnnxArtifact, tmp_path: Path, fake: Fake, reason: str
+) -> None:
+    """The exported model goes on as it was."""
+    before = exported.path.read_bytes()
+    artifact, (outcome,) = optimize(exported, ["fake"], FINISHING, tmp_path, {"fake": fake})
+    assert artifact is exported
+    assert (outcome.applied, outcome.nodes_before, outcome.nodes_after) == (False, 3, 3)
+    assert outcome.reason.startswith(reason)
+    assert str(tmp_path) not in outcome.reason
+    assert exported.path.read_bytes() == before
+
+
+def test_a_result_that_onnx_runtime_cannot_load_is_dropped(exported: OnnxArtifact, tmp_path: Path) -> None:
+    """Even where the checker is content: an unknown domain is not its business."""
+
+    def foreign() -> onnx.ModelProto:
+        made = proto("Sin", "Cos")
+        made.graph.node[0].domain = "com.nobody"
+        made.opset_import.append(helper.make_opsetid("com.nobody", 1))
+        return made
+
+    artifact, (outcome,) = optimize(exported, ["fake"], FINISHING, tmp_path, {"fake": Fake(foreign)})
+    assert artifact is exported
+    assert not outcome.applied
+    assert outcome.reason
+    assert str(tmp_path) not in outcome.reason
+
+
+def test_a_pass_that_helps_is_kept_and_the_next_one_starts_there(exported: OnnxArtifact, tmp_path: Path) -> None:
+    """Results are finished like an export, and the same pass may come twice."""
+    helps = Fake(lambda: proto("Sin", "Cos"))
+    artifact, (first, second) = optimize(exported, ["fake", "fake"], FINISHING, tmp_path, {"fake": helps})
+    assert (first.applied, first.nodes_before, first.nodes_after, first.reason) == (True, 3, 2, "")
+    assert (second.applied, second.nodes_before, second.reason) == (False, 2, UNCHANGED)
+    assert artifact.nodes == 2
+    assert onnx.load(artifact.path).producer_name == "repogen"
+
+
+def test_onnxsim_removes_an_identity(exported: OnnxArtifact, tmp_path: Path) -> None:
+    """The real pass, through the real registry."""
+    artifact, (outcome,) = optimize(exported, ["onnxsim"], FINISHING, tmp_path)
+    assert (outcome.name, outcome.applied, artifact.nodes) == ("onnxsim", True, 2)
+    assert list(PASSES) == ["onnxsim"]

@@ -1,0 +1,306 @@
+"""From a spec entry to a SourceModel: evaluation mode, dims, inputs, outputs, and every refusal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from repogen.errors import SourceError
+from repogen.source.load import example_range
+from repogen.spec.models import DimSpec
+from repogen.values.source import DimRange, SourceModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Load = Callable[..., SourceModel]
+
+LINEAR = "def build(): return nn.Linear(4, 2).eval()\n"
+TWO = """
+    class Two(nn.Module):
+        def forward(self, left, right):
+            return 2 * left - right
+    def build():
+        return Two().eval()
+"""
+FLOATS = {"dtype": "float32", "shape": ["batch", 4]}
+
+
+def returning(expression: str) -> str:
+    """Return the code of a module whose forward returns ``expression`` of ``x``."""
+    return f"""
+    class Net(nn.Module):
+        def forward(self, x):
+            return {expression}
+    def build():
+        return Net().eval()
+"""
+
+
+def refused(load: Load, code: str, **spec: Any) -> SourceError:
+    """Return the error of a source that must be refused."""
+    with pytest.raises(SourceError) as caught:
+        load(code, **spec)
+    return caught.value
+
+
+def run(source: SourceModel, **arrays: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """Run the reference."""
+    return dict(source.reference(arrays))
+
+
+def test_a_plain_module_has_its_signature(load: Load) -> None:
+    """Inputs are the spec's; outputs are found by running once."""
+    source = load(LINEAR)
+    assert [(s.name, s.dtype, s.shape) for s in source.signature.inputs] == [("x", "float32", ("batch", 4))]
+    assert [(s.name, s.dtype, s.shape) for s in source.signature.outputs] == [("output", "float32", (2, 2))]
+    assert (source.dims, source.notes) == ({"batch": DimRange(1, 8, 2)}, ())
+
+
+def test_the_same_seed_gives_the_same_weights(load: Load) -> None:
+    """A factory that draws its weights is seeded by parity.seed."""
+    x = np.ones((1, 4), np.float32)
+    first, second = (run(load(LINEAR), x=x)["output"] for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("order", [("left", "right"), ("right", "left")])
+def test_inputs_named_like_parameters_go_by_name(load: Load, order: tuple[str, str]) -> None:
+    """The order in the spec does not matter then."""
+    source = load(TWO, inputs=dict.fromkeys(order, FLOATS))
+    one = np.ones((1, 4), np.float32)
+    assert run(source, left=one, right=0 * one)["output"].tolist() == [[2.0] * 4]
+
+
+def test_inputs_with_names_of_their_own_go_by_position(load: Load) -> None:
+    """The order in the spec is the order of the parameters then."""
+    source = load(TWO, inputs={"a": FLOATS, "b": FLOATS})
+    one = np.ones((1, 4), np.float32)
+    assert run(source, a=one, b=0 * one)["output"].tolist() == [[2.0] * 4]
+
+
+@pytest.mark.parametrize(
+    ("names", "code"),
+    [
+        (("left", "other"), "source.inputs-mixed"),
+        (("left",), "source.inputs-missing"),
+        (("a", "b", "c"), "source.inputs-count"),
+        (("a",), "source.inputs-count"),
+    ],
+)
+def test_inputs_that_do_not_fit_forward_are_refused(load: Load, names: tuple[str, ...], code: str) -> None:
+    """Half by name, too few and too many are errors that show forward's parameters."""
+    error = refused(load, TWO, inputs=dict.fromkeys(names, FLOATS))
+    assert error.code == code
+    assert "forward(left, right)" in error.message
+
+
+def test_a_forgotten_eval_is_mended_and_said(load: Load) -> None:
+    """The note names the layers that it matters for."""
+    source = load("def build(): return nn.Sequential(nn.Linear(4, 2), nn.Dropout())\n")
+    assert not source.module.training
+    assert source.notes == (
+        "the factory returned the model in training mode; model.eval() was called; it matters for 1",
+    )
+
+
+def test_a_submodule_stuck_in_training_mode_is_refused(load: Load) -> None:
+    """An overridden train() that ignores its argument is found and named."""
+    code = """
+    class Stuck(nn.Dropout):
+        def train(self, mode=True):
+            return self
+    def build():
+        return nn.Sequential(nn.Linear(4, 2), Stuck())
+    """
+    error = refused(load, code)
+    assert (error.code, error.message) == ("source.training-mode", "model.eval() leaves 1 in training mode")
+
+
+@pytest.mark.parametrize(
+    ("code", "expected", "words"),
+    [
+        ("def build(): return 42\n", "source.return-type", "returned int"),
+        ("def build(): raise ValueError('no data')\n", "source.user-code", "ValueError: no data"),
+        ("def build(): return nn.Linear(4, 2, device='meta')\n", "source.meta", "meta device"),
+        ("def build(size): return nn.Linear(4, size)\n", "source.user-code", "missing 1 required positional argument"),
+    ],
+)
+def test_a_factory_that_makes_no_model_is_refused(load: Load, code: str, expected: str, words: str) -> None:
+    """What it did instead is said, and repogen's own lines are not blamed."""
+    error = refused(load, code)
+    assert error.code == expected
+    assert words in error.message
+    assert error.where in {"", "models.py:3", "models.py:build"}
+
+
+def test_a_failing_forward_is_placed_with_its_shapes(load: Load) -> None:
+    """The first run shows the shapes it was given and the user's line."""
+    error = refused(load, returning("x.reshape(3, 5)"))
+    assert (error.code, error.where) == ("source.user-code", "models.py:6")
+    assert "inputs of [2, 4] float32" in error.message
+
+
+def test_a_forward_that_exits_is_the_models_error(load: Load) -> None:
+    """SystemExit in forward does not end the worker without a word."""
+    assert "called sys.exit" in refused(load, returning("exit(3)")).message
+
+
+@pytest.mark.parametrize(
+    ("expression", "names"),
+    [
+        ("x", ["output"]),
+        ("(x, x + 1)", ["output_0", "output_1"]),
+        ("{'logits': x, 'state': (x, None, x)}", ["logits", "state_output_0", "state_output_2"]),
+    ],
+)
+def test_outputs_are_named_as_the_module_names_them(load: Load, expression: str, names: list[str]) -> None:
+    """Dict keys are names, positions are numbered, None is left out."""
+    assert [s.name for s in load(returning(expression)).signature.outputs] == names
+
+
+def test_outputs_are_chosen_by_name(load: Load) -> None:
+    """A choice of the module's own names, in the spec's order."""
+    source = load(returning("{'a': x, 'b': x + 1, 'c': x + 2}"), outputs=["c", "a"])
+    result = run(source, x=np.zeros((1, 4), np.float32))
+    assert {name: array[0, 0] for name, array in result.items()} == {"c": 2.0, "a": 0.0}
+
+
+def test_outputs_are_renamed_in_order(load: Load) -> None:
+    """As many names as outputs rename them."""
+    result = run(load(returning("(x, x + 1)"), outputs=["p", "q"]), x=np.zeros((1, 4), np.float32))
+    assert {name: array[0, 0] for name, array in result.items()} == {"p": 0.0, "q": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("expression", "spec", "expected", "words"),
+    [
+        ("(x, x)", {"outputs": ["p"]}, "source.outputs", "the model returns output_0 [2, 4], output_1 [2, 4]"),
+        ("None", {}, "source.outputs", "returns no tensor"),
+        ("{'x': x + 1}", {}, "source.shared-name", "an output 'x'"),
+        ("{'a_b': x, 'a': {'b': x}}", {}, "source.outputs", "outputs: names nothing"),
+        ("'text'", {}, "source.output-type", "is a str"),
+        ("x.to(torch.bfloat16)", {}, "source.output-dtype", "is bfloat16"),
+        ("x.to(torch.complex64)", {}, "source.output-dtype", "is complex64"),
+    ],
+)
+def test_outputs_that_triton_cannot_serve_are_refused(
+    load: Load, expression: str, spec: dict[str, Any], expected: str, words: str
+) -> None:
+    """Names, types and dtypes are judged before an exporter sees them."""
+    error = refused(load, returning(expression), **spec)
+    assert error.code == expected
+    assert words in error.message
+    assert error.hint
+
+
+def test_a_forward_in_place_reaches_neither_its_inputs_nor_earlier_answers(load: Load) -> None:
+    """The reference works on copies: parity compares what both sides were really given."""
+    code = """
+    class InPlace(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("total", torch.zeros(1, 4))
+        def forward(self, x):
+            x.add_(1)
+            self.total += 1
+            return self.total
+    def build():
+        return InPlace().eval()
+    """
+    source = load(code)
+    x = np.zeros((1, 4), np.float32)
+    first, second = run(source, x=x)["output"], run(source, x=x)["output"]
+    assert np.array_equal(x, np.zeros((1, 4), np.float32))
+    assert first[0, 0] + 1 == second[0, 0]
+
+
+def test_scalar_inputs_and_integer_outputs_pass(load: Load) -> None:
+    """A 0-d input stays 0-d, and int64 is served."""
+    source = load(
+        returning("x.to(torch.int64)"), inputs={"x": {"dtype": "int32", "shape": [], "range": [1, 5]}}, dims={}
+    )
+    result = run(source, x=np.array(3, np.int32))["output"]
+    assert (result.shape, result.dtype, int(result)) == ((), np.dtype("int64"), 3)
+    assert source.signature.outputs[0].shape == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "taken", "example"),
+    [
+        ("batch", {"max": 8}, (), 2),
+        ("batch", {"max": 8}, (2,), 3),
+        ("batch", {"min": 4, "max": 8}, (), 4),
+        ("sequence", {"max": 128}, (), 16),
+        ("sequence", {"max": 128}, (16, 17), 18),
+        ("sequence", {"max": 3}, (3,), 2),
+        ("sequence", {"max": 2}, (2,), 2),
+        ("sequence", {"max": 128, "example": 64}, (64,), 64),
+    ],
+)
+def test_example_sizes_are_within_bounds_never_one_and_distinct(
+    name: str, spec: dict[str, int], taken: tuple[int, ...], example: int
+) -> None:
+    """Equal sizes are taken only where the bounds leave nothing else, or the spec says so."""
+    assert example_range(name, DimSpec.model_validate(spec), frozenset(taken)).example == example
+
+
+def test_a_dim_that_may_only_be_one_is_refused() -> None:
+    """Then it is not dynamic."""
+    with pytest.raises(SourceError, match="may only be 1"):
+        example_range("batch", DimSpec(max=1), frozenset())
+
+
+def test_inputs_are_found_from_two_sizes_of_each_dim(load: Load) -> None:
+    """Without inputs:, the axes that follow batch and the declared dims are dynamic, the others fixed."""
+    code = returning("x.sum()") + (
+        "    def examples(batch, time):\n"
+        "        import numpy as np\n"
+        "        return {'x': np.ones((batch, 3, time), np.float32)}\n"
+    )
+    source = load(code, examples="models.py:examples", dims={"time": {"max": 16}})
+    assert [(s.name, s.dtype, s.shape) for s in source.signature.inputs] == [("x", "float32", ("batch", 3, "time"))]
+    assert source.dims == {"time": DimRange(1, 16, 16), "batch": DimRange(1, 32, 2)}
+
+
+def test_examples_that_ignore_the_batch_have_none(load: Load) -> None:
+    """A callable that always returns the same shape gives a model without dims."""
+    code = returning("x") + "    def examples():\n        return {'x': [[1.0, 2.0]]}\n"
+    source = load(code, examples="models.py:examples")
+    assert (source.signature.inputs[0].shape, source.dims) == ((1, 2), {})
+
+
+@pytest.mark.parametrize(
+    ("body", "dims", "code", "words"),
+    [
+        ("{'x': torch.ones(batch, 4)}", {"time": {"max": 9}}, "source.dim-unused", "follows dim 'time'"),
+        ("{'x': torch.ones(*[4] * batch)}", {}, "source.examples-fit", "another rank"),
+        ("[1, 2]", {}, "source.examples-type", "returned list"),
+        ("{'x': torch.ones(batch, dtype=torch.bfloat16)}", {}, "source.examples-type", "is no array"),
+        ("{'x': ['text'] * batch}", {}, "source.dtype", "example 'x' has dtype"),
+        ("1 / 0", {}, "source.user-code", "ZeroDivisionError"),
+    ],
+)
+def test_examples_that_cannot_be_used_are_refused(
+    load: Load, body: str, dims: dict[str, Any], code: str, words: str
+) -> None:
+    """Each with its own reason."""
+    error = refused(
+        load,
+        returning("x") + f"    def examples(batch):\n        return {body}\n",
+        examples="models.py:examples",
+        dims=dims,
+    )
+    assert error.code == code
+    assert words in error.message
+
+
+def test_an_npz_gives_inputs_and_values(load: Load, root: Path) -> None:
+    """Stored arrays are the inputs, with fixed shapes where nothing is declared."""
+    np.savez(root / "examples.npz", x=np.arange(8, dtype=np.float32).reshape(2, 4))
+    source = load(LINEAR, examples="examples.npz")
+    assert source.signature.inputs[0].shape == (2, 4)
+    assert np.array_equal(source.examples({}, 0)["x"], np.arange(8, dtype=np.float32).reshape(2, 4))

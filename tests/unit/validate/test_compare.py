@@ -1,0 +1,113 @@
+"""How far outputs are apart, and when that is too far."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from repogen.spec.models import ParitySpec
+from repogen.validate.compare import Difference, difference, not_finite, tolerances
+from repogen.values.tensors import Array, Signature, TensorSpec
+
+
+def compare(expected: object, actual: object, dtype: str = "float32", allowed: tuple[float, float] = (0.0, 0.0)) -> str:
+    """Return why two arrays of one dtype do not agree."""
+    return difference({"y": np.array(expected, dtype)}, {"y": np.array(actual, dtype)}, {"y": allowed}).reason
+
+
+def test_equal_outputs_are_no_distance_apart() -> None:
+    """Nothing to say."""
+    y = {"y": np.ones(3, np.float32)}
+    assert difference(y, y, {"y": (0.0, 0.0)}) == Difference(0.0, 0.0, 1.0, "")
+
+
+def test_distances_are_measured() -> None:
+    """Absolute, relative to the expected value, and the angle."""
+    apart = difference({"y": np.array([2.0, 4.0])}, {"y": np.array([2.0, 5.0])}, {"y": (0.1, 0.0)})
+    assert (apart.max_abs, apart.max_rel) == (1.0, 0.25)
+    assert apart.cosine == pytest.approx((4 + 20) / np.sqrt(20 * 29))
+    assert apart.reason == "1 of 2 values of 'y' are off, the worst by 1"
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "allowed", "agrees"),
+    [
+        ([100.0], [100.1], (1e-3, 0.0), True),
+        ([100.0], [100.2], (1e-3, 0.0), False),
+        ([0.0], [1e-5], (0.0, 1e-4), True),
+        ([0.0], [1e-3], (0.0, 1e-4), False),
+        ([0.0], [1e-3], (1.0, 0.0), False),
+    ],
+)
+def test_tolerances_are_relative_plus_absolute(
+    expected: list[float], actual: list[float], allowed: tuple[float, float], *, agrees: bool
+) -> None:
+    """``atol + rtol * |expected|``, as numpy.isclose has it."""
+    assert (compare(expected, actual, "float64", allowed) == "") is agrees
+
+
+@pytest.mark.parametrize(("expected", "actual"), [(np.nan, 1), (1, np.nan), (np.nan, np.nan), (np.inf, np.inf)])
+def test_nan_and_infinity_never_agree(expected: float, actual: float) -> None:
+    """On either side, not even with themselves, whatever the tolerance."""
+    assert "NaN or Inf" in compare([expected], [actual], allowed=(1e6, 1e6))
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "words"),
+    [
+        (np.zeros((2, 1)), np.zeros(2), "has shape [2], expected [2, 1]"),
+        (np.zeros(2, np.int64), np.zeros(2, np.int32), "is int32, expected int64"),
+        (np.zeros(()), np.zeros(1), "has shape [1], expected []"),
+    ],
+)
+def test_shapes_and_dtypes_must_be_equal(expected: Array, actual: Array, words: str) -> None:
+    """Nothing is broadcast or cast."""
+    assert words in difference({"y": expected}, {"y": actual}, {"y": (1.0, 1.0)}).reason
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "uint64"])
+def test_integers_and_booleans_are_compared_exactly(dtype: str) -> None:
+    """One off is off."""
+    assert compare([1, 0], [1, 0], dtype) == ""
+    assert "1 of 2 values of 'y' are off" in compare([1, 0], [1, 1], dtype)
+
+
+def test_large_integers_that_share_a_float_differ() -> None:
+    """2**53 and 2**53 + 1 are one float64, and two integers."""
+    assert "1 of 1 values" in compare([2**53], [2**53 + 1], "int64")
+
+
+def test_half_precision_is_measured_in_double() -> None:
+    """60000 and -60000 are 120000 apart, more than float16 can say."""
+    apart = difference({"y": np.array([6e4], np.float16)}, {"y": np.array([-6e4], np.float16)}, {"y": (0.0, 1.0)})
+    assert apart.max_abs == 2 * float(np.float16(6e4))
+
+
+@pytest.mark.parametrize("shape", [(0,), (2, 0, 3)])
+def test_empty_arrays_agree(shape: tuple[int, ...]) -> None:
+    """No detections are an answer."""
+    assert compare(np.zeros(shape), np.zeros(shape)) == ""
+
+
+def test_every_output_is_judged() -> None:
+    """The worst figures and every reason."""
+    expected = {"a": np.zeros(1), "b": np.ones(1)}
+    apart = difference(expected, {"a": np.ones(1), "b": np.zeros(1)}, dict.fromkeys("ab", (0.0, 0.0)))
+    assert (apart.max_abs, apart.reason.count("values of")) == (1.0, 2)
+
+
+def test_tolerance_follows_the_dtype_unless_the_spec_says_otherwise() -> None:
+    """Integers stay exact whatever the spec says of floats."""
+    outputs = tuple(TensorSpec(name, name, (1,)) for name in ("float16", "float32", "float64", "int64", "bool"))
+    by_dtype = tolerances(Signature((), outputs), ParitySpec())
+    assert by_dtype["float16"] > by_dtype["float32"] > by_dtype["float64"] > by_dtype["int64"] == by_dtype["bool"]
+    assert by_dtype["int64"] == (0.0, 0.0)
+    given = tolerances(Signature((), outputs), ParitySpec(rtol=0.5))
+    assert (given["float32"], given["int64"]) == ((0.5, by_dtype["float32"][1]), (0.0, 0.0))
+
+
+def test_values_that_are_not_finite_are_counted() -> None:
+    """The first such output is named; integers have none."""
+    outputs = {"n": np.ones(2, np.int64), "y": np.array([1.0, np.nan, np.inf])}
+    assert not_finite(outputs) == "2 of 3 values of 'y' are NaN or Inf"
+    assert not_finite({"n": np.ones(2, np.int64)}) == ""

@@ -1,0 +1,262 @@
+"""A real graph against its PyTorch model: what agrees, what must not pass, and what is kept of it."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+import torch
+from torch import nn
+
+from repogen.errors import ExportError, ParityError
+from repogen.export import export_with, exporters
+from repogen.graph import Finishing, finish
+from repogen.spec.models import ExportSpec, ModelSpec
+from repogen.validate import validate
+from repogen.validate.golden import GoldenKeeper
+from repogen.validate.runtime import OnnxModel
+from repogen.validate.structure import check_structure
+from repogen.validate.sweep import SweepCase
+from repogen.values.artifacts import OnnxArtifact
+from repogen.values.golden import golden_from_json
+from repogen.values.target import targets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from repogen.validate import Validation
+    from repogen.values.source import SourceModel
+
+TARGET = targets()["24.10"]
+
+
+class Net(nn.Module):
+    """Tells its inputs apart."""
+
+    def forward(self, left: torch.Tensor, right: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return floats and integers."""
+        return {"difference": 2 * left - right, "best": left.argmax(-1)}
+
+
+class Faulty(nn.Module):
+    """Does to x what a function does."""
+
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Keep the function."""
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply it."""
+        return self.function(x)
+
+
+def exported(source: SourceModel, directory: Path) -> OnnxArtifact:
+    """Export by tracing: it takes no second."""
+    spec = ExportSpec(exporter="torchscript")
+    finishing = Finishing(source.signature, TARGET, external_data=False, exporter="torchscript")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the tracer's own deprecation, as in the worker
+        return export_with(exporters(spec)[0], source, spec, finishing, directory)
+
+
+def proved(artifact: OnnxArtifact, source: SourceModel, directory: Path, **parity: Any) -> Validation:
+    """Validate with these parity keys."""
+    spec = ModelSpec.model_validate({"source": {"factory": "m.py:f"}, "parity": parity})
+    return validate(artifact, source, spec, TARGET, directory / "golden")
+
+
+def edited(artifact: OnnxArtifact, edit: Callable[[ir.Model], None]) -> OnnxArtifact:
+    """Return the artifact after an edit of its graph."""
+    model = ir.load(artifact.path)
+    edit(model)
+    finishing = Finishing(artifact.signature, TARGET, external_data=False, exporter="edited")
+    return finish(model, artifact.path.with_name("edited.onnx"), finishing)
+
+
+@pytest.fixture(scope="module")
+def source(as_source: Callable[..., SourceModel]) -> SourceModel:
+    """Return a model of two inputs."""
+    return as_source(Net(), {"left": ["batch", 4], "right": ["batch", 4]})
+
+
+@pytest.fixture(scope="module")
+def artifact(source: SourceModel, tmp_path_factory: pytest.TempPathFactory) -> OnnxArtifact:
+    """Return its graph."""
+    return exported(source, tmp_path_factory.mktemp("exported"))
+
+
+def test_a_faithful_graph_passes_every_case(source: SourceModel, artifact: OnnxArtifact, tmp_path: Path) -> None:
+    """Example on each seed, minimum, middle and maximum; it batches; nothing is skipped."""
+    result = proved(artifact, source, tmp_path)
+    assert [case.name for case in result.parity.cases] == [
+        "batch=2 seed=0", "batch=1 seed=2", "batch=2 seed=1", "batch=5 seed=3", "batch=8 seed=4",
+    ]  # fmt: skip
+    assert (result.parity.passed, result.parity.skipped) == (True, ())
+    assert (result.batch.batchable, result.batch.max_batch_size) == (True, 8)
+
+
+def test_golden_cases_hold_what_pytorch_answered(source: SourceModel, artifact: OnnxArtifact, tmp_path: Path) -> None:
+    """Read back from disk, run again, equal; the batch and the tolerances are recorded."""
+    proved(artifact, source, tmp_path)
+    golden = golden_from_json((tmp_path / "golden" / "golden.json").read_text())
+    assert [case.batch for case in golden.cases] == [2, 1, 2, 5]
+    assert golden.tolerances == {"difference": (1e-3, 1e-5), "best": (0.0, 0.0)}
+    with np.load(tmp_path / "golden" / "golden.npz", allow_pickle=False) as arrays:
+        for case in golden.cases:
+            answer = source.reference({tensor.name: arrays[tensor.key] for tensor in case.inputs})
+            for tensor in case.outputs:
+                assert np.array_equal(arrays[tensor.key], answer[tensor.name])
+
+
+def test_the_same_proof_writes_the_same_bytes(source: SourceModel, artifact: OnnxArtifact, tmp_path: Path) -> None:
+    """Golden files are part of what is published."""
+    contents = []
+    for name in ("one", "two"):
+        proved(artifact, source, tmp_path / name)
+        contents.append([path.read_bytes() for path in sorted((tmp_path / name / "golden").iterdir())])
+    assert contents[0] == contents[1]
+
+
+def test_swapped_inputs_do_not_pass(source: SourceModel, artifact: OnnxArtifact, tmp_path: Path) -> None:
+    """A graph whose inputs bear each other's names is fed by name, and answers otherwise."""
+
+    def swap(model: ir.Model) -> None:
+        left, right = model.graph.inputs
+        model.graph.inputs[:] = [right, left]
+
+    with pytest.raises(ParityError, match="disagrees with PyTorch in 5 of 5 cases") as caught:
+        proved(edited(artifact, swap), source, tmp_path)
+    assert (caught.value.code, caught.value.exit_code) == ("parity.drift", 4)
+
+
+def test_a_frozen_size_is_told_from_drift(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """When the example agrees and other sizes do not, the hint says what the exporter did."""
+
+    def frozen(x: torch.Tensor) -> torch.Tensor:
+        return x + len(x)
+
+    source = as_source(Faulty(frozen))
+    with pytest.raises(ParityError, match="batch=1 seed=2: ") as caught:
+        proved(exported(source, tmp_path), source, tmp_path)
+    assert "froze a size" in caught.value.hint
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_a_model_without_dims_has_one_case_a_seed(
+    as_source: Callable[..., SourceModel], tmp_path: Path, seeds: int
+) -> None:
+    """Fixed shapes and scalars pass, do not batch, and keep golden cases with no batch."""
+    source = as_source(Net(), {"left": [3, 4], "right": []})
+    result = proved(exported(source, tmp_path), source, tmp_path, seeds=seeds)
+    assert [case.name for case in result.parity.cases] == [f"seed={i}" for i in range(seeds)]
+    assert (result.batch.batchable, result.batch.reason) == (
+        False,
+        "axis 0 of its inputs is not one shared dynamic dim",
+    )
+    golden = golden_from_json((tmp_path / "golden" / "golden.json").read_text())
+    assert [(case.name, case.batch) for case in golden.cases] == [(f"seed={i}", 0) for i in range(seeds)]
+
+
+def test_a_spent_budget_skips_by_name_and_never_what_is_required(
+    source: SourceModel, artifact: OnnxArtifact, tmp_path: Path
+) -> None:
+    """The example and the minimum always run."""
+    report = proved(artifact, source, tmp_path, budget_seconds=1e-9).parity
+    assert [case.name for case in report.cases] == ["batch=2 seed=0", "batch=1 seed=2"]
+    assert report.skipped == ("batch=2 seed=1", "batch=5 seed=3", "batch=8 seed=4")
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "code", "words"),
+    [
+        (lambda x: torch.log(-x.abs()), ParityError, "parity.not-finite", "itself gives NaN or Inf at batch=2 seed=0"),
+        (lambda x: x + torch.randn_like(x), ParityError, "parity.non-deterministic", "differs from itself"),
+        (lambda x: x.reshape(2, 4) * 2, ExportError, "source.declared-size", "itself fails at batch="),
+    ],
+)  # fmt: skip
+def test_faults_of_the_model_itself_are_not_drift(
+    as_source: Callable[..., SourceModel],
+    tmp_path: Path,
+    function: Callable[[torch.Tensor], torch.Tensor],
+    error: type[Exception],
+    code: str,
+    words: str,
+) -> None:
+    """NaN, randomness, and sizes that the model refuses."""
+    source = as_source(Faulty(function))
+    identity = exported(as_source(Faulty(lambda x: x * 2)), tmp_path)
+    with pytest.raises(error, match=words) as caught:
+        proved(identity, source, tmp_path)
+    assert getattr(caught.value, "code", "") == code
+
+
+@pytest.mark.parametrize("content", [b"", b"no model"])
+def test_a_file_that_is_no_model_is_refused(artifact: OnnxArtifact, tmp_path: Path, content: bytes) -> None:
+    """A zero-byte file, which onnx.load takes for an empty model, too."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    with pytest.raises(ExportError) as caught:
+        check_structure(replace(artifact, path=path), TARGET)
+    assert caught.value.code == "validate.checker"
+    assert str(tmp_path) not in caught.value.message
+    with pytest.raises(ParityError, match="cannot load the model") as unloadable:
+        OnnxModel(replace(artifact, path=path))
+    assert str(tmp_path) not in unloadable.value.message
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "words"),
+    [
+        ({"opset": 22}, "validate.opset", "uses opset 22; Triton 24.10 (ONNX Runtime 1.19.2) loads up to 21"),
+        ({"ir_version": 11}, "validate.ir", "has ONNX IR 11; Triton 24.10 (ONNX Runtime 1.19.2) loads up to 10"),
+    ],
+)
+def test_what_the_target_cannot_load_is_refused(
+    artifact: OnnxArtifact, changed: dict[str, int], code: str, words: str
+) -> None:
+    """With the release's limit."""
+    with pytest.raises(ExportError) as caught:
+        check_structure(OnnxArtifact(**{**vars(artifact), **changed}), TARGET)
+    assert caught.value.code == code
+    assert words in caught.value.message
+
+
+def test_a_run_that_fails_is_an_error_without_paths(artifact: OnnxArtifact) -> None:
+    """ONNX Runtime's refusal of a wrong shape, in one line."""
+    model = OnnxModel(artifact)
+    with pytest.raises(ParityError, match="ONNX Runtime failed: ") as caught:
+        model({"left": np.zeros((1, 9), np.float32), "right": np.zeros((1, 4), np.float32)})
+    assert "\n" not in caught.value.message
+
+
+def test_an_output_that_is_nan_only_in_the_graph_fails(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """NaN in ONNX Runtime's answer is a miss, not a tolerance."""
+    wrong = exported(as_source(Faulty(lambda x: torch.log(-x.abs()))), tmp_path)
+    with pytest.raises(ParityError, match="NaN or Inf"):
+        proved(wrong, as_source(Faulty(lambda x: x * 2)), tmp_path)
+
+
+def test_the_golden_keeper_stays_small(tmp_path: Path) -> None:
+    """The first case whatever its size, later ones while there is room, four at most."""
+    big, small = {"x": np.zeros(3 * 2**20, np.uint8)}, {"x": np.zeros(1, np.uint8)}
+    case = SweepCase({"batch": 1}, 0, required=True)
+    for offered, kept in (([big, small, small], 1), ([small, big, small], 2), ([small] * 6, 4)):
+        keeper = GoldenKeeper()
+        for arrays in offered:
+            keeper.offer(case, arrays, small)
+        keeper.write(tmp_path, "batch", {"x": (0.0, 0.0)})
+        assert len(json.loads((tmp_path / "golden.json").read_text())["cases"]) == kept
+
+
+def test_the_checker_sees_the_graph_that_is_published(artifact: OnnxArtifact) -> None:
+    """What passes here is what onnx itself accepts."""
+    assert check_structure(artifact, TARGET) is None  # type: ignore[func-returns-value]
+    onnx.checker.check_model(artifact.path, full_check=True)

@@ -1,0 +1,57 @@
+"""Which sizes are tried, in which order."""
+
+from __future__ import annotations
+
+from repogen.validate.sweep import SweepCase, plan_sweep
+from repogen.values.source import DimRange
+
+BATCH = DimRange(1, 32, 2)
+TIME = DimRange(4, 64, 16)
+
+
+def test_the_example_and_the_minimum_come_first_and_always_run() -> None:
+    """Then the other seeds, then the rest."""
+    plan = plan_sweep({"batch": BATCH, "time": TIME}, 7, 3)
+    assert [case.name for case in plan[:4]] == [
+        "batch=2,time=16 seed=7",
+        "batch=1,time=4 seed=10",
+        "batch=2,time=16 seed=8",
+        "batch=2,time=16 seed=9",
+    ]
+    assert [case.required for case in plan] == [True, True] + [False] * (len(plan) - 2)
+
+
+def test_the_rest_goes_from_cheap_to_dear_up_to_everything_at_its_maximum() -> None:
+    """A budget that ends early leaves the dearest out."""
+    rest = plan_sweep({"batch": BATCH, "time": TIME}, 0, 2)[3:]
+    assert [case.cost for case in rest] == sorted(case.cost for case in rest)
+    assert rest[-1].sizes == {"batch": 32, "time": 64}
+
+
+def test_each_dim_is_at_its_bounds_alone_and_together_and_no_case_comes_twice() -> None:
+    """Bounds of one dim at the other's example, minimum and maximum."""
+    plan = plan_sweep({"batch": BATCH, "time": TIME}, 0, 1)
+    sizes = [(case.sizes["batch"], case.sizes["time"]) for case in plan]
+    assert len(set(sizes)) == len(sizes)
+    assert {(1, 16), (32, 16), (2, 4), (2, 64), (1, 4), (32, 64), (32, 4), (1, 64)} <= set(sizes)
+    assert all(1 <= batch <= 32 and 4 <= time <= 64 for batch, time in sizes)
+
+
+def test_seeds_differ_between_cases() -> None:
+    """The same values are not tried twice."""
+    seeds = [case.seed for case in plan_sweep({"batch": BATCH}, 5, 2)]
+    assert len(set(seeds)) == len(seeds)
+
+
+def test_without_dims_there_is_one_case_a_seed() -> None:
+    """Their names have no dims to say."""
+    assert plan_sweep({}, 3, 1) == [SweepCase({}, 3, required=True)]
+    assert [(case.name, case.cost, case.required) for case in plan_sweep({}, 0, 2)] == [
+        ("seed=0", 1, True),
+        ("seed=1", 1, False),
+    ]
+
+
+def test_a_dim_with_two_sizes_has_two_cases() -> None:
+    """Middle, maximum and example fall together."""
+    assert [case.sizes["batch"] for case in plan_sweep({"batch": DimRange(1, 2, 2)}, 0, 1)] == [2, 1]
