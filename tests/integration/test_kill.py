@@ -54,10 +54,10 @@ class Series:
     kills: dict[str, Kill]
 
 
-def signalled(project: Project, step: str, number: signal.Signals) -> tuple[subprocess.Popen[str], str]:
+def signalled(project: Project, step: str, number: signal.Signals, *flags: str) -> tuple[subprocess.Popen[str], str]:
     """Build until standard error tells of ``step``, signal the foreground process group, and wait for its end."""
     told = []
-    with project.start("build") as process:
+    with project.start("build", *flags) as process:
         assert process.stderr is not None
         for line in process.stderr:
             told.append(line)
@@ -154,3 +154,18 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, new_project: Callable[[Path], Pro
     left = {path.name for path in tmp_path.iterdir()} - {"__pycache__"}
     assert left == {"models.py", "repogen.yaml", "tmp"}
     assert project.temporary() == []
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_no_worker_outlives_its_build(
+    tmp_path: Path, new_project: Callable[[Path], Project], number: signal.Signals
+) -> None:
+    """A worker that would be busy for ten minutes is gone within seconds."""
+    project = new_project(tmp_path)
+    models = tmp_path / "models.py"
+    slow = models.read_text(encoding="utf-8").replace("    return", "    __import__('time').sleep(600)\n    return")
+    models.write_text(slow, encoding="utf-8")
+    process, _ = signalled(project, "source", number, "--no-smoke")
+    assert process.returncode == (-signal.SIGKILL if number is signal.SIGKILL else 130)
+    assert project.vanished()
