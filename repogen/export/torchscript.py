@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import onnx
 import onnx_ir as ir
 import torch
 
@@ -14,6 +16,8 @@ from repogen.export.predicates import ValueRead, watch_reads
 
 if TYPE_CHECKING:
     from repogen.values.source import SourceModel
+
+_IN_MEMORY = 2**31 - 2**24
 
 
 class TorchScript:
@@ -35,7 +39,9 @@ class TorchScript:
         Raises:
             ExportError: Tracing failed, or froze a branch that hangs on tensor values.
         """
-        path = directory / "traced.onnx"
+        # A file only where protobuf's limit forces one: TorchScript then writes each weight beside it.
+        size = sum(tensor.nbytes for tensor in source.module.state_dict().values())
+        destination: Path | io.BytesIO = directory / "traced.onnx" if size > _IN_MEMORY else io.BytesIO()
         axes = {
             spec.name: {axis: dim for axis, dim in enumerate(spec.shape) if isinstance(dim, str)}
             for spec in source.signature.inputs
@@ -46,7 +52,7 @@ class TorchScript:
                 torch.onnx.export(
                     source.module,
                     args,
-                    path,
+                    destination,  # type: ignore[arg-type] # a buffer is taken, though not declared
                     dynamo=False,
                     dynamic_axes={name: named for name, named in axes.items() if named},
                     input_names=[spec.name for spec in source.signature.inputs],
@@ -56,7 +62,9 @@ class TorchScript:
             except Exception as error:
                 raise _explain(error) from error
         self._refuse_frozen(reads)
-        return ir.load(path)
+        if isinstance(destination, io.BytesIO):
+            return ir.from_proto(onnx.load_model_from_string(destination.getvalue()))
+        return ir.load(destination)
 
     def _refuse_frozen(self, reads: list[ValueRead]) -> None:
         frozen = [read for read in reads if not any(self._matches(read, place) for place in self._allowed)]

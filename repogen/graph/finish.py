@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from repogen.errors import ExportError
 from repogen.graph.describe import describe
+from repogen.graph.stream import write_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,9 +58,11 @@ def finish(model: ir.Model, path: Path, how: Finishing) -> OnnxArtifact:
     _lower_ir(model, how.target)
     size = sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value is not None)
     external = how.external_data or size > _PROTOBUF_LIMIT
-    if not external:
+    if external:
+        ir.save(model, path, external_data=f"{path.name}.data", size_threshold_bytes=1024)
+    else:
         ir.external_data.load_to_model(model)  # an exporter's own files stay behind: nothing may point to them
-    ir.save(model, path, external_data=f"{path.name}.data" if external else None, size_threshold_bytes=1024)
+        write_model(model, path)
     return describe(model, path, how.exporter)
 
 

@@ -28,6 +28,8 @@ class OnnxModel:
         """Load the model."""
         self._directory = artifact.path.parent
         options = onnxruntime.SessionOptions()
+        # Spinning threads would take the cores from PyTorch, which runs in turn with it.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
         try:
             self._session = onnxruntime.InferenceSession(artifact.path, options, providers=["CPUExecutionProvider"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import resource
 import time
 from contextlib import contextmanager
@@ -108,6 +109,7 @@ def _climb(exporter: Exporter, source: SourceModel, job: Job, clock: Clock) -> _
     directory.mkdir()
     with clock.step("export"):
         exported = export_with(exporter, source, job.model.export, finishing, directory)
+    gc.collect()  # the exporter's graph has cycles and holds every weight once more
     with clock.step("optimize"):
         artifact, passes = optimize(exported, job.model.optimize, finishing, directory)
     golden = directory / "golden"
