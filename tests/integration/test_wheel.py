@@ -48,7 +48,7 @@ def fresh_environment(directory: Path) -> Path:
     dependencies = directory / "lib" / version / "site-packages" / "dependencies.pth"
     dependencies.write_text(sysconfig.get_path("purelib"), encoding="utf-8")
     python = directory / "bin" / "python"
-    absent = subprocess.run([python, "-c", "import repogen"], cwd=directory, capture_output=True, check=False)
+    absent = subprocess.run([python, "-c", "import repogen.cli"], cwd=directory, capture_output=True, check=False)
     assert b"ModuleNotFoundError" in absent.stderr
     return python
 

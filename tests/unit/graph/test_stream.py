@@ -16,7 +16,9 @@ from repogen.graph.stream import write_model
 if TYPE_CHECKING:
     from pathlib import Path
 
-WEIGHTS = {
+    import numpy.typing as npt
+
+WEIGHTS: dict[str, npt.NDArray[np.generic]] = {
     "large": np.arange(64 * 64, dtype=np.float32).reshape(64, 64),
     "half": np.linspace(-1, 1, 64 * 64).astype(np.float16).reshape(64, 64),
     "small": np.ones((64,), np.float32),
@@ -33,7 +35,7 @@ def graph(strings: int = 0) -> onnx.ModelProto:
     ]
     initializers = [numpy_helper.from_array(array, name) for name, array in WEIGHTS.items()]
     if strings:
-        initializers.append(numpy_helper.from_array(np.array(["word" * 9] * strings, object), "words"))
+        initializers.append(numpy_helper.from_array(np.asarray(["word" * 9] * strings, dtype=object), "words"))
     made = helper.make_graph(
         nodes,
         "g",
