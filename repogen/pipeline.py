@@ -120,6 +120,7 @@ def _shared(
         triton = None
         if server is not None:
             triton = stack.enter_context(BackgroundTriton(server, private_repository(root)))
+        progress.step("", "done")
         yield _Build(spec, options, progress, root, triton)
 
 
@@ -156,8 +157,9 @@ def _guarded(shared: _Build, repository: Path, name: str, threads: int) -> Model
         return build_model(shared, repository, threads, steps)
     except RepogenError as error:
         record = error.record
-        if record.where.startswith("models."):
-            record = replace(record, where=shared.spec.where(record.where))
+        key = record.where or f"models.{name}"  # what has no line of its own is shown at the model's
+        if key.startswith("models."):
+            record = replace(record, where=shared.spec.where(key))
         return replace(steps.report, error=record, seconds=steps.seconds)
     except Exception as error:  # noqa: BLE001 - a bug in one model's build must not stop the others
         record = ErrorRecord("bug", f"unexpected {error!r}", "please report this", details=traceback.format_exc())

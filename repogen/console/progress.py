@@ -45,7 +45,8 @@ class PlainProgress:
 
     def step(self, model: str, step: str) -> None:
         """Print the step."""
-        self._line(f"{model + ': ' if model else ''}{step}")
+        if model or step != "done":
+            self._line(f"{model + ': ' if model else ''}{step}")
 
     def note(self, model: str, text: str) -> None:
         """Print the note."""

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-_READS = ("__bool__", "__int__", "__float__", "__index__", "item", "tolist", "numpy")
+_COMPARES = ("equal", "allclose", "is_nonzero")
+_READS = [
+    *((torch.Tensor, name) for name in ("__bool__", "__int__", "__float__", "__index__", "item", "tolist", "numpy")),
+    *((owner, name) for owner in (torch.Tensor, torch) for name in _COMPARES),
+]
 # What these give depends on their input's shape and dtype alone.
 _OF_SHAPE = frozenset(
     {"aten::size", "aten::dim", "aten::numel", "aten::len", "aten::stride", "prim::dtype", "prim::device"}
@@ -52,25 +56,26 @@ def watch_reads(inputs: int) -> Iterator[list[ValueRead]]:
         inputs: Number of tensor inputs; further inputs of the traced graph are weights, which are constant.
     """
     places: list[ValueRead] = []
-    originals = {name: getattr(torch.Tensor, name) for name in _READS}
-    for name, original in originals.items():
-        setattr(torch.Tensor, name, _watched(name, original, inputs, places))
+    originals = [(owner, name, getattr(owner, name)) for owner, name in _READS]
+    for owner, name, original in originals:
+        setattr(owner, name, _watched(name, original, inputs, places))
     try:
         yield places
     finally:
-        for name, original in originals.items():
-            setattr(torch.Tensor, name, original)
+        for owner, name, original in originals:
+            setattr(owner, name, original)
 
 
 def _watched(name: str, original: Callable[..., Any], inputs: int, places: list[ValueRead]) -> Callable[..., Any]:
-    def read(tensor: torch.Tensor, *args: object, **kwargs: object) -> object:
+    def read(*args: object, **kwargs: object) -> object:
         state: Any = torch._C._get_tracing_state()  # noqa: SLF001 - no public way to the trace
-        if state is not None and _hangs_on_values(tensor, state, inputs):
+        tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
+        if state is not None and any(_hangs_on_values(tensor, state, inputs) for tensor in tensors):
             frame = _user_frame(sys._getframe(1))  # noqa: SLF001 - a traceback would cost more
             place = ValueRead(frame.f_code.co_filename, frame.f_lineno, name)
             if place not in places:
                 places.append(place)
-        return original(tensor, *args, **kwargs)
+        return original(*args, **kwargs)
 
     return read
 

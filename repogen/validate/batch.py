@@ -68,17 +68,19 @@ def _refusal(
     limits = source.dims[dim]
     if reason := _unfit(source, dim, seed):
         return reason
+    sizes = [size for size in (*_SIZES, _LARGER) if size <= limits.max]
+    inputs = source.examples({**source.example_sizes, dim: sizes[-1]}, seed)
     for model, runtime in ((source.reference, "PyTorch"), (onnx_model, "ONNX Runtime")):
-        for size in (*_SIZES, _LARGER):
-            if size > limits.max:
-                break
-            inputs = source.examples({**source.example_sizes, dim: size}, seed)
+        alone: list[dict[str, Array]] = []
+        for size in sizes:
             try:
-                reason = _mixes(model, inputs, size, allowed)
+                reason = _mixes(model, _rows(inputs, slice(size)), alone, allowed)
             except RepogenError as error:
                 reason = f"a batch of {size} fails: {error.message}"
             if reason:
                 return f"{reason} ({runtime})"
+        if reason := _minds_order(model, inputs, alone, allowed):
+            return f"{reason} ({runtime})"
     return ""
 
 
@@ -96,25 +98,46 @@ def _unfit(source: SourceModel, dim: str, seed: int) -> str:
     return ""
 
 
+def _rows(inputs: Arrays, chosen: slice) -> dict[str, Array]:
+    return {name: np.ascontiguousarray(array[chosen]) for name, array in inputs.items()}
+
+
 def _mixes(
-    model: Callable[[Arrays], dict[str, Array]], inputs: Arrays, size: int, allowed: dict[str, tuple[float, float]]
+    model: Callable[[Arrays], dict[str, Array]],
+    inputs: Arrays,
+    alone: list[dict[str, Array]],
+    allowed: dict[str, tuple[float, float]],
 ) -> str:
-    """Return how ``model`` mixes the rows of a batch; empty when it does not."""
+    """Return how ``model`` mixes the rows of a batch; empty when it does not.
+
+    Args:
+        model: PyTorch's or ONNX Runtime's.
+        inputs: The batch.
+        alone: Answers to the first rows by themselves; those that are missing are added.
+        allowed: (rtol, atol) by output.
+    """
+    size = len(next(iter(inputs.values())))
     together = model(inputs)
     for name, array in together.items():
         if array.ndim == 0 or array.shape[0] != size:
             return f"output {name!r} has shape {list(array.shape)} for a batch of {size}: axis 0 is not the batch"
-    rows = [
-        model({name: np.ascontiguousarray(array[i : i + 1]) for name, array in inputs.items()}) for i in range(size)
-    ]
+    alone += [model(_rows(inputs, slice(i, i + 1))) for i in range(len(alone), size)]
     for name in together:
-        if any(row[name].shape != (1, *together[name].shape[1:]) for row in rows):
+        if any(row[name].shape != (1, *together[name].shape[1:]) for row in alone):
             return f"output {name!r} of one row alone has another shape than in a batch of {size}"
-    alone = {name: np.concatenate([row[name] for row in rows]) for name in together}
-    apart = difference(alone, together, allowed)
-    if apart.reason:
-        return f"a row alone is answered otherwise than in a batch of {size}: {apart.reason}"
-    order = np.arange(size)[::-1]
-    turned = model({name: np.ascontiguousarray(array[order]) for name, array in inputs.items()})
-    apart = difference({name: array[order] for name, array in together.items()}, turned, allowed)
+    joined = {name: np.concatenate([row[name] for row in alone]) for name in together}
+    apart = difference(joined, together, allowed)
+    return f"a row alone is answered otherwise than in a batch of {size}: {apart.reason}" if apart.reason else ""
+
+
+def _minds_order(
+    model: Callable[[Arrays], dict[str, Array]],
+    inputs: Arrays,
+    alone: list[dict[str, Array]],
+    allowed: dict[str, tuple[float, float]],
+) -> str:
+    """Return how ``model`` answers the rows otherwise when they come in another order; empty when it does not."""
+    turned = model(_rows(inputs, slice(None, None, -1)))
+    expected = {name: np.concatenate([row[name] for row in reversed(alone)]) for name in turned}
+    apart = difference(expected, turned, allowed)
     return f"rows in another order are answered otherwise: {apart.reason}" if apart.reason else ""
