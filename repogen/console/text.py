@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from repogen.values.serving import SmokeReport
 
 _HEADINGS = ("model", "status", "version", "batch", "exporter", "opset", "nodes", "parity", "smoke", "seconds")
+_SMOKE_HEADINGS = ("model", "version", "smoke", "checks", "p50 / p95", "server")
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -105,7 +106,7 @@ def error_text(error: ErrorRecord, *, debug: bool) -> str:
 
 
 def smoke_text(reports: Sequence[SmokeReport]) -> str:
-    """Return what a Triton answered, a line a check."""
+    """Return what a Triton answered, a line a check, and a table at the end."""
     parts = []
     for report in reports:
         verdict = "passed" if report.passed else "FAILED"
@@ -124,4 +125,14 @@ def smoke_text(reports: Sequence[SmokeReport]) -> str:
                 f"p95 {latency.p95:.1f} ms, p99 {latency.p99:.1f} ms"
             )
         parts.append("\n".join(lines))
+    if reports:
+        parts.append(table(_SMOKE_HEADINGS, [_smoke_row(report) for report in reports]))
     return "\n\n".join(parts)
+
+
+def _smoke_row(report: SmokeReport) -> tuple[str, ...]:
+    passed = sum(1 for check in report.checks if check.passed)
+    latency = f"{report.latency.p50:.1f} / {report.latency.p95:.1f} ms" if report.latency else "-"
+    verdict = "passed" if report.passed else "FAILED"
+    server = f"Triton {report.server_version} ({report.server})"
+    return (report.model, str(report.version), verdict, f"{passed}/{len(report.checks)}", latency, server)
