@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from repogen import __version__
-from repogen.errors import ExitCode, RepogenError, SpecError
+from repogen.errors import ExitCode, InterruptedBuildError, RepogenError, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +33,7 @@ def _errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
     except RepogenError as error:
         _end(error, debug=debug, as_json=as_json)
     except KeyboardInterrupt:
-        click.echo("interrupted; nothing half-done was left", err=True)
-        sys.exit(int(ExitCode.INTERRUPTED))
+        _end(InterruptedBuildError("interrupted; nothing half-done was left"), debug=debug, as_json=as_json)
     except Exception as error:  # noqa: BLE001 - the last place where a bug can be told politely
         told = RepogenError(
             f"unexpected {type(error).__name__}: {error}",

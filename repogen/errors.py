@@ -127,6 +127,13 @@ class PublishError(RepogenError):
     default_code = "publish"
 
 
+class InterruptedBuildError(RepogenError):
+    """Ctrl-C or SIGTERM; nothing half-done was left (exit 130)."""
+
+    exit_code = ExitCode.INTERRUPTED
+    default_code = "interrupted"
+
+
 class MissingExtraError(SpecError):
     """A distribution of an optional extra is not installed (exit 2)."""
 
@@ -140,6 +147,7 @@ _KINDS: tuple[type[RepogenError], ...] = (
     ConfigError,
     SmokeError,
     PublishError,
+    InterruptedBuildError,
 )
 
 

@@ -1,8 +1,9 @@
 """What a build depends on, as key -> digest or version; says what changed without importing torch or the model.
 
-Keys are ``spec``, ``target``, ``repogen``, ``weights``, ``examples``, ``template:NAME``, ``file:PATH`` (relative to the
-spec's directory) and ``dist:NAME``. No value holds a path of the machine, so a fingerprint recorded here still holds
-in a clone elsewhere. Files are hashed as bytes: a checkout that rewrites line ends has changed them.
+Keys are ``spec``, ``target``, ``repogen``, ``weights``, ``examples``, ``template:PATH`` (relative to its directory of
+templates), ``file:PATH`` (relative to the spec's directory) and ``dist:NAME``. No path is absolute, so a fingerprint
+recorded here still holds in a clone elsewhere; code imported from outside the spec's directory is ``file:../PATH``.
+Files are hashed as bytes: a checkout that rewrites line ends has changed them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import re
 import sys
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +22,7 @@ from repogen.resources import templates_dir
 from repogen.values.digest import sha256_bytes, sha256_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from repogen.spec.models import Spec
     from repogen.values.artifacts import FileRecord, ImportedCode
@@ -31,29 +33,46 @@ _PACKAGE = Path(__file__).resolve().parent
 # The rooms whose code decides published bytes, or whether they may be published; the console is none of them.
 _DECIDING = (
     "source", "export", "optimize", "validate", "configure", "graph", "pbtxt", "stage", "values", "spec", "data",
+    "worker",
 )  # fmt: skip
 _TEMPLATES = "*.pbtxt.j2"
+# Enough for any directory of overrides; it keeps a spec that names a whole home directory from being hashed for hours.
+_MOST_OVERRIDES = 1000
 _FILE, _DIST, _TEMPLATE = "file:", "dist:", "template:"
 # Below this much a thread costs more than it saves.
 _WORTH_THREADS = 8_000_000
 _DIST_INFO = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+)\.dist-info")
 
 
-def fingerprint(spec: Spec, name: str, imported: ImportedCode) -> dict[str, str]:
-    """Return everything the build of a model depends on, as it is now.
+def known_inputs(spec: Spec, name: str) -> dict[str, str]:
+    """Return what a build depends on, as it is now, without what only the import of the model tells.
+
+    To be called before the build reads any of it: what is edited from then on shows as changed afterwards.
 
     Args:
         spec: The spec.
         name: The model.
-        imported: What the worker imported. Its digests of files are taken as they are: a file edited during the build
-            then shows as changed afterwards. Versions are asked for again, in the way that ``changes`` asks.
+
+    Returns:
+        Key -> SHA-256, release, or ``gone`` for what can't be found.
+    """
+    return _now(spec, name, ())
+
+
+def fingerprint(before: Mapping[str, str], imported: ImportedCode) -> dict[str, str]:
+    """Return everything the build of a model depended on.
+
+    Args:
+        before: The ``known_inputs``, taken before the build read them.
+        imported: What the worker imported. Its digests of files are taken as they are: a file edited after the worker
+            hashed it shows as changed afterwards. Versions are asked for again, in the way that ``changes`` asks.
 
     Returns:
         Key -> SHA-256, version, or ``gone`` for what can't be found; sorted by key.
     """
-    found = _now(spec, name, [f"{_DIST}{distribution}" for distribution in imported.distributions])
-    found |= {f"{_FILE}{path}": digest for path, digest in imported.files.items()}
-    return dict(sorted(found.items()))
+    files = {f"{_FILE}{path}": digest for path, digest in imported.files.items()}
+    versions = {f"{_DIST}{distribution}": _version(distribution) for distribution in imported.distributions}
+    return dict(sorted({**before, **files, **versions}.items()))
 
 
 def changes(old: Mapping[str, str], spec: Spec, name: str) -> list[str]:
@@ -121,8 +140,19 @@ def _now(spec: Spec, name: str, recorded: Iterable[str]) -> dict[str, str]:
 
 
 def _template_files(spec: Spec) -> dict[str, Path]:
-    folders = [templates_dir(), *([spec.templates] if spec.templates else [])]
-    return {f"{_TEMPLATE}{path.name}": path for folder in folders for path in sorted(folder.glob(_TEMPLATES))}
+    """Return repogen's own templates, and every file of the overrides, since a template may include any of them."""
+    found = {path.name: path for path in sorted(templates_dir().glob(_TEMPLATES))}
+    if spec.templates is not None:
+        overrides = islice(_walk(spec.templates), _MOST_OVERRIDES)
+        found |= {path.relative_to(spec.templates).as_posix(): path for path in overrides}
+    return {f"{_TEMPLATE}{name}": path for name, path in found.items()}
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Yield the files below a directory in a fixed order, its own first; Jinja follows links, so this does, too."""
+    for place, folders, files in os.walk(folder, followlinks=True):
+        folders.sort()
+        yield from (path for path in (Path(place, file) for file in sorted(files)) if path.is_file())
 
 
 @cache

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from repogen.errors import ServerError, SpecError
+from repogen.values.decode import MalformedRecordError
 from repogen.values.layout import latest_version
-from repogen.values.manifest import manifest_from_json
+from repogen.values.manifest import read_manifest
 from repogen.values.serving import ControlMode
 from repogen.values.target import DEFAULT_RELEASE, targets
 
@@ -76,13 +77,15 @@ def _triton(repository: Path, kind: str, mode: ControlMode, progress: Progress) 
 
 
 def recorded_target(repository: Path) -> Target:
-    """Return the newest target that the repository's manifests name; the default when none names one."""
+    """Return the newest target that the repository's manifests name; the default when none names one.
+
+    A manifest that can't be read names none: one damaged model is no reason not to serve the others.
+    """
     found: list[Target] = []
     for model in sorted(path for path in repository.iterdir() if path.is_dir()):
-        version = latest_version(model)
-        manifest = model / str(version) / "manifest.json"
-        if version is not None and manifest.is_file():
-            release = manifest_from_json(manifest.read_text(encoding="utf-8"), str(manifest)).provenance.target
+        with suppress(OSError, MalformedRecordError):
+            version = latest_version(model)
+            release = "" if version is None else read_manifest(model / str(version)).provenance.target
             found += [targets()[release]] if release in targets() else []
     order = list(targets().values())
     return max(found, key=order.index, default=targets()[DEFAULT_RELEASE])

@@ -10,6 +10,7 @@ Tracking in MLflow has its place between smoke and publish (log, register as pen
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 import traceback
@@ -19,6 +20,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from repogen.errors import ErrorRecord, RepogenError, SpecError
+from repogen.fingerprint import known_inputs
+from repogen.spec.paths import check_repository
 from repogen.unchanged import settle_publishes, unchanged_models
 from repogen.values.report import BuildReport, ModelReport, Status
 from repogen.values.target import targets
@@ -32,6 +35,9 @@ if TYPE_CHECKING:
     from repogen.values.artifacts import BuiltModel
     from repogen.values.progress import Progress
     from repogen.values.serving import TritonServer
+
+_PLACED = re.compile(r":\d+$")
+"""A place in a file, ``models.py:5``; a key path (``models.digits.triton``) ends in no line."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
         KeyboardInterrupt: Interrupted; nothing half-done is left.
     """
     names = _chosen(spec, options.models)
-    repository = options.repository or spec.repository
+    repository = _repository(spec, options)
     if not options.dry_run:
         settle_publishes(names, repository)
     reports = {} if options.force else unchanged_models(spec, names, repository)
@@ -89,6 +95,16 @@ def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
             reports.update(_build_all(shared, repository, pending))
     done = (reports[name] for name in names)
     return BuildReport(repository, tuple(report for report in done if report is not None))
+
+
+def _repository(spec: Spec, options: BuildOptions) -> Path:
+    """Return where to publish; what the command line says is held to the rules that the spec's own is."""
+    if options.repository is None:
+        return spec.repository
+    wrong = next(check_repository(str(options.repository.resolve()), None, spec.root), None)
+    if wrong is not None:
+        raise SpecError(f"--repository {options.repository} {wrong.what}", wrong.hint, code="spec.repository")
+    return options.repository
 
 
 def _chosen(spec: Spec, wanted: tuple[str, ...]) -> list[str]:
@@ -157,9 +173,8 @@ def _guarded(shared: _Build, repository: Path, name: str, threads: int) -> Model
         return build_model(shared, repository, threads, steps)
     except RepogenError as error:
         record = error.record
-        key = record.where or f"models.{name}"  # what has no line of its own is shown at the model's
-        if key.startswith("models."):
-            record = replace(record, where=shared.spec.where(key))
+        if not _PLACED.search(record.where):  # a key path, or nothing: shown at that key, or at the model's
+            record = replace(record, where=shared.spec.where(record.where or f"models.{name}"))
         return replace(steps.report, error=record, seconds=steps.seconds)
     except Exception as error:  # noqa: BLE001 - a bug in one model's build must not stop the others
         record = ErrorRecord("bug", f"unexpected {error!r}", "please report this", details=traceback.format_exc())
@@ -202,12 +217,13 @@ def build_model(shared: _Build, repository: Path, threads: int, steps: _Steps) -
     spec, options, name = shared.spec, shared.options, steps.report.name
     model, target = spec.models[name], targets()[spec.release]
 
+    before = known_inputs(spec, name)  # what is edited from here on is a change to the next build
     built = _run_worker(shared, name, threads, steps)
     steps.report = _with_built(steps.report, built)
     with steps.step("configure"):
         config = configure(name, model, built.artifact, built.batch, target=target, templates=spec.templates)
     with steps.step("stage"):
-        origin = provenance(spec, name, built)
+        origin = provenance(spec, before, built)
         staged = stage_version(shared.root, repository, config, built.artifact, built.golden_dir, origin)
     steps.report = replace(
         steps.report, sha256=staged.manifest.sha256, max_batch_size=config.max_batch_size, status=Status.FAILED

@@ -8,10 +8,11 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from repogen import __version__
-from repogen.fingerprint import fingerprint, spec_digest
+from repogen.fingerprint import fingerprint
 from repogen.values.versions import Provenance
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from repogen.spec.models import Spec
@@ -20,13 +21,19 @@ if TYPE_CHECKING:
 _TOOLS = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "onnxsim", "tritonclient", "numpy")
 
 
-def provenance(spec: Spec, name: str, built: BuiltModel) -> Provenance:
-    """Return what the manifest of a freshly built model says of its origin."""
+def provenance(spec: Spec, before: Mapping[str, str], built: BuiltModel) -> Provenance:
+    """Return what the manifest of a freshly built model says of its origin.
+
+    Args:
+        spec: The spec.
+        before: The model's ``known_inputs``, taken before the worker ran.
+        built: What the worker made.
+    """
     return Provenance(
         tools=_tools(),
         git_commit=git_commit(spec.root),
-        spec_sha256=spec_digest(spec, name),
-        fingerprint=fingerprint(spec, name, built.imported),
+        spec_sha256=before["spec"],
+        fingerprint=fingerprint(before, built.imported),
         target=spec.release,
         exporter=built.artifact.exporter,
         opset=built.artifact.opset,

@@ -51,8 +51,9 @@ def _model(model: ModelReport) -> dict[str, object]:
         "parity": {
             "cases": model.parity_cases,
             "skipped": list(model.parity_skipped),
-            "max_abs_diff": model.max_abs_diff,
-            "max_rel_diff": model.max_rel_diff,
+            # nothing measured is no zero
+            "max_abs_diff": model.max_abs_diff if model.parity_cases else None,
+            "max_rel_diff": model.max_rel_diff if model.parity_cases else None,
             "passed": model.parity_cases > 0,
         },
         "nodes": {"exported": model.nodes_exported or None, "optimized": model.nodes_optimized or None},

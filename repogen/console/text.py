@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from repogen.values.serving import SmokeReport
 
 _HEADINGS = ("model", "status", "version", "batch", "exporter", "opset", "nodes", "parity", "smoke", "seconds")
+_SAYS_IT_ALL = frozenset({"spec.problems", "interrupted"})
 _SMOKE_HEADINGS = ("model", "version", "smoke", "checks", "p50 / p95", "server")
 
 
@@ -97,7 +98,7 @@ def model_notes(model: ModelReport) -> list[str]:
 def error_text(error: ErrorRecord, *, debug: bool) -> str:
     """Return an error as ``where: message``, its hint below, and its details when debugging."""
     place = f"{error.where}: " if error.where and not error.message.startswith(error.where) else ""
-    lines = [f"error: {place}{error.message}"]
+    lines = [error.message if error.code in _SAYS_IT_ALL else f"error: {place}{error.message}"]
     if error.hint:
         lines.append(f"  hint: {error.hint}")
     if debug and error.details:

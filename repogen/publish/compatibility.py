@@ -52,7 +52,7 @@ def misfits(model: Path, served: frozenset[int], staged: StagedVersion) -> tuple
 
 
 def require_servable(model: Path, number: int, staged: StagedVersion) -> None:
-    """Refuse a config whose version policy would serve an older version that the config does not fit.
+    """Refuse a config whose version policy would serve no version, or an older one that the config does not fit.
 
     Args:
         model: The model's directory.
@@ -60,10 +60,18 @@ def require_servable(model: Path, number: int, staged: StagedVersion) -> None:
         staged: The new version.
 
     Raises:
-        PublishError: Triton would fail on such a version, or batch one that was never shown to batch.
+        PublishError: Triton would serve nothing, fail on such a version, or batch one that was never shown to batch.
     """
-    served = version_policy(staged.config.text).served([*versions(model), number]) - {number}
-    if lines := misfits(model, served, staged):
+    policy = version_policy(staged.config.text)
+    served = policy.served([*versions(model), number])
+    if not served:
+        raise PublishError(
+            f"{staged.name}: version_policy names only version {', '.join(map(str, sorted(policy.specific)))}: neither "
+            f"there, nor the one to be published, {number}: Triton would serve nothing",
+            f"Name {number} in `triton.version_policy: {{specific: [...]}}`, or set `{{latest: {{num_versions: 1}}}}`.",
+            code="publish.version-policy",
+        )
+    if lines := misfits(model, served - {number}, staged):
         raise PublishError(
             f"{staged.name}: version_policy would also serve older versions that the new config.pbtxt does not fit:\n"
             + "\n".join(f"  {line}" for line in lines),

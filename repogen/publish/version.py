@@ -110,6 +110,7 @@ def _publish(staged: StagedVersion, model: Path, filesystem: Filesystem, *, brea
     number = next_version(model)
     with Change(staged, model, number, filesystem) as change:
         if not model.exists() or not any(model.iterdir()):
+            require_servable(model, number, staged)
             change.move_model()
             return number
         settle(model, filesystem)

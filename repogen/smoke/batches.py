@@ -39,7 +39,7 @@ def batch_sizes(client: InferenceClient, subject: Subject, limits: Limits) -> It
     """Send batches of 1, 2, 3, the middle and the largest size, made of a golden case's rows."""
     case, largest = subject.smallest, subject.max_batch_size
     started, a_row = time.monotonic(), 0.0
-    for size in sorted({1, 2, 3, largest // 2, largest} & set(range(1, largest + 1))):
+    for size in sorted({size for size in (1, 2, 3, largest // 2, largest) if 1 <= size <= largest}):
         name = f"batch {size}"
         if too_large := _too_large(case, size, limits):
             yield SmokeCheck(name, passed=True, detail=too_large, warning=True)
@@ -49,7 +49,7 @@ def batch_sizes(client: InferenceClient, subject: Subject, limits: Limits) -> It
             yield SmokeCheck(name, passed=True, detail=detail, warning=True)
             continue
         sent = time.monotonic()
-        yield _batch(client, subject, tiled(case, size), name)
+        yield _batch(client, subject, case.tiled(size), name)
         a_row = (time.monotonic() - sent) / size
 
 
@@ -69,17 +69,12 @@ def refusals(client: InferenceClient, subject: Subject, limits: Limits) -> Itera
         if too_large := _too_large(case, too_many, limits):
             yield SmokeCheck(name, passed=True, detail=too_large, warning=True)
         else:
-            yield _refused(client, subject, subject.wire(tiled(case, too_many).inputs), name)
-        case = tiled(case, 1)
+            yield _refused(client, subject, subject.wire(case.tiled(too_many).inputs), name)
+        case = case.tiled(1)
     first, *others = subject.wire(case.inputs)
     wrong = _mistyped(first)
     yield _refused(client, subject, [wrong, *others], f"refuses {wrong.dtype} for {first.name} ({first.dtype})")
     yield _batch(client, subject, case, "serves on after refusals")
-
-
-def tiled(case: Case, size: int) -> Case:
-    """Return ``size`` rows: those of ``case``, over and over."""
-    return case.rows([row % case.batch for row in range(size)])
 
 
 def _refused(client: InferenceClient, subject: Subject, inputs: Sequence[WireTensor], name: str) -> SmokeCheck:
@@ -104,10 +99,13 @@ def _as(array: Array, dtype: str) -> Array:
 
 
 def _too_large(case: Case, size: int, limits: Limits) -> str:
-    needed = case.row_bytes * size
-    if needed <= limits.request_bytes:
-        return ""
-    return f"not sent: the request would have {needed / 2**20:.0f} MiB, the limit is {limits.request_bytes / 2**20:.0f}"
+    for what, row_bytes, limit in (
+        ("request", case.row_bytes, limits.request_bytes),
+        ("answer", case.answer_row_bytes, limits.answer_bytes),
+    ):
+        if (needed := row_bytes * size) > limit:
+            return f"not sent: the {what} would have {needed / 2**20:.0f} MiB, the limit is {limit / 2**20:.0f}"
+    return ""
 
 
 def _words(refusal: RefusedError) -> str:

@@ -14,6 +14,7 @@ class Limits:
         load_seconds: Loading, weights of many GB included.
         unload_seconds: Unloading.
         request_bytes: Inputs of one request, and of one burst.
+        answer_bytes: Outputs of one batch; a gRPC message ends at 2 GiB, and the expected ones lie in memory as well.
         batches_seconds: All sampled batch sizes together.
         bursts: Numbers of requests sent at once to see dynamic batching.
         latency_requests: Single-row requests timed, at most.
@@ -24,6 +25,7 @@ class Limits:
     load_seconds: float = 600.0
     unload_seconds: float = 60.0
     request_bytes: int = 128 * 2**20
+    answer_bytes: int = 512 * 2**20
     batches_seconds: float = 20.0
     bursts: tuple[int, ...] = (8, 16, 32, 64, 128)
     latency_requests: int = 30

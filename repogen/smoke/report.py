@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 _HINTS = (
     ("model IR version", "lower export.opset or raise target.triton in the spec, or ask a newer server"),
     ("Current official support", "lower export.opset or raise target.triton in the spec, or ask a newer server"),
+    (
+        "Could not find an implementation for",
+        "the target's ONNX Runtime lacks it for that dtype: cast in the model, or choose a newer target.triton",
+    ),
     ("KIND_GPU", "this server has no GPU: use one that has, or KIND_CPU"),
 )
 

@@ -48,10 +48,32 @@ class Case:
             outputs={name: array.take(indices, axis=0) for name, array in self.outputs.items()},
         )
 
+    def tiled(self, size: int) -> Case:
+        """Return ``size`` rows, those of this case over and over, in little more memory than they take themselves."""
+        return Case(
+            self.name,
+            size,
+            *(
+                {name: self._tiled(array, size) for name, array in arrays.items()}
+                for arrays in (self.inputs, self.outputs)
+            ),
+        )
+
+    def _tiled(self, array: Array, size: int) -> Array:
+        import numpy as np  # noqa: PLC0415 - the room's import stays light
+
+        times = -(-size // self.batch)
+        return np.tile(array, (times, *[1] * (array.ndim - 1)))[:size]
+
     @property
     def row_bytes(self) -> int:
         """Bytes of one row's inputs, or of the whole input when the model does not batch."""
-        return sum(array.nbytes for array in self.inputs.values()) // max(self.batch, 1)
+        return sum(map(_wire_bytes, self.inputs.values())) // max(self.batch, 1)
+
+    @property
+    def answer_row_bytes(self) -> int:
+        """The same of the outputs."""
+        return sum(map(_wire_bytes, self.outputs.values())) // max(self.batch, 1)
 
 
 @dataclass(frozen=True)
@@ -138,6 +160,14 @@ def _named(tensors: Iterable[GoldenTensor], arrays: Mapping[str, Array], *, batc
     if missing := sorted(tensor.key for tensor in tensors if tensor.key not in arrays):
         raise SmokeError(f"{GOLDEN_NPZ} lacks {', '.join(missing)}", "build the model again", code="smoke.golden")
     return {tensor.name: wire_array(_bytes(arrays[tensor.key]), batched=batched) for tensor in tensors}
+
+
+def _wire_bytes(array: Array) -> int:
+    """Return the bytes that ``array`` has on the wire: a string is its length in four bytes, and itself."""
+    if array.dtype.kind != "O":
+        return array.nbytes
+    items: list[bytes] = array.ravel().tolist()
+    return sum(4 + len(item) for item in items)
 
 
 def _bytes(array: Array) -> Array:

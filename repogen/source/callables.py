@@ -14,6 +14,8 @@ from typing import TypeAlias
 from repogen.errors import SourceError
 
 UserCallable: TypeAlias = Callable[..., object]
+# What the user's code may raise: Ctrl-C never reaches the worker, so even KeyboardInterrupt is the code's own.
+RAISED = (Exception, SystemExit, KeyboardInterrupt)
 
 
 def import_callable(reference: str, root: Path) -> UserCallable:
@@ -32,7 +34,7 @@ def import_callable(reference: str, root: Path) -> UserCallable:
         module = _import_file(root / module_name) if module_name.endswith(".py") else _import_module(module_name, root)
     except SourceError:
         raise
-    except (Exception, SystemExit) as error:
+    except RAISED as error:
         raise user_error(error, f"importing {reference!r} failed", root) from error
     try:
         found = functools.reduce(getattr, attribute.split("."), module)

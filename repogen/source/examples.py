@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from repogen.errors import SourceError
-from repogen.source.callables import UserCallable, user_error
+from repogen.source.callables import RAISED, UserCallable, user_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,7 +99,7 @@ def call_examples(
     arguments = [sizes.get(batch_dim, 2)] if unknown and batch_dim not in known else []
     try:
         made = function(*arguments, **known)
-    except (Exception, SystemExit) as error:
+    except RAISED as error:
         raise user_error(error, f"{reference!r} failed", root) from error
     return _as_arrays(made, reference)
 

@@ -29,39 +29,56 @@ class FlatModule(torch.nn.Module):
         self._keywords = keywords
         self._select = select
 
-    def named_outputs(self, *args: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
-        """Return every output tensor with the name that the module gives it."""
-        if self._keywords is None:
-            answer = self.module(*args)
-        else:
-            answer = self.module(**dict(zip(self._keywords, args, strict=True)))
-        return flatten(answer)
+    def named_outputs(self, *args: torch.Tensor, wanted: tuple[str, ...] = ()) -> list[tuple[str, torch.Tensor]]:
+        """Return every output tensor with the name that the module gives it.
+
+        Raises:
+            SourceError: Something else is among the outputs, and ``wanted`` does not name tensors only.
+        """
+        return tensors_among(self._leaves(*args), wanted)
 
     def forward(self, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return the chosen outputs."""
-        tensors = [tensor for _, tensor in self.named_outputs(*args)]
+        # Only tensors count, as in what named_outputs returned when they were chosen.
+        tensors = [leaf for _, leaf in self._leaves(*args) if isinstance(leaf, torch.Tensor)]
         chosen = tensors if self._select is None else [tensors[i] for i in self._select]
         return tuple(chosen)
 
+    def _leaves(self, *args: torch.Tensor) -> list[tuple[str, object]]:
+        if self._keywords is None:
+            return flatten(self.module(*args))
+        return flatten(self.module(**dict(zip(self._keywords, args, strict=True))))
 
-def flatten(value: object, name: str = "") -> list[tuple[str, torch.Tensor]]:
-    """Flatten a module's answer: tensors, tuples, lists, mappings, dataclasses and None, nested at will.
 
-    Raises:
-        SourceError: Something else is among it.
-    """
-    if isinstance(value, torch.Tensor):
-        return [(name or "output", value)]
+def flatten(value: object, name: str = "") -> list[tuple[str, object]]:
+    """Flatten a module's answer: tuples, lists, mappings and dataclasses, nested at will; None is left out."""
     if value is None:
         return []
-    items = _children(value)
+    items = None if isinstance(value, torch.Tensor) else _children(value)
     if items is None:
+        return [(name or "output", value)]
+    return [pair for key, child in items for pair in flatten(child, f"{name}_{key}" if name else key)]
+
+
+def tensors_among(leaves: list[tuple[str, object]], wanted: tuple[str, ...]) -> list[tuple[str, torch.Tensor]]:
+    """Return the tensors of a flattened answer; what else is in it is passed over when ``wanted`` names tensors.
+
+    Raises:
+        SourceError: Something else is among them, and ``wanted`` is no choice of the tensors by name.
+    """
+    tensors = [(name, leaf) for name, leaf in leaves if isinstance(leaf, torch.Tensor)]
+    others = [(name, leaf) for name, leaf in leaves if not isinstance(leaf, torch.Tensor)]
+    names = [name for name, _ in tensors]
+    chosen = bool(wanted) and set(wanted) <= set(names) and len(set(names)) == len(names)
+    if others and not chosen:
+        name, leaf = next((other for other in others if other[0] in wanted), others[0])
+        choice = f", or choose the tensors by name: outputs: [{', '.join(names)}]" if names else ""
         raise SourceError(
-            f"output {name or '(whole)'} is a {type(value).__name__}, which no ONNX graph can return",
-            "return tensors, or tuples, lists and dicts of them",
+            f"output {name!r} is a {type(leaf).__name__}, which no ONNX graph can return",
+            f"return tensors, or tuples, lists and dicts of them{choice}",
             code="source.output-type",
         )
-    return [pair for key, child in items for pair in flatten(child, f"{name}_{key}" if name else key)]
+    return tensors
 
 
 def _children(value: object) -> list[tuple[str, object]] | None:

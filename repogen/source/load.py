@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from repogen.errors import RepogenError, SourceError
-from repogen.source.callables import import_callable, user_error
+from repogen.source.callables import RAISED, import_callable, user_error
 from repogen.source.examples import CalledExamples, DrawnExamples, StoredExamples, call_examples, load_npz
 from repogen.source.flat import FlatModule, bind_inputs, choose_outputs
 from repogen.source.weights import load_weights
@@ -54,7 +54,7 @@ def load_source(model: ModelSpec, root: Path) -> SourceModel:
     sample = examples({name: dim.example for name, dim in dims.items()}, model.parity.seed)
     tensors = tuple(torch.from_numpy(sample[name]) for name in names)
     with torch.no_grad():
-        found = _first_run(FlatModule(module, keywords, None), tensors, root)
+        found = _first_run(FlatModule(module, keywords, None), tensors, model.outputs, root)
     select, output_names = choose_outputs(found, model.outputs)
     _refuse_shared_names(names, output_names)
     outputs = tuple(_output_spec(name, found[i][1]) for name, i in zip(output_names, select, strict=True))
@@ -102,13 +102,21 @@ def _make_module(model: ModelSpec, root: Path) -> torch.nn.Module:
     factory = import_callable(model.source.factory, root)
     try:
         made = factory(**model.source.kwargs)
-    except (Exception, SystemExit) as error:
+    except RAISED as error:
         raise user_error(error, f"{model.source.factory!r} failed", root) from error
     if not isinstance(made, torch.nn.Module):
         raise SourceError(
             f"{model.source.factory!r} returned {type(made).__name__}, not a torch.nn.Module",
             "return the module itself",
             code="source.return-type",
+            where=model.source.factory,
+        )
+    if isinstance(made, torch.jit.ScriptModule):
+        raise SourceError(
+            f"{model.source.factory!r} returned a TorchScript module ({type(made).__name__})",
+            "return the eager module, before torch.jit.script or torch.jit.trace; "
+            "TorchScript archives are a source kind to come",
+            code="source.script-module",
             where=model.source.factory,
         )
     meta = [name for name, tensor in made.named_parameters() if tensor.is_meta]
@@ -217,12 +225,14 @@ def _dtype_name(name: str, dtype: np.dtype[np.generic]) -> str:
     return dtype.name
 
 
-def _first_run(flat: FlatModule, tensors: tuple[torch.Tensor, ...], root: Path) -> list[tuple[str, torch.Tensor]]:
+def _first_run(
+    flat: FlatModule, tensors: tuple[torch.Tensor, ...], wanted: tuple[str, ...], root: Path
+) -> list[tuple[str, torch.Tensor]]:
     try:
-        return flat.named_outputs(*tensors)
+        return flat.named_outputs(*tensors, wanted=wanted)
     except RepogenError:
         raise
-    except (Exception, SystemExit) as error:
+    except RAISED as error:
         shapes = ", ".join(f"{list(t.shape)} {str(t.dtype).removeprefix('torch.')}" for t in tensors)
         failure = user_error(error, f"the model's forward failed on inputs of {shapes}", root)
         failure.hint = "correct inputs: or dims: in the spec, or the model"
@@ -260,7 +270,7 @@ class TorchReference:
         try:
             with torch.no_grad():
                 outputs = self.module(*tensors)
-        except (Exception, SystemExit) as error:
+        except RAISED as error:
             raise user_error(error, "the PyTorch model failed", self.root, "source.forward") from error
         arrays = (cast("Array", np.array(tensor.detach().cpu().numpy(), order="C")) for tensor in outputs)
         return {spec.name: array for spec, array in zip(self.signature.outputs, arrays, strict=True)}

@@ -61,6 +61,8 @@ class SpecProblemsError(SpecError):
         problems: The same as data, for JSON and annotations; the message shows the first 100.
     """
 
+    default_code = "spec.problems"
+
     def __init__(self, problems: Iterable[Problem]) -> None:
         """Sort the problems by place, drop repetitions, and write one line for each."""
         self.problems = tuple(sorted(dict.fromkeys(problems), key=lambda problem: (problem.line, problem.column)))

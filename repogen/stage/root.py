@@ -124,7 +124,8 @@ def _probe(source: Path, target: Path, repository: Path, parent: Path) -> None:
         raise _not_writable(f"{source} and {target}", repository, error) from error
     finally:
         for directory in (source, target):
-            (directory / name).unlink(missing_ok=True)
+            with suppress(OSError):  # where nothing can be written, removing what is not there fails as well
+                (directory / name).unlink()
 
 
 def _other_filesystem(repository: Path, parent: Path) -> PublishError:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _SIZES = (1, 2, 3)
 _LARGER = 5
+_SEEDS = 20
 
 
 def check_batch(
@@ -44,8 +45,15 @@ def check_batch(
         return BatchReport(batchable=False, max_batch_size=0, reason="max_batch_size: 0 was asked for")
     reason = _refusal(source, seed, allowed, onnx_model)
     if not reason:
-        batch = source.dims[source.signature.batch_dim or ""]
-        return BatchReport(batchable=True, max_batch_size=batch.max if asked == "auto" else asked)
+        dim = source.signature.batch_dim or ""
+        most = source.dims[dim].max
+        if asked != "auto" and asked > most:
+            raise ConfigError(
+                f"max_batch_size: {asked} was asked for, but dim {dim!r} is proved up to {most} only",
+                f"raise dims.{dim}.max to {asked}, or lower max_batch_size",
+                code="config.batch-above-dim",
+            )
+        return BatchReport(batchable=True, max_batch_size=most if asked == "auto" else asked)
     if asked == "auto":
         return BatchReport(batchable=False, max_batch_size=0, reason=reason)
     raise ConfigError(
@@ -66,36 +74,54 @@ def _refusal(
     if dim is None:
         return "axis 0 of its inputs is not one shared dynamic dim"
     limits = source.dims[dim]
-    if reason := _unfit(source, dim, seed):
+    if reason := _unfit(source, dim):
         return reason
     sizes = [size for size in (*_SIZES, _LARGER) if size <= limits.max]
-    inputs = source.examples({**source.example_sizes, dim: sizes[-1]}, seed)
+    inputs = _telling_inputs(source, dim, sizes[-1], seed)
+    if inputs is None:
+        return "the rows of its example inputs are all the same, so nothing can show whether it mixes them"
     for model, runtime in ((source.reference, "PyTorch"), (onnx_model, "ONNX Runtime")):
-        alone: list[dict[str, Array]] = []
-        for size in sizes:
-            try:
-                reason = _mixes(model, _rows(inputs, slice(size)), alone, allowed)
-            except RepogenError as error:
-                reason = f"a batch of {size} fails: {error.message}"
-            if reason:
-                return f"{reason} ({runtime})"
-        if reason := _minds_order(model, inputs, alone, allowed):
+        if reason := _tried(model, inputs, sizes, allowed):
             return f"{reason} ({runtime})"
     return ""
 
 
-def _unfit(source: SourceModel, dim: str, seed: int) -> str:
-    """Return why ``dim`` cannot be a batch, or no experiment can tell; empty when one can."""
+def _tried(
+    model: Callable[[Arrays], dict[str, Array]],
+    inputs: Arrays,
+    sizes: list[int],
+    allowed: dict[str, tuple[float, float]],
+) -> str:
+    """Return what goes wrong when ``model`` answers batches of the first rows; empty when nothing does."""
+    alone: list[dict[str, Array]] = []
+    for size in sizes:
+        try:
+            reason = _mixes(model, _rows(inputs, slice(size)), alone, allowed)
+        except RepogenError as error:
+            reason = f"a batch of {size} fails: {error.message}"
+        if reason:
+            return reason
+    return _minds_order(model, inputs, alone, allowed)
+
+
+def _unfit(source: SourceModel, dim: str) -> str:
+    """Return why ``dim`` cannot be a batch; empty when it can."""
     limits = source.dims[dim]
     if limits.min > 1:
         return f"dim {dim!r} starts at {limits.min}, and Triton also sends batches of 1"
     for spec in source.signature.inputs:
         if dim in spec.shape[1:]:
             return f"dim {dim!r} is another axis of input {spec.name!r} too, and Triton joins axis 0 alone"
-    two = source.examples({**source.example_sizes, dim: 2}, seed)
-    if all(np.array_equal(array[0], array[1]) for array in two.values()):
-        return "the rows of its example inputs are all the same, so nothing can show whether it mixes them"
     return ""
+
+
+def _telling_inputs(source: SourceModel, dim: str, size: int, seed: int) -> dict[str, Array] | None:
+    """Return a batch whose rows differ, from the first of a few seeds that gives one; None when none does."""
+    for attempt in range(seed, seed + _SEEDS):
+        inputs = source.examples({**source.example_sizes, dim: size}, attempt)
+        if any(not np.array_equal(array[:1], array[1:2]) for array in inputs.values()):
+            return inputs
+    return None
 
 
 def _rows(inputs: Arrays, chosen: slice) -> dict[str, Array]:

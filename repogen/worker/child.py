@@ -1,4 +1,4 @@
-"""The worker process: ``python -m repogen.worker.child FD``, the job on standard input, events on FD.
+"""The worker process: ``python -P -m repogen.worker.child FD PARENT``, the job on standard input, events on FD.
 
 Whatever the user's code prints goes to standard error, which the parent keeps for its report.
 """

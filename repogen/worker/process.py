@@ -42,7 +42,8 @@ def run_worker(job: Job, progress: Progress, cancelled: threading.Event) -> Buil
     log_path = job.work_dir / "worker.log"
     with log_path.open("wb") as log, os.fdopen(read_end, "rb", buffering=0) as events:
         process = subprocess.Popen(
-            [sys.executable, "-m", "repogen.worker.child", str(write_end), str(os.getpid())],
+            # -P: a queue.py in the user's working directory must not take the place of the standard library's.
+            [sys.executable, "-P", "-m", "repogen.worker.child", str(write_end), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

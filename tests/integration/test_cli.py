@@ -338,6 +338,7 @@ def test_problems_of_the_spec_are_data(tmp_path: Path, new_project: Callable[[Pa
         (("--server", "127.0.0.1:1"), 6, "server.remote"),
         (("--server", "quick"), 6, "server.kind"),
         (("--repository", "models.py/repository"), 7, "stage.no-directory"),
+        (("--repository", "."), 2, "spec.repository"),
         (("--stage-dir", "model_repository/stage"), 7, "stage.inside-repository"),
     ],
     ids=str,
@@ -356,8 +357,7 @@ def test_what_stops_a_build_is_said_before_it_starts(
 def test_a_stage_on_another_filesystem_is_refused(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
     """A rename would not work from there: exit code 7 with the remedy."""
     elsewhere = Path("/dev/shm")  # noqa: S108 - a filesystem of its own
-    if elsewhere.stat().st_dev == tmp_path.stat().st_dev:
-        pytest.skip("the temporary directory is on /dev/shm itself")
+    assert elsewhere.stat().st_dev != tmp_path.stat().st_dev, "TMPDIR must not be on /dev/shm"
     run = new_project(tmp_path).run("build", "--stage-dir", str(elsewhere / f"repogen-{os.getpid()}"), "--json")
     error = document_of(run)["error"]
     assert (run.returncode, error["code"]) == (7, "stage.other-filesystem")

@@ -56,6 +56,15 @@ def test_a_baked_in_batch_is_an_error_that_names_the_dim(tmp_path: Path, exporte
     assert "reshape(2, -1)" in error.hint
 
 
+def test_an_error_in_a_file_named_like_the_scaffold_s_keeps_its_place(tmp_path: Path) -> None:
+    """``models.py:3`` is a place, and no key path below ``models``."""
+    (tmp_path / "models.py").write_text("def build():\n    number = 1\n    return number / 0\n", encoding="utf-8")
+    spec = "models:\n  py:\n    source: {factory: 'models.py:build'}\n    " + ROWS + "\n    " + BATCH + "\n"
+    (tmp_path / "repogen.yaml").write_text(spec, encoding="utf-8")
+    report = build(load_spec(tmp_path / "repogen.yaml"), BuildOptions(server=None, dry_run=True), Silent())
+    assert failure(report.models[0]).where == "models.py:3"
+
+
 @pytest.mark.parametrize("exporter", ["auto", "dynamo", "torchscript"])
 def test_a_branch_on_values_is_refused_with_its_line(tmp_path: Path, exporter: str) -> None:
     """``if x.sum() > 0`` is refused by each exporter, naming file and line."""

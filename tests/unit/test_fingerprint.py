@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.fingerprint import changes, files_intact, fingerprint, spec_digest
+from repogen.fingerprint import changes, files_intact, fingerprint, known_inputs, spec_digest
 from repogen.spec import load_spec
 from repogen.values.artifacts import FileRecord, ImportedCode
 from repogen.values.digest import sha256_bytes
@@ -51,7 +51,7 @@ def project(tmp_path: Path) -> Path:
 
 def recorded(folder: Path) -> dict[str, str]:
     """Return the fingerprint of the model in a project as it is now."""
-    return fingerprint(load_spec(folder / "repogen.yaml"), "m", IMPORTED)
+    return fingerprint(known_inputs(load_spec(folder / "repogen.yaml"), "m"), IMPORTED)
 
 
 def reasons(old: dict[str, str], folder: Path) -> list[str]:
@@ -107,11 +107,30 @@ def test_a_change_is_told_in_words(file: str, content: str, reason: str, project
     assert expected == reasons(old, project)
 
 
-def test_a_file_edited_while_the_build_ran_is_a_change(project: Path) -> None:
-    """What counts is the code that the worker imported, not what lies there when the build ends."""
+def test_a_file_edited_after_the_worker_hashed_it_is_a_change(project: Path) -> None:
+    """What counts is the worker's digest, not what lies there when the build ends."""
     (project / "models.py").write_text("def build(): return None\n")
     expected = ["models.py changed"]
     assert expected == reasons(recorded(project), project)
+
+
+@pytest.mark.parametrize(
+    ("file", "reason"),
+    [
+        ("weights.pt", "the weights file changed"),
+        ("examples.npz", "the examples file changed"),
+        ("templates/config.pbtxt.j2", "the template config.pbtxt.j2 changed"),
+    ],
+)
+def test_an_input_edited_while_the_build_ran_is_a_change(file: str, reason: str, project: Path) -> None:
+    """The fingerprint that is put together at the end has the digests from before the worker."""
+    (project / "templates").mkdir()
+    (project / "templates" / "config.pbtxt.j2").write_text("before")
+    (project / "repogen.yaml").write_text("templates: templates\n" + SPEC)
+    before = known_inputs(load_spec(project / "repogen.yaml"), "m")
+    (project / file).write_text("edited while the worker ran")
+    expected = [reason]
+    assert expected == reasons(fingerprint(before, IMPORTED), project)
 
 
 def test_a_file_that_is_gone_is_a_change(project: Path) -> None:
@@ -160,6 +179,39 @@ def test_a_template_override_is_a_change_and_so_is_its_removal(project: Path) ->
     (project / "templates" / "config.pbtxt.j2").write_text("")
     expected = ["the template config.pbtxt.j2 changed"]
     assert expected == reasons(old, project)
+
+
+def test_whatever_a_template_may_include_is_part_of_it(project: Path) -> None:
+    """Every file of the overrides counts, by its path below them: edited, added or removed."""
+    parts = project / "templates" / "parts"
+    parts.mkdir(parents=True)
+    for part in ("edited.txt", "removed.jinja"):
+        (parts / part).write_text("before")
+    (project / "repogen.yaml").write_text("templates: templates\n" + SPEC)
+    old = recorded(project)
+    (parts / "edited.txt").write_text("after")
+    (parts / "added").touch()
+    (parts / "removed.jinja").unlink()
+    expected = [
+        "the template parts/added is new",
+        "the template parts/edited.txt changed",
+        "the template parts/removed.jinja is gone",
+    ]
+    assert expected == reasons(old, project)
+
+
+def test_a_huge_directory_of_templates_is_not_hashed_whole(project: Path) -> None:
+    """A thousand files at most, those of the directory itself first."""
+    parts = project / "templates" / "a"
+    parts.mkdir(parents=True)
+    for number in range(1100):
+        (parts / f"{number}").touch()
+    (project / "templates" / "config.pbtxt.j2").touch()
+    (project / "repogen.yaml").write_text("templates: templates\n" + SPEC)
+    templates = [key for key in recorded(project) if key.startswith("template:")]
+    expected = 1000
+    assert expected == len(templates)
+    assert "template:config.pbtxt.j2" in templates
 
 
 def test_neither_torch_nor_the_model_is_imported(project: Path) -> None:

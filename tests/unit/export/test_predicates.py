@@ -58,6 +58,19 @@ def export(source: SourceModel, directory: Path, *allowed: str) -> Any:
         lambda x, _: torch.equal(x, x * 2),
         lambda x, w: torch.allclose(w, x[0]),
         lambda x, _: x.sum().is_nonzero(),
+        lambda x, _: bool((x.data if x.dim() else x).sum() > 0),
+        # how many elements there are hangs on the values
+        lambda x, _: bool(x[x > 3].shape[0] > 0),
+        lambda x, _: len(x[x > 3]) > 0,
+        lambda x, _: bool(list(x[x[:, 0] > 0])),
+        lambda x, _: bool((x > 3).nonzero().numel() > 0),
+        lambda x, _: bool(torch.where(x > 3)[0].size(0)),
+        lambda x, _: bool(torch.masked_select(x, x > 3).shape[0] > 1),
+        lambda x, _: bool(torch.unique(x).shape[0] > 2),
+        lambda x, w: bool(w[x[0] > 0].shape[0] > 1),
+        lambda x, _: bool(torch.zeros(int(x.max())).shape[0] > 1),
+        lambda x, _: bool((x[x > 3] * 2).reshape(-1, 1).relu().shape[0] > 0),
+        lambda x, w: bool(torch.cat([w, x[x > 3]]).shape[0] > 4),
     ],
 )
 def test_reads_of_values_are_refused_with_their_line(
@@ -88,6 +101,13 @@ def test_reads_of_values_are_refused_with_their_line(
         lambda x, _: bool(torch.ones_like(x).sum() > 0),
         lambda x, _: bool(x.new_zeros(2).any()),
         lambda _, w: torch.equal(w, w * 2),
+        lambda x, _: bool(list(x)),
+        lambda _, w: bool(w[w > 3].shape[0] > 0),
+        lambda x, _: bool(x[torch.tensor([0, 0])].shape[0] > 1),
+        lambda x, _: bool((x * x.sum()).reshape(x.shape[0], -1).shape[0] > 1),
+        lambda x, _: bool(x[(x.argmax(0) > 0).long()].shape[0] > 1),
+        lambda x, w: bool(torch.cat([w, x[0]]).shape[0] > 4),
+        lambda x, _: bool(torch.zeros(x.shape[0], 2).nonzero().shape[0]),
     ],
 )
 def test_reads_of_shapes_and_weights_are_not(

@@ -76,6 +76,7 @@ def served() -> Served:
         text = (model / "config.pbtxt").read_text()
         batch, graph = _facts(text)
         loaded = version_policy(text).served(versions(model))
+        assert loaded, "nothing would be served"
         for version in loaded:
             kept_batch, kept_graph = _facts((model / str(version) / "config.pbtxt").read_text())
             assert kept_graph == graph, f"version {version} would not load"

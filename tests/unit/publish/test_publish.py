@@ -104,6 +104,20 @@ def test_breaking_leaves_no_misfit_served(stage: Stage, repository: Path) -> Non
     assert caught.value.code == "publish.version-policy"
 
 
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_policy_that_serves_nothing(stage: Stage, repository: Path, before: int) -> None:
+    """A version policy that names neither a present version nor the new one is refused, the first time included."""
+    for _ in range(before):
+        publish(stage(), repository, breaking=False)
+    with pytest.raises(PublishError, match="Triton would serve nothing") as caught:
+        publish(stage(policy="specific { versions: 7 }"), repository, breaking=False)
+    assert caught.value.code == "publish.version-policy"
+    assert f"Name {before + 1} in" in caught.value.hint
+    assert list(range(1, before + 1)) == versions(repository / "m")
+    staged = stage(policy=f"specific {{ versions: {before + 1} }}")
+    assert before + 1 == publish(staged, repository, breaking=False).version
+
+
 def test_unproven_batching_is_not_claimed(stage: Stage, repository: Path) -> None:
     """A version published as not batching is not served by a config that batches."""
     publish(stage(batch=0), repository, breaking=False)

@@ -14,6 +14,8 @@ from repogen.smoke.limits import Limits
 from repogen.smoke.report import report_of
 from repogen.values.serving import SmokeCheck
 
+from .conftest import CONFIG
+
 Simulated = Callable[..., tuple[Any, Any]]
 UNBATCHED = """
 name: "double" backend: "onnxruntime"
@@ -104,6 +106,22 @@ def test_what_is_too_large_to_send_is_said(simulated: Simulated) -> None:
     assert failed(checks) == []
 
 
+def test_large_answers_are_not_asked_for(simulated: Simulated) -> None:
+    """Outputs are bounded as inputs are."""
+    checks = examined(simulated, limits=Limits(answer_bytes=32))
+    assert [check.name for check in checks if check.warning] == ["batch 8", "refuses batch 9"]
+    assert failed(checks) == []
+
+
+def test_largest_batch_size_of_all(simulated: Simulated) -> None:
+    """A config may allow more rows than any memory holds: only what can be sent is made."""
+    largest = 2**31 - 1
+    checks = examined(simulated, config=CONFIG.replace("max_batch_size: 8", f"max_batch_size: {largest}"))
+    warned = [check.name for check in checks if check.warning]
+    assert warned == [f"batch {largest // 2}", f"batch {largest}", f"refuses batch {largest + 1}"]
+    assert failed(checks) == []
+
+
 def test_what_takes_too_long_is_said(simulated: Simulated) -> None:
     """Without time for batches, those after the first, which tells the pace, are warnings."""
     checks = examined(simulated, limits=Limits(batches_seconds=0.0))
@@ -145,6 +163,15 @@ def test_failures_are_raised_with_their_figures(simulated: Simulated) -> None:
     )
     assert expected == caught.value.message
     raise_for_failures(report_of(server.endpoint, "double", 1, examined(simulated)))
+
+
+def test_operator_unknown_to_the_runtime(simulated: Simulated) -> None:
+    """What only a newer ONNX Runtime can do comes with the two ways out."""
+    said = "onnx runtime error 9: Could not find an implementation for Add(14) node with name 'add'"
+    checks = [SmokeCheck("loads", passed=False, detail=said)]
+    with pytest.raises(SmokeError) as caught:
+        raise_for_failures(report_of(simulated()[0].endpoint, "double", 1, checks))
+    assert "cast in the model, or choose a newer target.triton" in caught.value.hint
 
 
 def test_report_without_checks_is_a_failure(simulated: Simulated) -> None:

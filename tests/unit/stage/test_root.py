@@ -117,6 +117,18 @@ def test_not_writable() -> None:
     assert caught.value.code == "stage.not-writable"
 
 
+def test_nothing_can_be_removed(tmp_path: Path) -> None:
+    """Where removing fails as well, as on a read-only filesystem, the first failure is what is said."""
+    # a directory whose path leaves no room for a name: to make and to remove a file in it both fail, for root too
+    repository = tmp_path
+    while room := 4085 - len(str(repository)):
+        repository /= "d" * (room - 1 if room <= 200 else 150)
+        repository.mkdir()
+    with pytest.raises(PublishError, match=r"must be writable .*File name too long") as caught:
+        preflight(repository, None)
+    assert caught.value.code == "stage.not-writable"
+
+
 def test_linked_repository(tmp_path: Path) -> None:
     """A repository reached by a symlink is staged beside the real one."""
     (tmp_path / "real" / "repo").mkdir(parents=True)

@@ -54,6 +54,12 @@ def test_rows_that_are_answered_one_by_one_batch(as_source: AsSource) -> None:
     assert judge(source, 4) == BatchReport(batchable=True, max_batch_size=4)
 
 
+def test_more_than_was_proved_is_refused(as_source: AsSource) -> None:
+    """max_batch_size above the dim's maximum is an error, also where the spec declares no inputs to compare with."""
+    with pytest.raises(ConfigError, match="'batch' is proved up to 8 only"):
+        judge(as_source(Of(lambda x: x + 1)), 64)
+
+
 @pytest.mark.parametrize("most", [2, 3, 4])
 def test_a_small_maximum_is_not_exceeded(as_source: AsSource, most: int) -> None:
     """A model that refuses more than its dim allows is never given more."""
