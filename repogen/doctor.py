@@ -111,7 +111,8 @@ def _docker() -> Check:
 def _gpu() -> Check:
     path = shutil.which("nvidia-smi")
     if path is None:
-        return Check("gpu", "none; KIND_GPU models are smoke-tested on the CPU", ok=True, optional=True)
+        found = "none; KIND_GPU models are smoke-tested on the CPU, and `repogen serve` cannot serve them here"
+        return Check("gpu", found, ok=True, optional=True)
     try:
         command = [path, "--query-gpu=name,driver_version", "--format=csv,noheader"]
         found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()

@@ -127,6 +127,20 @@ class PublishError(RepogenError):
     default_code = "publish"
 
 
+class TrackingError(RepogenError):
+    """MLflow could not be reached, or its entry is not what it was; what is published stays published (exit 8)."""
+
+    exit_code = ExitCode.TRACKING
+    default_code = "tracking"
+
+
+class GateError(RepogenError):
+    """A gate did not let a version pass; nothing was moved (exit 1)."""
+
+    exit_code = ExitCode.GATE
+    default_code = "gate"
+
+
 class InterruptedBuildError(RepogenError):
     """Ctrl-C or SIGTERM; nothing half-done was left (exit 130)."""
 
@@ -147,6 +161,8 @@ _KINDS: tuple[type[RepogenError], ...] = (
     ConfigError,
     SmokeError,
     PublishError,
+    TrackingError,
+    GateError,
     InterruptedBuildError,
 )
 

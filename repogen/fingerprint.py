@@ -1,9 +1,10 @@
 """What a build depends on, as key -> digest or version; says what changed without importing torch or the model.
 
 Keys are ``spec``, ``target``, ``repogen``, ``weights``, ``examples``, ``template:PATH`` (relative to its directory of
-templates), ``file:PATH`` (relative to the spec's directory) and ``dist:NAME``. No path is absolute, so a fingerprint
-recorded here still holds in a clone elsewhere; code imported from outside the spec's directory is ``file:../PATH``.
-Files are hashed as bytes: a checkout that rewrites line ends has changed them.
+templates), ``file:PATH`` (relative to the spec's directory), ``dist:NAME``, and ``registered`` where the version went
+into a model registry. No path is absolute, so a fingerprint recorded here still holds in a clone elsewhere; code
+imported from outside the spec's directory is ``file:../PATH``. Files are hashed as bytes: a checkout that rewrites
+line ends has changed them.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ _TEMPLATES = "*.pbtxt.j2"
 # Enough for any directory of overrides; it keeps a spec that names a whole home directory from being hashed for hours.
 _MOST_OVERRIDES = 1000
 _FILE, _DIST, _TEMPLATE = "file:", "dist:", "template:"
+_REGISTERED = "registered"
 # Below this much a thread costs more than it saves.
 _WORTH_THREADS = 8_000_000
 _DIST_INFO = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+)\.dist-info")
@@ -75,6 +77,16 @@ def fingerprint(before: Mapping[str, str], imported: ImportedCode) -> dict[str, 
     return dict(sorted({**before, **files, **versions}.items()))
 
 
+def registered(before: Mapping[str, str]) -> dict[str, str]:
+    """Return the inputs of a build whose version goes into a model registry."""
+    return {**before, _REGISTERED: "yes"}
+
+
+def was_registered(old: Mapping[str, str]) -> bool:
+    """Tell whether a recorded version went into a model registry; ``changes`` does not ask."""
+    return _REGISTERED in old
+
+
 def changes(old: Mapping[str, str], spec: Spec, name: str) -> list[str]:
     """Return why a build is no longer what a recorded fingerprint says.
 
@@ -87,12 +99,14 @@ def changes(old: Mapping[str, str], spec: Spec, name: str) -> list[str]:
         One reason a change, for people; empty when nothing changed.
     """
     now = _now(spec, name, [key for key in old if key.startswith((_FILE, _DIST))])
+    old = {key: value for key, value in old.items() if key != _REGISTERED}
     return [_reason(key, old.get(key), now.get(key)) for key in sorted({*old, *now}) if old.get(key) != now.get(key)]
 
 
 def spec_digest(spec: Spec, name: str) -> str:
     """Return the SHA-256 of a model's effective spec block (defaults merged) as canonical JSON."""
-    block = spec.models[name].model_dump(mode="json")
+    # gates decide about promotion, not about bytes
+    block = spec.models[name].model_dump(mode="json", exclude={"promotion"})
     return sha256_bytes(json.dumps(block, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode())
 
 

@@ -2,99 +2,88 @@
 
 Each model goes through ``build_model``, which reads like the design's table:
 
-    preflight -> [worker: source -> export -> optimize -> validate] -> configure -> stage -> smoke -> publish
-
-Tracking in MLflow has its place between smoke and publish (log, register as pending) and after publish (confirm).
+    preflight -> [worker: source -> export -> optimize -> validate] -> configure -> stage -> smoke
+        -> track: logged, registered as pending -> publish -> track: confirmed
 """
 
 from __future__ import annotations
 
 import os
 import re
-import threading
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from repogen.errors import ErrorRecord, RepogenError, SpecError
-from repogen.fingerprint import known_inputs
+from repogen.fingerprint import known_inputs, registered
+from repogen.shared import BuildOptions, Shared, open_desk, open_workshop, tracking_asked_for
 from repogen.spec.paths import check_repository
-from repogen.unchanged import settle_publishes, unchanged_models
+from repogen.unchanged import settle_publishes, unchanged_models, unconfirmed_versions
+from repogen.values.layout import model_dir
+from repogen.values.manifest import read_manifest
+from repogen.values.mark import require_built
 from repogen.values.report import BuildReport, ModelReport, Status
 from repogen.values.target import targets
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Iterator
     from pathlib import Path
 
-    from repogen.background import BackgroundTriton
+    from repogen.desk import ReleaseDesk
     from repogen.spec.models import Spec
     from repogen.values.artifacts import BuiltModel
     from repogen.values.progress import Progress
-    from repogen.values.serving import TritonServer
+
+__all__ = ["BuildOptions", "build"]
 
 _PLACED = re.compile(r":\d+$")
 """A place in a file, ``models.py:5``; a key path (``models.digits.triton``) ends in no line."""
-
-
-@dataclass(frozen=True)
-class BuildOptions:
-    """Flags of ``repogen build``.
-
-    Attributes:
-        models: Names to build; all when empty.
-        repository: Overrides the spec's.
-        server: ``embedded``, ``docker`` or ``HOST:PORT``; None for no smoke test.
-        force: Build what is unchanged, too.
-        dry_run: Everything but publish.
-        breaking: Allow a signature that differs from the published one.
-        jobs: Models built at a time.
-        stage_dir: Where to stage; beside the repository when None.
-    """
-
-    models: tuple[str, ...] = ()
-    repository: Path | None = None
-    server: str | None = "embedded"
-    force: bool = False
-    dry_run: bool = False
-    breaking: bool = False
-    jobs: int = 1
-    stage_dir: Path | None = None
-
-
-@dataclass
-class _Build:
-    """What the models of one build share."""
-
-    spec: Spec
-    options: BuildOptions
-    progress: Progress
-    root: Path
-    triton: BackgroundTriton | None
-    cancelled: threading.Event = field(default_factory=threading.Event)
 
 
 def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
     """Build every chosen model; one that fails does not stop the others.
 
     Raises:
-        RepogenError: What would stop them all: an unknown model name, an unwritable repository, no server.
+        RepogenError: What would stop them all: an unknown model name, an unwritable repository, no server, no MLflow.
         KeyboardInterrupt: Interrupted; nothing half-done is left.
     """
     names = _chosen(spec, options.models)
     repository = _repository(spec, options)
+    require_built(repository)
     if not options.dry_run:
         settle_publishes(names, repository)
-    reports = {} if options.force else unchanged_models(spec, names, repository)
-    pending = [name for name in names if reports.get(name) is None]
-    if pending:
-        with _shared(spec, pending, repository, options, progress) as shared:
-            reports.update(_build_all(shared, repository, pending))
-    done = (reports[name] for name in names)
-    return BuildReport(repository, tuple(report for report in done if report is not None))
+    tracking = tracking_asked_for(spec, options)
+    found: dict[str, ModelReport | None] = {}
+    if not options.force:
+        found = unchanged_models(spec, names, repository, registered=tracking is not None and tracking.register)
+    reports = {name: report for name, report in found.items() if report is not None}
+    pending = [name for name in names if name not in reports]
+    unconfirmed = unconfirmed_versions(names, repository) if tracking is not None else []
+    shared = Shared(spec, options, repository, progress)
+    with open_desk(shared, tracking if pending or unconfirmed else None, pending):
+        if pending:
+            with open_workshop(shared, pending):
+                reports.update(_build_all(shared, pending))
+        if shared.desk is not None:
+            for name, version in unconfirmed:
+                reports[name] = _confirmed(shared.desk, repository, reports[name], version)
+        report = BuildReport(repository, tuple(reports[name] for name in names))
+        return report if shared.desk is None else shared.desk.finish(report)
+
+
+def _confirmed(desk: ReleaseDesk, repository: Path, report: ModelReport, version: int) -> ModelReport:
+    """Confirm a version that an earlier build published, and could not confirm."""
+    try:
+        content = read_manifest(model_dir(repository, report.name) / str(version)).content_sha256
+        desk.confirm(report.name, version, content)
+    except (RepogenError, OSError) as error:
+        record = error.record if isinstance(error, RepogenError) else ErrorRecord("tracking.unconfirmed", str(error))
+        return replace(report, error=report.error or record)
+    return replace(report, notes=(*report.notes, f"version {version} is now confirmed in MLflow's registry"))
 
 
 def _repository(spec: Spec, options: BuildOptions) -> Path:
@@ -118,44 +107,11 @@ def _chosen(spec: Spec, wanted: tuple[str, ...]) -> list[str]:
     return [name for name in spec.models if not wanted or name in wanted]
 
 
-@contextmanager
-def _shared(
-    spec: Spec, names: list[str], repository: Path, options: BuildOptions, progress: Progress
-) -> Iterator[_Build]:
-    """Preflight, then hold the staging directory and the Triton that all models share; it starts while they export."""
-    from repogen.background import BackgroundTriton  # noqa: PLC0415 - an unchanged build needs no server
-    from repogen.stage import preflight, prepare_stage_root, private_repository  # noqa: PLC0415 - the same
-    from repogen.worker import require_extras  # noqa: PLC0415 - the same
-
-    progress.step("", "preflight")
-    require_extras(spec.models[name] for name in names)
-    preflight(repository, options.stage_dir)
-    server = _server(spec, options, progress)
-    with ExitStack() as stack:
-        root = stack.enter_context(prepare_stage_root(repository, options.stage_dir))
-        triton = None
-        if server is not None:
-            triton = stack.enter_context(BackgroundTriton(server, private_repository(root)))
-        progress.step("", "done")
-        yield _Build(spec, options, progress, root, triton)
-
-
-def _server(spec: Spec, options: BuildOptions, progress: Progress) -> TritonServer | None:
-    if options.server is None:
-        return None
-    from repogen.serving import server  # noqa: PLC0415 - an unchanged build needs no server
-
-    found = server(options.server, targets()[spec.release], progress)
-    found.preflight()
-    found.install()
-    return found
-
-
-def _build_all(shared: _Build, repository: Path, names: list[str]) -> dict[str, ModelReport]:
+def _build_all(shared: Shared, names: list[str]) -> dict[str, ModelReport]:
     jobs = max(1, min(shared.options.jobs, len(names)))
     threads = max(1, (os.cpu_count() or 1) // jobs)
     with ThreadPoolExecutor(jobs, thread_name_prefix="model") as pool:
-        futures = {name: pool.submit(_guarded, shared, repository, name, threads) for name in names}
+        futures = {name: pool.submit(_guarded, shared, name, threads) for name in names}
         try:
             return {name: future.result() for name, future in futures.items()}
         except BaseException:
@@ -166,19 +122,26 @@ def _build_all(shared: _Build, repository: Path, names: list[str]) -> dict[str, 
             raise
 
 
-def _guarded(shared: _Build, repository: Path, name: str, threads: int) -> ModelReport:
+def _guarded(shared: Shared, name: str, threads: int) -> ModelReport:
     """Build one model; whatever goes wrong becomes part of its report."""
     steps = _Steps(shared.progress, shared.cancelled, ModelReport(name, Status.FAILED))
     try:
-        return build_model(shared, repository, threads, steps)
+        return build_model(shared, threads, steps)
     except RepogenError as error:
         record = error.record
         if not _PLACED.search(record.where):  # a key path, or nothing: shown at that key, or at the model's
             record = replace(record, where=shared.spec.where(record.where or f"models.{name}"))
-        return replace(steps.report, error=record, seconds=steps.seconds)
+        return _logged(shared.desk, replace(steps.report, error=record, seconds=steps.seconds))
     except Exception as error:  # noqa: BLE001 - a bug in one model's build must not stop the others
         record = ErrorRecord("bug", f"unexpected {error!r}", "please report this", details=traceback.format_exc())
         return replace(steps.report, error=record, seconds=steps.seconds)
+
+
+def _logged(desk: ReleaseDesk | None, report: ModelReport) -> ModelReport:
+    """Log a failure, unless it is MLflow's own or comes after the model's run was logged."""
+    if desk is None or report.error is None or "track" in report.seconds:
+        return report
+    return desk.log_failed(report)
 
 
 @dataclass
@@ -203,7 +166,7 @@ class _Steps:
             self.seconds[name] = time.monotonic() - begun
 
 
-def build_model(shared: _Build, repository: Path, threads: int, steps: _Steps) -> ModelReport:
+def build_model(shared: Shared, threads: int, steps: _Steps) -> ModelReport:
     """Run all steps for one model.
 
     Raises:
@@ -214,10 +177,12 @@ def build_model(shared: _Build, repository: Path, threads: int, steps: _Steps) -
     from repogen.publish import publish  # noqa: PLC0415 - the same
     from repogen.stage import stage_version  # noqa: PLC0415 - the same
 
-    spec, options, name = shared.spec, shared.options, steps.report.name
+    spec, options, repository, name = shared.spec, shared.options, shared.repository, steps.report.name
     model, target = spec.models[name], targets()[spec.release]
 
     before = known_inputs(spec, name)  # what is edited from here on is a change to the next build
+    if shared.desk is not None and shared.desk.registers:
+        before = registered(before)
     built = _run_worker(shared, name, threads, steps)
     steps.report = _with_built(steps.report, built)
     with steps.step("configure"):
@@ -226,7 +191,11 @@ def build_model(shared: _Build, repository: Path, threads: int, steps: _Steps) -
         origin = provenance(spec, before, built)
         staged = stage_version(shared.root, repository, config, built.artifact, built.golden_dir, origin)
     steps.report = replace(
-        steps.report, sha256=staged.manifest.sha256, max_batch_size=config.max_batch_size, status=Status.FAILED
+        steps.report,
+        sha256=staged.manifest.sha256,
+        size=staged.manifest.size,
+        max_batch_size=config.max_batch_size,
+        status=Status.FAILED,
     )
     if shared.triton is not None:
         from repogen.smoke import raise_for_failures, smoke_staged  # noqa: PLC0415 - imports gRPC
@@ -239,13 +208,23 @@ def build_model(shared: _Build, repository: Path, threads: int, steps: _Steps) -
         raise_for_failures(smoked)
     if options.dry_run:
         return replace(steps.report, status=Status.VERIFIED, seconds=steps.seconds)
+    if shared.desk is not None:
+        with steps.step("track"):
+            verified = replace(steps.report, status=Status.VERIFIED, seconds=steps.seconds)
+            tracked = shared.desk.log(staged, built, verified)
+        steps.report = replace(steps.report, registry_version=tracked.registry_version)
     with steps.step("publish"):
         published = publish(staged, repository, breaking=options.breaking)
+    steps.report = replace(steps.report, status=Status.PUBLISHED, version=published.version)
+    if shared.desk is not None and shared.desk.registers:
+        with steps.step("confirm"):
+            content = staged.manifest.content_sha256
+            shared.desk.confirm(name, published.version, content, steps.report.registry_version)
     steps.progress.step(name, "done")
-    return replace(steps.report, status=Status.PUBLISHED, version=published.version, seconds=steps.seconds)
+    return replace(steps.report, seconds=steps.seconds)
 
 
-def _run_worker(shared: _Build, name: str, threads: int, steps: _Steps) -> BuiltModel:
+def _run_worker(shared: Shared, name: str, threads: int, steps: _Steps) -> BuiltModel:
     from repogen.worker import Job, run_worker  # noqa: PLC0415 - pydantic builds its decoders at import
 
     work_dir = shared.root / "work" / name
@@ -253,13 +232,18 @@ def _run_worker(shared: _Build, name: str, threads: int, steps: _Steps) -> Built
     job = Job(name, shared.spec.models[name], shared.spec.root, shared.spec.release, work_dir, threads)
     begun = time.monotonic()
     shared.progress.step(name, "import")
-    try:
-        built = run_worker(job, shared.progress, shared.cancelled)
-    finally:
-        steps.seconds["worker"] = time.monotonic() - begun
-    steps.seconds.update(built.seconds)
-    steps.seconds["worker"] -= sum(built.seconds.values())
-    return built
+    outcome = run_worker(job, shared.progress, shared.cancelled)
+    learned = outcome.learned
+    steps.seconds["worker"] = time.monotonic() - begun - sum(learned.seconds.values())
+    steps.seconds.update(learned.seconds)
+    steps.report = replace(
+        steps.report,
+        rungs=learned.rungs,
+        passes=learned.passes,
+        notes=learned.notes,
+        peak_rss_bytes=learned.peak_rss_bytes,
+    )
+    return outcome.model()
 
 
 def _with_built(report: ModelReport, built: BuiltModel) -> ModelReport:
@@ -274,9 +258,5 @@ def _with_built(report: ModelReport, built: BuiltModel) -> ModelReport:
         max_rel_diff=built.parity.max_rel_diff,
         nodes_exported=built.nodes_exported,
         nodes_optimized=built.artifact.nodes,
-        rungs=built.rungs,
-        passes=built.passes,
         batch_reason=built.batch.reason,
-        notes=built.notes,
-        peak_rss_bytes=built.peak_rss_bytes,
     )

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from repogen.errors import RepogenError
-from repogen.fingerprint import changes, files_intact
-from repogen.values.layout import CONFIG_FILE, journal_path, latest_version, model_dir
+from repogen.fingerprint import changes, files_intact, was_registered
+from repogen.values.layout import CONFIG_FILE, UNCONFIRMED_FILE, journal_path, latest_version, model_dir, versions
 from repogen.values.manifest import read_manifest
 from repogen.values.report import ModelReport, Status
 
@@ -19,14 +19,27 @@ if TYPE_CHECKING:
     from repogen.values.versions import Manifest
 
 
-def unchanged_models(spec: Spec, names: list[str], repository: Path) -> dict[str, ModelReport | None]:
+def unchanged_models(
+    spec: Spec, names: list[str], repository: Path, *, registered: bool = False
+) -> dict[str, ModelReport | None]:
     """Look at all models at once: most of the time goes into hashing one large file for each."""
+
+    def look(name: str) -> ModelReport | None:
+        return unchanged(spec, name, repository, registered=registered)
+
     with ThreadPoolExecutor() as pool:
-        return dict(zip(names, pool.map(lambda name: unchanged(spec, name, repository), names), strict=True))
+        return dict(zip(names, pool.map(look, names), strict=True))
 
 
-def unchanged(spec: Spec, name: str, repository: Path) -> ModelReport | None:
-    """Return the report of a model whose published version is current and intact; None when it must be built."""
+def unchanged(spec: Spec, name: str, repository: Path, *, registered: bool = False) -> ModelReport | None:
+    """Return the report of a model whose published version is current and intact; None when it must be built.
+
+    Args:
+        spec: The spec.
+        name: The model.
+        repository: The repository.
+        registered: Whether a version that was never registered counts as changed.
+    """
     begun = time.monotonic()
     try:
         directory = model_dir(repository, name)
@@ -41,10 +54,20 @@ def unchanged(spec: Spec, name: str, repository: Path) -> ModelReport | None:
     if (
         kept != served
         or changes(manifest.provenance.fingerprint, spec, name)
+        or (registered and not was_registered(manifest.provenance.fingerprint))
         or files_intact(published, manifest.files)
     ):
         return None
     return _report(name, version, manifest, time.monotonic() - begun)
+
+
+def unconfirmed_versions(names: list[str], repository: Path) -> list[tuple[str, int]]:
+    """Return the published versions of which the registry does not know that they are."""
+    found = []
+    for name in names:
+        directory = model_dir(repository, name)
+        found += [(name, n) for n in versions(directory) if (directory / str(n) / UNCONFIRMED_FILE).exists()]
+    return found
 
 
 def settle_publishes(names: list[str], repository: Path) -> None:
@@ -68,6 +91,7 @@ def _report(name: str, version: int, manifest: Manifest, seconds: float) -> Mode
         Status.UNCHANGED,
         version=version,
         sha256=manifest.sha256,
+        size=manifest.size,
         exporter=origin.exporter,
         opset=origin.opset,
         ir_version=origin.ir_version,

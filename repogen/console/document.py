@@ -6,19 +6,25 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
+from repogen.values.decode import json_number
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from repogen.errors import ErrorRecord, RepogenError
     from repogen.values.report import BuildReport, ModelReport
-    from repogen.values.serving import SmokeReport
+    from repogen.values.serving import SmokeCheck, SmokeReport
 
 _MS = 3
 
 
 def build_json(report: BuildReport) -> str:
     """Return the document of ``repogen build --json``."""
-    document = {"repository": str(report.repository), "models": [_model(model) for model in report.models]}
+    document = {
+        "repository": str(report.repository),
+        "models": [_model(model) for model in report.models],
+        "error": None if report.error is None else error_document(report.error),
+    }
     return json.dumps(document, indent=2)
 
 
@@ -34,7 +40,8 @@ def error_json(error: RepogenError) -> str:
         {"where": problem.where, "key": problem.key_path, "what": problem.what, "hint": problem.hint}
         for problem in getattr(error, "problems", ())
     ]
-    return json.dumps({"repository": None, "models": [], "error": _error(error.record), "problems": problems}, indent=2)
+    document = {"repository": None, "models": [], "error": error_document(error.record), "problems": problems}
+    return json.dumps(document, indent=2)
 
 
 def _model(model: ModelReport) -> dict[str, object]:
@@ -43,6 +50,7 @@ def _model(model: ModelReport) -> dict[str, object]:
         "status": model.status.value,
         "version": model.version,
         "sha256": model.sha256 or None,
+        "size": model.size or None,
         "exporter": model.exporter or None,
         "opset": model.opset or None,
         "ir_version": model.ir_version or None,
@@ -61,9 +69,10 @@ def _model(model: ModelReport) -> dict[str, object]:
         "passes": [dataclasses.asdict(outcome) for outcome in model.passes],
         "notes": list(model.notes),
         "smoke": None if model.smoke is None else _smoke(model.smoke),
+        "registry_version": model.registry_version,
         "seconds": {step: round(seconds, _MS) for step, seconds in model.seconds.items()},
         "peak_rss_bytes": model.peak_rss_bytes or None,
-        "error": None if model.error is None else _error(model.error),
+        "error": None if model.error is None else error_document(model.error),
     }
 
 
@@ -74,13 +83,14 @@ def _smoke(report: SmokeReport) -> dict[str, object]:
         "server": report.server,
         "server_version": report.server_version,
         "runtime": report.runtime,
-        "checks": [dataclasses.asdict(check) for check in report.checks],
+        "checks": [_check(check) for check in report.checks],
         "overrides": list(report.overrides),
         "latency_ms": None if report.latency is None else dataclasses.asdict(report.latency),
     }
 
 
-def _error(error: ErrorRecord) -> dict[str, object]:
+def error_document(error: ErrorRecord) -> dict[str, object]:
+    """Return an error as it stands in every ``--json`` document."""
     return {
         "code": error.code,
         "message": error.message,
@@ -88,3 +98,8 @@ def _error(error: ErrorRecord) -> dict[str, object]:
         "where": error.where,
         "exit_code": error.exit_code,
     }
+
+
+def _check(check: SmokeCheck) -> dict[str, object]:
+    largest = check.max_abs_diff
+    return {**dataclasses.asdict(check), "max_abs_diff": None if largest is None else json_number(largest)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -28,7 +29,7 @@ def progress_view(*, quiet: bool) -> Iterator[Progress]:
     """
     if quiet:
         yield Silent()
-    elif sys.stderr.isatty():
+    elif sys.stderr.isatty() and os.environ.get("GITHUB_ACTIONS") != "true":  # some runners give their steps a terminal
         with _live() as live:
             yield live
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from repogen.values.artifacts import UNCHANGED
+from repogen.report import model_notes
 from repogen.values.report import ModelReport, Status
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ def build_text(report: BuildReport, *, debug: bool) -> str:
     if any(m.status is not Status.FAILED for m in report.models):
         parts.append(f"repository: {os.path.relpath(report.repository)}")
     parts += [f"{m.name}: {error_text(m.error, debug=debug)}" for m in report.models if m.error is not None]
+    if report.error is not None:
+        parts.append(error_text(report.error, debug=debug))
     return "\n\n".join(parts)
 
 
@@ -76,23 +78,6 @@ def _smoke_cell(model: ModelReport) -> str:
     passed = sum(1 for check in model.smoke.checks if check.passed)
     latency = f", p50 {model.smoke.latency.p50:.1f} ms" if model.smoke.latency else ""
     return f"{passed}/{len(model.smoke.checks)}{latency}"
-
-
-def model_notes(model: ModelReport) -> list[str]:
-    """Return what a person should know of a model, one line each."""
-    notes = list(model.notes)
-    if model.status is not Status.FAILED:
-        notes += [f"{rung.exporter} was tried first: {rung.reason}" for rung in model.rungs if not rung.ok]
-    notes += [f"{p.name} was dropped: {p.reason}" for p in model.passes if not p.applied and p.reason != UNCHANGED]
-    if model.batch_reason and model.max_batch_size == 0:
-        notes.append(f"max_batch_size is 0: {model.batch_reason}")
-    if model.parity_skipped:
-        skipped = "; ".join(model.parity_skipped)
-        notes.append(f"{len(model.parity_skipped)} parity cases left out by parity.budget_seconds: {skipped}")
-    if model.smoke is not None:
-        notes += [f"smoke test ran with {override}" for override in model.smoke.overrides]
-        notes += [f"{check.name}: {check.detail}" for check in model.smoke.checks if check.warning]
-    return notes
 
 
 def error_text(error: ErrorRecord, *, debug: bool) -> str:

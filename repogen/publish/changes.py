@@ -12,11 +12,13 @@ from repogen.publish.filesystem import Filesystem, sync
 from repogen.publish.recovery import Journal, config_bytes
 from repogen.values.digest import sha256_bytes
 from repogen.values.layout import CONFIG_FILE, journal_path
+from repogen.values.mark import MARK_FILE
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from repogen.values.mark import RepositoryMark
     from repogen.values.versions import StagedVersion
 
 
@@ -66,16 +68,23 @@ class Change:
         self._undo.callback(self._undo_config, source, before, target)
         self._filesystem.rename(source, target)
 
+    def replace_version(self) -> None:
+        """Swap the staged version directory with what bears its number in the model's directory."""
+        self._exchange(self._staged.version_dir, self._model / str(self._number))
+
     def swap_model(self) -> None:
-        """Complete the staged model directory with all that the published one holds, and swap the two."""
-        staged, was = self._staged.model_dir, self._model.stat().st_ino
+        """Complete the staged model directory with all else that the published one holds, and swap the two."""
+        staged = self._staged.model_dir
         self._number_staged_version()
         for entry in self._model.iterdir():
-            if entry.name != CONFIG_FILE:
+            if not (staged / entry.name).exists():
                 _link_tree(entry, staged / entry.name)
         sync(staged)
-        self._undo.callback(self._undo_swap, was)
-        self._filesystem.exchange(staged, self._model)
+        self._exchange(staged, self._model)
+
+    def rename_model(self, target: Path) -> None:
+        """Rename the model's directory, and with it what was changed in it."""
+        self._move(self._model, target)
 
     def write_journal(self) -> None:
         """Note down the change of config.pbtxt, for ``recovery`` after a kill between two renames."""
@@ -86,6 +95,12 @@ class Change:
         self._undo.callback(self._filesystem.remove, self._journal)
         self._filesystem.write(self._journal, journal.to_json())
 
+    def write_mark(self, mark: RepositoryMark) -> None:
+        """Write the mark of a repository that has none."""
+        root = self._model.parent
+        self._undo.callback(self._filesystem.remove, root / MARK_FILE)
+        write_mark(root, mark, self._filesystem)
+
     def _number_staged_version(self) -> None:
         target = self._staged.model_dir / str(self._number)
         if target != self._staged.version_dir:
@@ -94,6 +109,10 @@ class Change:
     def _move(self, source: Path, target: Path) -> None:
         self._undo.callback(self._undo_move, source, target)
         self._filesystem.rename(source, target)
+
+    def _exchange(self, staged: Path, published: Path) -> None:
+        self._undo.callback(self._undo_exchange, staged, published, published.lstat().st_ino)
+        self._filesystem.exchange(staged, published)
 
     def _undo_move(self, source: Path, target: Path) -> None:
         if not source.exists() and target.exists():
@@ -107,9 +126,20 @@ class Change:
         else:
             self._filesystem.remove(target)
 
-    def _undo_swap(self, was: int) -> None:
-        if self._model.stat().st_ino != was:
-            self._filesystem.exchange(self._staged.model_dir, self._model)
+    def _undo_exchange(self, staged: Path, published: Path, was: int) -> None:
+        if published.lstat().st_ino != was:
+            self._filesystem.exchange(staged, published)
+
+
+def write_mark(repository: Path, mark: RepositoryMark, filesystem: Filesystem) -> None:
+    """Write a repository's mark, whole or not at all; the caller holds the lock."""
+    fresh = repository / f".{MARK_FILE}.new"
+    try:
+        filesystem.write(fresh, mark.to_json())
+        filesystem.rename(fresh, repository / MARK_FILE)
+    except BaseException:
+        filesystem.remove(fresh)
+        raise
 
 
 def open_and_sync(directory: Path) -> None:

@@ -12,6 +12,9 @@ from repogen.errors import PublishError
 if TYPE_CHECKING:
     from pathlib import Path
 
+NO_EXCHANGE = "publish.no-exchange"
+"""Code of the error that a filesystem cannot swap."""
+
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2  # source: linux/fs.h
 _NO_EXCHANGE = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV})
@@ -58,7 +61,7 @@ class Disk:
                 "change of config.pbtxt is safe in no order of two renames",
                 "Publish under another model name, or move the model's directory away while no Triton needs it; ext4, "
                 "xfs, btrfs and tmpfs can swap.",
-                code="publish.no-exchange",
+                code=NO_EXCHANGE,
             )
         if code:
             raise OSError(code, os.strerror(code), str(second))

@@ -1,4 +1,4 @@
-"""Which versions a config.pbtxt serves, read from its text: the policy is all that publish needs to know of it."""
+"""Which versions a config.pbtxt serves, read from its text and changed in it: all that publish needs to know of it."""
 
 from __future__ import annotations
 
@@ -55,6 +55,40 @@ def version_policy(config: str) -> VersionPolicy:
         return VersionPolicy(latest=0)
     # proto3: a `latest {}` without num_versions is 1 to Triton
     return VersionPolicy(latest=next(iter(_numbers(words)), 1) or 1)
+
+
+def serving_only(config: str, version: int) -> str:
+    r"""Return a config.pbtxt that serves one version; nothing else in the text changes.
+
+    Args:
+        config: The file's text, which a protobuf parser has already accepted.
+        version: The version; its directory must be there when Triton reads the result.
+
+    >>> serving_only('name: "m"', 2)
+    'name: "m"\n\nversion_policy: { specific: { versions: [ 2 ] } }\n'
+    >>> serving_only("version_policy { all {} } # mine", 2)
+    'version_policy: { specific: { versions: [ 2 ] } } # mine'
+    """
+    policy = f"version_policy: {{ specific: {{ versions: [ {version} ] }} }}"
+    begin, end = _span("version_policy", config)
+    if begin == end:
+        return "\n".join((config.rstrip("\n"), "", policy, ""))
+    return config[:begin] + policy + config[end:]
+
+
+def _span(name: str, config: str) -> tuple[int, int]:
+    """Return where the top-level field ``name { … }`` begins and ends; an empty span when there is none."""
+    depth, begin = 0, -1
+    for match in _TOKEN.finditer(config):
+        if match[0] in _OPEN:
+            depth += 1
+        elif match[0] in _CLOSE:
+            depth -= 1
+            if depth == 0 and begin >= 0:
+                return begin, match.end()
+        elif depth == 0 and match[0] == name:
+            begin = match.start()
+    return 0, 0
 
 
 def _tokens(config: str) -> Iterator[str]:

@@ -30,6 +30,7 @@ from repogen.publish.recovery import config_bytes, settle
 from repogen.values.decode import MalformedRecordError
 from repogen.values.layout import CONFIG_FILE, latest_version, model_dir, next_version, versions
 from repogen.values.manifest import read_manifest
+from repogen.values.mark import RepositoryKind, RepositoryMark, read_mark, require_built
 from repogen.values.versions import Manifest, PublishedVersion, StagedVersion
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def publish(
         open_and_sync(staged.model_dir)
         repository.mkdir(mode=0o755, parents=True, exist_ok=True)
         with locked(repository, lock_seconds):
+            require_built(repository)
             number = _publish(staged, model, filesystem or Disk(), breaking=breaking)
     except OSError as error:
         raise PublishError(
@@ -106,34 +108,49 @@ def choose_order(model: Path, published: Manifest, staged: StagedVersion) -> Ord
 
 
 def _publish(staged: StagedVersion, model: Path, filesystem: Filesystem, *, breaking: bool) -> int:
-    _require_plain_directory(model)
+    require_plain_directory(model)
+    settle(model, filesystem)
     number = next_version(model)
     with Change(staged, model, number, filesystem) as change:
         if not model.exists() or not any(model.iterdir()):
             require_servable(model, number, staged)
             change.move_model()
-            return number
-        settle(model, filesystem)
-        latest = _newest(model)
-        published = _manifest(model, latest)
-        if not breaking:
-            require_same_signature(published, latest, staged)
-        require_servable(model, number, staged)
-        order = choose_order(model, _configured(model, latest, staged), staged)
-        if order is Order.SWAP:
-            change.swap_model()
-            return number
-        if order is not Order.VERSION_ONLY:
-            change.write_journal()
-        if order is Order.CONFIG_FIRST:
-            change.move_config()
-        change.move_version()
-        if order is Order.VERSION_FIRST:
-            change.move_config()
+        else:
+            _move_into(change, model, number, staged, breaking=breaking)
+        if read_mark(model.parent) is None:  # a kill before this leaves a repository that counts as built all the same
+            change.write_mark(RepositoryMark(RepositoryKind.BUILT))
     return number
 
 
-def _require_plain_directory(model: Path) -> None:
+def _move_into(change: Change, model: Path, number: int, staged: StagedVersion, *, breaking: bool) -> None:
+    """Move the version into a model that is there."""
+    latest = _newest(model)
+    published = _manifest(model, latest)
+    if not breaking:
+        require_same_signature(published, latest, staged)
+    require_servable(model, number, staged)
+    order = choose_order(model, _configured(model, latest, staged), staged)
+    if order is Order.SWAP:
+        change.swap_model()
+        return
+    if order is not Order.VERSION_ONLY:
+        change.write_journal()
+    if order is Order.CONFIG_FIRST:
+        change.move_config()
+    change.move_version()
+    if order is Order.VERSION_FIRST:
+        change.move_config()
+
+
+def require_plain_directory(model: Path) -> None:
+    """Refuse to write through a link, or to where a file lies.
+
+    Args:
+        model: The model's directory, which need not exist.
+
+    Raises:
+        PublishError: It, or its config.pbtxt, is a symlink, or it is a file.
+    """
     for path in (model, model / CONFIG_FILE):
         if path.is_symlink():
             raise PublishError(

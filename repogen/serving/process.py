@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -29,6 +30,13 @@ _GRACE_SECONDS = 1.5
 _STOP_SECONDS = 5.0
 _PORT_TRIES = 5
 _POLL_SECONDS = 0.02
+# A row of the table in Triton's log: model, version, and why it is not served.
+_REFUSED = re.compile(r"^\| (\S+) +\| (\S+) +\| UNAVAILABLE: (.+?) +\|$", re.MULTILINE)
+_NO_GPU = "KIND_GPU but no GPUs are available"
+_NO_GPU_HINT = (
+    "serve it on a machine with a GPU (--server docker hands GPUs on), or set instance_group's kind to KIND_CPU and "
+    "build again; `repogen smoke` tests such a model on the CPU"
+)
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 
@@ -168,6 +176,24 @@ def _spawn(launch: Launch, command: list[str]) -> ServerProcess:
     return ServerProcess(launch, supervisor)
 
 
+def start_failure(exit_code: int, log: str) -> ServerError:
+    """Return the error for a server that ended while it started: the models that it refused, or else its log."""
+    refused = [f"  {model} version {version}: {reason}" for model, version, reason in _REFUSED.findall(log)]
+    if not refused:
+        return ServerError(
+            f"Triton ended while it started (exit code {exit_code}):\n{log}",
+            "the log's last error says why; `repogen doctor` checks this machine",
+            code="server.start",
+        )
+    lines = "\n".join(refused)
+    return ServerError(
+        f"Triton does not load all of the repository:\n{lines}",
+        _NO_GPU_HINT if _NO_GPU in lines else "correct these models, or take them out; --debug shows Triton's log",
+        code="server.start",
+        details=log,
+    )
+
+
 def _wait_until_live(process: ServerProcess) -> str:
     """Wait for the server's own answer and return its version.
 
@@ -177,11 +203,7 @@ def _wait_until_live(process: ServerProcess) -> str:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if not process.alive():
-            raise ServerError(
-                f"Triton ended while it started (exit code {process.supervisor.returncode}):\n{process.log_tail()}",
-                "the log's last error says why; `repogen doctor` checks this machine",
-                code="server.start",
-            )
+            raise start_failure(process.supervisor.returncode, process.log_tail())
         answer = server_metadata(LOCALHOST, process.launch.ports.http)
         # The name proves that it is our server, not one that took the port before it.
         if answer.get("name") == process.launch.identity:

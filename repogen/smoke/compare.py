@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The verdict on one answer; ``detail`` has the largest difference, or what is wrong with which output."""
+    """The verdict on one answer.
+
+    Attributes:
+        equal: Within tolerance.
+        detail: The largest difference, or what is wrong with which output.
+        max_abs_diff: The largest difference; infinite where something could not be compared.
+    """
 
     equal: bool
     detail: str
+    max_abs_diff: float
 
 
 def compare(expected: Arrays, got: Arrays, tolerances: Mapping[str, tuple[float, float]]) -> Comparison:
@@ -31,12 +39,13 @@ def compare(expected: Arrays, got: Arrays, tolerances: Mapping[str, tuple[float,
     for name, array in expected.items():
         if name not in got:
             wrong.append(f"{name}: the server did not return it")
+            largest = math.inf
             continue
         reason, difference = _one(array, got[name], *tolerances[name])
-        largest = max(largest, difference)
+        largest = max(largest, math.inf if reason and not difference else difference)
         if reason:
             wrong.append(f"{name}: {reason}")
-    return Comparison(not wrong, "; ".join(wrong) or f"max_abs_diff {largest:.3g}")
+    return Comparison(not wrong, "; ".join(wrong) or f"max_abs_diff {largest:.3g}", largest)
 
 
 def _one(expected: Array, got: Array, rtol: float, atol: float) -> tuple[str, float]:

@@ -50,7 +50,7 @@ def golden(client: InferenceClient, subject: Subject) -> Iterator[SmokeCheck]:
     """Does every golden case give PyTorch's output?"""
     for case in subject.cases:
         verdict = answer_to(client, subject, case)
-        yield SmokeCheck(f"golden {case.name}", verdict.equal, verdict.detail)
+        yield SmokeCheck(f"golden {case.name}", verdict.equal, verdict.detail, max_abs_diff=verdict.max_abs_diff)
 
 
 def answer_to(client: InferenceClient, subject: Subject, case: Case) -> Comparison:

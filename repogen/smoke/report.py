@@ -19,7 +19,10 @@ _HINTS = (
         "Could not find an implementation for",
         "the target's ONNX Runtime lacks it for that dtype: cast in the model, or choose a newer target.triton",
     ),
-    ("KIND_GPU", "this server has no GPU: use one that has, or KIND_CPU"),
+    (
+        "KIND_GPU",
+        "this server has no GPU: name one that has, or --server embedded, which tests such a model on the CPU",
+    ),
 )
 
 

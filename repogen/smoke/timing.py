@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from repogen.values.quantile import quantile
 from repogen.values.serving import Latency
 
 if TYPE_CHECKING:
@@ -25,13 +26,4 @@ def latency(client: InferenceClient, subject: Subject, limits: Limits) -> Latenc
         client.infer(subject.served_as, subject.version, inputs)
         times.append((time.perf_counter() - sent) * 1e3)
     times.sort()
-    return Latency(_quantile(times, 0.5), _quantile(times, 0.95), _quantile(times, 0.99), len(times))
-
-
-def _quantile(ordered: list[float], share: float) -> float:
-    """Return the smallest value with at least ``share`` of all at or below it: one that was really measured.
-
-    >>> _quantile([1.0, 2.0, 3.0, 4.0], 0.5), _quantile([1.0, 2.0, 3.0, 4.0], 0.99)
-    (2.0, 4.0)
-    """
-    return ordered[max(-int(-share * len(ordered) // 1), 1) - 1]
+    return Latency(quantile(times, 0.5), quantile(times, 0.95), quantile(times, 0.99), len(times))

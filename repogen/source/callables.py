@@ -16,6 +16,7 @@ from repogen.errors import SourceError
 UserCallable: TypeAlias = Callable[..., object]
 # What the user's code may raise: Ctrl-C never reaches the worker, so even KeyboardInterrupt is the code's own.
 RAISED = (Exception, SystemExit, KeyboardInterrupt)
+_MOST_LETTERS = 1000
 
 
 def import_callable(reference: str, root: Path) -> UserCallable:
@@ -97,16 +98,26 @@ def user_error(error: BaseException, what: str, root: Path, code: str = "source.
     own = Path(__file__).resolve().parent.parent
     theirs = [f for f in frames if not Path(f.filename).is_relative_to(own) and "importlib" not in f.filename]
     below = [f for f in theirs if Path(f.filename).resolve().is_relative_to(root.resolve()) and _is_local(f.filename)]
-    candidates = below or theirs
+    # PyTorch's own lines tell nobody what to change.
+    candidates = below or [f for f in theirs if "/site-packages/torch/" not in f.filename]
     where = f"{_shown(Path(candidates[-1].filename), root)}:{candidates[-1].lineno}" if candidates else ""
     if isinstance(error, SyntaxError) and error.filename:
         where = f"{_shown(Path(error.filename), root)}:{error.lineno}"
     kind = "called sys.exit" if isinstance(error, SystemExit) else type(error).__name__
-    text = f"{what}: {kind}: {error}".rstrip(": ")
+    text = f"{what}: {kind}: {_said(error)}".rstrip(": ")
     hint = "fix it there"
     if isinstance(error, ModuleNotFoundError):
         hint = f"install {error.name!r} in this environment, or put its directory beside the spec"
     return SourceError(text, hint, code=code, where=where, details="".join(traceback.format_exception(error)))
+
+
+def _said(error: BaseException) -> str:
+    """Return an exception's text, not all of it when it is long."""
+    try:
+        text = str(error)
+    except Exception as failure:  # noqa: BLE001 - the text is made by the user's code, too
+        return f"(its text can't be had: {type(failure).__name__})"
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
 
 
 def _is_local(filename: str) -> bool:
@@ -117,4 +128,4 @@ def _shown(path: Path, root: Path) -> str:
     try:
         return str(path.resolve().relative_to(root.resolve()))
     except ValueError:
-        return path.name
+        return str(path).rpartition("/site-packages/")[2] if "/site-packages/" in str(path) else path.name

@@ -44,9 +44,8 @@ def load_source(model: ModelSpec, root: Path) -> SourceModel:
     torch.backends.mha.set_fastpath_enabled(False)
     torch.manual_seed(model.parity.seed)
     module = _make_module(model, root)
-    if model.source.weights is not None:
-        load_weights(module, root / model.source.weights)
-    notes = _enforce_eval(module)
+    notes = () if model.source.weights is None else load_weights(module, root / model.source.weights)
+    notes = (*notes, *_enforce_eval(module))
     dims = _ranges(model.dims)
     inputs, examples, dims = _inputs(model, root, dims)
     names = tuple(spec.name for spec in inputs)
@@ -54,21 +53,30 @@ def load_source(model: ModelSpec, root: Path) -> SourceModel:
     sample = examples({name: dim.example for name, dim in dims.items()}, model.parity.seed)
     tensors = tuple(torch.from_numpy(sample[name]) for name in names)
     with torch.no_grad():
-        found = _first_run(FlatModule(module, keywords, None), tensors, model.outputs, root)
+        found = _first_run(
+            FlatModule(module, keywords, None), dict(zip(names, tensors, strict=True)), model.outputs, root
+        )
     select, output_names = choose_outputs(found, model.outputs)
-    _refuse_shared_names(names, output_names)
+    _refuse_names(names, output_names)
     outputs = tuple(_output_spec(name, found[i][1]) for name, i in zip(output_names, select, strict=True))
     flat = FlatModule(module, keywords, select).eval()
     signature = Signature(inputs, outputs)
     return SourceModel(flat, signature, dims, examples, TorchReference(flat, signature, root), notes)
 
 
-def _refuse_shared_names(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+def _refuse_names(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+    """Refuse names that a graph or config.pbtxt should not have; those of the spec are checked there."""
     if shared := [name for name in outputs if name in inputs]:
         raise SourceError(
             f"the model calls an output {shared[0]!r}, as an input is called, and a graph needs one name for each",
             "give the outputs other names: outputs: [...]",
             code="source.shared-name",
+        )
+    if odd := [name for name in (*inputs, *outputs) if not (name and name.isprintable())]:
+        raise SourceError(
+            f"a tensor is called {odd[0]!r}, and names need printable characters",
+            "give the outputs other names: outputs: [...]; inputs are called as in inputs: or the examples",
+            code="source.name",
         )
 
 
@@ -226,15 +234,15 @@ def _dtype_name(name: str, dtype: np.dtype[np.generic]) -> str:
 
 
 def _first_run(
-    flat: FlatModule, tensors: tuple[torch.Tensor, ...], wanted: tuple[str, ...], root: Path
+    flat: FlatModule, tensors: Mapping[str, torch.Tensor], wanted: tuple[str, ...], root: Path
 ) -> list[tuple[str, torch.Tensor]]:
     try:
-        return flat.named_outputs(*tensors, wanted=wanted)
+        return flat.named_outputs(*tensors.values(), wanted=wanted)
     except RepogenError:
         raise
     except RAISED as error:
-        shapes = ", ".join(f"{list(t.shape)} {str(t.dtype).removeprefix('torch.')}" for t in tensors)
-        failure = user_error(error, f"the model's forward failed on inputs of {shapes}", root)
+        shapes = (f"{name} {list(t.shape)} {str(t.dtype).removeprefix('torch.')}" for name, t in tensors.items())
+        failure = user_error(error, f"the model's forward failed on the inputs {', '.join(shapes)}", root)
         failure.hint = "correct inputs: or dims: in the spec, or the model"
         raise failure from error
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from repogen.spec.models import Spec
 
 
-def load_spec(path: Path) -> Spec:
+def load_spec(path: Path, release: str | None = None) -> Spec:
     """Load a spec; see ``repogen.spec.load.load_spec``.
 
     Raises:
@@ -22,7 +22,7 @@ def load_spec(path: Path) -> Spec:
     """
     from repogen.spec.load import load_spec as load  # noqa: PLC0415 - heavy, on first use
 
-    return load(path)
+    return load(path, release)
 
 
 def json_schema() -> dict[str, object]:

@@ -15,6 +15,7 @@ from repogen.spec.paths import check_model_paths, check_repository, check_templa
 from repogen.spec.problems import KeyPath, Problem, SpecProblemsError, key_text, printable, shown
 from repogen.spec.rules import check_model
 from repogen.spec.structure import Finding, PartialModel, check_defaults, check_file, salvage
+from repogen.spec.tracking import check_tracking_uri
 from repogen.values.target import Target, targets
 
 if TYPE_CHECKING:
@@ -25,19 +26,23 @@ MAX_BYTES = 1_000_000
 _START = "`repogen init` writes a spec to start from"
 
 
-def load_spec(path: Path) -> Spec:
+def load_spec(path: Path, release: str | None = None) -> Spec:
     """Load a spec.
 
     Args:
         path: The YAML file; messages name it as it is given here.
+        release: The Triton release to build for, in place of the spec's own.
 
     Returns:
         The spec with absolute paths, and ``defaults`` merged into every model.
 
     Raises:
         SpecProblemsError: The file can be read but is wrong; it carries every problem with its place.
-        SpecError: There is no such file, or it can't be read.
+        SpecError: There is no such file, or it can't be read; an unknown release.
     """
+    if release is not None and release not in targets():
+        wrong = _unknown_release(release)
+        raise SpecError(f"--target: {wrong.what}", wrong.hint, code="spec.target")
     file = str(path)
     raw = _read(path)
     text, unreadable = _decode(raw, file)
@@ -54,11 +59,11 @@ def load_spec(path: Path) -> Spec:
             [*problems, Problem(file, *place, "", "the spec must be a mapping with models:", _START)]
         )
     whole = complete(root)
-    valid, findings = _check(root, whole, path.absolute().parent)
+    valid, findings = _check(root, whole, path.absolute().parent, release)
     problems += _placed(findings, whole, file)
     if problems or valid is None:
         raise SpecProblemsError(problems)
-    return _spec(path, valid, whole)
+    return _spec(path, valid, whole, release)
 
 
 def _read(path: Path) -> bytes:
@@ -100,7 +105,7 @@ def _end_of(text: str) -> Location:
     return Location(len(lines), len(lines[-1]) + 1)
 
 
-def _check(root: Node, whole: Node, folder: Path) -> tuple[SpecFile | None, list[Finding]]:
+def _check(root: Node, whole: Node, folder: Path, wanted: str | None) -> tuple[SpecFile | None, list[Finding]]:
     """Return the validated file (None when its structure is wrong) and every finding."""
     plain, raw = data(whole), data(root)
     if not isinstance(plain, dict) or not isinstance(raw, dict):
@@ -108,11 +113,12 @@ def _check(root: Node, whole: Node, folder: Path) -> tuple[SpecFile | None, list
     valid, findings = check_file(plain)
     findings += check_defaults(raw.get("defaults", {}))
     release = _string(_get(plain.get("target", {}), "triton", SpecFile.model_fields["target"].default.triton))
-    target = targets().get(release) if release is not None else None
-    if release is not None and target is None:
+    target = targets().get(wanted or release) if release is not None else None
+    if release is not None and release not in targets():
         findings.append(_unknown_release(release))
     templates = _string(plain.get("templates"))
     findings += check_templates(templates, folder)
+    findings += check_tracking_uri(_string(_get(plain.get("mlflow", {}), "tracking_uri", None)))
     repository = _string(plain.get("repository", SpecFile.model_fields["repository"].default))
     if repository is not None:
         findings += check_repository(repository, templates, folder)
@@ -162,16 +168,17 @@ def _string(value: object) -> str | None:
     return value if isinstance(value, str) and not isinstance(value, Refused) else None
 
 
-def _spec(path: Path, file: SpecFile, whole: Node) -> Spec:
+def _spec(path: Path, file: SpecFile, whole: Node, release: str | None) -> Spec:
     absolute = path.absolute()
     root = absolute.parent
     # Not resolved: through a symlink, messages would name a directory that the user never wrote.
     return Spec(
         path=absolute,
         repository=root / file.repository,
-        release=file.target.triton,
+        release=release or file.target.triton,
         templates=None if file.templates is None else root / file.templates,
         models=file.models,
         locations={key_text(told): place for told, place in walk(whole, (), whole.place) if told},
+        mlflow=file.mlflow,
         shown=str(path),
     )

@@ -47,7 +47,16 @@ DtypeName = Annotated[
     _must_be("one of bool, uint8-64, int8-64, float16, float32, float64"),
 ]
 DimName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
-TensorName = Annotated[str, Field(min_length=1, max_length=256)]
+# Without control characters, line breaks, and what changes the direction of text or has no width.
+TensorName = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=256,
+        pattern=r"^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+$",
+    ),
+    _must_be("a string of 1 to 256 printable characters"),
+]
 
 # Without their sentence: for unions, which say it for both sides.
 _Size = Annotated[int, Field(strict=True, ge=1, le=INT32_MAX)]
@@ -60,6 +69,8 @@ Seconds = Annotated[
     float, Field(strict=True, gt=0, le=86_400, allow_inf_nan=False), _must_be("a number of seconds > 0 and <= 86400")
 ]
 Tolerance = Annotated[float, Field(strict=True, ge=0, le=1e6, allow_inf_nan=False), _must_be("a number >= 0")]
+Positive = Annotated[float, Field(strict=True, gt=0, le=1e9, allow_inf_nan=False), _must_be("a number > 0 and <= 1e9")]
+Figure = Annotated[float, Field(strict=True, ge=-1e9, le=1e9, allow_inf_nan=False), _must_be("a number")]
 ShapeItem = Annotated[_Size | DimName, _must_be("an integer >= 1 or the name of a dim")]
 Range = Annotated[tuple[_Int, _Int], _must_be("two integers, [lowest, highest]")]
 AutoOrSize = Annotated[Literal["auto"] | _Size, _must_be("auto or an integer >= 1")]
@@ -170,6 +181,60 @@ class TritonSpec(_Model):
     version_policy: VersionPolicySpec | None = None
 
 
+class ParityGate(_Model):
+    """The largest difference from PyTorch, as the build measured it and as Triton's answers show it."""
+
+    max_abs_diff: Tolerance | None = None
+
+
+class SizeGate(_Model):
+    """Bytes of the graph and its weights; 1 MB is 2^20 of them."""
+
+    max_mb: Positive | None = None
+    max_ratio: Positive | None = Field(default=None, description="Against the present champion")
+
+
+class LatencyGate(_Model):
+    """Single-row requests, one after another, in turns with the champion."""
+
+    p95_max_ms: Positive | None = None
+    max_ratio: Positive | None = Field(default=None, description="Median against the present champion's")
+
+
+class ThroughputGate(_Model):
+    """Single-row requests, many at once, in turns with the champion."""
+
+    min_ratio: Positive | None = Field(default=None, description="Rows a second against the present champion's")
+
+
+class HoldoutGate(_Model):
+    """A figure that the user's code computes from what Triton answers; more is better."""
+
+    callable: str = Field(description='"file.py:callable" or "package.module:callable": (predict, data) -> figure')
+    data: str | None = Field(default=None, description="File handed to the callable, relative to the spec")
+    metric: str | None = Field(default=None, min_length=1, description="Which figure, when it returns several by name")
+    min: Figure | None = None
+    max_drop: Tolerance | None = Field(default=None, description="How far below the present champion's it may be")
+    timeout_seconds: Seconds = 300.0
+
+
+class GatesSpec(_Model):
+    """What a version must pass before an alias is moved to it; a gate without a limit is recorded only."""
+
+    parity: ParityGate = ParityGate()
+    smoke: StrictBool = True
+    size: SizeGate | None = None
+    latency: LatencyGate | None = None
+    throughput: ThroughputGate | None = None
+    holdout: HoldoutGate | None = None
+
+
+class PromotionSpec(_Model):
+    """How `repogen promote` decides; it has no part in a build."""
+
+    gates: GatesSpec = GatesSpec()
+
+
 class ModelSpec(_Model):
     """One model, defaults merged in."""
 
@@ -183,6 +248,7 @@ class ModelSpec(_Model):
     parity: ParitySpec = ParitySpec()
     limits: LimitsSpec = LimitsSpec()
     triton: TritonSpec = TritonSpec()
+    promotion: PromotionSpec = PromotionSpec()
 
 
 class TargetSpec(_Model):
@@ -191,12 +257,23 @@ class TargetSpec(_Model):
     triton: Release = "24.10"
 
 
+class MlflowSpec(_Model):
+    """Where builds are tracked, and versions registered for promotion."""
+
+    tracking_uri: str = Field(
+        default="sqlite:///mlflow.db", min_length=1, description="As MLFLOW_TRACKING_URI, which wins"
+    )
+    experiment: str = Field(default="repogen", min_length=1, max_length=256)
+    register_models: bool = Field(default=True, alias="register", description="False: runs only, no model registry")
+
+
 class SpecFile(_Model):
     """The whole file, as the JSON Schema describes it."""
 
     repository: str = "model_repository"
     target: TargetSpec = TargetSpec()
     templates: str | None = Field(default=None, description="Directory whose templates override repogen's own")
+    mlflow: MlflowSpec | None = None
     defaults: dict[str, object] = Field(default_factory=dict, description="Anything a model may say")
     models: dict[Annotated[str, Field(pattern=MODEL_NAME)], ModelSpec] = Field(min_length=1)
 
@@ -218,6 +295,7 @@ class Spec:
         release: Triton release, a key of ``values.target.targets()``.
         templates: Directory of template overrides.
         models: Models by name, in file order.
+        mlflow: Where builds are tracked; None when they are not.
         locations: Key path (``models.digits.outputs[0]``) -> place, for messages of later steps; what a model took
             from ``defaults`` is placed there.
         shown: The spec as the user named it; the file's name if empty.
@@ -229,6 +307,7 @@ class Spec:
     templates: Path | None
     models: dict[str, ModelSpec]
     locations: dict[str, Location]
+    mlflow: MlflowSpec | None = None
     shown: str = ""
 
     @property

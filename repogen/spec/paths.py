@@ -36,6 +36,14 @@ def check_model_paths(model: PartialModel, root: Path) -> Findings:
         for position, entry in enumerate(model.spec.export.allow_tracer_warnings):
             if not re.fullmatch(r".+\.py:[1-9][0-9]*", entry):
                 yield Finding(("export", "allow_tracer_warnings", position), "must be file.py:line")
+    holdout = None if "promotion" in model.broken else model.spec.promotion.gates.holdout
+    if holdout is not None:
+        yield from check_holdout(holdout.callable, root, ("promotion", "gates", "holdout", "callable"))
+
+
+def check_holdout(reference: str, root: Path, path: tuple[str, ...]) -> Findings:
+    """Yield why a holdout gate's callable can't be one; its data need not be where a model is built."""
+    yield from _callable(path, reference, root, "gates.py:accuracy")
 
 
 def check_templates(templates: str | None, root: Path) -> Findings:

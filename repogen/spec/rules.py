@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Findings: TypeAlias = "Iterator[Finding]"
 
+# Of torch.onnx.export, and of ONNX Runtime's own statement of compatibility.
+_OLDEST_OPSET = 7
+
 
 def check_model(model: PartialModel, target: Target | None) -> Findings:
     """Yield what is wrong with a model; paths start below its name.
@@ -171,6 +174,12 @@ def _version_policy(model: ModelSpec) -> Findings:
         yield Finding((*path, "specific"), "names no version")
 
 
+def _oldest_opset(model: ModelSpec) -> Findings:
+    if model.export.opset != "auto" and model.export.opset < _OLDEST_OPSET:
+        what = f"opset {model.export.opset} is older than any that PyTorch writes and ONNX Runtime promises to run"
+        yield Finding(("export", "opset"), what, f"use auto, or {_OLDEST_OPSET} and more")
+
+
 def _opset(model: ModelSpec, target: Target) -> Findings:
     opset = model.export.opset
     if opset != "auto" and opset > target.max_opset:
@@ -190,4 +199,5 @@ _RULES: tuple[tuple[frozenset[str], Callable[[ModelSpec], Findings]], ...] = (
     (frozenset({"triton"}), _dynamic_batching),
     (frozenset({"triton"}), _instance_groups),
     (frozenset({"triton"}), _version_policy),
+    (frozenset({"export"}), _oldest_opset),
 )

@@ -196,7 +196,9 @@ def _known_keys(model: type[BaseModel], loc: KeyPath) -> list[str]:
             # A key of a mapping or a position in a list: the last type argument that is not `...` is what it holds.
             arguments = [argument for argument in get_args(annotation) if argument is not ...]
             annotation = arguments[-1] if arguments else None
-    return list(annotation.model_fields) if isinstance(annotation, type) and issubclass(annotation, BaseModel) else []
+    if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        return []
+    return [field.alias or name for name, field in annotation.model_fields.items()]
 
 
 def _without_none(annotation: object) -> object:

@@ -85,11 +85,12 @@ def _reference(source: SourceModel, inputs: dict[str, Array], case: SweepCase) -
     try:
         outputs = source.reference(inputs)
     except SourceError as error:
-        sizes = ", ".join(f"{name}={size}" for name, size in case.sizes.items())
+        changed = [name for name, size in case.sizes.items() if size != source.dims[name].example]
+        narrow = " and ".join(f"dims.{name}" for name in changed)
         raise ExportError(
-            f"the PyTorch model itself fails at {sizes}, a size that the spec allows: {error.message}",
-            "a size may be baked into forward, as in reshape(2, -1): take it from x.shape; "
-            "or narrow dims: to what the model can take",
+            f"the PyTorch model itself fails at {_place(source, case, changed)}: {error.message}",
+            "a size may be baked into forward, as in reshape(2, -1): take it from x.shape"
+            + (f"; or narrow {narrow} in the spec to what the model can take" if changed else ""),
             code="source.declared-size",
             where=error.where,
             details=error.details,
@@ -101,6 +102,22 @@ def _reference(source: SourceModel, inputs: dict[str, Array], case: SweepCase) -
             code="parity.not-finite",
         )
     return outputs
+
+
+def _place(source: SourceModel, case: SweepCase, changed: list[str]) -> str:
+    """Name each dim whose size is not the example's: its axes, what the spec declares, and the size that worked."""
+    parts = []
+    for name in changed:
+        dim = source.dims[name]
+        axes = [
+            f"axis {axis} of input {spec.name!r}"
+            for spec in source.signature.inputs
+            for axis, size in enumerate(spec.shape)
+            if size == name
+        ]
+        declared = f"declared {dim.min} to {dim.max} in dims.{name}"
+        parts.append(f"{name}={case.sizes[name]} ({', '.join(axes)}; {declared}; {dim.example} worked)")
+    return " and ".join(parts) or case.name
 
 
 def _refuse_nondeterministic(

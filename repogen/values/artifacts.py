@@ -177,31 +177,40 @@ class ImportedCode:
 
 
 @dataclass(frozen=True)
+class Learned:
+    """What the worker learned of a model: all of it, or what it knew when something ended it.
+
+    Attributes:
+        notes: Things a person should know, such as a factory that forgot ``model.eval()``.
+        rungs: Outcome of each exporter tried.
+        passes: Outcome of each optimization pass, for the last exporter whose graph came to be optimized.
+        seconds: Wall time of each step.
+        peak_rss_bytes: Largest resident memory of the worker.
+    """
+
+    notes: tuple[str, ...] = ()
+    rungs: tuple[RungOutcome, ...] = ()
+    passes: tuple[PassOutcome, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+    peak_rss_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class BuiltModel:
-    """What the worker hands back for one model: verified bytes and the reports on them.
+    """What the worker hands back for one model that holds: verified bytes and their proofs.
 
     Attributes:
         artifact: The ONNX file to publish, with the spec's names.
         golden_dir: Directory holding ``golden.json`` and ``golden.npz``.
         nodes_exported: Nodes as the exporter wrote them.
-        rungs: Outcome of each exporter tried.
-        passes: Outcome of each optimization pass.
         parity: The comparison with PyTorch.
         batch: The verdict on batching.
-        notes: Things a person should know, such as a factory that forgot ``model.eval()``.
         imported: Code the build depended on.
-        peak_rss_bytes: Largest resident memory of the worker.
-        seconds: Wall time of each step.
     """
 
     artifact: OnnxArtifact
     golden_dir: Path
     nodes_exported: int
-    rungs: tuple[RungOutcome, ...]
-    passes: tuple[PassOutcome, ...]
     parity: ParityReport
     batch: BatchReport
-    notes: tuple[str, ...]
     imported: ImportedCode
-    peak_rss_bytes: int
-    seconds: dict[str, float] = field(default_factory=dict)

@@ -18,6 +18,8 @@ MODEL_FILE = "model.onnx"
 DATA_FILE = "model.onnx.data"
 CONFIG_FILE = "config.pbtxt"
 MANIFEST_FILE = "manifest.json"
+UNCONFIRMED_FILE = "unconfirmed"
+"""Empty; in a version directory as long as the registry does not know that the version is published."""
 
 _INT64_MAX = 2**63 - 1
 _OURS = re.compile(r"[1-9][0-9]*")
@@ -44,6 +46,25 @@ def model_dir(repository: Path, name: str) -> Path:
 def journal_path(model: Path) -> Path:
     """Return where the journal of a model lies while a publish runs."""
     return model.parent / f".repogen.{model.name}.pending.json"
+
+
+def unserved_dir(repository: Path) -> Path:
+    """Return where `repogen sync` keeps models that lost their alias: beside the repository, out of Triton's sight."""
+    return repository.with_name(f"{repository.name}.unserved")
+
+
+def models_of(repository: Path) -> tuple[str, ...]:
+    """Return the names of a repository's models, every directory in its root; none when there is no such repository.
+
+    Raises:
+        PublishError: It can't be read.
+    """
+    if not repository.is_dir():
+        return ()
+    try:
+        return tuple(sorted(entry.name for entry in repository.iterdir() if entry.is_dir()))
+    except OSError as error:
+        raise PublishError(f"{repository} cannot be read: {error.strerror}", code="repository.unreadable") from error
 
 
 def versions(model: Path) -> list[int]:

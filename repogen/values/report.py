@@ -44,11 +44,13 @@ class ModelReport:
         max_rel_diff: Largest relative difference.
         nodes_exported: Nodes as exported.
         nodes_optimized: Nodes as published.
+        size: Bytes of the version's files; 0 when there are none.
         rungs: Outcome of each exporter tried.
         passes: Outcome of each optimization pass.
         batch_reason: Why the model does not batch; empty when it does.
         notes: Things a person should know.
         smoke: What the real Triton answered; None when it was not asked.
+        registry_version: Version in MLflow's registry; None when it is not registered.
         seconds: Wall time of each step.
         peak_rss_bytes: Largest resident memory of the worker, 0 when none ran.
         error: Why it failed; None when it did not.
@@ -68,11 +70,13 @@ class ModelReport:
     max_rel_diff: float = 0.0
     nodes_exported: int = 0
     nodes_optimized: int = 0
+    size: int = 0
     rungs: tuple[RungOutcome, ...] = ()
     passes: tuple[PassOutcome, ...] = ()
     batch_reason: str = ""
     notes: tuple[str, ...] = ()
     smoke: SmokeReport | None = None
+    registry_version: int | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     peak_rss_bytes: int = 0
     error: ErrorRecord | None = None
@@ -85,12 +89,15 @@ class BuildReport:
     Attributes:
         repository: The model repository.
         models: One report a model.
+        error: What went wrong beside the models: the build's own run could not be ended; None otherwise.
     """
 
     repository: Path
     models: tuple[ModelReport, ...]
+    error: ErrorRecord | None = None
 
     @property
     def exit_code(self) -> int:
         """0, or the exit code of the earliest step that failed (the codes are numbered in the order of the steps)."""
-        return min((m.error.exit_code for m in self.models if m.error is not None), default=int(ExitCode.OK))
+        errors = (*(model.error for model in self.models), self.error)
+        return min((error.exit_code for error in errors if error is not None), default=int(ExitCode.OK))

@@ -106,12 +106,14 @@ class SmokeCheck:
         passed: The verdict; a warning counts as passed.
         detail: Figures or the reason.
         warning: Whether ``detail`` deserves a person's look although it passed.
+        max_abs_diff: Largest difference from PyTorch's golden outputs; None for a check of something else.
     """
 
     name: str
     passed: bool
     detail: str = ""
     warning: bool = False
+    max_abs_diff: float | None = None
 
 
 @dataclass(frozen=True)
@@ -152,3 +154,9 @@ class SmokeReport:
     def passed(self) -> bool:
         """True when at least one check ran and none failed."""
         return bool(self.checks) and all(check.passed for check in self.checks)
+
+    @property
+    def max_abs_diff(self) -> float | None:
+        """Largest difference of the server's answers from PyTorch's golden outputs; None when none was compared."""
+        found = [check.max_abs_diff for check in self.checks if check.max_abs_diff is not None]
+        return max(found, default=None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from repogen.values.digest import sha256_bytes
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -86,6 +88,17 @@ class Manifest:
     def sha256(self) -> str:
         """Digest of ``model.onnx``."""
         return next(record.sha256 for record in self.files if record.path == "model.onnx")
+
+    @property
+    def size(self) -> int:
+        """Bytes of every file that it lists."""
+        return sum(record.size for record in self.files)
+
+    @property
+    def content_sha256(self) -> str:
+        """Digest over the path and digest of every file: what a registry and a repository know a version by."""
+        lines = sorted(f"{record.path} {record.sha256}\n" for record in self.files)
+        return sha256_bytes("".join(lines).encode())
 
 
 @dataclass(frozen=True)

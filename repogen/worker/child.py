@@ -1,11 +1,11 @@
-"""The worker process: ``python -P -m repogen.worker.child FD PARENT``, the job on standard input, events on FD.
+"""The worker: reads the job from standard input, builds the model, and sends events.
 
 Whatever the user's code prints goes to standard error, which the parent keeps for its report.
 """
 
 from __future__ import annotations
 
-import ctypes
+import faulthandler
 import os
 import signal
 import sys
@@ -18,46 +18,62 @@ from typing import TYPE_CHECKING
 from repogen.errors import ErrorRecord, ExitCode, RepogenError
 from repogen.worker.extras import EXTRAS, missing_extra
 from repogen.worker.job import EVENT, JOB, Event, Job
+from repogen.worker.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_PR_SET_PDEATHSIG = 1
 
+def work(events: int) -> None:
+    """Build the job's model and report.
 
-def main() -> None:
-    """Build the job's model and report."""
-    _die_with_parent(int(sys.argv[2]))
-    events = os.fdopen(int(sys.argv[1]), "wb", buffering=0)
+    Args:
+        events: File descriptor to write events to.
+    """
+    # The parent asks for the stack before it ends a worker at its time limit.
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
     job = JOB.validate_json(sys.stdin.buffer.read())
     os.dup2(2, 1)  # user code that prints must not break the protocol, nor the parent's --json
+    worker = os.getpid()
+    with os.fdopen(events, "wb", buffering=0) as pipe:
 
-    def send(event: Event) -> None:
-        events.write(EVENT.dump_json(event) + b"\n")
+        def send(event: Event) -> None:
+            if os.getpid() != worker:
+                os._exit(1)  # the model's code forked, and the copy came back from it: there is one worker
+            pipe.write(EVENT.dump_json(event) + b"\n")
 
-    send(_run(job, send))
-
-
-def _die_with_parent(parent: int) -> None:
-    """Ask Linux to kill this process when the parent's waiting thread ends: kill -9 of repogen leaves nothing."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
+        send(Event("started", str(worker)))
+        send(_run(job, send))
 
 
 def _run(job: Job, send: Callable[[Event], None]) -> Event:
     """Return the event that ends the job: ``built`` or ``error``."""
+    ledger = Ledger(lambda step, learned: send(Event("step", step, learned)))
     try:
         warnings.simplefilter("default")
-        from repogen.worker.sequence import Clock, build_model  # noqa: PLC0415 - torch; its lack is reported below
+        from repogen.worker.sequence import build_model  # noqa: PLC0415 - torch; its lack is reported below
 
-        return Event("built", built=build_model(job, Clock(lambda step: send(Event("step", step)))))
-    except RepogenError as error:
-        return Event("error", error=replace(error.record, where=_shown(error.where, job.root)))
-    except ModuleNotFoundError as error:
-        return Event("error", error=_missing(error).record)
+        built = build_model(job, ledger)
+        return Event("built", learned=ledger.learned, built=built)
     except BaseException as error:  # noqa: BLE001 - the process ends here; the parent must hear why
-        return Event("error", error=_bug(error))
+        return Event("error", learned=ledger.learned, error=_record(error, job))
+
+
+def _record(error: BaseException, job: Job) -> ErrorRecord:
+    if isinstance(error, RepogenError):
+        return replace(error.record, where=_key(error.where, job) or _shown(error.where, job.root))
+    if isinstance(error, ModuleNotFoundError):
+        return _missing(error).record
+    return _bug(error)
+
+
+def _key(where: str, job: Job) -> str:
+    """Return the key path of a callable or a file that an error is placed at; empty for another place."""
+    source = job.model.source
+    keys = {source.factory: "source.factory", job.model.examples: "examples"}
+    if source.weights is not None:
+        keys[Path(source.weights).name] = "source.weights"
+    return f"models.{job.name}.{keys[where]}" if where in keys else ""
 
 
 def _shown(where: str, root: Path) -> str:
@@ -85,10 +101,3 @@ def _bug(error: BaseException) -> ErrorRecord:
     if isinstance(error, MemoryError):
         return ErrorRecord("worker.memory", f"out of memory: {text}", exit_code=ExitCode.EXPORT)
     return ErrorRecord("bug", f"unexpected {text}", "run with --debug and report this", details=traceback.format_exc())
-
-
-if __name__ == "__main__":
-    main()
-    sys.stderr.flush()
-    # Skip interpreter teardown: extension modules with threads of their own can hang or crash in it.
-    os._exit(0)

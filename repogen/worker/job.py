@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path  # noqa: TC003 - pydantic decodes by these annotations
 from typing import Literal
 
 from pydantic import TypeAdapter
 
-from repogen.errors import ErrorRecord  # noqa: TC001 - the same
+from repogen.errors import ErrorRecord, RepogenError
 from repogen.spec.models import ModelSpec  # noqa: TC001 - the same
-from repogen.values.artifacts import BuiltModel  # noqa: TC001 - the same
+from repogen.values.artifacts import BuiltModel, Learned
 
 
 @dataclass(frozen=True)
@@ -36,19 +36,44 @@ class Job:
 
 @dataclass(frozen=True)
 class Event:
-    """One line from the worker: a step entered, a note, the result, or the error.
+    """One line from the worker: that it started, a step entered, the result, or the error.
 
     Attributes:
         kind: Which of them.
-        text: The step or the note.
+        text: The worker's process id, or the step.
+        learned: What is known of the model by then.
         built: With ``built``.
         error: With ``error``.
     """
 
-    kind: Literal["step", "note", "built", "error"]
+    kind: Literal["started", "step", "built", "error"]
     text: str = ""
+    learned: Learned = field(default_factory=Learned)
     built: BuiltModel | None = None
     error: ErrorRecord | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a worker ended.
+
+    Attributes:
+        learned: What it learned of the model until then.
+        result: The model, or why there is none.
+    """
+
+    learned: Learned
+    result: BuiltModel | RepogenError
+
+    def model(self) -> BuiltModel:
+        """Return the model.
+
+        Raises:
+            RepogenError: There is none.
+        """
+        if isinstance(self.result, RepogenError):
+            raise self.result
+        return self.result
 
 
 JOB: TypeAdapter[Job] = TypeAdapter(Job)

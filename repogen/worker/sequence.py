@@ -3,54 +3,32 @@
 from __future__ import annotations
 
 import gc
-import resource
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from repogen.errors import ExportError, ParityError, RepogenError
-from repogen.export import Exporter, export_with, exporters
+from repogen.export import export_with, exporters
 from repogen.graph import Finishing
 from repogen.optimize import optimize
 from repogen.source import load_source
-from repogen.validate import Validation, validate
-from repogen.values.artifacts import BuiltModel, OnnxArtifact, PassOutcome, RungOutcome
+from repogen.validate import validate
+from repogen.values.artifacts import BuiltModel, RungOutcome
 from repogen.values.target import targets
 from repogen.worker.imports import imported_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from repogen.export import Exporter
+    from repogen.validate import Validation
+    from repogen.values.artifacts import OnnxArtifact, PassOutcome
     from repogen.values.source import SourceModel
     from repogen.worker.job import Job
+    from repogen.worker.ledger import Ledger
 
 # The model's own fault: another exporter would meet it again.
 _MODEL_FAULTS = frozenset({"parity.not-finite", "parity.non-deterministic"})
-
-
-class Clock:
-    """Tells which step the worker is in, and adds up how long each took.
-
-    Args:
-        announce: Called with the name of each step entered.
-    """
-
-    def __init__(self, announce: Callable[[str], None]) -> None:
-        """Start with no step."""
-        self._announce = announce
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Time a step."""
-        self._announce(name)
-        begun = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - begun
 
 
 @dataclass(frozen=True)
@@ -59,78 +37,83 @@ class _Rung:
 
     exported: OnnxArtifact
     artifact: OnnxArtifact
-    passes: tuple[PassOutcome, ...]
     validation: Validation
     golden_dir: Path
 
 
-def build_model(job: Job, clock: Clock) -> BuiltModel:
+def build_model(job: Job, ledger: Ledger) -> BuiltModel:
     """Run the steps for one model; try the next exporter when one's graph does not hold.
 
     Raises:
         RepogenError: The first step that failed, with every exporter's reason when all of them did.
     """
-    with clock.step("source"):
+    with ledger.step("source"):
         source = load_source(job.model, job.root)
-    rungs: list[RungOutcome] = []
-    errors: list[RepogenError] = []
+    ledger.note(source.notes)
+    failures: list[tuple[str, RepogenError]] = []
     for exporter in exporters(job.model.export):
         begun = time.monotonic()
         try:
-            rung = _climb(exporter, source, job, clock)
+            rung = _climb(exporter, source, job, ledger)
         except (ExportError, ParityError) as error:
+            seconds = time.monotonic() - begun
+            ledger.tried(RungOutcome(exporter.name, ok=False, reason=error.message, seconds=seconds))
             if error.code in _MODEL_FAULTS:
                 raise
-            errors.append(error)
-            rungs.append(RungOutcome(exporter.name, ok=False, reason=error.message, seconds=time.monotonic() - begun))
+            failures.append((exporter.name, error))
             continue
-        rungs.append(RungOutcome(exporter.name, ok=True, reason="", seconds=time.monotonic() - begun))
+        ledger.tried(RungOutcome(exporter.name, ok=True, reason="", seconds=time.monotonic() - begun))
         return BuiltModel(
             artifact=rung.artifact,
             golden_dir=rung.golden_dir,
             nodes_exported=rung.exported.nodes,
-            rungs=tuple(rungs),
-            passes=rung.passes,
             parity=rung.validation.parity,
             batch=rung.validation.batch,
-            notes=source.notes,
             imported=imported_code(job.root),
-            peak_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-            seconds=clock.seconds,
         )
-    raise none_worked(rungs, errors)
+    raise none_worked(failures)
 
 
-def _climb(exporter: Exporter, source: SourceModel, job: Job, clock: Clock) -> _Rung:
+def _climb(exporter: Exporter, source: SourceModel, job: Job, ledger: Ledger) -> _Rung:
     """Export with one exporter, optimize, validate; drop the optimization when only it spoils parity."""
     target = targets()[job.release]
     finishing = Finishing(source.signature, target, job.model.export.external_data, exporter.name)
     directory = job.work_dir / exporter.name
-    directory.mkdir()
-    with clock.step("export"):
+    with ledger.step("export"):
+        directory.mkdir()
         exported = export_with(exporter, source, job.model.export, finishing, directory)
     gc.collect()  # the exporter's graph has cycles and holds every weight once more
-    with clock.step("optimize"):
+    with ledger.step("optimize"):
         artifact, passes = optimize(exported, job.model.optimize, finishing, directory)
+    ledger.optimized(passes)
     golden = directory / "golden"
-    with clock.step("validate"):
+    with ledger.step("validate"):
         try:
             validation = validate(artifact, source, job.model, target, golden)
         except (ExportError, ParityError) as error:
             if artifact is exported or error.code in _MODEL_FAULTS:
                 raise
-            passes = tuple(replace(p, applied=False, nodes_after=p.nodes_before, reason=error.message) for p in passes)
+            ledger.optimized(tuple(_dropped(outcome, error.message) for outcome in passes))
             artifact = exported
             validation = validate(artifact, source, job.model, target, golden)
-    return _Rung(exported, artifact, passes, validation, golden)
+    return _Rung(exported, artifact, validation, golden)
 
 
-def none_worked(rungs: list[RungOutcome], errors: list[RepogenError]) -> RepogenError:
-    """Return the error to raise when no exporter held: the one that came furthest, with every one's reason."""
+def _dropped(outcome: PassOutcome, reason: str) -> PassOutcome:
+    return replace(outcome, applied=False, nodes_after=outcome.nodes_before, reason=reason)
+
+
+def none_worked(failures: list[tuple[str, RepogenError]]) -> RepogenError:
+    """Return the error to raise when no exporter held: the one that came furthest, with every one's reason.
+
+    Args:
+        failures: Name of each exporter, and its error.
+    """
+    errors = [error for _, error in failures]
     main = max(errors, key=lambda error: error.exit_code)
     if len(errors) == 1:
         return main
-    reasons = "\n".join(f"  {rung.exporter}: {rung.reason}" for rung in rungs)
+    reasons = "\n".join(f"  {name}: {error.message}" for name, error in failures)
     return type(main)(
         f"no exporter kept the model as it is:\n{reasons}",
         main.hint or next((error.hint for error in errors if error.hint), ""),

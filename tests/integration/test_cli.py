@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MODEL_KEYS = {
     *("name", "status", "version", "sha256", "exporter", "opset", "ir_version", "max_batch_size", "parity", "nodes"),
     *("smoke", "seconds", "error"),  # up to here the contract's, in one document with those below
-    *("batch_reason", "exporters", "passes", "notes", "peak_rss_bytes"),
+    *("batch_reason", "exporters", "passes", "notes", "peak_rss_bytes", "size", "registry_version"),
 }
 ERROR_KEYS = {"code", "message", "hint", "where", "exit_code"}
 FAULTS = """\
@@ -104,7 +104,7 @@ def test_init_then_build_works_unedited(scaffolded: tuple[Project, dict[str, Any
     """Published as version 1, smoke-tested on the real Triton, in exactly the document that is promised."""
     project, document = scaffolded
     (model,) = document["models"]
-    assert (document["repository"], set(document)) == (str(project.repository), {"repository", "models"})
+    assert (document["repository"], set(document)) == (str(project.repository), {"repository", "models", "error"})
     assert set(model) == MODEL_KEYS
     assert (model["status"], model["version"], model["error"]) == ("published", 1, None)
     assert (model["smoke"]["passed"], model["smoke"]["server_version"]) == (True, "2.51.0")

@@ -14,6 +14,7 @@ from repogen.pipeline import BuildOptions, build
 from repogen.spec import load_spec
 from repogen.values.layout import CONFIG_FILE, latest_version
 from repogen.values.manifest import read_manifest
+from repogen.values.mark import RepositoryKind, RepositoryMark, read_mark
 from repogen.values.progress import Silent
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +37,7 @@ def test_the_committed_version_is_whole_and_of_the_example_as_it_is() -> None:
     assert none == [reason for reason in reasons if not no_other_input(reason)]
     assert none == files_intact(MODEL / "1", manifest.files)
     assert (MODEL / CONFIG_FILE).read_bytes() == (MODEL / "1" / CONFIG_FILE).read_bytes()
+    assert RepositoryMark(RepositoryKind.BUILT) == read_mark(MODEL.parent)
 
 
 def test_today_s_repogen_builds_the_committed_version(tmp_path: Path) -> None:

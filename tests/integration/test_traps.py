@@ -21,10 +21,11 @@ ROWS = "inputs: {x: {dtype: float32, shape: [batch, 4]}}"
 BATCH = "dims: {batch: {min: 1, max: 8}}"
 
 
-def verify(directory: Path, factory: str, *lines: str, dry_run: bool = True) -> ModelReport:
+def verify(directory: Path, factory: str, *lines: str, dry_run: bool = True, weights: str = "") -> ModelReport:
     """Build one trap without a server; ``lines`` are the model's further spec lines."""
     shutil.copy(MODELS, directory / "trap_models.py")
-    body = textwrap.indent("\n".join([f"source: {{factory: 'trap_models.py:{factory}'}}", *lines]), "    ")
+    loaded = f", weights: {weights}" if weights else ""
+    body = textwrap.indent("\n".join([f"source: {{factory: 'trap_models.py:{factory}'{loaded}}}", *lines]), "    ")
     (directory / "repogen.yaml").write_text(f"models:\n  trap:\n{body}\n", encoding="utf-8")
     spec = load_spec(directory / "repogen.yaml")
     report = build(spec, BuildOptions(server=None, dry_run=dry_run), Silent())
@@ -49,8 +50,14 @@ def test_a_forgotten_eval_is_mended_and_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize("exporter", ["auto", "dynamo", "torchscript"])
 def test_a_baked_in_batch_is_an_error_that_names_the_dim(tmp_path: Path, exporter: str) -> None:
     """``reshape(2, -1)`` is refused under either exporter, with the dim or the size that fails."""
-    error = failure(verify(tmp_path, "BakedBatch", ROWS, BATCH, f"export: {{exporter: {exporter}}}"))
+    report = verify(tmp_path, "BakedBatch", ROWS, BATCH, f"export: {{exporter: {exporter}}}")
+    error = failure(report)
     assert error.exit_code == ExitCode.EXPORT
+    tried = ["dynamo", "torchscript"] if exporter == "auto" else [exporter]
+    assert [(rung.exporter, rung.ok) for rung in report.rungs] == [(name, False) for name in tried]
+    assert all(rung.reason in error.message for rung in report.rungs)
+    assert "model.eval() was called" in report.notes[0]
+    assert {"worker", "source", "export"} <= set(report.seconds)
     named = {"auto": "dim 'batch'", "dynamo": "dim 'batch'", "torchscript": "fails at batch=1"}[exporter]
     assert named in error.message
     assert "reshape(2, -1)" in error.hint
@@ -163,6 +170,15 @@ def test_a_factory_that_misbehaves_is_that_models_error(tmp_path: Path, factory:
     error = failure(verify(tmp_path, factory, ROWS, BATCH))
     assert (error.exit_code, error.code) == (ExitCode.EXPORT, code)
     assert words in error.message
+
+
+def test_weights_that_were_never_fetched_are_recognized(tmp_path: Path) -> None:
+    """A git-LFS pointer in the place of a checkpoint."""
+    (tmp_path / "w.pt").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n")
+    error = failure(verify(tmp_path, "BakedBatch", ROWS, BATCH, weights="w.pt"))
+    assert (error.exit_code, error.code) == (ExitCode.EXPORT, "source.weights-format")
+    assert error.where == f"{tmp_path / 'repogen.yaml'}:3:52"
+    assert (error.message.count("git-LFS pointer"), error.hint) == (1, "fetch them: git lfs pull")
 
 
 def test_a_factory_that_hangs_is_stopped(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.console.progress import PlainProgress
-from repogen.console.text import build_text, error_text, model_notes, smoke_text
+from repogen.console.text import build_text, error_text, smoke_text
 from repogen.errors import ErrorRecord
 from repogen.values.artifacts import UNCHANGED, PassOutcome, RungOutcome
 from repogen.values.report import BuildReport, ModelReport, Status
@@ -65,19 +65,6 @@ def test_a_table_then_notes_then_errors() -> None:
     ]
     assert rows[3].split() == ["bert", "failed", "-", "-", "-", "-", "-", "-", "-", "0.0"]
     assert rows[-2:] == ["bert: error: repogen.yaml:9:3: off by 2", "  hint: try"]
-
-
-def test_notes_say_what_a_person_should_know() -> None:
-    """Everything unusual is one line; a pass that changed nothing is not unusual."""
-    assert model_notes(GOOD) == [
-        "model.eval() was called",
-        "dynamo was tried first: no translation",
-        "other was dropped: parity",
-        "max_batch_size is 0: rows mix",
-        "1 parity cases left out by parity.budget_seconds: batch=32 seed=4",
-        "smoke test ran with instance_group[0].kind: KIND_GPU -> KIND_CPU",
-        "dynamic batching: not observed",
-    ]
 
 
 def test_details_are_for_debugging() -> None:

@@ -260,3 +260,28 @@ def test_torn_journal_means_nothing_happened(stage: Stage, repository: Path) -> 
     assert not recover(repository, "m")
     assert config.read_text() == "edited"
     assert not journal.exists()
+
+
+def test_marks_a_repository_as_built(stage: Stage, repository: Path) -> None:
+    """The first publish says who writes the repository; later ones leave the file alone, whatever else it says."""
+    publish(stage(b"1"), repository, breaking=False)
+    mark = repository / "repogen.json"
+    assert mark.read_text() == '{"schema": 1, "kind": "built"}\n'
+    assert mark.stat().st_mode & 0o777 == 0o644
+    mark.write_text('{"schema": 1, "kind": "built", "note": "ours"}')
+    publish(stage(b"2"), repository, breaking=False)
+    assert mark.read_text() == '{"schema": 1, "kind": "built", "note": "ours"}'
+    mark.unlink()
+    publish(stage(b"3"), repository, breaking=False)
+    assert mark.is_file()
+
+
+def test_synced_repository_is_refused(stage: Stage, repository: Path) -> None:
+    """What follows a registry is not published into, even when it became so after the build's own look."""
+    repository.mkdir()
+    (repository / "repogen.json").write_text('{"schema": 1, "kind": "synced", "aliases": ["prod"]}')
+    with pytest.raises(PublishError, match="written by `repogen sync`") as caught:
+        publish(stage(), repository, breaking=False)
+    assert caught.value.code == "publish.synced-repository"
+    assert f"repogen sync --alias prod --repository {repository}" in caught.value.hint
+    assert sorted(path.name for path in repository.iterdir()) == [".repogen.lock", "repogen.json"]

@@ -92,3 +92,19 @@ def test_what_is_no_callable_is_refused(root: Path) -> None:
 def test_a_missing_file_is_said_without_its_directory(root: Path) -> None:
     """The name is enough."""
     assert refused("gone.py:build", root).message == "there is no file gone.py"
+
+
+@pytest.mark.parametrize(
+    ("code", "ending"),
+    [
+        ("raise ValueError('x' * 5000)", "ValueError: " + "x" * 1000 + "…"),
+        (
+            "class Mute(Exception):\n    def __str__(self): raise TypeError\nraise Mute",
+            "Mute: (its text can't be had: TypeError)",
+        ),
+    ],
+)
+def test_whatever_an_exception_says_is_told_in_bounds(root: Path, code: str, ending: str) -> None:
+    """A dump of a tensor does not fill the screen, and an exception that cannot speak is named."""
+    (root / "mine.py").write_text(code + "\n")
+    assert refused("mine.py:build", root).message == f"importing 'mine.py:build' failed: {ending}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
 
 from repogen.errors import SourceError
 from repogen.source.load import example_range
@@ -141,7 +142,7 @@ def test_a_failing_forward_is_placed_with_its_shapes(load: Load) -> None:
     """The first run shows the shapes it was given and the user's line."""
     error = refused(load, returning("x.reshape(3, 5)"))
     assert (error.code, error.where) == ("source.user-code", "models.py:6")
-    assert "inputs of [2, 4] float32" in error.message
+    assert "the inputs x [2, 4] float32" in error.message
 
 
 def test_a_forward_that_exits_is_the_models_error(load: Load) -> None:
@@ -180,6 +181,7 @@ def test_outputs_are_renamed_in_order(load: Load) -> None:
     [
         ("(x, x)", {"outputs": ["p"]}, "source.outputs", "the model returns output_0 [2, 4], output_1 [2, 4]"),
         ("None", {}, "source.outputs", "returns no tensor"),
+        ("{'a\\nb': x + 1}", {}, "source.name", "is called 'a"),
         ("{'x': x + 1}", {}, "source.shared-name", "an output 'x'"),
         ("{'a_b': x, 'a': {'b': x}}", {}, "source.outputs", "outputs: names nothing"),
         ("'text'", {}, "source.output-type", "is a str"),
@@ -304,3 +306,18 @@ def test_an_npz_gives_inputs_and_values(load: Load, root: Path) -> None:
     source = load(LINEAR, examples="examples.npz")
     assert source.signature.inputs[0].shape == (2, 4)
     assert np.array_equal(source.examples({}, 0)["x"], np.arange(8, dtype=np.float32).reshape(2, 4))
+
+
+def test_a_wrong_size_is_said_with_the_input_and_no_line_of_pytorch(load: Callable[..., SourceModel]) -> None:
+    """The model is a layer itself: there is no line of the user's to point at."""
+    with pytest.raises(SourceError) as caught:
+        load("def build(): return nn.Linear(8, 2)")
+    assert "failed on the inputs x [2, 4] float32: RuntimeError" in caught.value.message
+    assert caught.value.where == ""
+
+
+def test_notes_of_weights_and_of_eval_are_both_kept(load: Callable[..., SourceModel], root: Path) -> None:
+    """Weights of half precision, and a factory that forgot eval()."""
+    torch.save(torch.nn.Linear(4, 2).half().state_dict(), root / "w.pt")
+    notes = load("def build(): return nn.Linear(4, 2)", source={"weights": "w.pt"}).notes
+    assert ["float16" in notes[0], "model.eval()" in notes[1]] == [True, True]

@@ -142,6 +142,14 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
             "opset 22 is newer than Triton 24.10 loads, 21 (use auto, 21 or less, or a newer target.triton)",
         ),
     ),
+    "opset below the exporters'": (
+        GOOD + "    export: {opset: 6}\n",
+        (
+            "6:14",
+            "models.m.export.opset",
+            "opset 6 is older than any that PyTorch writes and ONNX Runtime promises to run (use auto, or 7 and more)",
+        ),
+    ),
     "preferred above max": (
         triton("max_batch_size: 4, dynamic_batching: {preferred_batch_size: [2, 8]}"),
         (

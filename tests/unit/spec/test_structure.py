@@ -56,6 +56,30 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
             '"a b" cannot be the name of a model (letters, digits, _ and -, the first a letter or digit, at most 128)',
         ),
     ),
+    "line break in an output": (
+        GOOD + '    outputs: ["a\\nb"]\n',
+        (
+            "6:15",
+            "models.m.outputs[0]",
+            'must be a string of 1 to 256 printable characters, not "a\\nb"',
+        ),
+    ),
+    "control character in an input": (
+        GOOD.replace("x: {dtype", '"x\\e[2J": {dtype'),
+        (
+            "4:14",
+            "models.m.inputs.x\\x1b[2J",
+            "the key must be a string of 1 to 256 printable characters",
+        ),
+    ),
+    "text that turns around": (
+        GOOD + '    outputs: ["a\\u202eb"]\n',
+        (
+            "6:15",
+            "models.m.outputs[0]",
+            'must be a string of 1 to 256 printable characters, not "a\\u202eb"',
+        ),
+    ),
     "null model": ("models:\n  m:\n", ("2:3", "models.m", "must be a mapping, not null")),
     "source missing": (
         "models:\n  m:\n" + INPUTS,
@@ -87,7 +111,7 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
     ),
     "boolean for string": (
         GOOD + "    outputs: [no]\n",
-        ("6:15", "models.m.outputs[0]", "must be a string, not false"),
+        ("6:15", "models.m.outputs[0]", "must be a string of 1 to 256 printable characters, not false"),
     ),
     "string for list": (GOOD + "    outputs: a\n", ("6:5", "models.m.outputs", 'must be a list, not "a"')),
     "list for mapping": (GOOD + "    limits: []\n", ("6:5", "models.m.limits", "must be a mapping, not a list")),

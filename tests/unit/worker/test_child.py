@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repogen.errors import ExitCode, ExportError, ParityError, RepogenError
-from repogen.values.artifacts import RungOutcome
-from repogen.worker.child import _bug, _missing, _shown
-from repogen.worker.sequence import Clock, none_worked
+from repogen.spec.models import ModelSpec
+from repogen.values.artifacts import Learned, PassOutcome, RungOutcome
+from repogen.worker.child import _bug, _key, _missing, _shown
+from repogen.worker.job import Job
+from repogen.worker.ledger import Ledger
+from repogen.worker.sequence import none_worked
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-REASONS = {"dynamo": "refused", "torchscript": "drifts"}
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,23 @@ REASONS = {"dynamo": "refused", "torchscript": "drifts"}
 def test_places_are_shown_without_this_machine(tmp_path: Path, where: str, shown: str) -> None:
     """Relative to the spec, to site-packages, or the file's name."""
     assert _shown(where.format(root=tmp_path), tmp_path) == shown
+
+
+@pytest.mark.parametrize(
+    ("where", "key"),
+    [
+        ("nets.py:build", "models.tiny.source.factory"),
+        ("best.pt", "models.tiny.source.weights"),
+        ("data.npz", "models.tiny.examples"),
+        ("nets.py:3", ""),
+        ("", ""),
+    ],
+)
+def test_what_the_spec_names_is_placed_at_its_key(tmp_path: Path, where: str, key: str) -> None:
+    """The parent knows the line of that key."""
+    source = {"factory": "nets.py:build", "weights": "weights/best.pt"}
+    model = ModelSpec.model_validate({"source": source, "examples": "data.npz"})
+    assert _key(where, Job("tiny", model, tmp_path, "24.10", tmp_path, 1)) == key
 
 
 def test_a_missing_extra_names_its_installation() -> None:
@@ -50,23 +68,35 @@ def test_what_nobody_meant_is_a_bug_and_memory_is_not() -> None:
 
 def test_when_no_exporter_holds_every_reason_is_told() -> None:
     """The error that came furthest decides code and exit code; hint and place come from whoever has them."""
-    errors: list[RepogenError] = [
-        ExportError("refused", "rewrite it", where="m.py:1", code="export.dynamo"),
-        ParityError("drifts", code="parity.drift"),
+    refused = ExportError("refused", "rewrite it", where="m.py:1", code="export.dynamo")
+    failures: list[tuple[str, RepogenError]] = [
+        ("dynamo", refused),
+        ("torchscript", ParityError("drifts", code="parity.drift")),
     ]
-    rungs = [RungOutcome(name, ok=False, reason=reason, seconds=1) for name, reason in REASONS.items()]
-    error = none_worked(rungs, errors)
+    error = none_worked(failures)
     assert (error.code, error.exit_code, error.hint, error.where) == ("parity.drift", 4, "rewrite it", "m.py:1")
     assert error.message == "no exporter kept the model as it is:\n  dynamo: refused\n  torchscript: drifts"
-    assert none_worked(rungs[:1], errors[:1]) is errors[0]
+    assert none_worked(failures[:1]) is refused
 
 
-def test_a_step_that_comes_twice_is_added_up() -> None:
-    """Each exporter exports."""
-    entered: list[str] = []
-    clock = Clock(entered.append)
-    for name in ("export", "validate", "export"):
-        with clock.step(name):
-            pass
-    assert entered == ["export", "validate", "export"]
-    assert list(clock.seconds) == ["export", "validate"]
+def test_the_ledger_holds_all_that_was_learned_so_far() -> None:
+    """A step entered is told with what is known by then; one that comes twice is added up."""
+    entered: list[tuple[str, Learned]] = []
+    ledger = Ledger(lambda step, learned: entered.append((step, learned)))
+    rung = RungOutcome("dynamo", ok=False, reason="refused", seconds=1.0)
+    dropped = PassOutcome("onnxsim", applied=False, nodes_before=3, nodes_after=3, reason="drift")
+    with ledger.step("source"):
+        pass
+    ledger.note(("eval() was forgotten",))
+    with ledger.step("export"):
+        pass
+    ledger.tried(rung)
+    ledger.optimized((dropped,))
+    with pytest.raises(ValueError, match="no"), ledger.step("export"):
+        raise ValueError("no")
+    assert [step for step, _ in entered] == ["source", "export", "export"]
+    assert [learned.notes for _, learned in entered] == [(), ("eval() was forgotten",), ("eval() was forgotten",)]
+    assert (entered[1][1].rungs, entered[2][1].rungs) == ((), (rung,))
+    assert (ledger.learned.rungs, ledger.learned.passes) == ((rung,), (dropped,))
+    assert list(ledger.learned.seconds) == ["source", "export"]
+    assert ledger.learned.peak_rss_bytes > 2**20

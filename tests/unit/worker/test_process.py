@@ -10,22 +10,15 @@ import textwrap
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from repogen.errors import RepogenError
 from repogen.spec.models import ModelSpec
 from repogen.values.progress import Silent
-from repogen.worker import Job, run_worker
+from repogen.worker import Job, Outcome, run_worker
 from repogen.worker.job import EVENT, JOB, Event
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from repogen.values.artifacts import BuiltModel
-
-    Work = Callable[..., BuiltModel]
 
 
 class Steps(Silent):
@@ -57,12 +50,52 @@ def job(root: Path, code: str, **limits: Any) -> Job:
     return Job("tiny", model, root, "24.10", work, 1)
 
 
+def outcome(root: Path, code: str, **limits: Any) -> Outcome:
+    """Return how the worker for the code's ``build`` ended."""
+    return run_worker(job(root, code, **limits), Silent(), threading.Event())
+
+
 def ended(root: Path, code: str, **limits: Any) -> RepogenError:
-    """Return how a worker that must fail ended."""
+    """Return the error of a worker that must fail."""
     with pytest.raises(RepogenError) as caught:
-        run_worker(job(root, code, **limits), Silent(), threading.Event())
+        outcome(root, code, **limits).model()
     assert str(root) not in caught.value.message + caught.value.hint + caught.value.where
     return caught.value
+
+
+# Starts processes as careless model code does: one in the worker's process group, one in a session of its own, and one
+# whose parent is gone; and tells their ids.
+STARTS = """
+import subprocess
+def start():
+    sleep = ["sleep", "1000"]
+    pids = [subprocess.Popen(sleep).pid, subprocess.Popen(sleep, start_new_session=True).pid]
+    shell = subprocess.run(["sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!"], capture_output=True, check=True)
+    place = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pids")
+    with open(place + ".part", "w") as file:
+        file.write(" ".join(map(str, [os.getpid(), *pids, int(shell.stdout)])))
+    os.replace(place + ".part", place)
+"""
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there and no zombie, once it had time to end."""
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return False
+        if state == "Z":
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def leftovers(root: Path) -> list[int]:
+    """Return those of the worker and the processes that ``STARTS`` started which run on."""
+    started = [int(pid) for pid in (root / "pids").read_text().split()]
+    assert len(started) == 4
+    return [pid for pid in started if runs(pid)]
 
 
 def test_a_model_is_built_whatever_its_code_prints(tmp_path: Path) -> None:
@@ -78,7 +111,8 @@ def test_a_model_is_built_whatever_its_code_prints(tmp_path: Path) -> None:
         print("in the factory", flush=True)
         return LAYER
     """
-    built = run_worker(job(tmp_path, code), steps, threading.Event())
+    ended = run_worker(job(tmp_path, code), steps, threading.Event())
+    built = ended.model()
     assert steps.seen == ["tiny source", "tiny export", "tiny optimize", "tiny validate"]
     assert (built.artifact.exporter, built.parity.passed, built.batch.max_batch_size) == ("torchscript", True, 4)
     log = (tmp_path / "work" / "worker.log").read_bytes()
@@ -86,16 +120,11 @@ def test_a_model_is_built_whatever_its_code_prints(tmp_path: Path) -> None:
     assert b"in the factory" in log
     assert {"models.py", "layers.py"} == set(built.imported.files)
     assert {"torch", "numpy", "onnx"} <= set(built.imported.distributions)
-    assert list(built.seconds) == ["source", "export", "optimize", "validate"]
-    assert built.peak_rss_bytes > 2**20
+    assert list(ended.learned.seconds) == ["source", "export", "optimize", "validate"]
+    assert [rung.ok for rung in ended.learned.rungs] == [True]
+    assert "training mode" in ended.learned.notes[0]
+    assert ended.learned.peak_rss_bytes > 2**20
     assert not (tmp_path / "__pycache__").exists()
-
-
-def test_a_hang_is_stopped_at_the_time_limit(tmp_path: Path) -> None:
-    """The step it was in is said."""
-    error = ended(tmp_path, "def build(): time.sleep(3600)\n", timeout_seconds=4.0)
-    assert (error.code, error.exit_code) == ("worker.timeout", 3)
-    assert "still running after 4 s" in error.message
 
 
 def test_memory_is_limited(tmp_path: Path) -> None:
@@ -120,10 +149,70 @@ def test_a_death_is_heard_although_a_child_of_the_model_lives_on(tmp_path: Path)
     assert not runs(int((tmp_path / "fork").read_text()))
 
 
-def test_a_crash_of_native_code_is_named(tmp_path: Path) -> None:
-    """The signal, and the log for --debug."""
-    error = ended(tmp_path, "import signal\ndef build(): os.write(2, b'last words'); os.kill(os.getpid(), 11)\n")
-    assert (error.code, "SIGSEGV" in error.message, "last words" in error.details) == ("worker.killed", True, True)
+def test_a_crash_of_native_code_is_named_and_placed(tmp_path: Path) -> None:
+    """The signal, what was printed last, the user's line that called it, and the whole stack for --debug."""
+    code = """
+    import ctypes
+    def build():
+        print("loading the table")
+        os.write(2, b"last words")
+        inner()
+    def inner():
+        ctypes.string_at(0)
+    """
+    error = ended(tmp_path, code)
+    assert (error.code, error.where) == ("worker.killed", "models.py:9")
+    assert error.message == (
+        "the worker was killed by SIGSEGV in the step 'source'; the last it printed:\n  loading the table\n  last words"
+    )
+    assert "Fatal Python error: Segmentation fault" in error.details
+    assert "line 7 in build" in error.details
+
+
+def test_what_was_learned_outlives_a_crash_and_what_was_started_does_not(tmp_path: Path) -> None:
+    """A worker that dies while it exports has told its notes and the time of the steps before."""
+    code = """
+    from torch import nn
+    class Fatal(nn.Module):
+        calls = 0
+        def forward(self, x):
+            Fatal.calls += 1
+            if Fatal.calls > 1:
+                os.kill(os.getpid(), 9)
+            return x
+    def build():
+        start()
+        return Fatal()
+    """
+    died = outcome(tmp_path, STARTS + textwrap.dedent(code))
+    with pytest.raises(RepogenError, match="killed by SIGKILL in the step 'export'"):
+        died.model()
+    assert "training mode" in died.learned.notes[0]
+    assert list(died.learned.seconds) == ["source", "export"]
+    assert died.learned.peak_rss_bytes > 2**20
+    assert leftovers(tmp_path) == []
+
+
+def test_what_was_learned_goes_along_with_an_error(tmp_path: Path) -> None:
+    """The exporter's outcome, notes and seconds of a model that no exporter kept; and what its code printed."""
+    code = """
+    from torch import nn
+    class Baked(nn.Module):
+        def forward(self, x):
+            print("shape", tuple(x.shape))
+            return x.reshape(2, 4) * 1
+    def build():
+        return Baked()
+    """
+    failed = outcome(tmp_path, code)
+    with pytest.raises(RepogenError) as caught:
+        failed.model()
+    assert [(rung.exporter, rung.ok) for rung in failed.learned.rungs] == [("torchscript", False)]
+    assert failed.learned.rungs[0].reason == caught.value.message
+    assert "training mode" in failed.learned.notes[0]
+    assert set(failed.learned.seconds) >= {"source", "export"}
+    assert "the worker's log ends:\n" in caught.value.details
+    assert "shape (2, 4)" in caught.value.details
 
 
 def test_an_error_is_placed_relative_to_the_spec(tmp_path: Path) -> None:
@@ -131,6 +220,21 @@ def test_an_error_is_placed_relative_to_the_spec(tmp_path: Path) -> None:
     error = ended(tmp_path, "def build():\n    raise ValueError('no weights here')\n")
     assert (error.code, error.where) == ("source.user-code", "models.py:3")
     assert error.message == "'models.py:build' failed: ValueError: no weights here"
+
+
+def test_a_model_that_closes_its_workers_files_is_told_so(tmp_path: Path) -> None:
+    """Among them what the worker talks through."""
+    error = ended(tmp_path, "def build():\n    os.closerange(3, 100)\n")
+    assert (error.code, "Bad file descriptor" in error.message) == ("worker.exited", True)
+
+
+def test_what_a_model_left_running_ends_and_a_copy_of_the_worker_does_not_speak(tmp_path: Path) -> None:
+    """Code that starts processes, forks, and forgets to leave its child."""
+    code = STARTS + "from torch import nn\ndef build(): start(); os.fork(); return nn.Linear(4, 2)\n"
+    steps = Steps()
+    assert run_worker(job(tmp_path, code), steps, threading.Event()).model().parity.passed
+    assert steps.seen == ["tiny source", "tiny export", "tiny optimize", "tiny validate"]
+    assert leftovers(tmp_path) == []
 
 
 def test_cancelling_kills_the_worker(tmp_path: Path) -> None:
@@ -142,23 +246,25 @@ def test_cancelling_kills_the_worker(tmp_path: Path) -> None:
         run_worker(work, Silent(), cancelled)
 
 
-def runs(pid: int) -> bool:
-    """Whether a process is there and no zombie, once it had time to end."""
-    for _ in range(100):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return False
-        if state == "Z":
-            return False
-        time.sleep(0.05)
-    return True
+def test_a_hang_is_stopped_at_the_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step it was in is said, and the line; what was started ends with it.
+
+    It hangs in a stand-in for torch: importing the real one takes longer than the limit on a busy machine.
+    """
+    (tmp_path / "torch").mkdir()
+    hang = "import os, time\n" + STARTS + "start()\ntime.sleep(3600)\n"
+    (tmp_path / "torch" / "__init__.py").write_text(hang)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    error = ended(tmp_path, "", timeout_seconds=5.0)
+    assert (error.code, error.exit_code) == ("worker.timeout", 3)
+    assert error.where == f"torch/__init__.py:{len(hang.splitlines())}"
+    assert error.message == "the step 'import' was still running after 5 s"
+    assert leftovers(tmp_path / "torch") == []
 
 
-def test_the_worker_dies_with_its_parent(tmp_path: Path) -> None:
-    """``kill -9`` of repogen leaves no worker behind."""
-    code = "open(os.path.join(os.path.dirname(__file__), 'pid'), 'w').write(f'{os.getpid()}\\n')\ntime.sleep(3600)\n"
-    (tmp_path / "job.json").write_bytes(JOB.dump_json(job(tmp_path, code)))
+def test_the_worker_and_what_it_started_die_with_repogen(tmp_path: Path) -> None:
+    """``kill -9`` of repogen leaves neither the worker behind nor any process of the model's."""
+    (tmp_path / "job.json").write_bytes(JOB.dump_json(job(tmp_path, STARTS + "start()\ntime.sleep(3600)\n")))
     program = (
         "import sys, threading; from pathlib import Path\n"
         "from repogen.values.progress import Silent; from repogen.worker import run_worker\n"
@@ -166,13 +272,10 @@ def test_the_worker_dies_with_its_parent(tmp_path: Path) -> None:
         "run_worker(JOB.validate_json(Path(sys.argv[1]).read_bytes()), Silent(), threading.Event())\n"
     )
     with subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "job.json")]) as parent:
-        written = tmp_path / "pid"
-        while parent.poll() is None and not (written.exists() and written.read_text().endswith("\n")):
+        while parent.poll() is None and not (tmp_path / "pids").exists():
             time.sleep(0.05)
-        worker = int(written.read_text())
-        assert Path(f"/proc/{worker}").exists()
         os.kill(parent.pid, signal.SIGKILL)
-    assert not runs(worker)
+    assert leftovers(tmp_path) == []
 
 
 def test_jobs_and_events_survive_their_journey(tmp_path: Path) -> None:

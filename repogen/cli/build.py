@@ -1,0 +1,89 @@
+"""From a spec to a repository: ``init`` and ``build``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from repogen.cli.frame import DIRECTORY, FILE, SERVER, debug_option, errors, json_option, main, tracking_option
+
+
+@main.command()
+@click.argument("directory", type=DIRECTORY, default=Path())
+@click.option("--github", is_flag=True, help="Write a GitHub Actions workflow, too; only that beside a spec.")
+@click.option("--force", is_flag=True, help="Overwrite files that are there.")
+@debug_option
+def init(directory: Path, *, github: bool, force: bool, debug: bool) -> None:
+    """Write a commented, working repogen.yaml with a tiny model to DIRECTORY."""
+    with errors(debug=debug):
+        from repogen.scaffold import scaffold  # noqa: PLC0415 - see the package's text
+
+        for path in scaffold(directory, force=force, github=github):
+            click.echo(f"wrote {path}")
+        target = "" if directory == Path() else f" {directory / 'repogen.yaml'}"
+        click.echo(f"next: repogen build{target}")
+
+
+@main.command()
+@click.argument("spec", type=FILE, default=Path("repogen.yaml"))
+@click.option("models", "--model", multiple=True, metavar="NAME", help="Build only this model; may be repeated.")
+@click.option("--repository", type=DIRECTORY, metavar="DIR", help="Publish here instead of the spec's repository.")
+@click.option("--target", metavar="RELEASE", help="Build for this Triton release, such as 24.10, not the spec's.")
+@click.option("--server", default="embedded", show_default=True, help=f"Triton for the smoke test: {SERVER}.")
+@click.option("--no-smoke", is_flag=True, help="Publish without asking a real Triton.")
+@click.option("--force", is_flag=True, help="Build and publish even what is unchanged.")
+@click.option("--breaking", is_flag=True, help="Allow inputs and outputs that differ from the published version's.")
+@click.option("--dry-run", is_flag=True, help="Do everything but track and publish.")
+@click.option("--no-track", is_flag=True, help="Leave MLflow alone.")
+@tracking_option
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Models built at a time.")
+@click.option("--stage-dir", type=DIRECTORY, metavar="DIR", help="Stage here instead of beside the repository.")
+@json_option
+@debug_option
+def build(  # noqa: PLR0913 - one parameter a flag
+    *,
+    spec: Path,
+    models: tuple[str, ...],
+    repository: Path | None,
+    target: str | None,
+    server: str,
+    no_smoke: bool,
+    force: bool,
+    breaking: bool,
+    dry_run: bool,
+    no_track: bool,
+    tracking_uri: str | None,
+    jobs: int,
+    stage_dir: Path | None,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """Export, verify, smoke-test and publish the models of SPEC (default: repogen.yaml)."""
+    with errors(debug=debug, as_json=as_json):
+        from repogen.console.document import build_json  # noqa: PLC0415 - see the package's text
+        from repogen.console.github import guarded, tell_build  # noqa: PLC0415 - the same
+        from repogen.console.progress import progress_view  # noqa: PLC0415 - the same
+        from repogen.console.text import build_text  # noqa: PLC0415 - the same
+        from repogen.pipeline import BuildOptions, build  # noqa: PLC0415 - the same
+        from repogen.spec import load_spec  # noqa: PLC0415 - the same
+
+        options = BuildOptions(
+            models=models,
+            repository=repository,
+            server=None if no_smoke else server,
+            force=force,
+            dry_run=dry_run,
+            breaking=breaking,
+            jobs=jobs,
+            stage_dir=stage_dir,
+            track=not no_track,
+            tracking_uri=tracking_uri,
+        )
+        loaded = load_spec(spec, target)
+        with progress_view(quiet=as_json) as progress:
+            report = build(loaded, options, progress)
+        click.echo(build_json(report) if as_json else guarded(build_text(report, debug=debug)))
+        tell_build(report, loaded, err=as_json)
+        sys.exit(report.exit_code)

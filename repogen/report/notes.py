@@ -1,0 +1,33 @@
+"""What a person should know of a model, beside its figures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from repogen.values.artifacts import UNCHANGED
+from repogen.values.report import ModelReport, Status
+
+if TYPE_CHECKING:
+    from repogen.values.serving import SmokeReport
+
+
+def model_notes(model: ModelReport) -> list[str]:
+    """Return what a person should know of a model, one line each."""
+    notes = list(model.notes)
+    if model.status is not Status.FAILED:
+        notes += [f"{rung.exporter} was tried first: {rung.reason}" for rung in model.rungs if not rung.ok]
+    notes += [f"{p.name} was dropped: {p.reason}" for p in model.passes if not p.applied and p.reason != UNCHANGED]
+    if model.batch_reason and model.max_batch_size == 0:
+        notes.append(f"max_batch_size is 0: {model.batch_reason}")
+    if model.parity_skipped:
+        skipped = "; ".join(model.parity_skipped)
+        notes.append(f"{len(model.parity_skipped)} parity cases left out by parity.budget_seconds: {skipped}")
+    if model.registry_version is not None:
+        notes.append(f"version {model.registry_version} of the registered model {model.name}")
+    return notes + ([] if model.smoke is None else smoke_notes(model.smoke))
+
+
+def smoke_notes(report: SmokeReport) -> list[str]:
+    """Return what a person should know of a smoke test, one line each."""
+    notes = [f"smoke test ran with {override}" for override in report.overrides]
+    return notes + [f"{check.name}: {check.detail}" for check in report.checks if check.warning]

@@ -1,0 +1,143 @@
+"""What the models of one build share: options, staging directory, a Triton, the connection to MLflow."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repogen.values.target import targets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from repogen.background import BackgroundTriton
+    from repogen.desk import ReleaseDesk
+    from repogen.spec.models import Spec
+    from repogen.values.progress import Progress
+    from repogen.values.serving import TritonServer
+    from repogen.values.tracking import Tracking
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """Flags of ``repogen build``.
+
+    Attributes:
+        models: Names to build; all when empty.
+        repository: Overrides the spec's.
+        server: ``embedded``, ``docker`` or ``HOST:PORT``; None for no smoke test.
+        force: Build what is unchanged, too.
+        dry_run: Everything but track and publish.
+        breaking: Allow a signature that differs from the published one.
+        jobs: Models built at a time.
+        stage_dir: Where to stage; beside the repository when None.
+        track: Whether to track where the spec or ``tracking_uri`` says so.
+        tracking_uri: Overrides MLFLOW_TRACKING_URI and the spec's.
+    """
+
+    models: tuple[str, ...] = ()
+    repository: Path | None = None
+    server: str | None = "embedded"
+    force: bool = False
+    dry_run: bool = False
+    breaking: bool = False
+    jobs: int = 1
+    stage_dir: Path | None = None
+    track: bool = True
+    tracking_uri: str | None = None
+
+
+@dataclass
+class Shared:
+    """What is held while models are built.
+
+    Attributes:
+        spec: The spec.
+        options: The flags.
+        repository: Where to publish.
+        progress: Hears of the steps.
+        cancelled: Set when nothing more may be begun.
+        desk: The connection to MLflow; None when the build is not tracked.
+        root: The staging directory; ``open_workshop`` sets it.
+        triton: The server; None without a smoke test.
+    """
+
+    spec: Spec
+    options: BuildOptions
+    repository: Path
+    progress: Progress
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    desk: ReleaseDesk | None = None
+    root: Path = Path()
+    triton: BackgroundTriton | None = None
+
+
+def tracking_asked_for(spec: Spec, options: BuildOptions) -> Tracking | None:
+    """Return where to track; None when neither spec nor flag asks for it, or nothing is to be published."""
+    if not options.track or options.dry_run or (spec.mlflow is None and options.tracking_uri is None):
+        return None
+    from repogen.track import tracking_of  # noqa: PLC0415 - an untracked build needs none
+
+    return tracking_of(spec, options.tracking_uri, spec.root)
+
+
+@contextmanager
+def open_desk(shared: Shared, tracking: Tracking | None, names: list[str]) -> Iterator[None]:
+    """Hold the connection to MLflow, with a run for each of ``names``; when it fails, that is why the build ends.
+
+    Raises:
+        TrackingError: The server is down, slow, refuses, or went away.
+    """
+    if tracking is None:
+        yield
+        return
+    from repogen.desk import ReleaseDesk  # noqa: PLC0415 - an untracked build needs none
+
+    shared.progress.step("", "preflight")
+    desk = ReleaseDesk(tracking, shared.repository, names, shared.cancelled.set)
+    try:
+        with desk:
+            shared.desk = desk
+            yield
+    except KeyboardInterrupt:
+        if desk.error is not None:
+            raise desk.error from None
+        raise
+
+
+@contextmanager
+def open_workshop(shared: Shared, names: list[str]) -> Iterator[None]:
+    """Preflight, then hold the staging directory and the Triton that all models share; it starts while they export.
+
+    Raises:
+        RepogenError: An extra or a server is missing, or the repository can't be written.
+    """
+    from repogen.background import BackgroundTriton  # noqa: PLC0415 - an unchanged build needs no server
+    from repogen.stage import preflight, prepare_stage_root, private_repository  # noqa: PLC0415 - the same
+    from repogen.worker import require_extras  # noqa: PLC0415 - the same
+
+    spec, options = shared.spec, shared.options
+    shared.progress.step("", "preflight")
+    require_extras(spec.models[name] for name in names)
+    preflight(shared.repository, options.stage_dir)
+    server = _server(spec, options, shared.progress)
+    with ExitStack() as stack:
+        shared.root = stack.enter_context(prepare_stage_root(shared.repository, options.stage_dir))
+        if server is not None:
+            shared.triton = stack.enter_context(BackgroundTriton(server, private_repository(shared.root)))
+        shared.progress.step("", "done")
+        yield
+
+
+def _server(spec: Spec, options: BuildOptions, progress: Progress) -> TritonServer | None:
+    if options.server is None:
+        return None
+    from repogen.serving import server  # noqa: PLC0415 - an unchanged build needs no server
+
+    found = server(options.server, targets()[spec.release], progress)
+    found.preflight()
+    found.install()
+    return found

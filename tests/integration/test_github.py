@@ -1,0 +1,226 @@
+"""`act` runs the workflow that `repogen init --github` writes, in host mode: no Docker, nothing but this machine.
+
+Actions that live on GitHub are replaced by stubs of the test's own (act's ``--local-repository``); the checkout is
+act's, repogen's action and reusable workflow are the project's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from repogen import __version__
+from repogen.cli import main
+from repogen.scaffold import ACTION, scaffold
+from repogen.values.manifest import damaged_files, read_manifest
+
+ROOT = Path(__file__).parents[2]
+GIT = shutil.which("git") or "git"
+STUBS = {"setup-python": "true", "cache": "true", "upload-artifact": 'cp -r "$INPUT_PATH" "$KEPT"'}
+"""What each stub does; it knows its inputs as the real action does."""
+
+NEXT_JOB = """
+  next:
+    needs: models
+    runs-on: ubuntu-latest
+    steps:
+      - env:
+          MODELS: ${{ needs.models.outputs.models }}
+          REPOSITORY: ${{ needs.models.outputs.repository }}
+        run: echo "next job has $REPOSITORY $MODELS"
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What act said.
+
+    Attributes:
+        code: Its exit code.
+        events: Its log, one event a line.
+        kept: What was uploaded as an artifact.
+    """
+
+    code: int
+    events: list[dict[str, Any]]
+    kept: Path
+
+    def commands(self, name: str, job: str) -> list[dict[str, Any]]:
+        """Return the workflow commands of a name by the step of a job in which repogen ran."""
+        found = [event for event in self.events if event.get("command") == name and event["jobID"] == job]
+        return [event for event in found if event["stepID"][-1] == "repogen"]
+
+    def outputs(self, job: str) -> dict[str, str]:
+        """Return the outputs of a job's repogen."""
+        return {event["name"]: event["arg"] for event in self.commands("set-output", job)}
+
+    def jobs(self) -> dict[str, str]:
+        """Return the result of each job that ran."""
+        return {event["jobID"]: event["jobResult"] for event in self.events if "jobResult" in event}
+
+    def summary(self, job: str) -> str:
+        """Return the step summary that a job's repogen wrote."""
+        (event,) = self.commands("summary", job)
+        return str(event["content"])
+
+
+@dataclass(frozen=True)
+class Hub:
+    """A user's git repository, and what stands for GitHub around it."""
+
+    root: Path
+
+    @property
+    def project(self) -> Path:
+        """The user's repository."""
+        return self.root / "project"
+
+    def act(self, event: str) -> Run:
+        """Commit, and let act run the workflow for an event of the default branch."""
+        for words in (("add", "-A"), ("-c", "user.name=n", "-c", "user.email=n@example.com", "commit", "-qm", "x")):
+            subprocess.run([GIT, *words], cwd=self.project, check=True)
+        payload = self.root / "event.json"
+        payload.write_text('{"repository": {"default_branch": "main"}}', encoding="utf-8")
+        actions = {pin: self.root / "stubs" / pin.partition("@")[0].partition("/")[2] for pin in _pins()}
+        actions[f"{ACTION}@v{__version__}"] = self.root / "action"
+        command = [
+            *(str(Path(sys.executable).parent / "act"), event, "--json", "--no-cache-server"),
+            *("-P", "ubuntu-latest=-self-hosted", "--eventpath", str(payload)),
+            *("--action-cache-path", str(self.root / "act"), "--env", f"KEPT={self.root / 'kept'}"),
+            *("--var", f"MLFLOW_TRACKING_URI=sqlite:///{self.root / 'mlflow.db'}"),
+            *(word for pin, place in actions.items() for word in ("--local-repository", f"{pin}={place}")),
+        ]
+        run = subprocess.run(command, cwd=self.project, capture_output=True, text=True, check=False, timeout=120)
+        events = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+        return Run(run.returncode, events, self.root / "kept")
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Hub:
+    """A fresh git repository with the spec and the workflow of `repogen init --github`, and the actions it names."""
+    made = Hub(tmp_path)
+    made.project.mkdir()
+    subprocess.run([GIT, "init", "-q", "-b", "main"], cwd=made.project, check=True)
+    result = CliRunner().invoke(main, ["init", str(made.project), "--github"])
+    assert (result.exit_code, result.output.count("wrote ")) == (0, 3)
+    workflow = made.project / ".github" / "workflows" / "repogen.yml"
+    text = workflow.read_text(encoding="utf-8")
+    # The one setting that is this machine's: an interpreter that has repogen, as a self-hosted runner would.
+    text = text.replace("    with:\n", f"    with:\n      python: {sys.executable}\n")
+    workflow.write_text(text + NEXT_JOB, encoding="utf-8")
+    for name, script in STUBS.items():
+        _stub(tmp_path / "stubs" / name, script)
+    for name in (".github", "templates"):
+        shutil.copytree(ROOT / name, tmp_path / "action" / name)
+    for file in ("pyproject.toml", "constraints.txt", "repogen/__init__.py", "repogen/data/embedded.lock.json"):
+        target = tmp_path / "action" / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, target)
+    return made
+
+
+def test_a_push_publishes_and_promotes(hub: Hub) -> None:
+    """From checkout to the published, uploaded repository and the alias, with summaries and outputs for a next job."""
+    run = hub.act("push")
+    assert (run.code, run.jobs()) == (0, {"publish": "success", "promote": "success", "next": "success"})
+    outputs = run.outputs("publish")
+    (model,) = json.loads(outputs["models"])
+    assert (model["name"], model["status"], model["version"]) == ("tiny", "published", 1)
+    assert (outputs["repository"], outputs["failed"]) == ("model_repository", "false")
+    version = run.kept / "tiny" / "1"
+    manifest = read_manifest(version)
+    assert (manifest.sha256, manifest.size) == (model["sha256"], model["size"])
+    assert damaged_files(version, manifest) == ()
+    assert run.summary("publish").startswith("### repogen build: 1 published\n\n| model | status | version |")
+    assert "| tiny | published | 1 | dynamo |" in run.summary("publish")
+    assert run.commands("error", "publish") == []
+    said = next(event["msg"] for event in run.events if event["msg"].startswith("next job has"))
+    assert said.rstrip() == f"next job has model_repository {outputs['models']}"
+    assert (model["registry_version"], run.outputs("promote")["failed"]) == (1, "false")
+    promoted = "### repogen promote: champion of tiny, no version → version 1: promoted\n\n| gate | measured |"
+    assert run.summary("promote").startswith(promoted)
+
+
+def test_a_pull_request_is_a_dry_run(hub: Hub) -> None:
+    """Everything is verified and reported, nothing published or uploaded."""
+    _set(hub, "smoke: none")
+    run = hub.act("pull_request")
+    assert (run.code, run.jobs()["dry-run"]) == (0, "success")
+    (model,) = json.loads(run.outputs("dry-run")["models"])
+    assert (model["status"], model["version"]) == ("verified", None)
+    assert run.summary("dry-run").startswith("### repogen build: 1 verified\n")
+    assert {"publish", "promote"}.isdisjoint(run.jobs())
+    assert not run.kept.exists()
+
+
+def test_a_wrong_spec_is_annotated_on_its_lines(hub: Hub) -> None:
+    """All problems at once, each as an error on its own line; the summary and the outputs say that it failed."""
+    spec = hub.project / "repogen.yaml"
+    text = spec.read_text(encoding="utf-8")
+    text = text.replace("outputs: [logits]", "outputs: 3").replace("exporter: auto", "exporter: none")
+    spec.write_text(text, encoding="utf-8")
+    lines = text.splitlines()
+    run = hub.act("pull_request")
+    assert (run.code, run.jobs()["dry-run"]) == (1, "failure")
+    errors = [event["kvPairs"] | {"told": event["arg"]} for event in run.commands("error", "dry-run")]
+    assert [(e["file"], e["title"]) for e in errors] == [("repogen.yaml", "spec.problems")] * 2
+    told = [lines[int(e["line"]) - 1][int(e["col"]) - 1 :].partition(" #")[0] for e in errors]
+    assert told == ["outputs: 3", "exporter: none}"]
+    assert errors[1]["told"] == 'models.tiny.export.exporter: must be auto, dynamo or torchscript, not "none"'
+    outputs = run.outputs("dry-run")
+    assert (outputs["models"], outputs["repository"], outputs["failed"]) == ("[]", "", "true")
+    assert run.summary("dry-run").startswith(
+        "### repogen build failed\n\n**Failed** (spec.problems):\n\n```text\nrepogen.yaml:"
+    )
+    assert not run.kept.exists()
+
+
+def test_a_cancelled_step_leaves_nothing(tmp_path: Path) -> None:
+    """The runner's signal reaches repogen, which cleans up; the step ends as interrupted, with its outputs."""
+    scaffold(tmp_path / "project", force=False)
+    inputs = {"COMMAND": "build", "SMOKE": "none", "WORKING_DIRECTORY": str(tmp_path / "project")}
+    environment = os.environ | {f"INPUT_{name}": value for name, value in inputs.items()}
+    environment |= {"GITHUB_OUTPUT": str(tmp_path / "output")}
+    program = [sys.executable, str(ROOT / ".github" / "actions" / "repogen" / "action.py"), "run"]
+    with subprocess.Popen(program, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.endswith("tiny: source\n"):
+                process.send_signal(signal.SIGINT)
+    assert process.returncode == 130
+    assert (tmp_path / "output").read_text(encoding="utf-8") == "failed=true\n"
+    left = {path.name for path in (tmp_path / "project").iterdir()} - {"__pycache__"}
+    assert left == {"models.py", "repogen.yaml"}
+
+
+def _set(hub: Hub, line: str) -> None:
+    workflow = hub.project / ".github" / "workflows" / "repogen.yml"
+    workflow.write_text(workflow.read_text("utf-8").replace("    with:\n", f"    with:\n      {line}\n"), "utf-8")
+
+
+def _pins() -> set[str]:
+    """Return the actions of GitHub's that repogen's own use, checkout excepted, which act does itself."""
+    files = (".github/actions/repogen/action.yml", ".github/workflows/repogen.yml")
+    text = "".join((ROOT / file).read_text(encoding="utf-8") for file in files)
+    return set(re.findall(r"uses: (actions/(?!checkout@)[^@\s]+@[0-9a-f]{40})", text))
+
+
+def _stub(place: Path, script: str) -> None:
+    """Write an action that takes the inputs that repogen gives to the real one."""
+    inputs = ("python-version", "path", "key", "name", "if-no-files-found")
+    step = {"shell": "bash", "env": {"INPUT_PATH": "${{ inputs.path }}"}, "run": script}
+    document = {"inputs": {name: {"default": ""} for name in inputs}, "runs": {"using": "composite", "steps": [step]}}
+    place.mkdir(parents=True)
+    (place / "action.yml").write_text(yaml.safe_dump({"name": place.name} | document), encoding="utf-8")

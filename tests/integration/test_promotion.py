@@ -1,0 +1,190 @@
+"""Promotion on the real Triton: gates are measured there, and only a version that passes them moves the alias."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from repogen.configure import configure
+from repogen.gates import Schedule, with_flags
+from repogen.promotion import PromotionRequest, history, promote, rollback
+from repogen.spec.models import GatesSpec, ModelSpec, SourceSpec
+from repogen.stage import stage_version
+from repogen.values.artifacts import BatchReport, Golden, GoldenCase, GoldenTensor, OnnxArtifact
+from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_to_json
+from repogen.values.progress import Silent
+from repogen.values.promotion import Outcome, PromotionReport, Verdict
+from repogen.values.target import DEFAULT_RELEASE, targets
+from repogen.values.tensors import Signature, TensorSpec
+from repogen.values.versions import Provenance
+from tests.simulated_registry import SimulatedRegistry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from tests.integration.conftest import Project
+
+    Weights = npt.NDArray[np.float32]
+
+GATES = """\
+import numpy as np
+
+
+def accuracy(predict, data):
+    with np.load(data) as stored:
+        x, labels = stored["x"], stored["labels"]
+    return {"accuracy": float((predict({"x": x})["y"].argmax(axis=1) == labels).mean()), "rows": len(x)}
+
+
+def crash(predict, data):
+    import os
+    print("about to fall over", flush=True)
+    os.abort()
+"""
+PROVENANCE = Provenance({}, "", "0" * 64, {}, DEFAULT_RELEASE, "dynamo", 17, 8, 1, 1, 1, 1e-7, 1e-7)
+SHORT = Schedule(blocks=8, round_seconds=0.01)
+ROWS = 20
+"""Of the holdout data: more than the models batch."""
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A registry, a directory with the holdout gate's files, and a maker of versions of model ``m``."""
+
+    registry: SimulatedRegistry
+    directory: Path
+
+    def register(self, weights: Weights, *, slow: bool = False) -> int:
+        """Register ``y = x @ weights``; a slow one multiplies two large matrices beside it."""
+        root = self.directory / f"stage-{len(self.registry.entries('m'))}"
+        root.mkdir()
+        artifact = _write_onnx(root / "model.onnx", weights, slow=slow)
+        x = np.arange(12, dtype=np.float32).reshape(3, 4)
+        np.savez(root / GOLDEN_NPZ, allow_pickle=False, x=x, y=x @ weights)
+        case = GoldenCase("seed=0", 3, (GoldenTensor("x", "x"),), (GoldenTensor("y", "y"),))
+        (root / GOLDEN_JSON).write_text(golden_to_json(Golden((case,), {"y": (1e-4, 1e-4)})), encoding="utf-8")
+        spec = ModelSpec(source=SourceSpec(factory="a.py:b"))
+        config = configure("m", spec, artifact, BatchReport(True, 8), target=targets()[DEFAULT_RELEASE])  # noqa: FBT003
+        staged = stage_version(root, root / "none", config, artifact, root, PROVENANCE)
+        return self.registry.register(staged.version_dir).version
+
+    def promote(self, version: int, *gates: str) -> PromotionReport:
+        """Promote a version as champion."""
+        wanted = with_flags(GatesSpec(), gates)
+        request = PromotionRequest("m", version, "champion", wanted, self.directory, schedule=SHORT)
+        return promote(self.registry, request, Silent())
+
+    def champion(self) -> int | None:
+        """Return the version that the alias points to."""
+        return next((entry.version for entry in self.registry.entries("m") if "champion" in entry.aliases), None)
+
+
+def _write_onnx(path: Path, weights: Weights, *, slow: bool) -> OnnxArtifact:
+    signature = Signature((TensorSpec("x", "float32", ("batch", 4)),), (TensorSpec("y", "float32", ("batch", 2)),))
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    constants = {"w": weights}
+    if slow:
+        constants |= {"large": np.full((512, 512), 1 / 512, np.float32), "zero": np.zeros(1, np.float32)}
+        nodes = [
+            helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+            helper.make_node("Mul", ["large", "sum"], ["p0"]),
+            *(helper.make_node("MatMul", [f"p{i}", "p0"], [f"p{i + 1}"]) for i in range(4)),
+            helper.make_node("ReduceMean", ["p4"], ["mean"], keepdims=0),
+            helper.make_node("Mul", ["mean", "zero"], ["nothing"]),
+            helper.make_node("MatMul", ["x", "w"], ["product"]),
+            helper.make_node("Add", ["product", "nothing"], ["y"]),
+        ]
+    tensors = [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()]
+    ends = [
+        [helper.make_tensor_value_info(t.name, onnx.TensorProto.FLOAT, list(t.shape)) for t in side]
+        for side in (signature.inputs, signature.outputs)
+    ]
+    graph = helper.make_graph(nodes, "g", ends[0], ends[1], initializer=tensors)
+    onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return OnnxArtifact(path, external_data=False, signature=signature, opset=17, ir_version=8, nodes=len(nodes),
+                        exporter="dynamo")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def right() -> Weights:
+    """Return the weights that the holdout labels come from."""
+    return np.random.default_rng(0).standard_normal((4, 2), np.float32)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, right: Weights) -> Desk:
+    """Return a desk with holdout data that ``right`` gets right."""
+    (tmp_path / "gates.py").write_text(GATES, encoding="utf-8")
+    x = np.random.default_rng(1).standard_normal((ROWS, 4), np.float32)
+    np.savez(tmp_path / "holdout.npz", allow_pickle=False, x=x, labels=(x @ right).argmax(axis=1))
+    return Desk(SimulatedRegistry(tmp_path / "registry"), tmp_path)
+
+
+HOLDOUT = ("holdout=gates.py:accuracy", "holdout.data=holdout.npz", "holdout.metric=accuracy", "holdout.min=0.95")
+
+
+def test_a_slow_and_wrong_version_is_refused_and_a_good_one_promoted(desk: Desk, right: Weights) -> None:
+    """The first is promoted beside nobody, the second fails where it is worse, the third takes over, and goes back."""
+    first, worse, good = desk.register(right), desk.register(-right, slow=True), desk.register(2 * right)
+    alone = desk.promote(first, "smoke=off", "size.max_ratio=9")  # on paper: no Triton is asked
+    assert (Outcome.PROMOTED, 0, first, "") == (alone.outcome, alone.exit_code, desk.champion(), alone.server)
+    assert [gate.note for gate in alone.gates if gate.measured == "-"] == ["no champion to compare with"]
+    gates = (*HOLDOUT, "holdout.max_drop=0.005", "latency.max_ratio=3", "size.max_ratio=9")
+
+    refused = desk.promote(worse, *gates)
+    assert (Outcome.REFUSED, 1, first) == (refused.outcome, refused.exit_code, desk.champion())
+    failed = [gate.gate for gate in refused.gates if gate.verdict is Verdict.FAILED]
+    assert failed == ["size.max_ratio", "latency.max_ratio", "holdout.min", "holdout.max_drop"]
+
+    moved = desk.promote(good, *gates, "throughput")
+    assert (Outcome.PROMOTED, good) == (moved.outcome, desk.champion())
+    assert moved.indicative
+    measured = {gate.gate: gate.value for gate in moved.gates}
+    assert (measured["holdout.min"], measured["holdout.max_drop"], measured["holdout[rows]"]) == (1.0, 0.0, ROWS)
+
+    assert (Outcome.ROLLED_BACK, first) == (rollback(desk.registry, "m", "champion").outcome, desk.champion())
+    told = history(desk.registry, "m").periods
+    assert [(period.version, period.why) for period in told] == [
+        (first, "promote"), (good, "promote"), (first, "rollback")]  # fmt: skip
+    assert set(told[1].figures) >= {"smoke", "parity.max_abs_diff", "latency.max_ratio", "holdout.min", "server"}
+
+
+def test_a_crash_of_the_users_code_is_a_failed_gate(desk: Desk, right: Weights) -> None:
+    """The gate says what ended the process; the alias stays unset."""
+    report = desk.promote(desk.register(right), "smoke=off", "holdout=gates.py:crash", "holdout.min=1")
+    (failed,) = (gate for gate in report.gates if gate.verdict is Verdict.FAILED)
+    assert (failed.gate, report.exit_code, desk.champion()) == ("holdout.min", 1, None)
+    assert "was killed by SIGABRT" in failed.note
+    assert "about to fall over" in failed.note
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--gate", "speed=1"), "error: --gate speed=1: there is no gate 'speed'"),
+        (("1", "--rollback"), "error: --rollback takes neither a VERSION nor --gate"),
+        ((), "error: no MLflow tracking server is named"),
+    ],
+)
+def test_the_command_refuses_what_makes_no_sense(
+    new_project: Callable[[Path], Project],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    said: str,
+) -> None:
+    """Exit 2, before any server is asked."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    run = new_project(tmp_path / "project").run("promote", "tiny", *arguments)
+    assert (2, said) == (
+        run.returncode,
+        next(line for line in run.stderr.splitlines() if "error:" in line)[: len(said)],
+    )

@@ -1,0 +1,90 @@
+"""A real Triton that polls a synced repository follows the alias, without a failed request."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import numpy as np
+from onnx import TensorProto, helper
+from tritonclient.grpc import InferenceServerClient, InferInput
+
+from repogen import live
+from repogen.syncing import sync
+from repogen.values.layout import unserved_dir, versions
+from repogen.values.progress import Silent
+from repogen.values.sync import SyncOptions
+from tests.simulated_registry import SimulatedRegistry, version_of_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+CHAMPION = SyncOptions("champion")
+PATIENCE = 60
+
+
+def adds(number: float) -> bytes:
+    """Return a model that adds a number to rows of 4."""
+    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4]) for name in "xy"]
+    constant = helper.make_tensor("c", TensorProto.FLOAT, [1], [number])
+    graph = helper.make_graph([helper.make_node("Add", ["x", "c"], ["y"])], "g", tensors[:1], tensors[1:], [constant])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(model.SerializeToString())
+
+
+def answer(client: InferenceServerClient, name: str) -> float:
+    """Return what a model makes of a row of zeros."""
+    x = InferInput("x", [1, 4], "FP32")
+    x.set_data_from_numpy(np.zeros((1, 4), np.float32))
+    y = client.infer(name, [x]).as_numpy("y")
+    assert y is not None
+    return float(y[0, 0])
+
+
+def waits_for(answered: Callable[[], float | bool], expected: float | bool) -> bool:  # noqa: FBT001 - an answer
+    """Ask until the expected answer comes; each question must be answered."""
+    deadline = time.monotonic() + PATIENCE
+    while answered() != expected:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_triton_follows_the_alias(tmp_path: Path) -> None:
+    """Served as version 1, 2, 1 again, not at all, and 2 again, by a server that polls; then by a fresh one."""
+    registry, repository = SimulatedRegistry(tmp_path / "registry"), tmp_path / "repository"
+    for number, batch in ((1, 8), (2, 0)):  # under one config.pbtxt, each would make the other unservable
+        for name in ("moves", "stays"):
+            registry.register(version_of_bytes(tmp_path / f"{name}{number}", name, adds(number), batch=batch))
+    registry.point("moves", "champion", 1)
+    registry.point("stays", "champion", 2)
+    sync(registry, repository, CHAMPION, Silent())
+
+    with (
+        live.serve(repository, "embedded", poll=True, progress=Silent()) as triton,
+        closing(InferenceServerClient(triton.endpoint.grpc)) as client,
+    ):
+        assert [answer(client, "moves"), answer(client, "stays")] == [1, 2]
+        for number in (2, 1):
+            registry.point("moves", "champion", number)
+            sync(registry, repository, CHAMPION, Silent())
+            assert waits_for(lambda: answer(client, "moves"), number)
+        registry.point("moves", "champion", None)
+        sync(registry, repository, CHAMPION, Silent())
+        assert waits_for(lambda: client.is_model_ready("moves"), expected=False)
+        registry.point("moves", "champion", 2)
+        sync(registry, repository, SyncOptions("champion", prune=True), Silent())
+        assert waits_for(lambda: client.is_model_ready("moves"), expected=True)
+        assert [answer(client, "moves"), answer(client, "stays")] == [2, 2]
+
+    registry.point("moves", "champion", 1)
+    sync(registry, repository, CHAMPION, Silent())
+    assert [versions(repository / "moves"), list(unserved_dir(repository).iterdir())] == [[1, 2], []]
+    with (
+        live.serve(repository, "embedded", poll=False, progress=Silent()) as triton,
+        closing(InferenceServerClient(triton.endpoint.grpc)) as client,
+    ):
+        assert [answer(client, "moves"), answer(client, "stays")] == [1, 2]

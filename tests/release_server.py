@@ -1,0 +1,210 @@
+"""A real release desk for tests and benchmarks: `mlflow server` on PostgreSQL, proxied artifacts, basic auth, loopback.
+
+Both servers are stopped by their PID. PostgreSQL refuses to run as root: there it runs as its own user, ``postgres``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from werkzeug.security import generate_password_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_STARTS_WITHIN = 120.0
+_USER = "admin"
+
+
+class ReleaseServer:
+    """An MLflow server that can be killed and started again, on one database and one artifact store.
+
+    Attributes:
+        uri: Its address; the port stays the same.
+        environment: What a client needs: the address and the credentials.
+    """
+
+    def __init__(self, home: Path, database: str, port: int, *, hashing: str) -> None:
+        """Write the server's settings; nothing runs yet."""
+        self._hashing = hashing
+        self._home = home
+        self._database = database
+        self._password = secrets.token_urlsafe(16)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = port
+        self.uri = f"http://127.0.0.1:{port}"
+        self.environment = {
+            "MLFLOW_TRACKING_URI": self.uri,
+            "MLFLOW_TRACKING_USERNAME": _USER,
+            "MLFLOW_TRACKING_PASSWORD": self._password,
+        }
+        (home / "auth.ini").write_text(
+            "[mlflow]\n"
+            "default_permission = READ\n"
+            f"database_uri = sqlite:///{home}/auth.db\n"
+            f"admin_username = {_USER}\n"
+            f"admin_password = {self._password}\n"
+            "authorization_function = mlflow.server.auth:authenticate_request_basic_auth\n",
+            encoding="utf-8",
+        )
+
+    @property
+    def artifacts(self) -> Path:
+        """Where the server keeps artifacts."""
+        return self._home / "artifacts"
+
+    @property
+    def password(self) -> str:
+        """The secret that must appear nowhere."""
+        return self._password
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        settings = {
+            "MLFLOW_AUTH_CONFIG_PATH": str(self._home / "auth.ini"),
+            "MLFLOW_FLASK_SERVER_SECRET_KEY": secrets.token_hex(16),
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            # Seven more processes, for features of MLflow that a registry does not use.
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        }
+        command = [
+            *(sys.executable, "-m", "mlflow", "server", "--app-name", "basic-auth", "--host", "127.0.0.1"),
+            *("--port", str(self._port), "--workers", "1", "--backend-store-uri", self._database),
+            *("--serve-artifacts", "--artifacts-destination", str(self.artifacts)),
+        ]
+        outside = {key: value for key, value in os.environ.items() if not key.startswith("MLFLOW_TRACKING_")}
+        with (self._home / "mlflow.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, env=outside | settings, cwd=self._home, stdout=log, stderr=log, start_new_session=True
+            )
+        self._wait()
+        if self._hashing != "scrypt":
+            self._hash_anew()
+
+    def _hash_anew(self) -> None:
+        """Keep the password under a hash that is quick to check."""
+        with closing(sqlite3.connect(self._home / "auth.db")) as database, database:
+            new = generate_password_hash(self._password, method=self._hashing)
+            database.execute("UPDATE users SET password_hash = ? WHERE username = ?", (new, _USER))
+
+    def kill(self) -> None:
+        """End it and its workers at once, as a crash does."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):  # it ended by itself
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def ask(self, path: str) -> Any:
+        """Return what the server answers, as JSON."""
+        request = urllib.request.Request(self.uri + path)  # noqa: S310 - our own
+        pair = base64.b64encode(f"{_USER}:{self._password}".encode()).decode()
+        request.add_header("Authorization", f"Basic {pair}")
+        with urllib.request.urlopen(request, timeout=_STARTS_WITHIN) as answer:  # noqa: S310 - the same
+            return json.load(answer)
+
+    def _wait(self) -> None:
+        """Wait for an answer to a real question: the first takes seconds longer than those after it."""
+        deadline = time.monotonic() + _STARTS_WITHIN
+        while time.monotonic() < deadline:
+            if self._process is None or self._process.poll() is not None:
+                break
+            try:
+                self.ask("/api/2.0/mlflow/experiments/search?max_results=1")
+            except OSError:
+                time.sleep(0.1)
+            else:
+                return
+        log = (self._home / "mlflow.log").read_text(encoding="utf-8", errors="replace")
+        self.kill()
+        raise RuntimeError(f"mlflow server did not start:\n{log[-4000:]}")
+
+
+@contextmanager
+def release_server(hashing: str = "pbkdf2:sha256:1000") -> Iterator[ReleaseServer]:
+    """Run PostgreSQL and MLflow while the block runs.
+
+    Args:
+        hashing: How the server keeps the password, as werkzeug names it. MLflow's own is ``scrypt``, which it asks up
+            to three times a request: a third of a second of these machines' processors, for which tests need not wait.
+    """
+    home = Path(tempfile.mkdtemp(prefix="repogen-mlflow-"))
+    try:
+        with _postgres(home) as database:
+            server = ReleaseServer(home, database, _free_port(), hashing=hashing)
+            try:
+                server.start()
+                yield server
+            finally:
+                server.kill()
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@contextmanager
+def _postgres(home: Path) -> Iterator[str]:
+    """Run PostgreSQL on a fresh cluster; yield the URI of its database."""
+    binaries = _binaries()
+    user = "postgres" if os.geteuid() == 0 else None
+    cluster = home / "postgres"
+    cluster.mkdir(mode=0o700)
+    if user is not None:
+        home.chmod(0o711)
+        account = pwd.getpwnam(user)
+        os.chown(cluster, account.pw_uid, account.pw_gid)
+    initdb: list[str | Path] = [binaries / "initdb", "-D", cluster, "-U", "mlflow", "-A", "trust", "--no-sync"]
+    subprocess.run(initdb, user=user, cwd=cluster, check=True, capture_output=True)
+    port = _free_port()
+    command: list[str | Path] = [
+        *(binaries / "postgres", "-D", cluster, "-p", str(port), "-c", "listen_addresses=127.0.0.1"),
+        *("-c", "unix_socket_directories=", "-c", "fsync=off"),
+    ]
+    with (home / "postgres.log").open("wb") as log:
+        process = subprocess.Popen(command, user=user, cwd=cluster, stdout=log, stderr=log, start_new_session=True)
+    try:
+        _accepts(port, process)
+        yield f"postgresql+psycopg2://mlflow@127.0.0.1:{port}/postgres"
+    finally:
+        process.send_signal(signal.SIGQUIT)
+        process.wait(30)
+
+
+def _binaries() -> Path:
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    on_path = shutil.which("initdb")
+    if not found and on_path is None:
+        raise RuntimeError("PostgreSQL is missing: `apt-get install postgresql`, as .ci/run does")
+    return found[-1].parent if found else Path(str(on_path)).parent
+
+
+def _accepts(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _STARTS_WITHIN
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with socket.create_connection(("127.0.0.1", port), 1):
+                return
+        except OSError:
+            time.sleep(0.05)
+    raise RuntimeError("PostgreSQL did not start")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,111 @@
+"""A served version as a function: the model's own shapes, and as many rows as one likes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from repogen.smoke import Address, Predictor
+from repogen.values.tensors import Dim, Signature, TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+    from repogen.smoke.inference import Counts, ModelMetadata, WireTensor
+    from repogen.values.tensors import Arrays
+
+
+class Doubling:
+    """A server of ``y = 2 * x``; keeps the shapes that it was sent."""
+
+    def __init__(self) -> None:
+        """Nothing was sent yet."""
+        self.shapes: list[tuple[int, ...]] = []
+
+    def infer(self, model: str, version: int, inputs: Sequence[WireTensor]) -> Arrays:
+        """Double ``x``."""
+        assert (model, version) == ("served", 1)
+        array = inputs[0].array
+        self.shapes.append(array.shape)
+        return {"y": array + array}  # type: ignore[operator]
+
+    def live(self) -> bool:
+        """Always."""
+        return True
+
+    def ready(self, model: str, version: int) -> bool:
+        """Of the one model."""
+        return (model, version) == ("served", 1)
+
+    def metadata(self, model: str, version: int) -> ModelMetadata:
+        """Nobody asks."""
+        raise NotImplementedError
+
+    def config(self, model: str, version: int) -> ModelConfig:
+        """Nobody asks."""
+        raise NotImplementedError
+
+    def counts(self, model: str, version: int) -> Counts:
+        """Nobody asks."""
+        raise NotImplementedError
+
+    def burst(self, model: str, version: int, requests: Sequence[Sequence[WireTensor]]) -> list[Arrays]:
+        """One after another."""
+        return [self.infer(model, version, inputs) for inputs in requests]
+
+    def load(self, model: str, config: str | None, files: object) -> None:
+        """Nobody asks."""
+
+    def unload(self, model: str) -> None:
+        """Nobody asks."""
+
+
+def predictor(client: Doubling, *shape: Dim, batch: int = 0) -> Predictor:
+    """Return a predictor of a model with one input and one output of that shape."""
+    signature = Signature((TensorSpec("x", "float32", shape),), (TensorSpec("y", "float32", shape),))
+    return Predictor(client, Address("127.0.0.1:1", "served", 1, batch, signature))
+
+
+@pytest.mark.parametrize(
+    ("own", "shape", "batch", "sent"),
+    [
+        (("batch", 2), (3, 2), 8, [(3, 2)]),
+        (("batch",), (3,), 8, [(3, 1)]),
+        (("batch", 1), (3, 1), 8, [(3, 1)]),
+        ((), (), 0, [(1,)]),
+        ((2, 2), (2, 2), 0, [(2, 2)]),
+        (("batch", 2), (7, 2), 3, [(3, 2), (3, 2), (1, 2)]),
+        (("batch",), (5,), 4, [(4, 1), (1, 1)]),
+    ],
+)
+def test_arrays_have_the_models_own_shapes(
+    own: tuple[Dim, ...], shape: tuple[int, ...], batch: int, sent: list[tuple[int, ...]]
+) -> None:
+    """Whatever travels, what comes back lies as the model gave it, in the order of the rows."""
+    client = Doubling()
+    x = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
+    (y,) = predictor(client, *own, batch=batch)({"x": x}).values()
+    np.testing.assert_array_equal(2 * x, y, strict=True)
+    assert sent == client.shapes
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        ({}, "the input x is missing"),
+        ({"x": np.zeros((1, 2), np.float32), "z": np.zeros(1)}, "there is no input z; the model takes x"),
+        ({"x": np.zeros((1, 2))}, "the input x is float64, the model takes float32"),
+        ({"x": np.zeros(2, np.float32)}, r"the input x has the shape \(2,\), the model takes \['batch', 2\]"),
+        ({"x": np.zeros((0, 2), np.float32)}, r"at least one; these have \[0\]"),
+    ],
+)
+def test_wrong_inputs_are_named(inputs: Arrays, said: str) -> None:
+    """Before anything is sent."""
+    client = Doubling()
+    with pytest.raises(ValueError, match=said):
+        predictor(client, "batch", 2, batch=8)(inputs)
+    assert client.shapes == []
