@@ -12,7 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _PAGE = os.sysconf("SC_PAGESIZE")
 _EVERY = 0.05
@@ -33,14 +33,21 @@ class Run:
     stdout: str
 
 
-def measure(command: Sequence[str], cwd: Path | None = None) -> Run:
-    """Run ``command`` to its end.
+def measure(command: Sequence[str], cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> Run:
+    """Run ``command`` to its end, with ``environment`` added to this process's.
 
     Raises:
         RuntimeError: It failed.
     """
     begun = time.monotonic()
-    process = subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=os.environ | (environment or {}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     peaks = [0.0]
     ended = threading.Event()
 
