@@ -28,6 +28,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(READY)
+	mkdir -p $(dir $(DEMO_DB))
 	set -e; for name in $(EXAMPLES); do \
 		echo "== repogen build examples/$$name/repogen.yaml --repository $(DEMO) --tracking-uri sqlite:///$(CURDIR)/$(DEMO_DB)"; \
 		$(BIN)/repogen build examples/$$name/repogen.yaml --repository $(DEMO) --tracking-uri sqlite:///$(CURDIR)/$(DEMO_DB); \
