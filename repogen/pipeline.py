@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 
 from repogen.errors import ErrorRecord, RepogenError, SpecError
 from repogen.fingerprint import known_inputs, registered
-from repogen.shared import BuildOptions, Shared, open_desk, open_workshop, tracking_asked_for
+from repogen.shared import BuildOptions, Shared, fetched_files, open_desk, open_workshop, pinned, tracking_asked_for
 from repogen.spec.paths import check_repository
+from repogen.spec.sources import MlflowSource
 from repogen.unchanged import settle_publishes, unchanged_models, unconfirmed_versions
 from repogen.values.layout import model_dir
 from repogen.values.manifest import read_manifest
@@ -56,6 +57,7 @@ def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
     require_built(repository)
     if not options.dry_run:
         settle_publishes(names, repository)
+    spec = pinned(spec, options, names)
     tracking = tracking_asked_for(spec, options)
     found: dict[str, ModelReport | None] = {}
     if not options.force:
@@ -186,10 +188,14 @@ def build_model(shared: Shared, threads: int, steps: _Steps) -> ModelReport:
     built = _run_worker(shared, name, threads, steps)
     steps.report = _with_built(steps.report, built)
     with steps.step("configure"):
-        config = configure(name, model, built.artifact, built.batch, target=target, templates=spec.templates)
+        config = configure(
+            name, model, built.artifact, built.batch, target=target, templates=spec.templates, labels=built.labels
+        )
     with steps.step("stage"):
         origin = provenance(spec, before, built)
-        staged = stage_version(shared.root, repository, config, built.artifact, built.golden_dir, origin)
+        staged = stage_version(
+            shared.root, repository, config, built.artifact, built.golden_dir, origin, companions=built.companions
+        )
     steps.report = replace(
         steps.report,
         sha256=staged.manifest.sha256,
@@ -229,7 +235,12 @@ def _run_worker(shared: Shared, name: str, threads: int, steps: _Steps) -> Built
 
     work_dir = shared.root / "work" / name
     work_dir.mkdir(parents=True)
-    job = Job(name, shared.spec.models[name], shared.spec.root, shared.spec.release, work_dir, threads)
+    source, fetched = shared.spec.models[name].source, None
+    if isinstance(source, MlflowSource):
+        with steps.step("fetch"):
+            fetched = fetched_files(shared, name, source)
+    spec, every = shared.spec, shared.options.every_rung
+    job = Job(name, spec.models[name], spec.root, spec.release, work_dir, threads, fetched, every)
     begun = time.monotonic()
     shared.progress.step(name, "import")
     outcome = run_worker(job, shared.progress, shared.cancelled)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.errors import RepogenError
+from repogen.spec.sources import MlflowSource
 from repogen.values.target import targets
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ class BuildOptions:
         stage_dir: Where to stage; beside the repository when None.
         track: Whether to track where the spec or ``tracking_uri`` says so.
         tracking_uri: Overrides MLFLOW_TRACKING_URI and the spec's.
+        every_rung: Try the exporters after the first that holds, too.
     """
 
     models: tuple[str, ...] = ()
@@ -48,6 +51,7 @@ class BuildOptions:
     stage_dir: Path | None = None
     track: bool = True
     tracking_uri: str | None = None
+    every_rung: bool = False
 
 
 @dataclass
@@ -82,6 +86,39 @@ def tracking_asked_for(spec: Spec, options: BuildOptions) -> Tracking | None:
     from repogen.track import tracking_of  # noqa: PLC0415 - an untracked build needs none
 
     return tracking_of(spec, options.tracking_uri, spec.root)
+
+
+def pinned(spec: Spec, options: BuildOptions, names: list[str]) -> Spec:
+    """Return the spec with aliases of MLflow's registry replaced by the versions that they point to now.
+
+    So a build depends on the version, and an alias that moved is a change. Where MLflow can't be asked, the alias
+    stays: the model then counts as changed, and fails with the reason when it is fetched.
+    """
+    models = dict(spec.models)
+    for name in names:
+        source = models[name].source
+        if isinstance(source, MlflowSource):
+            from repogen.track import pin_model, tracking_of  # noqa: PLC0415 - such sources only
+
+            with suppress(RepogenError):
+                uri = pin_model(tracking_of(spec, options.tracking_uri, spec.root), source.uri)
+                models[name] = models[name].model_copy(update={"source": source.model_copy(update={"uri": uri})})
+    return replace(spec, models=models)
+
+
+def fetched_files(shared: Shared, name: str, source: MlflowSource) -> Path:
+    """Download the files of a model that MLflow keeps, into the staging directory.
+
+    Raises:
+        SourceError: MLflow has no such model.
+        TrackingError: MLflow can't be reached.
+    """
+    from repogen.track import fetch_model, tracking_of  # noqa: PLC0415 - such sources only
+
+    directory = shared.root / "fetched" / name
+    directory.mkdir(parents=True)
+    tracking = tracking_of(shared.spec, shared.options.tracking_uri, shared.spec.root)
+    return fetch_model(tracking, source.uri, directory)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from repogen.errors import TrackingError
 from repogen.stage import stage_version
 from repogen.values.artifacts import OnnxArtifact
+from repogen.values.labels import label_file
 from repogen.values.layout import CONFIG_FILE, MANIFEST_FILE
 from repogen.values.manifest import damaged_files, read_manifest
 from repogen.values.registry import EntryState, RegistryEntry
@@ -179,7 +180,7 @@ class SimulatedRegistry:
         return replace(entry, aliases=tuple(sorted(alias for alias, version in pointing if version == entry.version)))
 
 
-def version_of_bytes(
+def version_of_bytes(  # noqa: PLR0913 - all that a version can differ in
     root: Path,
     name: str = "m",
     weights: bytes = b"w",
@@ -187,6 +188,7 @@ def version_of_bytes(
     batch: int = 8,
     shape: tuple[Dim, ...] = ("batch", 4),
     policy: str = "",
+    labels: tuple[str, ...] = (),
 ) -> Path:
     """Stage a version below ``root``, an empty directory, whose `model.onnx` is a few bytes; return its directory.
 
@@ -197,14 +199,18 @@ def version_of_bytes(
         batch: ``max_batch_size``.
         shape: Of input ``x`` and output ``y``, with the batch.
         policy: What stands in ``version_policy { … }``; no policy when empty.
+        labels: Names of the classes of output ``y``.
     """
     root.mkdir(parents=True)
-    for file, content in {"model.onnx": weights, "golden.json": b"{}", "golden.npz": b"npz"}.items():
-        (root / file).write_bytes(content)
+    for place, content in {"model.onnx": weights, "golden.json": b"{}", "golden.npz": b"npz"}.items():
+        (root / place).write_bytes(content)
     signature = Signature((TensorSpec("x", "float32", shape),), (TensorSpec("y", "float32", shape),))
     dims = ", ".join("-1" if isinstance(dim, str) else str(dim) for dim in (shape[1:] if batch else shape))
     stated = f"\nversion_policy: {{ {policy} }}\n" if policy else ""
     config = CONFIG.format(name=name, batch=batch, dims=dims, policy=stated)
+    files = (label_file(labels),) if labels else ()
+    for file in files:
+        config = config.replace('name: "y"', f'name: "y" label_filename: "{file.name}"')
     artifact = OnnxArtifact(
         root / "model.onnx",
         external_data=False,
@@ -215,6 +221,7 @@ def version_of_bytes(
         exporter="dynamo",
     )
     made = Provenance({}, "", "", {}, "24.10", "dynamo", 20, 10, 1, 1, 1, 0.0, 0.0)
-    staged = stage_version(root, root / "none", ModelConfig(name, config, batch, signature), artifact, root, made)
+    model = ModelConfig(name, config, batch, signature, files)
+    staged = stage_version(root, root / "none", model, artifact, root, made)
     assert (staged.version_dir / CONFIG_FILE).is_file()
     return staged.version_dir

@@ -1,4 +1,4 @@
-"""From a spec to a repository: ``init`` and ``build``."""
+"""From a spec to a repository: ``init``, ``build`` and ``diagnose``."""
 
 from __future__ import annotations
 
@@ -12,18 +12,26 @@ from repogen.cli.frame import DIRECTORY, FILE, SERVER, debug_option, errors, jso
 
 @main.command()
 @click.argument("directory", type=DIRECTORY, default=Path())
+@click.option(
+    "source", "--from", metavar="PATH", help="Write the spec for this model: file, directory, file.py:callable."
+)
 @click.option("--github", is_flag=True, help="Write a GitHub Actions workflow, too; only that beside a spec.")
 @click.option("--force", is_flag=True, help="Overwrite files that are there.")
 @debug_option
-def init(directory: Path, *, github: bool, force: bool, debug: bool) -> None:
-    """Write a commented, working repogen.yaml with a tiny model to DIRECTORY."""
+def init(directory: Path, *, source: str | None, github: bool, force: bool, debug: bool) -> None:
+    """Write a commented, working repogen.yaml with a tiny model to DIRECTORY, or one for the model of --from."""
     with errors(debug=debug):
-        from repogen.scaffold import scaffold  # noqa: PLC0415 - see the package's text
+        from repogen.scaffold import describe, scaffold, scaffold_from  # noqa: PLC0415 - see the package's text
 
-        for path in scaffold(directory, force=force, github=github):
+        model = None if source is None else describe(source, directory)
+        written = () if model is None else scaffold_from(model, directory, force=force)
+        if model is None or github:
+            written += scaffold(directory, force=force, github=github)
+        for path in written:
             click.echo(f"wrote {path}")
         target = "" if directory == Path() else f" {directory / 'repogen.yaml'}"
-        click.echo(f"next: repogen build{target}")
+        first = f"{model.missing}, then " if model is not None and model.missing else ""
+        click.echo(f"next: {first}repogen build{target}")
 
 
 @main.command()
@@ -86,4 +94,28 @@ def build(  # noqa: PLR0913 - one parameter a flag
             report = build(loaded, options, progress)
         click.echo(build_json(report) if as_json else guarded(build_text(report, debug=debug)))
         tell_build(report, loaded, err=as_json)
+        sys.exit(report.exit_code)
+
+
+@main.command()
+@click.argument("model")
+@click.option("--spec", type=FILE, default=Path("repogen.yaml"), show_default=True, help="Where the model is.")
+@click.option("--target", metavar="RELEASE", help="For this Triton release, not the spec's.")
+@json_option
+@debug_option
+def diagnose(*, model: str, spec: Path, target: str | None, as_json: bool, debug: bool) -> None:
+    """Try every exporter on MODEL and name the first operator that each gets wrong; publishes nothing."""
+    with errors(debug=debug, as_json=as_json):
+        from repogen.console.document import build_json  # noqa: PLC0415 - see the package's text
+        from repogen.console.github import guarded  # noqa: PLC0415 - the same
+        from repogen.console.progress import progress_view  # noqa: PLC0415 - the same
+        from repogen.console.text import rungs_text  # noqa: PLC0415 - the same
+        from repogen.pipeline import BuildOptions, build  # noqa: PLC0415 - the same
+        from repogen.spec import load_spec  # noqa: PLC0415 - the same
+
+        options = BuildOptions(models=(model,), server=None, force=True, dry_run=True, every_rung=True)
+        loaded = load_spec(spec, target)
+        with progress_view(quiet=as_json) as progress:
+            report = build(loaded, options, progress)
+        click.echo(build_json(report) if as_json else guarded(rungs_text(report.models[0], debug=debug)))
         sys.exit(report.exit_code)

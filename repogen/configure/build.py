@@ -8,11 +8,12 @@ from repogen.configure.plan import message_for, plan_for
 from repogen.configure.render import origin_of, render
 from repogen.errors import ConfigError
 from repogen.pbtxt import config_findings, differences, errors_of, graph_findings, parse, target_findings, view_of
+from repogen.values.labels import label_file
 from repogen.values.tensors import DTYPES
 from repogen.values.versions import ModelConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from repogen.configure.plan import Plan
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from repogen.values.tensors import Signature
 
 
-def configure(
+def configure(  # noqa: PLR0913 - all that a config is made of
     name: str,
     model: ModelSpec,
     artifact: OnnxArtifact,
@@ -31,6 +32,7 @@ def configure(
     *,
     target: Target,
     templates: Path | None = None,
+    labels: Mapping[str, Sequence[str]] | None = None,
 ) -> ModelConfig:
     """Write config.pbtxt for a verified graph.
 
@@ -45,6 +47,7 @@ def configure(
         batch: The verdict on batching; its ``max_batch_size`` is what the config says.
         target: The Triton release that will serve it.
         templates: The spec's directory of template overrides.
+        labels: Names of classes by output; each becomes a file that the config names.
 
     Returns:
         The config; its signature is the graph's, with full shapes.
@@ -55,7 +58,9 @@ def configure(
     key = f"models.{name}.triton"
     _refuse_unservable(artifact.signature, name)
     _refuse_unkept_wishes(model.triton, batch, key)
-    plan = plan_for(name, model.triton, artifact.signature, batch.max_batch_size)
+    named = {output: label_file(classes) for output, classes in (labels or {}).items()}
+    files = {output: file.name for output, file in named.items()}
+    plan = plan_for(name, model.triton, artifact.signature, batch.max_batch_size, files)
     text = render(plan, templates)
     origin = f"config.pbtxt of {name}, rendered from {origin_of(templates)}"
     parsed = parse(text, origin)
@@ -67,7 +72,8 @@ def configure(
         *target_findings(artifact.opset, artifact.ir_version, target),
     ]
     _refuse(errors_of(findings), f"Triton would not serve {name} with its config", key)
-    return ModelConfig(name, text, batch.max_batch_size, artifact.signature)
+    label_files = tuple({file.name: file for file in named.values()}.values())
+    return ModelConfig(name, text, batch.max_batch_size, artifact.signature, label_files)
 
 
 def _refuse_unservable(signature: Signature, name: str) -> None:

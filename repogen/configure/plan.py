@@ -10,7 +10,7 @@ from repogen.spec.models import InstanceGroupSpec
 from repogen.values.tensors import DTYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig as Message
 
@@ -48,7 +48,9 @@ class Plan:
     version_policy: VersionPolicySpec | None
 
 
-def plan_for(name: str, triton: TritonSpec, signature: Signature, max_batch_size: int) -> Plan:
+def plan_for(
+    name: str, triton: TritonSpec, signature: Signature, max_batch_size: int, labels: Mapping[str, str] | None = None
+) -> Plan:
     """Return what the config of model ``name`` is meant to say.
 
     Args:
@@ -56,13 +58,14 @@ def plan_for(name: str, triton: TritonSpec, signature: Signature, max_batch_size
         triton: The spec's wishes.
         signature: The graph's, full shapes.
         max_batch_size: As measured and allowed.
+        labels: Name of the label file of each output that has one.
     """
     return Plan(
         name=name,
         backend=BACKEND,
         max_batch_size=max_batch_size,
-        inputs=_tensors(signature.inputs, batched=max_batch_size > 0),
-        outputs=_tensors(signature.outputs, batched=max_batch_size > 0),
+        inputs=_tensors(signature.inputs, batched=max_batch_size > 0, labels={}),
+        outputs=_tensors(signature.outputs, batched=max_batch_size > 0, labels=labels or {}),
         instance_groups=triton.instance_group or DEFAULT_GROUPS,
         dynamic_batching=triton.dynamic_batching,
         version_policy=triton.version_policy,
@@ -80,6 +83,8 @@ def message_for(plan: Plan) -> Message:
     for field, tensors in ((message.input, plan.inputs), (message.output, plan.outputs)):
         for tensor in tensors:
             added = field.add(name=tensor.name, data_type=f"TYPE_{tensor.dtype}", dims=tensor.dims)
+            if tensor.label_filename:
+                added.label_filename = tensor.label_filename
             if tensor.reshape is not None:
                 added.reshape.SetInParent()
                 added.reshape.shape.extend(tensor.reshape)
@@ -110,8 +115,13 @@ def _set_version_policy(message: Message, policy: VersionPolicySpec | None) -> N
         message.version_policy.all.SetInParent()
 
 
-def _tensors(tensors: Iterable[TensorSpec], *, batched: bool) -> tuple[TensorView, ...]:
+def _tensors(tensors: Iterable[TensorSpec], *, batched: bool, labels: Mapping[str, str]) -> tuple[TensorView, ...]:
     return tuple(
-        TensorView(tensor.name, DTYPES[tensor.dtype].triton, *config_dims(tensor.shape, batched=batched))
+        TensorView(
+            tensor.name,
+            DTYPES[tensor.dtype].triton,
+            *config_dims(tensor.shape, batched=batched),
+            label_filename=labels.get(tensor.name, ""),
+        )
         for tensor in tensors
     )

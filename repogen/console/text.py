@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from repogen.values.serving import SmokeReport
 
 _HEADINGS = ("model", "status", "version", "batch", "exporter", "opset", "nodes", "parity", "smoke", "seconds")
+# Each has an entry on the page «Why was my model refused?».
+_EXPLAINED = ("source.", "export.", "validate.", "parity.", "config.", "worker.")
+_RUNG_HEADINGS = ("exporter", "graph", "seconds", "why")
 _SAYS_IT_ALL = frozenset({"spec.problems", "interrupted"})
 _SMOKE_HEADINGS = ("model", "version", "smoke", "checks", "p50 / p95", "server")
 
@@ -45,6 +48,20 @@ def build_text(report: BuildReport, *, debug: bool) -> str:
     parts += [f"{m.name}: {error_text(m.error, debug=debug)}" for m in report.models if m.error is not None]
     if report.error is not None:
         parts.append(error_text(report.error, debug=debug))
+    return "\n\n".join(parts)
+
+
+def rungs_text(model: ModelReport, *, debug: bool) -> str:
+    """Return how every exporter fared with one model, and the error when none held."""
+    parts = []
+    if model.rungs:
+        rows = [(r.exporter, "holds" if r.ok else "fails", f"{r.seconds:.1f}", r.reason or "-") for r in model.rungs]
+        parts.append(table(_RUNG_HEADINGS, rows))
+    notes = [*model.notes, *([f"max_batch_size is 0: {model.batch_reason}"] if model.batch_reason else [])]
+    if notes:
+        parts.append("notes:\n" + "\n".join(f"  {note}" for note in notes))
+    if model.error is not None:
+        parts.append(f"{model.name}: {error_text(model.error, debug=debug)}")
     return "\n\n".join(parts)
 
 
@@ -86,6 +103,8 @@ def error_text(error: ErrorRecord, *, debug: bool) -> str:
     lines = [error.message if error.code in _SAYS_IT_ALL else f"error: {place}{error.message}"]
     if error.hint:
         lines.append(f"  hint: {error.hint}")
+    if error.code.startswith(_EXPLAINED):
+        lines.append(f"  code: {error.code} (docs/refusals.md)")
     if debug and error.details:
         lines.append(error.details.rstrip())
     return "\n".join(lines)

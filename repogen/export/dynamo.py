@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from repogen.errors import ExportError
+from repogen.export.origin import keep_outputs, traceable
+from repogen.values.source import Program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 _STATIC = re.compile(r"inferred a static shape of (\d+) for dimension inputs\[.*?\](?:\[(\d+)\])?\.shape\[(\d+)\]")
 _CALL_SITE = re.compile(r'The following call raised this error:\s+File "([^"]+)", line (\d+), in [^\n]*\n\s*([^\n]*)')
 _NO_TRANSLATION = re.compile(
-    r"No (?:ONNX function|decompositions?) (?:found|registered) for[^\n]*?([\w.:]+::?[\w.]+|aten\.[\w.]+)"
+    r"No (?:ONNX function|decompositions?) (?:found|registered) for"
+    r"[^\n]*?(?:OpOverload\(op='([\w.]+)'|([\w.:]+::?[\w.]+|aten\.[\w.]+))"
 )
 
 
@@ -36,27 +39,42 @@ class Dynamo:
             ExportError: torch.export refused; the reason is in one line.
         """
         del directory  # the graph stays in memory, its weights shared with the module
-        shapes = tuple(
-            {axis: dim for axis, dim in enumerate(spec.shape) if isinstance(dim, str)}
-            for spec in source.signature.inputs
-        )
+        names = [spec.name for spec in source.signature.inputs]
+        table: Any = dict(source.operators.translations) or None
         try:
-            program = torch.onnx.export(
-                source.module,
-                args,
-                dynamo=True,
-                # Names, not torch.export.Dim: with a Dim, torch falls back to a static export without a word.
-                dynamic_shapes=(shapes,),
-                input_names=[spec.name for spec in source.signature.inputs],
-                output_names=[spec.name for spec in source.signature.outputs],
-                opset_version=opset,
-                verbose=False,
-            )
+            if isinstance(source.origin, Program):
+                made = torch.onnx.export(
+                    source.origin.program,
+                    dynamo=True,
+                    input_names=names,
+                    opset_version=opset,
+                    custom_translation_table=table,
+                    verbose=False,
+                )
+            else:
+                made = torch.onnx.export(
+                    traceable(source.origin),
+                    args,
+                    dynamo=True,
+                    # Names, not torch.export.Dim: with a Dim, torch falls back to a static export without a word.
+                    dynamic_shapes=(_shapes(source.signature),),
+                    input_names=names,
+                    output_names=[spec.name for spec in source.signature.outputs],
+                    opset_version=opset,
+                    custom_translation_table=table,
+                    verbose=False,
+                )
         except Exception as error:
             raise explain(error, source.signature) from error
-        if program is None:
+        if made is None:
             raise ExportError("torch.onnx.export returned nothing", code="export.dynamo")
-        return program.model
+        return keep_outputs(made.model, source.origin.select) if isinstance(source.origin, Program) else made.model
+
+
+def _shapes(signature: Signature) -> tuple[dict[int, str], ...]:
+    return tuple(
+        {axis: dim for axis, dim in enumerate(spec.shape) if isinstance(dim, str)} for spec in signature.inputs
+    )
 
 
 def explain(error: BaseException, signature: Signature) -> ExportError:
@@ -80,8 +98,8 @@ def explain(error: BaseException, signature: Signature) -> ExportError:
         )
     if match := _NO_TRANSLATION.search(text):
         return ExportError(
-            f"operator {match[1].rstrip('.')} has no ONNX translation",
-            "replace it in the model",
+            f"operator {(match[1] or match[2]).rstrip('.')} has no ONNX translation",
+            "replace it in the model, or give its translation: export.custom_translations",
             code="export.no-translation",
             details=text,
         )

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from repogen.errors import ExportError
+from repogen.export.attention import EagerAttention
 from repogen.export.dynamo import Dynamo, specialized
-from repogen.export.torchscript import TorchScript
+from repogen.export.onnx_rung import OnnxAsIs
+from repogen.export.torchscript import RawScript, TorchScript
 from repogen.graph import finish
+from repogen.values.source import Eager, OnnxFile, Program, Script
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from repogen.graph import Finishing
     from repogen.spec.models import ExportSpec
     from repogen.values.artifacts import OnnxArtifact
-    from repogen.values.source import SourceModel
+    from repogen.values.source import Origin, SourceModel
     from repogen.values.tensors import Signature
 
 # The newest opset that both exporters of the tested torch versions write without a conversion.
@@ -35,10 +38,35 @@ class Exporter(Protocol):
         """Export, or raise ExportError."""
 
 
-def exporters(spec: ExportSpec) -> list[Exporter]:
-    """Return the exporters to try, in order."""
-    ladder: list[Exporter] = [Dynamo(), TorchScript(spec.allow_tracer_warnings)]
-    return ladder if spec.exporter == "auto" else [e for e in ladder if e.name == spec.exporter]
+def exporters(origin: Origin, spec: ExportSpec) -> list[Exporter]:
+    """Return the exporters to try, in order.
+
+    Raises:
+        ExportError: The spec asks for one that does not take this kind of source.
+    """
+    ladder = _ladder(origin, spec.allow_tracer_warnings)
+    chosen = [rung for rung in ladder if spec.exporter in {"auto", rung.name.partition("-")[0]}]
+    if chosen:
+        return chosen
+    raise ExportError(
+        f"export.exporter: {spec.exporter} does not take this kind of source",
+        "set export.exporter to auto",
+        code="export.exporter",
+    )
+
+
+def _ladder(origin: Origin, allowed: tuple[str, ...]) -> list[Exporter]:
+    traced = TorchScript(allowed)
+    match origin:
+        case OnnxFile():
+            return [OnnxAsIs()]
+        case Script():
+            return [RawScript(), TorchScript(allowed, "torchscript-traced")]
+        case Program():
+            return [Dynamo(), traced]
+        case Eager():
+            eager = [EagerAttention(Dynamo()), EagerAttention(traced)] if origin.attention else []
+            return [Dynamo(), traced, *eager]
 
 
 def export_with(
@@ -47,7 +75,7 @@ def export_with(
     """Export ``source`` to ``directory/model.onnx``, and ask the graph whether it kept every declared dim.
 
     Args:
-        exporter: One of ``exporters()``.
+        exporter: One of ``exporters``.
         source: The model.
         spec: Which opset.
         finishing: How the graph is written.
@@ -56,15 +84,17 @@ def export_with(
     Raises:
         ExportError: The exporter refused, wrote another opset, or fixed a dim; the reason is in one line.
     """
-    opset = min(_AUTO_OPSET, finishing.target.max_opset) if spec.opset == "auto" else spec.opset
+    newest = finishing.target.max_opset
+    auto = newest if isinstance(source.origin, OnnxFile) else min(_AUTO_OPSET, newest)
+    opset = auto if spec.opset == "auto" else spec.opset
     sample = source.examples(source.example_sizes, 0)
     args = tuple(torch.from_numpy(sample[tensor.name]) for tensor in source.signature.inputs)
     graph = exporter.export(source, args, opset, directory)
     artifact = finish(graph, directory / "model.onnx", finishing)
-    if artifact.opset != opset:
+    if spec.opset != "auto" and artifact.opset != opset:
         raise ExportError(
             f"{exporter.name} wrote opset {artifact.opset}, not {opset}",
-            "set export.opset to auto, or try the other exporter (export.exporter)",
+            "set export.opset to auto, or try another exporter (export.exporter)",
             code="export.opset",
         )
     check_dims(artifact.signature, source.signature)

@@ -25,6 +25,7 @@ def describe(model: ir.Model, path: Path, exporter: str) -> OnnxArtifact:
     signature = Signature(
         tuple(_tensor(value) for value in model.graph.inputs), tuple(_tensor(value) for value in model.graph.outputs)
     )
+    outputs = list(model.graph.outputs)
     return OnnxArtifact(
         path=path,
         external_data=path.with_name(path.name + ".data").exists(),
@@ -33,6 +34,7 @@ def describe(model: ir.Model, path: Path, exporter: str) -> OnnxArtifact:
         ir_version=model.ir_version,
         nodes=count_nodes(model),
         exporter=exporter,
+        unused=tuple(value.name or "" for value in model.graph.inputs if not value.uses() and value not in outputs),
     )
 
 

@@ -10,13 +10,14 @@ import onnx_ir as ir
 from repogen.errors import ExportError
 from repogen.graph.describe import describe
 from repogen.graph.stream import write_model
+from repogen.values.tensors import DTYPES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.values.artifacts import OnnxArtifact
     from repogen.values.target import Target
-    from repogen.values.tensors import Signature
+    from repogen.values.tensors import Signature, TensorSpec
 
 # Source: Versioning.md of onnx: the first IR version that may carry each opset. A model of an older opset may
 # bear an older IR version as long as it uses none of the newer one's fields.
@@ -68,12 +69,11 @@ def finish(model: ir.Model, path: Path, how: Finishing) -> OnnxArtifact:
 
 def _name(model: ir.Model, signature: Signature) -> None:
     graph = model.graph
+    _restore_unused(graph, signature)
     found, wanted = [v.name for v in graph.inputs], [s.name for s in signature.inputs]
     if len(found) != len(wanted):
-        missing = [name for name in wanted if name not in found]
         raise ExportError(
             f"the exported graph has inputs {', '.join(map(str, found)) or 'none'}, declared are {', '.join(wanted)}",
-            f"the model does not use {', '.join(missing)}: take it out of inputs:" if missing else "",
             code="export.inputs",
         )
     if len(graph.outputs) != len(signature.outputs):
@@ -88,6 +88,18 @@ def _name(model: ir.Model, signature: Signature) -> None:
         value.name = spec.name
         if value.shape is None:
             value.shape = ir.Shape([f"{spec.name}_dim_{axis}" for axis in range(len(spec.shape))])
+
+
+def _restore_unused(graph: ir.Graph, signature: Signature) -> None:
+    """Give a graph the inputs back that an exporter dropped because nothing reads them: clients send them."""
+    found = {value.name: value for value in graph.inputs}
+    if len(found) < len(signature.inputs) and set(found) <= {spec.name for spec in signature.inputs}:
+        graph.inputs[:] = [found[spec.name] if spec.name in found else _input(spec) for spec in signature.inputs]
+
+
+def _input(spec: TensorSpec) -> ir.Value:
+    dtype = ir.DataType(DTYPES[spec.dtype].onnx)
+    return ir.Value(name=spec.name, type=ir.TensorType(dtype), shape=ir.Shape(list(spec.shape)))
 
 
 def _separate_outputs(graph: ir.Graph) -> None:

@@ -20,12 +20,14 @@ class TensorView:
         dtype: Data type without ``TYPE_``, for example ``FP32``; ``INVALID`` when left out.
         dims: Without the batch when the model batches.
         reshape: The shape the model itself sees, without the batch; None when not given.
+        label_filename: File of an output's class names; empty when it has none.
     """
 
     name: str
     dtype: str
     dims: tuple[int, ...]
     reshape: tuple[int, ...] | None = None
+    label_filename: str = ""
 
     @property
     def model_dims(self) -> tuple[int, ...]:
@@ -116,6 +118,7 @@ def _tensors(tensors: Iterable[ModelInput | ModelOutput]) -> tuple[TensorView, .
             dtype=DataType.Name(tensor.data_type).removeprefix("TYPE_"),
             dims=tuple(tensor.dims),
             reshape=tuple(tensor.reshape.shape) if tensor.HasField("reshape") else None,
+            label_filename=getattr(tensor, "label_filename", ""),
         )
         for tensor in tensors
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from repogen.errors import RepogenError, ServerError, SmokeError, SpecError
 from repogen.gates import CANDIDATE, CHAMPION, alternate
 from repogen.spec.paths import check_holdout
+from repogen.values.labels import label_records
 from repogen.values.layout import CONFIG_FILE, DATA_FILE, MODEL_FILE, model_dir
 from repogen.values.manifest import read_manifest
 from repogen.values.promotion import Figures
@@ -159,7 +160,8 @@ def _fetched(registry: ModelRegistry, entry: RegistryEntry, repository: Path, na
     version_dir.mkdir(parents=True)
     registry.fetch(entry, version_dir)
     manifest = read_manifest(version_dir)
-    shutil.copyfile(version_dir / CONFIG_FILE, model / CONFIG_FILE)
+    for file in (CONFIG_FILE, *(labels.path for labels in label_records(manifest.files))):
+        shutil.copyfile(version_dir / file, model / file)
     text = (version_dir / CONFIG_FILE).read_text(encoding="utf-8")
     config = ModelConfig(name, text, manifest.max_batch_size, manifest.signature)
     return StagedVersion(name, repository, _VERSION, config, manifest)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from repogen.publish.filesystem import Filesystem, sync
 from repogen.publish.recovery import Journal, config_bytes
 from repogen.values.digest import sha256_bytes
+from repogen.values.labels import label_records, labels_in_place
 from repogen.values.layout import CONFIG_FILE, journal_path
 from repogen.values.mark import MARK_FILE
 
@@ -67,6 +68,18 @@ class Change:
             shutil.copy2(target, before)
         self._undo.callback(self._undo_config, source, before, target)
         self._filesystem.rename(source, target)
+
+    def move_labels(self) -> None:
+        """Rename the staged version's label files in, before any config names them; those that are there stay.
+
+        They are named by their content: one that a kill leaves behind is of no effect, and right for the next publish.
+        """
+        for record in label_records(self._staged.manifest.files):
+            source, target = self._staged.model_dir / record.path, self._model / record.path
+            if not target.exists():
+                self._move(source, target)
+            elif not labels_in_place(self._model, [record]):
+                self._filesystem.rename(source, target)  # nobody wants a damaged one back
 
     def replace_version(self) -> None:
         """Swap the staged version directory with what bears its number in the model's directory."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 from repogen.errors import ConfigError, PublishError, RepogenError, TrackingError
 from repogen.publish.changes import open_and_sync
 from repogen.publish.policy import serving_only
 from repogen.publish.recovery import config_bytes
+from repogen.values.labels import label_records
 from repogen.values.layout import CONFIG_FILE, MANIFEST_FILE
 from repogen.values.manifest import damaged_files, read_manifest
 from repogen.values.versions import Manifest, ModelConfig, StagedVersion
@@ -43,6 +45,8 @@ def stage_wanted(private: Path, wanted: Wanted, version_dir: Path) -> StagedVers
         staged = StagedVersion(wanted.name, private, wanted.version, config, manifest)
         staged.model_dir.mkdir(exist_ok=True)
         (staged.model_dir / CONFIG_FILE).write_bytes(config.text.encode())
+        for labels in label_records(manifest.files):
+            shutil.copyfile(version_dir / labels.path, staged.model_dir / labels.path)
         open_and_sync(staged.model_dir)
     except OSError as error:
         raise PublishError(

@@ -22,6 +22,7 @@ from repogen.publish.lock import locked
 from repogen.publish.policy import serving_only, version_policy
 from repogen.publish.recovery import config_bytes
 from repogen.publish.version import require_plain_directory
+from repogen.values.labels import labels_in_place
 from repogen.values.layout import MANIFEST_FILE, model_dir, unserved_dir, versions
 from repogen.values.manifest import damaged_files, read_manifest
 from repogen.values.mark import RepositoryKind, RepositoryMark, read_mark, require_synced
@@ -42,7 +43,7 @@ class LocalModel:
         home: Its directory, in the repository or among the unserved; None when there is none.
         visible: Whether that is in the repository.
         whole: Whether the version is there, with the files that the registry holds.
-        configured: Whether config.pbtxt is as it should be.
+        configured: Whether config.pbtxt, and the label files that it names, are as they should be.
         served: Versions that config.pbtxt serves now; none when it can't be read.
     """
 
@@ -72,11 +73,12 @@ def look(repository: Path, wanted: Wanted) -> LocalModel:
     whole = _holds(version, wanted.content)
     kept = config_bytes(version) if whole else None
     meant = None if kept is None else serving_only(kept.decode(errors="replace"), wanted.version)
+    labeled = whole and labels_in_place(home, read_manifest(version).files)
     return LocalModel(
         home,
         visible=home == model,
         whole=whole,
-        configured=meant is not None and config_bytes(home) == meant.encode(),
+        configured=labeled and meant is not None and config_bytes(home) == meant.encode(),
         served=served_versions(home),
     )
 
@@ -205,6 +207,7 @@ def _holds(version: Path, content: str) -> bool:
 def _bring_in(change: Change, local: LocalModel, home: Path, staged: StagedVersion) -> None:
     """Bring in what is missing, the version before the config that names it."""
     configured = config_bytes(home) == staged.config.text.encode()
+    change.move_labels()
     if not local.whole:
         if local.visible and not configured and _would_serve(home, staged.version):
             change.swap_model()

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from repogen.values.artifacts import UNCHANGED
-from repogen.values.report import ModelReport, Status
+from repogen.values.report import Status
 
 if TYPE_CHECKING:
+    from repogen.values.report import ModelReport
     from repogen.values.serving import SmokeReport
 
 
 def model_notes(model: ModelReport) -> list[str]:
     """Return what a person should know of a model, one line each."""
     notes = list(model.notes)
-    if model.status is not Status.FAILED:
+    if model.status is not Status.FAILED or any(rung.ok for rung in model.rungs):  # else the error has them all
         notes += [f"{rung.exporter} was tried first: {rung.reason}" for rung in model.rungs if not rung.ok]
     notes += [f"{p.name} was dropped: {p.reason}" for p in model.passes if not p.applied and p.reason != UNCHANGED]
     if model.batch_reason and model.max_batch_size == 0:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from repogen.errors import SmokeError
 from repogen.smoke.inference import NoAnswerError, RefusedError
 from repogen.smoke.overrides import as_json
+from repogen.values.labels import is_label_file
 from repogen.values.layout import DATA_FILE, MODEL_FILE
 
 if TYPE_CHECKING:
@@ -78,4 +79,5 @@ def sent_files(version_dir: Path, version: int) -> dict[str, bytes]:
             "use --server embedded or docker, or --no-smoke and `repogen smoke` where the repository is mounted",
             code="smoke.too-large-to-send",
         )
-    return {f"{version}/{path.name}": path.read_bytes() for path in paths}
+    labels = {path.name: path.read_bytes() for path in version_dir.iterdir() if is_label_file(path.name)}
+    return {**labels, **{f"{version}/{path.name}": path.read_bytes() for path in paths}}

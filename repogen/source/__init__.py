@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from repogen.values.source import SourceModel
 
 
-def load_source(model: ModelSpec, root: Path) -> SourceModel:
+def load_source(model: ModelSpec, root: Path, fetched: Path | None = None) -> SourceModel:
     """Make the user's model; see ``repogen.source.load.load_source``.
 
     Raises:
@@ -19,4 +19,4 @@ def load_source(model: ModelSpec, root: Path) -> SourceModel:
     """
     from repogen.source.load import load_source as load  # noqa: PLC0415 - torch; `source.callables` does without
 
-    return load(model, root)
+    return load(model, root, fetched)

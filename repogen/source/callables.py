@@ -29,6 +29,23 @@ def import_callable(reference: str, root: Path) -> UserCallable:
     Raises:
         SourceError: The module fails to import, or has no such callable.
     """
+    found = import_object(reference, root)
+    if not callable(found):
+        raise SourceError(
+            f"{reference!r} is a {type(found).__name__}, not a callable",
+            "name a function or class that returns the model",
+            code="source.not-callable",
+            where=reference,
+        )
+    return found
+
+
+def import_object(reference: str, root: Path) -> object:
+    """Import anything that a module of the user holds; see ``import_callable``.
+
+    Raises:
+        SourceError: The module fails to import, or has no such name.
+    """
     module_name, _, attribute = reference.rpartition(":")
     sys.dont_write_bytecode = True
     try:
@@ -38,7 +55,7 @@ def import_callable(reference: str, root: Path) -> UserCallable:
     except RAISED as error:
         raise user_error(error, f"importing {reference!r} failed", root) from error
     try:
-        found = functools.reduce(getattr, attribute.split("."), module)
+        found: object = functools.reduce(getattr, attribute.split("."), module)
     except AttributeError as error:
         names = ", ".join(sorted(name for name in vars(module) if not name.startswith("_"))[:12])
         raise SourceError(
@@ -47,13 +64,6 @@ def import_callable(reference: str, root: Path) -> UserCallable:
             code="source.callable-missing",
             where=reference,
         ) from error
-    if not callable(found):
-        raise SourceError(
-            f"{reference!r} is a {type(found).__name__}, not a callable",
-            "name a function or class that returns the model",
-            code="source.not-callable",
-            where=reference,
-        )
     return found
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from repogen.errors import SourceError
+from repogen.source.call import Parameters, TakenCall, taken_call
 from repogen.source.callables import RAISED, UserCallable, user_error
 
 if TYPE_CHECKING:
@@ -55,65 +56,85 @@ class CalledExamples:
     What it returns is cut or repeated along the symbolic dims that it was not told of.
     """
 
-    function: UserCallable
-    reference: str
-    root: Path
+    made: MadeExamples
     inputs: tuple[TensorSpec, ...]
     batch_dim: str
 
     def __call__(self, sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
         """Return the callable's arrays, fitted to ``sizes``."""
-        arrays = call_examples(self.function, self.reference, self.root, sizes, self.batch_dim, seed)
-        return fit(arrays, self.inputs, sizes, self.reference)
+        arrays = self.made.take(sizes, self.batch_dim, seed)[1]
+        if not any(spec.name in arrays for spec in self.inputs) and len(arrays) == len(self.inputs):
+            # Declared under names of the user's own choice: they go in order.
+            arrays = dict(zip((spec.name for spec in self.inputs), arrays.values(), strict=True))
+        return fit(arrays, self.inputs, sizes, self.made.reference)
 
 
 @dataclass(frozen=True)
 class StoredExamples:
-    """Example inputs from an ``.npz``, cut or repeated along the symbolic dims; the seed rolls the rows."""
+    """Example inputs from data files, cut or repeated along the symbolic dims; the seed rolls rows and files."""
 
-    arrays: Mapping[str, Array]
+    stored: tuple[Mapping[str, Array], ...]
     reference: str
     inputs: tuple[TensorSpec, ...]
 
     def __call__(self, sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
         """Return the stored arrays, fitted to ``sizes``."""
-        rolled = {name: np.roll(a, seed, axis=0) if a.ndim else a for name, a in self.arrays.items()}
+        arrays = self.stored[seed % len(self.stored)]
+        rolled = {name: np.roll(a, seed, axis=0) if a.ndim else a for name, a in arrays.items()}
         return fit(rolled, self.inputs, sizes, self.reference)
 
 
-def call_examples(
-    function: UserCallable, reference: str, root: Path, sizes: Mapping[str, int], batch_dim: str, seed: int
-) -> dict[str, Array]:
-    """Call the user's ``examples`` with those of batch, dim names and seed that its signature takes.
+@dataclass(frozen=True)
+class MadeExamples:
+    """The user's callable and the forward whose arguments it makes."""
 
-    Raises:
-        SourceError: It raised, or did not return a mapping of names to arrays.
-    """
-    offered = {**sizes, "seed": seed}
-    parameters = inspect.signature(function).parameters
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    known = {name: value for name, value in offered.items() if takes_all or name in parameters}
-    unknown = [
-        p for p in parameters.values() if p.name not in offered and p.default is p.empty and p.kind < p.VAR_POSITIONAL
-    ]
-    arguments = [sizes.get(batch_dim, 2)] if unknown and batch_dim not in known else []
+    function: UserCallable
+    reference: str
+    root: Path
+    parameters: Parameters
+
+    def take(self, sizes: Mapping[str, int], batch_dim: str, seed: int) -> tuple[TakenCall, dict[str, Array]]:
+        """Call it with those of batch, dim names and seed that its signature takes.
+
+        Returns:
+            How its answer is an argument list, and the arrays in it by input name.
+
+        Raises:
+            SourceError: It raised, or returned something that is not made of tensors.
+        """
+        offered = {**sizes, "seed": seed}
+        parameters = inspect.signature(self.function).parameters
+        takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        known = {name: value for name, value in offered.items() if takes_all or name in parameters}
+        unknown = [
+            p
+            for p in parameters.values()
+            if p.name not in offered and p.default is p.empty and p.kind < p.VAR_POSITIONAL
+        ]
+        arguments = [sizes.get(batch_dim, 2)] if unknown and batch_dim not in known else []
+        try:
+            made = self.function(*arguments, **known)
+        except RAISED as error:
+            raise user_error(error, f"{self.reference!r} failed", self.root) from error
+        taken = taken_call(made, self.parameters, is_tensor, self.reference)
+        return taken, _as_arrays(taken.tensors, self.reference)
+
+
+def is_tensor(value: object) -> bool:
+    """Whether a value is a tensor, an array, or a list of numbers that makes one; torch is not imported."""
+    if isinstance(value, list):
+        return bool(value) and all(isinstance(item, (bool, int, float)) or is_tensor_list(item) for item in value)
+    return isinstance(value, np.ndarray) or (hasattr(value, "detach") and hasattr(value, "dtype"))
+
+
+def is_tensor_list(value: object) -> bool:
+    """Whether a value is a list of numbers, nested at will."""
+    return isinstance(value, list) and is_tensor(value)
+
+
+def _as_arrays(made: Mapping[str, object], reference: str) -> dict[str, Array]:
     try:
-        made = function(*arguments, **known)
-    except RAISED as error:
-        raise user_error(error, f"{reference!r} failed", root) from error
-    return _as_arrays(made, reference)
-
-
-def _as_arrays(made: object, reference: str) -> dict[str, Array]:
-    if not isinstance(made, dict) or not made:
-        raise SourceError(
-            f"{reference!r} returned {type(made).__name__}",
-            "return a dict of input name -> array",
-            code="source.examples-type",
-            where=reference,
-        )
-    try:
-        return {str(name): to_array(value) for name, value in made.items()}
+        return {name: to_array(value) for name, value in made.items()}
     except (TypeError, ValueError) as error:  # bfloat16 tensors, ragged lists
         raise SourceError(
             f"{reference!r} returned what is no array: {error}",
@@ -130,12 +151,14 @@ def to_array(value: object) -> Array:
     return np.array(plain, order="C")
 
 
-def load_npz(path: Path) -> dict[str, Array]:
-    """Read an ``.npz`` without pickle.
+def load_data(path: Path) -> dict[str, Array]:
+    """Read an ``.npz``, without pickle, or a ``.safetensors``.
 
     Raises:
         SourceError: It is no such file, or holds Python objects.
     """
+    if path.suffix == ".safetensors":
+        return _load_safetensors(path)
     try:
         with zipfile.ZipFile(path):
             pass  # np.load takes other formats too, and answers each with something else
@@ -144,7 +167,25 @@ def load_npz(path: Path) -> dict[str, Array]:
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         reason = str(error).replace(str(path), path.name)
         raise SourceError(
-            f"{path.name} cannot be read as .npz: {reason}", "write it with numpy.savez", code="source.npz"
+            f"{path.name} cannot be read as .npz: {reason}",
+            "write it with numpy.savez",
+            code="source.npz",
+            where=path.name,
+        ) from error
+
+
+def _load_safetensors(path: Path) -> dict[str, Array]:
+    from safetensors import SafetensorError  # noqa: PLC0415 - only when asked for
+    from safetensors.numpy import load_file  # noqa: PLC0415 - the same
+
+    try:
+        return dict(load_file(path))
+    except (OSError, SafetensorError, KeyError) as error:  # KeyError: a dtype that NumPy has not
+        raise SourceError(
+            f"{path.name} cannot be read as safetensors: {error}",
+            "write it with safetensors.numpy.save_file",
+            code="source.safetensors",
+            where=path.name,
         ) from error
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
 from repogen.errors import SourceError
+
+if TYPE_CHECKING:
+    from repogen.source.call import Call
+
+_CONSTANTS = (bool, int, float, complex, str)
 
 
 class FlatModule(torch.nn.Module):
@@ -16,38 +21,28 @@ class FlatModule(torch.nn.Module):
 
     Args:
         module: The user's module.
-        keywords: Names of its parameters when inputs go by name; None when they go by position.
-        select: Indices into the flattened outputs; None for all of them.
+        call: Where the tensors go among its arguments.
+        select: Indices into the flattened tensors of its answer; None for all of them.
     """
 
-    def __init__(
-        self, module: torch.nn.Module, keywords: tuple[str, ...] | None, select: tuple[int, ...] | None
-    ) -> None:
+    def __init__(self, module: torch.nn.Module, call: Call, select: tuple[int, ...] | None = None) -> None:
         """Keep the module as a submodule, so that its weights are exported."""
         super().__init__()
         self.module = module
-        self._keywords = keywords
+        self.call = call
         self._select = select
 
-    def named_outputs(self, *args: torch.Tensor, wanted: tuple[str, ...] = ()) -> list[tuple[str, torch.Tensor]]:
-        """Return every output tensor with the name that the module gives it.
-
-        Raises:
-            SourceError: Something else is among the outputs, and ``wanted`` does not name tensors only.
-        """
-        return tensors_among(self._leaves(*args), wanted)
+    def leaves(self, *args: torch.Tensor) -> list[tuple[str, object]]:
+        """Return everything in the module's answer, each with the name that the module gives it."""
+        positional, named = self.call.fill(args)
+        return flatten(self.module(*positional, **named))
 
     def forward(self, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return the chosen outputs."""
-        # Only tensors count, as in what named_outputs returned when they were chosen.
-        tensors = [leaf for _, leaf in self._leaves(*args) if isinstance(leaf, torch.Tensor)]
+        # Only tensors count, as in what tensors_among returned when they were chosen.
+        tensors = [leaf for _, leaf in self.leaves(*args) if isinstance(leaf, torch.Tensor)]
         chosen = tensors if self._select is None else [tensors[i] for i in self._select]
         return tuple(chosen)
-
-    def _leaves(self, *args: torch.Tensor) -> list[tuple[str, object]]:
-        if self._keywords is None:
-            return flatten(self.module(*args))
-        return flatten(self.module(**dict(zip(self._keywords, args, strict=True))))
 
 
 def flatten(value: object, name: str = "") -> list[tuple[str, object]]:
@@ -60,25 +55,37 @@ def flatten(value: object, name: str = "") -> list[tuple[str, object]]:
     return [pair for key, child in items for pair in flatten(child, f"{name}_{key}" if name else key)]
 
 
-def tensors_among(leaves: list[tuple[str, object]], wanted: tuple[str, ...]) -> list[tuple[str, torch.Tensor]]:
-    """Return the tensors of a flattened answer; what else is in it is passed over when ``wanted`` names tensors.
+def tensors_among(
+    leaves: list[tuple[str, object]], wanted: tuple[str, ...]
+) -> tuple[list[tuple[str, torch.Tensor]], tuple[str, ...]]:
+    """Return the tensors of a flattened answer, and what a person should know of the rest.
+
+    Numbers and strings are left out: a graph returns none. What else is in it is passed over when ``wanted`` chooses
+    the tensors by name.
 
     Raises:
         SourceError: Something else is among them, and ``wanted`` is no choice of the tensors by name.
     """
     tensors = [(name, leaf) for name, leaf in leaves if isinstance(leaf, torch.Tensor)]
-    others = [(name, leaf) for name, leaf in leaves if not isinstance(leaf, torch.Tensor)]
+    constants = [(name, leaf) for name, leaf in leaves if isinstance(leaf, _CONSTANTS)]
+    others = [(name, leaf) for name, leaf in leaves if not isinstance(leaf, (torch.Tensor, *_CONSTANTS))]
     names = [name for name, _ in tensors]
     chosen = bool(wanted) and set(wanted) <= set(names) and len(set(names)) == len(names)
-    if others and not chosen:
-        name, leaf = next((other for other in others if other[0] in wanted), others[0])
+    asked = [(name, leaf) for name, leaf in (*others, *constants) if name in wanted and name not in names]
+    if (others and not chosen) or asked:
+        name, leaf = (asked or others)[0]
         choice = f", or choose the tensors by name: outputs: [{', '.join(names)}]" if names else ""
         raise SourceError(
             f"output {name!r} is a {type(leaf).__name__}, which no ONNX graph can return",
             f"return tensors, or tuples, lists and dicts of them{choice}",
             code="source.output-type",
         )
-    return tensors
+    left_out = tuple(
+        f"output {name!r} is the Python {type(leaf).__name__} {leaf!r}, which a graph can't return: it was left out"
+        for name, leaf in constants
+        if not chosen
+    )
+    return tensors, left_out
 
 
 def _children(value: object) -> list[tuple[str, object]] | None:
@@ -90,48 +97,6 @@ def _children(value: object) -> list[tuple[str, object]] | None:
         return list(zip(keys, value, strict=True))
     if is_dataclass(value) and not isinstance(value, type):
         return [(field.name, getattr(value, field.name)) for field in fields(value)]
-    return None
-
-
-def bind_inputs(module: torch.nn.Module, names: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Decide how inputs reach ``forward``: by name (the names), or by position (None).
-
-    By name when every input is called like a parameter; by position when none is.
-
-    Raises:
-        SourceError: Some names match and some do not, or ``forward`` takes another number of inputs.
-    """
-    parameters = inspect.signature(module.forward).parameters
-    by_name = {n for n, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    matching = [name for name in names if name in by_name]
-    required = [
-        n for n, p in parameters.items() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    ]
-    shown = ", ".join(parameters)
-    if len(matching) == len(names):
-        absent = [n for n in required if n not in names]
-        if absent:
-            raise SourceError(
-                f"forward({shown}) also needs {', '.join(absent)}",
-                "declare them under inputs:",
-                code="source.inputs-missing",
-            )
-        return names
-    if matching:
-        strange = [name for name in names if name not in by_name]
-        raise SourceError(
-            f"inputs {', '.join(strange)} are no parameters of forward({shown}), but {', '.join(matching)} are",
-            "name all inputs like forward's parameters, or none of them (then they go by position)",
-            code="source.inputs-mixed",
-        )
-    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
-    positional = [p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    if not takes_any and not len(required) <= len(names) <= len(positional):
-        raise SourceError(
-            f"forward({shown}) cannot take {len(names)} inputs by position ({', '.join(names)})",
-            "declare one input for each parameter, or name them like the parameters",
-            code="source.inputs-count",
-        )
     return None
 
 

@@ -1,15 +1,17 @@
-"""What a weights file is, by its first bytes: a wrong file is named before a loader stumbles over it."""
+"""What a file is, by its first bytes: a wrong file is named before a loader stumbles over it."""
 
 from __future__ import annotations
 
 import contextlib
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from repogen.errors import SourceError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+ArchiveKind: TypeAlias = Literal["torchscript", "torch_export"]
 
 _HEAD = 1024
 _MOST_HEADER_BYTES = 100_000_000  # safetensors' own limit
@@ -18,8 +20,10 @@ _SAFETENSORS = "a safetensors file"
 _TORCH = "a file of torch.save"
 _PICKLE = "a pickle"
 _SCRIPT = "a TorchScript archive"
+_PROGRAM = "a program of torch.export"
 _LFS = "a git-LFS pointer, not the weights that it stands for"
 _PAGE = "a web page"
+_ONNX = "an ONNX file"
 _EMPTY = "empty"
 _CUT = "a zip archive that is cut short"
 
@@ -33,8 +37,8 @@ _MAGIC = (
 _MEMBERS = (
     ("constants.pkl", _SCRIPT),
     ("data.pkl", _TORCH),
-    ("model.json", "a program of torch.export"),
-    ("serialized_exported_program.json", "a program of torch.export"),
+    ("models/model.json", _PROGRAM),
+    ("serialized_exported_program.json", _PROGRAM),
     (".npy", "a NumPy archive"),
 )
 _REMEDIES = {
@@ -47,7 +51,51 @@ _REMEDIES = {
     _TORCH: "rename it to {stem}.pt",
     _PICKLE: "if torch.save wrote it, rename it to {stem}.pt",
 }
+_WANTED: dict[ArchiveKind, str] = {"torchscript": _SCRIPT, "torch_export": _PROGRAM}
+_SAVE_AS: dict[ArchiveKind, str] = {
+    "torchscript": "save the module so: torch.jit.save(torch.jit.script(model), 'model.pt')",
+    "torch_export": "save the program so: torch.export.save(torch.export.export(model, args), 'model.pt2')",
+}
+_OTHER_SOURCES = {
+    _SCRIPT: "write kind: torchscript",
+    _PROGRAM: "write kind: torch_export",
+    _TORCH: "loading it would run the code that it pickles: write kind: torch with a factory, and its state_dict as "
+    "weights",
+    _PICKLE: "loading it would run its code: write kind: torch with a factory, and a state_dict as weights",
+    _SAFETENSORS: "it holds weights and no module: write kind: torch with a factory, and this file as weights",
+    _ONNX: "write kind: onnx",
+}
 _REMEDY = "save the weights: safetensors.torch.save_file(model.state_dict(), 'model.safetensors')"
+
+
+def check_archive(path: Path, kind: ArchiveKind) -> None:
+    """Refuse a file that is not the archive that the spec says it is; nothing in it is unpickled.
+
+    Args:
+        path: The file.
+        kind: The source's kind.
+
+    Raises:
+        SourceError: It can't be opened, or is something else; the message says what.
+    """
+    found = _kind(path, _head(path, "source.archive"))
+    if found == _WANTED[kind]:
+        return
+    if path.suffix == ".onnx":
+        found = _ONNX
+    expected = "" if found in {_LFS, _EMPTY, _CUT} else f", not {_WANTED[kind]}"
+    known = {**_OTHER_SOURCES, **{what: _REMEDIES[what] for what in (_LFS, _PAGE, _EMPTY, _CUT)}}
+    raise SourceError(
+        f"{path.name} is {found}{expected}",
+        known.get(found, _SAVE_AS[kind]),
+        code="source.archive",
+        where=path.name,
+    )
+
+
+def is_script(path: Path) -> bool:
+    """Tell whether a file is a TorchScript archive."""
+    return _kind(path, _head(path, "source.archive")) == _SCRIPT
 
 
 def check_format(path: Path) -> None:
@@ -59,14 +107,7 @@ def check_format(path: Path) -> None:
     Raises:
         SourceError: It can't be opened, or is something else; the message says what.
     """
-    try:
-        with path.open("rb") as file:
-            head = file.read(_HEAD)
-    except OSError as error:
-        raise SourceError(
-            f"{path.name} cannot be read: {error.strerror}", code="source.weights-unreadable", where=path.name
-        ) from error
-    found = _kind(path, head)
+    found = _kind(path, _head(path, "source.weights-unreadable"))
     wanted = _SAFETENSORS if path.suffix == ".safetensors" else _TORCH
     # Before torch 1.6, and still on request, torch.save wrote a pickle.
     if found != wanted and not (wanted == _TORCH and found == _PICKLE):
@@ -77,6 +118,14 @@ def check_format(path: Path) -> None:
             code="source.weights-format",
             where=path.name,
         )
+
+
+def _head(path: Path, code: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_HEAD)
+    except OSError as error:
+        raise SourceError(f"{path.name} cannot be read: {error.strerror}", code=code, where=path.name) from error
 
 
 def _kind(path: Path, head: bytes) -> str:

@@ -39,7 +39,7 @@ def load_weights(module: torch.nn.Module, path: Path) -> tuple[str, ...]:
     Raises:
         SourceError: The file is unreadable, wants to run code, or does not match the module.
     """
-    state = _read(path)
+    state = read_state(path)
     own = module.state_dict()
     shared = [key for key in own if key in state]
     problems = {
@@ -126,7 +126,12 @@ def _tied(key: str, own: Mapping[str, torch.Tensor], state: Mapping[str, torch.T
     )
 
 
-def _read(path: Path) -> State:
+def read_state(path: Path) -> State:
+    """Return the state_dict that a file holds.
+
+    Raises:
+        SourceError: It is something else, wants to run code, or is damaged.
+    """
     check_format(path)
     try:
         if path.suffix == ".safetensors":

@@ -5,28 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, WrapValidator
-from pydantic_core import PydanticCustomError, ValidationError
+from pydantic import Field, StrictBool
+
+from repogen.spec.base import Section, must_be
+from repogen.spec.sources import SourceSpec  # noqa: TC001 - pydantic resolves it
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pydantic import ValidatorFunctionWrapHandler
-
 MODEL_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$"
 INT32_MAX = 2**31 - 1
-
-
-def _must_be(what: str) -> WrapValidator:
-    """Return a validator that answers every misfit with one sentence, instead of one error for each union member."""
-
-    def validate(value: object, handler: ValidatorFunctionWrapHandler) -> object:
-        try:
-            return handler(value)
-        except ValidationError as error:
-            raise PydanticCustomError("must_be", "must be {what}", {"what": what}) from error
-
-    return WrapValidator(validate)
 
 
 DtypeName = Annotated[
@@ -44,7 +32,7 @@ DtypeName = Annotated[
         "float32",
         "float64",
     ],
-    _must_be("one of bool, uint8-64, int8-64, float16, float32, float64"),
+    must_be("one of bool, uint8-64, int8-64, float16, float32, float64"),
 ]
 DimName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 # Without control characters, line breaks, and what changes the direction of text or has no width.
@@ -55,7 +43,7 @@ TensorName = Annotated[
         max_length=256,
         pattern=r"^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+$",
     ),
-    _must_be("a string of 1 to 256 printable characters"),
+    must_be("a string of 1 to 256 printable characters"),
 ]
 
 # Without their sentence: for unions, which say it for both sides.
@@ -63,38 +51,28 @@ _Size = Annotated[int, Field(strict=True, ge=1, le=INT32_MAX)]
 _Count = Annotated[int, Field(strict=True, ge=0, le=INT32_MAX)]
 _Int = Annotated[int, Field(strict=True, ge=-(2**31), le=INT32_MAX)]
 
-Size = Annotated[_Size, _must_be("an integer >= 1")]
-Count = Annotated[_Count, _must_be("an integer >= 0")]
+Size = Annotated[_Size, must_be("an integer >= 1")]
+Count = Annotated[_Count, must_be("an integer >= 0")]
 Seconds = Annotated[
-    float, Field(strict=True, gt=0, le=86_400, allow_inf_nan=False), _must_be("a number of seconds > 0 and <= 86400")
+    float, Field(strict=True, gt=0, le=86_400, allow_inf_nan=False), must_be("a number of seconds > 0 and <= 86400")
 ]
-Tolerance = Annotated[float, Field(strict=True, ge=0, le=1e6, allow_inf_nan=False), _must_be("a number >= 0")]
-Positive = Annotated[float, Field(strict=True, gt=0, le=1e9, allow_inf_nan=False), _must_be("a number > 0 and <= 1e9")]
-Figure = Annotated[float, Field(strict=True, ge=-1e9, le=1e9, allow_inf_nan=False), _must_be("a number")]
-ShapeItem = Annotated[_Size | DimName, _must_be("an integer >= 1 or the name of a dim")]
-Range = Annotated[tuple[_Int, _Int], _must_be("two integers, [lowest, highest]")]
-AutoOrSize = Annotated[Literal["auto"] | _Size, _must_be("auto or an integer >= 1")]
-AutoOrCount = Annotated[Literal["auto"] | _Count, _must_be("auto or an integer >= 0")]
-ExampleSize = Annotated[int, Field(strict=True, ge=2, le=INT32_MAX), _must_be("an integer >= 2")]
-MemoryMb = Annotated[int, Field(strict=True, ge=256, le=INT32_MAX), _must_be("an integer >= 256")]
-Release = Annotated[str, _must_be('a release in quotes, such as "24.10"')]
+Tolerance = Annotated[float, Field(strict=True, ge=0, le=1e6, allow_inf_nan=False), must_be("a number >= 0")]
+Positive = Annotated[float, Field(strict=True, gt=0, le=1e9, allow_inf_nan=False), must_be("a number > 0 and <= 1e9")]
+Figure = Annotated[float, Field(strict=True, ge=-1e9, le=1e9, allow_inf_nan=False), must_be("a number")]
+ShapeItem = Annotated[_Size | DimName, must_be("an integer >= 1 or the name of a dim")]
+Range = Annotated[tuple[_Int, _Int], must_be("two integers, [lowest, highest]")]
+AutoOrSize = Annotated[Literal["auto"] | _Size, must_be("auto or an integer >= 1")]
+AutoOrCount = Annotated[Literal["auto"] | _Count, must_be("auto or an integer >= 0")]
+ExampleSize = Annotated[int, Field(strict=True, ge=2, le=INT32_MAX), must_be("an integer >= 2")]
+Examples = Annotated[
+    Annotated[str, Field(min_length=1)] | Annotated[tuple[str, ...], Field(min_length=1)],
+    must_be("a file, a list of files, or file.py:callable"),
+]
+MemoryMb = Annotated[int, Field(strict=True, ge=256, le=INT32_MAX), must_be("an integer >= 256")]
+Release = Annotated[str, must_be('a release in quotes, such as "24.10"')]
 
 
-class _Model(BaseModel):
-    # defer_build: the schema is made once, for SpecFile, and not once more for each class at import.
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)
-
-
-class SourceSpec(_Model):
-    """Where the model comes from: a callable that returns a ``torch.nn.Module``."""
-
-    kind: Literal["torch"] = "torch"
-    factory: str = Field(description='"file.py:callable" relative to the spec, or "package.module:callable"')
-    kwargs: dict[str, object] = Field(default_factory=dict, description="Keyword arguments of the factory")
-    weights: str | None = Field(default=None, description="safetensors, or .pt read with weights_only=True")
-
-
-class InputSpec(_Model):
+class InputSpec(Section):
     """One input: dtype, full shape with symbolic dims by name, and how example values are drawn."""
 
     dtype: DtypeName
@@ -103,7 +81,7 @@ class InputSpec(_Model):
     fill: Literal["zeros", "ones"] | None = None
 
 
-class DimSpec(_Model):
+class DimSpec(Section):
     """Bounds of a symbolic dim, inclusive, and the size used to export (never 1)."""
 
     min: Size = 1
@@ -111,7 +89,7 @@ class DimSpec(_Model):
     example: ExampleSize | None = None
 
 
-class ExportSpec(_Model):
+class ExportSpec(Section):
     """How the model becomes ONNX."""
 
     exporter: Literal["auto", "dynamo", "torchscript"] = "auto"
@@ -120,28 +98,34 @@ class ExportSpec(_Model):
     allow_tracer_warnings: tuple[str, ...] = Field(
         default=(), description='"file.py:line" of value-dependent branches that are meant to be frozen'
     )
+    custom_translations: str | None = Field(
+        default=None, description='"ops.py:table": operator -> onnxscript function, for dynamo'
+    )
+    custom_symbolics: str | None = Field(
+        default=None, description='"ops.py:symbolics": "domain::operator" -> symbolic function, for TorchScript'
+    )
 
 
-class ParitySpec(_Model):
+class ParitySpec(Section):
     """How close ONNX Runtime must come to PyTorch; without rtol and atol the dtype decides."""
 
     rtol: Tolerance | None = None
     atol: Tolerance | None = None
     seed: Count = 0
-    seeds: Annotated[int, Field(strict=True, ge=1, le=100), _must_be("an integer from 1 to 100")] = Field(
+    seeds: Annotated[int, Field(strict=True, ge=1, le=100), must_be("an integer from 1 to 100")] = Field(
         default=2, description="Seeds at the example size"
     )
     budget_seconds: Seconds = 30.0
 
 
-class LimitsSpec(_Model):
+class LimitsSpec(Section):
     """What the worker process may use."""
 
     timeout_seconds: Seconds = 900.0
     memory_mb: MemoryMb | None = None
 
 
-class DynamicBatchingSpec(_Model):
+class DynamicBatchingSpec(Section):
     """Triton's dynamic batcher."""
 
     preferred_batch_size: tuple[Size, ...] = ()
@@ -149,7 +133,7 @@ class DynamicBatchingSpec(_Model):
     preserve_ordering: StrictBool = False
 
 
-class InstanceGroupSpec(_Model):
+class InstanceGroupSpec(Section):
     """Triton's instance group."""
 
     count: Size = 1
@@ -158,13 +142,13 @@ class InstanceGroupSpec(_Model):
     name: TensorName | None = None
 
 
-class LatestPolicy(_Model):
+class LatestPolicy(Section):
     """Serve the newest versions."""
 
     num_versions: Size = 1
 
 
-class VersionPolicySpec(_Model):
+class VersionPolicySpec(Section):
     """Which versions Triton serves; exactly one of the three."""
 
     latest: LatestPolicy | None = None
@@ -172,7 +156,7 @@ class VersionPolicySpec(_Model):
     specific: tuple[Size, ...] | None = None
 
 
-class TritonSpec(_Model):
+class TritonSpec(Section):
     """What config.pbtxt says beyond the signature."""
 
     max_batch_size: AutoOrCount = "auto"
@@ -181,33 +165,33 @@ class TritonSpec(_Model):
     version_policy: VersionPolicySpec | None = None
 
 
-class ParityGate(_Model):
+class ParityGate(Section):
     """The largest difference from PyTorch, as the build measured it and as Triton's answers show it."""
 
     max_abs_diff: Tolerance | None = None
 
 
-class SizeGate(_Model):
+class SizeGate(Section):
     """Bytes of the graph and its weights; 1 MB is 2^20 of them."""
 
     max_mb: Positive | None = None
     max_ratio: Positive | None = Field(default=None, description="Against the present champion")
 
 
-class LatencyGate(_Model):
+class LatencyGate(Section):
     """Single-row requests, one after another, in turns with the champion."""
 
     p95_max_ms: Positive | None = None
     max_ratio: Positive | None = Field(default=None, description="Median against the present champion's")
 
 
-class ThroughputGate(_Model):
+class ThroughputGate(Section):
     """Single-row requests, many at once, in turns with the champion."""
 
     min_ratio: Positive | None = Field(default=None, description="Rows a second against the present champion's")
 
 
-class HoldoutGate(_Model):
+class HoldoutGate(Section):
     """A figure that the user's code computes from what Triton answers; more is better."""
 
     callable: str = Field(description='"file.py:callable" or "package.module:callable": (predict, data) -> figure')
@@ -218,7 +202,7 @@ class HoldoutGate(_Model):
     timeout_seconds: Seconds = 300.0
 
 
-class GatesSpec(_Model):
+class GatesSpec(Section):
     """What a version must pass before an alias is moved to it; a gate without a limit is recorded only."""
 
     parity: ParityGate = ParityGate()
@@ -229,18 +213,20 @@ class GatesSpec(_Model):
     holdout: HoldoutGate | None = None
 
 
-class PromotionSpec(_Model):
+class PromotionSpec(Section):
     """How `repogen promote` decides; it has no part in a build."""
 
     gates: GatesSpec = GatesSpec()
 
 
-class ModelSpec(_Model):
+class ModelSpec(Section):
     """One model, defaults merged in."""
 
     source: SourceSpec
     inputs: dict[TensorName, InputSpec] = Field(default_factory=dict)
-    examples: str | None = Field(default=None, description='"file.npz", or "file.py:callable" (batch -> name: array)')
+    examples: Examples | None = Field(
+        default=None, description='"file.py:callable", taking batch; or .npz or .safetensors, one file or several'
+    )
     outputs: tuple[TensorName, ...] = Field(default=(), description="Output names; the exporter's own if left out")
     dims: dict[DimName, DimSpec] = Field(default_factory=dict)
     export: ExportSpec = ExportSpec()
@@ -251,13 +237,13 @@ class ModelSpec(_Model):
     promotion: PromotionSpec = PromotionSpec()
 
 
-class TargetSpec(_Model):
+class TargetSpec(Section):
     """The Triton release that will serve the repository."""
 
     triton: Release = "24.10"
 
 
-class MlflowSpec(_Model):
+class MlflowSpec(Section):
     """Where builds are tracked, and versions registered for promotion."""
 
     tracking_uri: str = Field(
@@ -267,7 +253,7 @@ class MlflowSpec(_Model):
     register_models: bool = Field(default=True, alias="register", description="False: runs only, no model registry")
 
 
-class SpecFile(_Model):
+class SpecFile(Section):
     """The whole file, as the JSON Schema describes it."""
 
     repository: str = "model_repository"

@@ -5,16 +5,21 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from repogen.spec.problems import printable
+from repogen.spec.problems import KeyPath, printable
+from repogen.spec.sources import OnnxSource, TorchExportSource, TorchScriptSource, TorchSource
 from repogen.spec.structure import Finding, PartialModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from repogen.spec.models import ExportSpec
+    from repogen.spec.sources import SourceSpec
+
 Findings: TypeAlias = "Iterator[Finding]"
 
 WEIGHTS_SUFFIXES = (".safetensors", ".pt", ".pth")
+DATA_SUFFIXES = (".npz", ".safetensors")
 _DOTTED = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _FILE_FORM = re.compile(rf"(?P<file>.+\.py):(?P<attribute>{_DOTTED})")
 _MODULE_FORM = re.compile(rf"{_DOTTED}:{_DOTTED}")
@@ -28,14 +33,11 @@ def check_model_paths(model: PartialModel, root: Path) -> Findings:
         root: Directory of the spec, where relative paths start.
     """
     if "source" not in model.broken:
-        yield from _callable(("source", "factory"), model.spec.source.factory, root, "models.py:build")
-        yield from _weights(model.spec.source.weights, root)
+        yield from _source(model.spec.source, root)
     if "examples" not in model.broken and model.spec.examples is not None:
         yield from _examples(model.spec.examples, root)
     if "export" not in model.broken:
-        for position, entry in enumerate(model.spec.export.allow_tracer_warnings):
-            if not re.fullmatch(r".+\.py:[1-9][0-9]*", entry):
-                yield Finding(("export", "allow_tracer_warnings", position), "must be file.py:line")
+        yield from _export(model.spec.export, root)
     holdout = None if "promotion" in model.broken else model.spec.promotion.gates.holdout
     if holdout is not None:
         yield from check_holdout(holdout.callable, root, ("promotion", "gates", "holdout", "callable"))
@@ -81,6 +83,32 @@ def _callable(path: tuple[str, ...], reference: str, root: Path, example: str) -
         yield Finding(path, f'there is no file "{printable(named["file"])}"', _START)
 
 
+def _source(source: SourceSpec, root: Path) -> Findings:
+    match source:
+        case TorchSource():
+            yield from _callable(("source", "factory"), source.factory, root, "models.py:build")
+            yield from _weights(source.weights, root)
+        case TorchExportSource() | TorchScriptSource() | OnnxSource():
+            if not _is(root, source.path, "file"):
+                yield Finding(("source", "path"), f'there is no file "{printable(source.path)}"', _START)
+    if isinstance(source, OnnxSource) and source.reference is not None:
+        path = ("source", "reference")
+        if source.reference.endswith(".npz"):
+            yield from _data_file(path, source.reference, root)
+        else:
+            yield from _callable(path, source.reference, root, "models.py:build")
+
+
+def _export(export: ExportSpec, root: Path) -> Findings:
+    for position, entry in enumerate(export.allow_tracer_warnings):
+        if not re.fullmatch(r".+\.py:[1-9][0-9]*", entry):
+            yield Finding(("export", "allow_tracer_warnings", position), "must be file.py:line")
+    for key, example in (("custom_translations", "ops.py:table"), ("custom_symbolics", "ops.py:symbolics")):
+        reference = getattr(export, key)
+        if reference is not None:
+            yield from _callable(("export", key), reference, root, example)
+
+
 def _weights(weights: str | None, root: Path) -> Findings:
     if weights is None:
         return
@@ -92,15 +120,22 @@ def _weights(weights: str | None, root: Path) -> Findings:
         yield Finding(path, f'there is no file "{printable(weights)}"', _START)
 
 
-def _examples(examples: str, root: Path) -> Findings:
-    path = ("examples",)
-    if ":" in examples:
-        yield from _callable(path, examples, root, "models.py:examples")
-    elif not examples.endswith(".npz"):
+def _examples(examples: str | tuple[str, ...], root: Path) -> Findings:
+    if isinstance(examples, tuple):
+        for position, file in enumerate(examples):
+            yield from _data_file(("examples", position), file, root)
+    elif ":" in examples:
+        yield from _callable(("examples",), examples, root, "models.py:examples")
+    else:
+        yield from _data_file(("examples",), examples, root)
+
+
+def _data_file(path: KeyPath, file: str, root: Path) -> Findings:
+    if not file.endswith(DATA_SUFFIXES):
         hint = 'for example "examples.npz", or "models.py:examples"'
-        yield Finding(path, f'"{printable(examples)}" is neither file.npz nor file.py:callable', hint)
-    elif not _is(root, examples, "file"):
-        yield Finding(path, f'there is no file "{printable(examples)}"', _START)
+        yield Finding(path, f'"{printable(file)}" is neither .npz nor .safetensors, nor file.py:callable', hint)
+    elif not _is(root, file, "file"):
+        yield Finding(path, f'there is no file "{printable(file)}"', _START)
 
 
 def _is(root: Path, relative: str, kind: str) -> bool:

@@ -35,13 +35,17 @@ def check_model(model: PartialModel, target: Target | None) -> Findings:
         yield from _opset(model.spec, target)
 
 
+# The others know their inputs.
+_NEED_INPUTS = frozenset({"torch", "torchscript"})
+
+
 def _inputs_or_examples(model: ModelSpec) -> Findings:
-    if not model.inputs and model.examples is None:
+    if not model.inputs and model.examples is None and model.source.kind in _NEED_INPUTS:
         yield Finding((), "has neither inputs nor examples", "declare inputs: {name: {dtype: …, shape: […]}}")
 
 
 def _shapes(model: ModelSpec) -> Findings:
-    for name, declared in model.inputs.items():
+    for name, declared in model.inputs.items() if model.source.kind in _NEED_INPUTS else ():
         for axis, size in enumerate(declared.shape):
             if isinstance(size, str) and size not in model.dims:
                 hint = f"dims: {{{size}: {{min: 1, max: 32}}}}"
@@ -71,11 +75,12 @@ def _dim(name: str, dim: DimSpec) -> Findings:
 
 
 def _values(model: ModelSpec) -> Findings:
+    asks = model.examples is None and model.source.kind in _NEED_INPUTS
     for name, declared in model.inputs.items():
         path = ("inputs", name)
         if declared.range is not None:
             yield from _range(path, declared)
-        elif "int" in declared.dtype and declared.fill is None and model.examples is None:
+        elif "int" in declared.dtype and declared.fill is None and asks:
             what = f"{declared.dtype} has neither range nor fill, and no random integer is safe to try"
             yield Finding(path, what, "range: [0, 30521] (inclusive), or fill: ones")
 
@@ -188,11 +193,11 @@ def _opset(model: ModelSpec, target: Target) -> Findings:
 
 
 _RULES: tuple[tuple[frozenset[str], Callable[[ModelSpec], Findings]], ...] = (
-    (frozenset({"inputs", "examples"}), _inputs_or_examples),
-    (frozenset({"inputs", "dims"}), _shapes),
+    (frozenset({"inputs", "examples", "source"}), _inputs_or_examples),
+    (frozenset({"inputs", "dims", "source"}), _shapes),
     (frozenset({"inputs", "dims"}), _dims_used),
     (frozenset({"dims"}), _dims),
-    (frozenset({"inputs", "examples"}), _values),
+    (frozenset({"inputs", "examples", "source"}), _values),
     (frozenset({"outputs"}), _outputs),
     (frozenset({"inputs", "outputs"}), _output_names),
     (frozenset({"inputs", "dims", "triton"}), _batching),

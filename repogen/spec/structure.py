@@ -8,9 +8,12 @@ from pydantic import BaseModel, ValidationError
 
 from repogen.spec.models import ModelSpec, SpecFile
 from repogen.spec.problems import MAX_SHOWN, KeyPath, closest, nearest, printable, value_text
+from repogen.spec.sources import KINDS
 from repogen.values.tensors import DTYPES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pydantic_core import ErrorDetails
 
 _KEY = "[key]"
@@ -115,7 +118,7 @@ def _findings(error: ValidationError, model: type[BaseModel], prefix: KeyPath) -
 
 
 def _finding(detail: ErrorDetails, model: type[BaseModel], prefix: KeyPath) -> Finding:
-    loc = detail["loc"]
+    loc, kind_of_source = _without_tag(detail["loc"])
     path = (*prefix, *(part for part in loc if part != _KEY))
     if loc and loc[-1] == _KEY:
         return _bad_key((*prefix, *loc[:-1]), detail)
@@ -123,12 +126,30 @@ def _finding(detail: ErrorDetails, model: type[BaseModel], prefix: KeyPath) -> F
     if kind == "missing":
         return Finding(path[:-1], f"{loc[-1]} {_MISSING}", _missing_hint(path))
     if kind == "extra_forbidden":
-        return Finding(path, "unknown key", nearest(str(loc[-1]), _known_keys(model, loc[:-1])))
+        known = list(KINDS[kind_of_source].model_fields) if kind_of_source else _known_keys(model, loc[:-1])
+        return Finding(path, "unknown key", nearest(str(loc[-1]), known))
     if kind == "too_short":
         return Finding(path, "needs at least one entry")
-    if path and path[-1] == "dtype":
-        return _bad_dtype(path, value)
+    if path and path[-1] in _TOLD and not kind_of_source:
+        return _TOLD[str(path[-1])](path, value)
     return Finding(path, f"must be {_wanted(detail)}, not {value_text(value)}")
+
+
+def _without_tag(loc: tuple[int | str, ...]) -> tuple[tuple[int | str, ...], str]:
+    """Return a place without the kind that pydantic puts after ``source``, and that kind where a key follows it."""
+    if "source" not in loc[:-1]:
+        return loc, ""
+    at = loc.index("source") + 1
+    kind = str(loc[at])
+    return (*loc[:at], *loc[at + 1 :]), kind if kind in KINDS and len(loc) == at + 2 else ""
+
+
+def _bad_kind(path: KeyPath, source: object) -> Finding:
+    kind = source.get("kind") if isinstance(source, dict) else source
+    if not isinstance(source, dict):
+        return Finding(path, f"must be a mapping, not {value_text(source)}", _missing_hint(path))
+    hint = nearest(kind, list(KINDS)) if isinstance(kind, str) else ""
+    return Finding((*path, "kind"), f"must be one of {', '.join(KINDS)}, not {value_text(kind)}", hint)
 
 
 def _wanted(detail: ErrorDetails) -> str:
@@ -199,6 +220,9 @@ def _known_keys(model: type[BaseModel], loc: KeyPath) -> list[str]:
     if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return []
     return [field.alias or name for name, field in annotation.model_fields.items()]
+
+
+_TOLD: dict[str, Callable[[KeyPath, object], Finding]] = {"dtype": _bad_dtype, "source": _bad_kind}
 
 
 def _without_none(annotation: object) -> object:

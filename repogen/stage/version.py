@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from repogen.errors import PublishError
@@ -11,21 +12,34 @@ from repogen.stage.root import private_repository
 from repogen.values.artifacts import FileRecord, OnnxArtifact
 from repogen.values.digest import sha256_bytes, sha256_file
 from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ
-from repogen.values.layout import CONFIG_FILE, DATA_FILE, MANIFEST_FILE, MODEL_FILE, model_dir, next_version
+from repogen.values.layout import (
+    CONFIG_FILE,
+    DATA_FILE,
+    MANIFEST_FILE,
+    MODEL_FILE,
+    UNCONFIRMED_FILE,
+    model_dir,
+    next_version,
+)
 from repogen.values.manifest import manifest_to_json
 from repogen.values.versions import Manifest, ModelConfig, Provenance, StagedVersion
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
+_OWN = frozenset({MODEL_FILE, DATA_FILE, CONFIG_FILE, MANIFEST_FILE, GOLDEN_JSON, GOLDEN_NPZ, UNCONFIRMED_FILE})
 
-def stage_version(
+
+def stage_version(  # noqa: PLR0913 - all that a version is made of
     root: Path,
     repository: Path,
     config: ModelConfig,
     artifact: OnnxArtifact,
     golden_dir: Path,
     provenance: Provenance,
+    *,
+    companions: Mapping[str, Path] | None = None,
 ) -> StagedVersion:
     """Lay out ``<root>/repository/<name>/`` with one version; its manifest is written last.
 
@@ -39,6 +53,7 @@ def stage_version(
         artifact: The verified ONNX file.
         golden_dir: Directory holding ``golden.json`` and ``golden.npz``.
         provenance: How the version came to be.
+        companions: Files that travel with it, by name: a tokenizer, a license. They are copied.
 
     Returns:
         The staged version with its manifest: sha256 and size of every other file of the version directory.
@@ -51,8 +66,12 @@ def stage_version(
     try:
         directory.mkdir(parents=True)
         (directory.parent / CONFIG_FILE).write_bytes(config.text.encode())
-        files = [_place(source, directory / name, root) for name, source in _sources(artifact, golden_dir).items()]
+        sources = _sources(artifact, golden_dir, companions or {})
+        files = [_place(source, directory / name, root) for name, source in sources.items()]
         files.append(_write(directory / CONFIG_FILE, config.text.encode()))
+        for labels in config.label_files:
+            files.append(_write(directory / labels.name, labels.text.encode()))
+            _write(directory.parent / labels.name, labels.text.encode())  # where Triton looks for it
         files.sort(key=lambda file: file.path)
         manifest = Manifest(config.name, config.max_batch_size, config.signature, tuple(files), provenance)
         _write(directory / MANIFEST_FILE, manifest_to_json(manifest).encode())
@@ -65,8 +84,11 @@ def stage_version(
     return StagedVersion(config.name, private_repository(root), version, config, manifest)
 
 
-def _sources(artifact: OnnxArtifact, golden_dir: Path) -> dict[str, Path]:
+def _sources(artifact: OnnxArtifact, golden_dir: Path, companions: Mapping[str, Path]) -> dict[str, Path]:
+    if taken := [name for name in companions if name in _OWN or PurePath(name).name != name]:
+        raise PublishError(f"cannot be staged, a companion is called {taken[0]!r}", code="stage.companion-name")
     sources = {
+        **companions,
         MODEL_FILE: artifact.path,
         GOLDEN_JSON: golden_dir / GOLDEN_JSON,
         GOLDEN_NPZ: golden_dir / GOLDEN_NPZ,

@@ -24,8 +24,9 @@ def tracking_of(spec: Spec | None, flag: str | None, root: Path) -> Tracking:
 
 
 def preflight(tracking: Tracking) -> None:
-    """Ask the server within ten seconds, without importing mlflow; see ``repogen.track.preflight.preflight``."""
-    from repogen.track.preflight import preflight as ask  # noqa: PLC0415 - as above
+    """Ask the server within ten seconds, without importing mlflow; see ``repogen.track.reachable.preflight``."""
+    # The module has another name than this function: its import would put itself in the function's place.
+    from repogen.track.reachable import preflight as ask  # noqa: PLC0415 - as above
 
     ask(tracking)
 
@@ -55,3 +56,24 @@ def open_tracker(tracking: Tracking) -> BuildTracker:
     from repogen.track.runs import MlflowTracker  # noqa: PLC0415 - the same
 
     return MlflowTracker(connect(tracking))
+
+
+def pin_model(tracking: Tracking, uri: str) -> str:
+    """Return the URI of the version that ``uri`` means now; see ``repogen.track.download.pinned_uri``."""
+    from repogen.track.client import connect  # noqa: PLC0415 - imports mlflow
+    from repogen.track.download import is_pinned, pinned_uri  # noqa: PLC0415 - for such sources alone
+
+    if is_pinned(uri):
+        return uri
+    preflight(tracking)
+    return pinned_uri(connect(tracking), uri)
+
+
+def fetch_model(tracking: Tracking, uri: str, directory: Path) -> Path:
+    """Download a model's files; see ``repogen.track.download.download_model``."""
+    from repogen.track.client import connect  # noqa: PLC0415 - imports mlflow
+    from repogen.track.download import download_model, pinned_uri  # noqa: PLC0415 - for such sources alone
+
+    preflight(tracking)
+    connection = connect(tracking)
+    return download_model(connection, pinned_uri(connection, uri), directory)

@@ -12,15 +12,28 @@ if TYPE_CHECKING:
     from repogen.values.tensors import Array, Arrays, Signature
 
 # By dtype: about what reordered sums and fused kernels cost over a network's depth in that precision.
-_BY_DTYPE = {"float16": (1e-2, 1e-3), "float32": (1e-3, 1e-5), "float64": (1e-6, 1e-8)}
+_BY_DTYPE = {
+    "bfloat16": (5e-2, 5e-2),
+    "float16": (1e-2, 1e-2),
+    "float32": (1e-3, 1e-5),
+    "float64": (1e-6, 1e-8),
+}
 _EXACT = (0.0, 0.0)
 
 
-def tolerances(signature: Signature, spec: ParitySpec) -> dict[str, tuple[float, float]]:
-    """Return (rtol, atol) for each output: the spec's, else by dtype; integers and booleans must be equal."""
+def tolerances(signature: Signature, spec: ParitySpec, precision: str = "") -> dict[str, tuple[float, float]]:
+    """Return (rtol, atol) for each output: the spec's, else by dtype; integers and booleans must be equal.
+
+    Args:
+        signature: Outputs and their dtypes.
+        spec: What the user allows.
+        precision: A coarser dtype that the original computes in.
+    """
     chosen = {}
     for output in signature.outputs:
         default = _BY_DTYPE.get(output.dtype)
+        if default is not None and precision in _BY_DTYPE:
+            default = max(default, _BY_DTYPE[precision])
         if default is None:
             chosen[output.name] = _EXACT
         else:

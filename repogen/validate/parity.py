@@ -12,13 +12,16 @@ from repogen.errors import ExportError, ParityError, SourceError
 from repogen.validate.compare import Difference, difference, not_finite
 from repogen.validate.sweep import SweepCase, plan_sweep
 from repogen.values.artifacts import ParityCase, ParityReport
+from repogen.values.source import OnnxFile
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from repogen.spec.models import ParitySpec
     from repogen.validate.golden import GoldenKeeper
     from repogen.validate.runtime import OnnxModel
     from repogen.values.source import SourceModel
-    from repogen.values.tensors import Array
+    from repogen.values.tensors import Array, Arrays
 
 _SHOWN = 5
 
@@ -45,6 +48,7 @@ def check_parity(
     spec: ParitySpec,
     allowed: dict[str, tuple[float, float]],
     golden: GoldenKeeper,
+    explain: Callable[[Arrays], str] = lambda _: "",
 ) -> ParityReport:
     """Compare over the sweep as far as the budget goes.
 
@@ -54,6 +58,7 @@ def check_parity(
         spec: Seeds and budget.
         allowed: (rtol, atol) by output.
         golden: Keeps some of the cases.
+        explain: Says in a line what goes wrong on the inputs of the first case that disagrees.
 
     Raises:
         ParityError: Some case disagrees, or PyTorch itself gives NaN or is not deterministic; exit code 4.
@@ -62,6 +67,7 @@ def check_parity(
     budget = _Budget(spec.budget_seconds)
     cases: list[ParityCase] = []
     skipped: list[str] = []
+    wrong: dict[str, Array] = {}
     for index, case in enumerate(plan_sweep(source.dims, spec.seed, spec.seeds)):
         if not budget.allows(case):
             skipped.append(case.name)
@@ -73,11 +79,13 @@ def check_parity(
             _refuse_nondeterministic(source, inputs, expected, allowed)
             begun = time.monotonic()
         cases.append(_compare(case, onnx_model, inputs, expected, allowed))
+        if not (wrong or cases[-1].passed):
+            wrong = inputs
         budget.charge(case, time.monotonic() - begun)
         golden.offer(case, inputs, expected)
     report = ParityReport(tuple(cases), tuple(skipped))
     if not report.passed:
-        raise _missed(report)
+        raise _missed(report, _original(source), explain(wrong))
     return report
 
 
@@ -88,7 +96,7 @@ def _reference(source: SourceModel, inputs: dict[str, Array], case: SweepCase) -
         changed = [name for name, size in case.sizes.items() if size != source.dims[name].example]
         narrow = " and ".join(f"dims.{name}" for name in changed)
         raise ExportError(
-            f"the PyTorch model itself fails at {_place(source, case, changed)}: {error.message}",
+            f"the {_original(source)} itself fails at {_place(source, case, changed)}: {error.message}",
             "a size may be baked into forward, as in reshape(2, -1): take it from x.shape"
             + (f"; or narrow {narrow} in the spec to what the model can take" if changed else ""),
             code="source.declared-size",
@@ -97,7 +105,7 @@ def _reference(source: SourceModel, inputs: dict[str, Array], case: SweepCase) -
         ) from error
     if bad := not_finite(outputs):
         raise ParityError(
-            f"the PyTorch model itself gives NaN or Inf at {case.name}: {bad}",
+            f"the {_original(source)} itself gives NaN or Inf at {case.name}: {bad}",
             "look at the weights and at the example inputs: parity with NaN proves nothing",
             code="parity.not-finite",
         )
@@ -130,7 +138,7 @@ def _refuse_nondeterministic(
     apart = difference(first, again, allowed)
     if apart.reason:
         raise ParityError(
-            f"the PyTorch model differs from itself on the same inputs: {apart.reason}",
+            f"the {_original(source)} differs from itself on the same inputs: {apart.reason}",
             "it is not deterministic: look for torch.rand, dropout with training=True, or buffers that forward changes",
             code="parity.non-deterministic",
         )
@@ -152,15 +160,20 @@ def _compare(
     return ParityCase(case.name, apart.max_abs, apart.max_rel, apart.cosine, not apart.reason, apart.reason)
 
 
-def _missed(report: ParityReport) -> ParityError:
+def _original(source: SourceModel) -> str:
+    return "ONNX file" if isinstance(source.origin, OnnxFile) else "PyTorch model"
+
+
+def _missed(report: ParityReport, original: str, why: str) -> ParityError:
     bad = [case for case in report.cases if not case.passed]
     rows = "\n".join(f"  {case.name}: {case.reason}" for case in bad[:_SHOWN])
     more = f"\n  and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
-    hint = "try the other exporter (export.exporter)"
+    hint = "try another exporter: `repogen diagnose` tells how each fares"
     if report.cases[0].passed:
         hint = "the example agrees, so the exporter froze a size: take sizes from x.shape in forward, or narrow dims:"
     return ParityError(
-        f"ONNX Runtime disagrees with PyTorch in {len(bad)} of {len(report.cases)} cases:\n{rows}{more}",
+        f"ONNX Runtime disagrees with the {original} in {len(bad)} of {len(report.cases)} cases"
+        f"{f'; {why}' if why else ''}:\n{rows}{more}",
         hint,
         code="parity.drift",
     )

@@ -37,7 +37,7 @@ class OnnxModel:
             reason = first_line(error, self._directory)
             raise ParityError(
                 f"ONNX Runtime {onnxruntime.__version__} cannot load the model: {reason}",
-                "try the other exporter (export.exporter)",
+                "try another exporter: `repogen diagnose` tells how each fares",
                 code="parity.load",
                 details=str(error),
             ) from error

@@ -40,7 +40,7 @@ def check_structure(artifact: OnnxArtifact, target: Target) -> None:
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise ExportError(
             f"onnx.checker refuses the exported model: {first_line(error, artifact.path.parent)}",
-            "try the other exporter (export.exporter)",
+            "try another exporter: `repogen diagnose` tells how each fares",
             code="validate.checker",
             details=str(error),
         ) from error

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from repogen.validate.batch import check_batch
 from repogen.validate.compare import tolerances
+from repogen.validate.diverge import first_divergence
 from repogen.validate.golden import GoldenKeeper
 from repogen.validate.parity import check_parity
 from repogen.validate.runtime import OnnxModel
 from repogen.validate.structure import check_structure
+from repogen.values.source import Eager, Program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from repogen.values.artifacts import BatchReport, OnnxArtifact, ParityReport
     from repogen.values.source import SourceModel
     from repogen.values.target import Target
+    from repogen.values.tensors import Arrays
 
 
 @dataclass(frozen=True)
@@ -45,11 +49,29 @@ def validate(
         ConfigError: Batching was asked for and the model does not batch (exit 5).
     """
     check_structure(artifact, target)
-    allowed = tolerances(source.signature, model.parity)
+    allowed = tolerances(source.signature, model.parity, source.precision)
     onnx_model = OnnxModel(artifact)
     golden = GoldenKeeper()
-    parity = check_parity(source, onnx_model, model.parity, allowed, golden)
+    parity = check_parity(
+        source, onnx_model, model.parity, allowed, golden, partial(_explain, artifact, source, allowed)
+    )
     batch = check_batch(source, onnx_model, model.triton.max_batch_size, allowed, model.parity.seed)
     golden_dir.mkdir(parents=True, exist_ok=True)
     golden.write(golden_dir, source.signature.batch_dim if batch.batchable else None, allowed)
     return Validation(parity, batch)
+
+
+def _explain(
+    artifact: OnnxArtifact, source: SourceModel, allowed: dict[str, tuple[float, float]], inputs: Arrays
+) -> str:
+    """Name the first operator of a PyTorch model that the graph gets wrong; empty when that can't be told."""
+    if not isinstance(source.origin, (Eager, Program)):
+        return ""
+    rtol = max(limits[0] for limits in allowed.values())
+    atol = max(limits[1] for limits in allowed.values())
+    ordered = {spec.name: inputs[spec.name] for spec in source.signature.inputs}
+    try:
+        found = first_divergence(source.origin.module, artifact.path, ordered, rtol or 1e-3, atol or 1e-5)
+    except Exception:  # noqa: BLE001 - the disagreement is the news; a graph that can't be taken apart must not hide it
+        return ""
+    return "" if found is None else str(found)

@@ -34,7 +34,8 @@ class OnnxArtifact:
         opset: Version of the ``ai.onnx`` domain.
         ir_version: ONNX IR version.
         nodes: Number of nodes, those of subgraphs included.
-        exporter: ``dynamo`` or ``torchscript``.
+        exporter: Name of the rung that made it, such as ``dynamo`` or ``torchscript-eager``.
+        unused: Inputs that nothing in the graph reads.
     """
 
     path: Path
@@ -44,6 +45,7 @@ class OnnxArtifact:
     ir_version: int
     nodes: int
     exporter: str
+    unused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,45 @@ class ParityReport:
     def max_rel_diff(self) -> float:
         """Largest relative difference over all cases."""
         return max((case.max_rel_diff for case in self.cases), default=0.0)
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first operator of the original whose output the graph does not compute.
+
+    Attributes:
+        operator: For example ``aten.floor_divide``.
+        module: Path of the module that runs it; empty for the model itself.
+        where: ``file.py:line`` that calls it.
+        shape: Of its output.
+        place: Index of the value that is farthest off.
+        expected: PyTorch's value there.
+        actual: The graph's, in its nearest value of that shape; None when it has none.
+        node: Operator and name of that value in the graph.
+    """
+
+    operator: str
+    module: str
+    where: str
+    shape: tuple[int, ...]
+    place: tuple[int, ...]
+    expected: float
+    actual: float | None
+    node: str
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        inside = f" in module {self.module!r}" if self.module else ""
+        at = f" ({self.where})" if self.where else ""
+        begin = f"{self.operator}{inside}{at} is the first to differ: output {list(self.shape)}"
+        if self.actual is None:
+            return (
+                f"{begin}, PyTorch {self.expected:.6g} at {list(self.place)}, and no value of that shape in the graph"
+            )
+        return (
+            f"{begin}, at {list(self.place)} PyTorch {self.expected:.6g}, "
+            f"nearest in the graph {self.actual:.6g} ({self.node})"
+        )
 
 
 @dataclass(frozen=True)
@@ -206,6 +247,8 @@ class BuiltModel:
         parity: The comparison with PyTorch.
         batch: The verdict on batching.
         imported: Code the build depended on.
+        companions: Files that travel with the model, by name.
+        labels: Names of classes by output.
     """
 
     artifact: OnnxArtifact
@@ -214,3 +257,5 @@ class BuiltModel:
     parity: ParityReport
     batch: BatchReport
     imported: ImportedCode
+    companions: dict[str, Path] = field(default_factory=dict)
+    labels: dict[str, tuple[str, ...]] = field(default_factory=dict)

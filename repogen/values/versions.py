@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.values.artifacts import FileRecord
+    from repogen.values.labels import LabelFile
     from repogen.values.tensors import Signature
 
 
@@ -23,12 +24,14 @@ class ModelConfig:
         text: The file's text, UTF-8, Unix line ends.
         max_batch_size: 0 when the model does not batch.
         signature: Inputs and outputs with full shapes, the batch included.
+        label_files: The files that it names as ``label_filename``.
     """
 
     name: str
     text: str
     max_batch_size: int
     signature: Signature
+    label_files: tuple[LabelFile, ...] = ()
 
 
 @dataclass(frozen=True)

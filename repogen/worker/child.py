@@ -69,10 +69,11 @@ def _record(error: BaseException, job: Job) -> ErrorRecord:
 
 def _key(where: str, job: Job) -> str:
     """Return the key path of a callable or a file that an error is placed at; empty for another place."""
-    source = job.model.source
-    keys = {source.factory: "source.factory", job.model.examples: "examples"}
-    if source.weights is not None:
-        keys[Path(source.weights).name] = "source.weights"
+    named = {key: value for key, value in job.model.source if isinstance(value, str) and key != "kind"}
+    keys = {value: f"source.{key}" for key, value in named.items()}
+    keys |= {Path(named[key]).name: f"source.{key}" for key in job.model.source.files if key in named}
+    if isinstance(job.model.examples, str):
+        keys[job.model.examples] = "examples"
     return f"models.{job.name}.{keys[where]}" if where in keys else ""
 
 

@@ -7,26 +7,30 @@ import os
 import sys
 import sysconfig
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import repogen
 from repogen.values.artifacts import ImportedCode
 from repogen.values.digest import sha256_file
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-def imported_code(root: Path) -> ImportedCode:
+
+def imported_code(root: Path, data: Iterable[Path] = ()) -> ImportedCode:
     """Return the user's files and the distributions that this process has imported.
 
     Args:
         root: Directory of the spec; paths are relative to it.
+        data: Further files that the model was made of, such as a Hugging Face directory's.
     """
     # ``__main__`` is the worker itself.
     modules = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
     located = [(name, Path(file)) for name, file in modules if isinstance(file, str) and name != "__main__"]
-    files = {
-        Path(os.path.relpath(path.resolve(), root.resolve())).as_posix(): sha256_file(path)
-        for _, path in located
-        if path.is_file() and not _is_installed(path)
-    }
+    code = [path for _, path in located if path.is_file() and not _is_installed(path)]
+    # Data stays under its own name: a link that comes to point elsewhere is a change.
+    located_files = (*(path.resolve() for path in code), *(path.absolute() for path in data))
+    files = {Path(os.path.relpath(path, root.resolve())).as_posix(): sha256_file(path) for path in located_files}
     packages = importlib.metadata.packages_distributions()
     tops = {name.partition(".")[0] for name, path in located if "site-packages" in path.parts}
     # Several distributions may share a namespace package; which of them was used is not told, so all count.

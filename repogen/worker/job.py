@@ -24,6 +24,8 @@ class Job:
         release: Target Triton release.
         work_dir: Empty directory for the worker's files.
         threads: Compute threads the worker may use.
+        fetched: Directory of the files that were downloaded for an ``mlflow`` source; None for every other.
+        every_rung: Whether to go on after the first exporter that holds, to hear of all.
     """
 
     name: str
@@ -32,6 +34,8 @@ class Job:
     release: str
     work_dir: Path
     threads: int
+    fetched: Path | None = None
+    every_rung: bool = False
 
 
 @dataclass(frozen=True)

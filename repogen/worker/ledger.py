@@ -48,7 +48,8 @@ class Ledger:
 
     def note(self, notes: tuple[str, ...]) -> None:
         """Keep what a person should know."""
-        self._learned = replace(self._learned, notes=(*self._learned.notes, *notes))
+        fresh = tuple(note for note in notes if note not in self._learned.notes)
+        self._learned = replace(self._learned, notes=(*self._learned.notes, *fresh))
 
     def optimized(self, passes: tuple[PassOutcome, ...]) -> None:
         """Keep what the passes did to the present exporter's graph."""

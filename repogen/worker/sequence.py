@@ -48,30 +48,38 @@ def build_model(job: Job, ledger: Ledger) -> BuiltModel:
         RepogenError: The first step that failed, with every exporter's reason when all of them did.
     """
     with ledger.step("source"):
-        source = load_source(job.model, job.root)
+        source = load_source(job.model, job.root, job.fetched)
     ledger.note(source.notes)
     failures: list[tuple[str, RepogenError]] = []
-    for exporter in exporters(job.model.export):
+    built: BuiltModel | None = None
+    for exporter in exporters(source.origin, job.model.export):
         begun = time.monotonic()
         try:
             rung = _climb(exporter, source, job, ledger)
         except (ExportError, ParityError) as error:
             seconds = time.monotonic() - begun
-            ledger.tried(RungOutcome(exporter.name, ok=False, reason=error.message, seconds=seconds))
+            reason = error.message.partition("\n")[0].removesuffix(":")
+            ledger.tried(RungOutcome(exporter.name, ok=False, reason=reason, seconds=seconds))
             if error.code in _MODEL_FAULTS:
                 raise
             failures.append((exporter.name, error))
             continue
         ledger.tried(RungOutcome(exporter.name, ok=True, reason="", seconds=time.monotonic() - begun))
-        return BuiltModel(
+        built = built or BuiltModel(
             artifact=rung.artifact,
             golden_dir=rung.golden_dir,
             nodes_exported=rung.exported.nodes,
             parity=rung.validation.parity,
             batch=rung.validation.batch,
-            imported=imported_code(job.root),
+            imported=imported_code(job.root, source.files),
+            companions={companion.name: companion.path for companion in source.companions},
+            labels=dict(source.labels),
         )
-    raise none_worked(failures)
+        if not job.every_rung:
+            break
+    if built is None:
+        raise none_worked(failures)
+    return built
 
 
 def _climb(exporter: Exporter, source: SourceModel, job: Job, ledger: Ledger) -> _Rung:
@@ -86,6 +94,8 @@ def _climb(exporter: Exporter, source: SourceModel, job: Job, ledger: Ledger) ->
     with ledger.step("optimize"):
         artifact, passes = optimize(exported, job.model.optimize, finishing, directory)
     ledger.optimized(passes)
+    if exported.unused:
+        ledger.note((f"nothing in the model reads {', '.join(exported.unused)}: taken from clients, and ignored",))
     golden = directory / "golden"
     with ledger.step("validate"):
         try:

@@ -300,7 +300,7 @@ def test_failures_side_by_side(tmp_path: Path, new_project: Callable[[Path], Pro
     told = {m["name"]: (m["status"], m["error"] and m["error"]["exit_code"]) for m in models}
     assert told == {
         "tiny": ("published", None),
-        "random": ("failed", 4),
+        "random": ("failed", 3),
         "exits": ("failed", 3),
         "mixes": ("failed", 5),
     }

@@ -13,7 +13,8 @@ from onnx import helper
 from repogen.configure import configure
 from repogen.gates import Schedule, with_flags
 from repogen.promotion import PromotionRequest, history, promote, rollback
-from repogen.spec.models import GatesSpec, ModelSpec, SourceSpec
+from repogen.spec.models import GatesSpec, ModelSpec
+from repogen.spec.sources import TorchSource
 from repogen.stage import stage_version
 from repogen.values.artifacts import BatchReport, Golden, GoldenCase, GoldenTensor, OnnxArtifact
 from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_to_json
@@ -71,7 +72,7 @@ class Desk:
         np.savez(root / GOLDEN_NPZ, allow_pickle=False, x=x, y=x @ weights)
         case = GoldenCase("seed=0", 3, (GoldenTensor("x", "x"),), (GoldenTensor("y", "y"),))
         (root / GOLDEN_JSON).write_text(golden_to_json(Golden((case,), {"y": (1e-4, 1e-4)})), encoding="utf-8")
-        spec = ModelSpec(source=SourceSpec(factory="a.py:b"))
+        spec = ModelSpec(source=TorchSource(factory="a.py:b"))
         config = configure("m", spec, artifact, BatchReport(True, 8), target=targets()[DEFAULT_RELEASE])  # noqa: FBT003
         staged = stage_version(root, root / "none", config, artifact, root, PROVENANCE)
         return self.registry.register(staged.version_dir).version

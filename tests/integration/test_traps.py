@@ -139,10 +139,11 @@ def test_nan_outputs_fail_parity(tmp_path: Path) -> None:
     assert (error.exit_code, error.code) == (ExitCode.PARITY, "parity.not-finite")
 
 
-def test_a_random_op_is_reported_as_non_deterministic(tmp_path: Path) -> None:
+def test_a_random_op_is_named_with_its_line(tmp_path: Path) -> None:
     """A model that differs from itself is not blamed on the exporter."""
     error = failure(verify(tmp_path, "random", ROWS, BATCH))
-    assert (error.exit_code, error.code) == (ExitCode.PARITY, "parity.non-deterministic")
+    assert (error.exit_code, error.code) == (ExitCode.EXPORT, "source.random")
+    assert "models.py:" in error.message
 
 
 def test_external_data_is_published_with_its_model(tmp_path: Path) -> None:

@@ -23,27 +23,33 @@ def as_source() -> Callable[..., SourceModel]:
         module: torch.nn.Module, inputs: dict[str, list[int | str]] | None = None, **dims: dict[str, int]
     ) -> SourceModel:
         # Here: most unit tests live without torch.
+        import inspect  # noqa: PLC0415
+
+        import torch  # noqa: PLC0415
+
+        from repogen.source.call import named_call  # noqa: PLC0415
+        from repogen.source.dims import dim_ranges  # noqa: PLC0415
+        from repogen.source.eager import TorchReference, _output_spec  # noqa: PLC0415
         from repogen.source.examples import DrawnExamples  # noqa: PLC0415
-        from repogen.source.flat import FlatModule, bind_inputs, choose_outputs  # noqa: PLC0415
-        from repogen.source.load import TorchReference, _output_spec, _ranges  # noqa: PLC0415
+        from repogen.source.flat import FlatModule, choose_outputs, tensors_among  # noqa: PLC0415
         from repogen.spec.models import DimSpec, InputSpec  # noqa: PLC0415
-        from repogen.values.source import SourceModel  # noqa: PLC0415
+        from repogen.values.source import Eager, SourceModel  # noqa: PLC0415
         from repogen.values.tensors import Signature, TensorSpec  # noqa: PLC0415
 
         inputs = {"x": ["batch", 4]} if inputs is None else inputs
         used = {dim for shape in inputs.values() for dim in shape if isinstance(dim, str)}
         chosen: dict[str, Any] = {name: dims.get(name, {"max": 8}) for name in sorted(used)}
-        ranges = _ranges({name: DimSpec.model_validate(dim) for name, dim in chosen.items()})
+        ranges = dim_ranges({name: DimSpec.model_validate(dim) for name, dim in chosen.items()})
         specs = tuple(TensorSpec(name, "float32", tuple(shape)) for name, shape in inputs.items())
         examples = DrawnExamples({s.name: InputSpec(dtype="float32", shape=s.shape) for s in specs})
-        keywords = bind_inputs(module.eval(), tuple(inputs))
+        call = named_call(inspect.signature(module.eval().forward).parameters, tuple(inputs))
         sample = examples({name: dim.example for name, dim in ranges.items()}, 0)
-        import torch  # noqa: PLC0415
-
-        found = FlatModule(module, keywords, None).named_outputs(*(torch.from_numpy(sample[s.name]) for s in specs))
+        found, _ = tensors_among(
+            FlatModule(module, call).leaves(*(torch.from_numpy(sample[s.name]) for s in specs)), ()
+        )
         select, names = choose_outputs(found, ())
         signature = Signature(specs, tuple(_output_spec(n, found[i][1]) for n, i in zip(names, select, strict=True)))
-        flat = FlatModule(module, keywords, select).eval()
-        return SourceModel(flat, signature, ranges, examples, TorchReference(flat, signature, Path()), ())
+        flat = FlatModule(module, call, select).eval()
+        return SourceModel(Eager(flat), signature, ranges, examples, TorchReference(flat, signature, Path()))
 
     return made

@@ -12,7 +12,8 @@ from onnx import helper
 
 from repogen.configure import configure
 from repogen.serving import server
-from repogen.spec.models import ModelSpec, SourceSpec, TritonSpec
+from repogen.spec.models import ModelSpec, TritonSpec
+from repogen.spec.sources import TorchSource
 from repogen.stage import private_repository, stage_version
 from repogen.values.artifacts import BatchReport, Golden, GoldenCase, GoldenTensor, OnnxArtifact
 from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_to_json
@@ -128,7 +129,7 @@ class Stage:
         if content is not None:
             artifact.path.write_bytes(content)
         _write_golden(model, directory, tolerance)
-        spec = ModelSpec(source=SourceSpec(factory="a.py:b"), triton=model.triton)
+        spec = ModelSpec(source=TorchSource(factory="a.py:b"), triton=model.triton)
         verdict = BatchReport(model.max_batch_size > 0, model.max_batch_size)
         made = configure(name, spec, artifact, verdict, target=TARGET)
         if config is not None:

@@ -18,10 +18,10 @@ from repogen.spec.models import (
     InstanceGroupSpec,
     LatestPolicy,
     ModelSpec,
-    SourceSpec,
     TritonSpec,
     VersionPolicySpec,
 )
+from repogen.spec.sources import TorchSource
 from repogen.values.artifacts import BatchReport, OnnxArtifact
 from repogen.values.target import DEFAULT_RELEASE, targets
 from repogen.values.tensors import Signature, TensorSpec
@@ -57,7 +57,7 @@ def batches(largest: int) -> BatchReport:
 
 def spec(triton: TritonSpec | None = None) -> ModelSpec:
     """Return a spec with these wishes."""
-    return ModelSpec(source=SourceSpec(factory="models.py:build"), triton=triton or TritonSpec())
+    return ModelSpec(source=TorchSource(factory="models.py:build"), triton=triton or TritonSpec())
 
 
 def configured(
@@ -280,3 +280,16 @@ def test_any_shape_gives_a_config_that_keeps_the_rules(shape: list[int | str], b
     view = view_of(parse(configured(signature, largest=4 if batch else 0).text, "test"))
     expected = tuple(dim if isinstance(dim, int) else -1 for dim in shape)
     assert (expected or (1,), () if batch and not shape else None) == (view.inputs[0].dims, view.inputs[0].reshape)
+
+
+def test_labels_are_a_file_named_by_its_content() -> None:
+    """The config names it for its output alone, and other labels are another file."""
+    made = [
+        configure("digits", spec(), artifact(), batches(8), target=TARGET, labels={"logits": labels})
+        for labels in (["zero", "one"], ["eins", "zwei"])
+    ]
+    (first,), (second,) = (config.label_files for config in made)
+    assert first.text == "zero\none\n"
+    assert first.name != second.name
+    view = view_of(parse(made[0].text, "test"))
+    assert [tensor.label_filename for tensor in (*view.inputs, *view.outputs)] == ["", first.name]

@@ -64,7 +64,11 @@ def test_a_table_then_notes_then_errors() -> None:
         *("4.8e-06", "in", "5", "2/3,", "p50", "1.0", "ms", "0.0"),
     ]
     assert rows[3].split() == ["bert", "failed", "-", "-", "-", "-", "-", "-", "-", "0.0"]
-    assert rows[-2:] == ["bert: error: repogen.yaml:9:3: off by 2", "  hint: try"]
+    assert rows[-3:] == [
+        "bert: error: repogen.yaml:9:3: off by 2",
+        "  hint: try",
+        "  code: parity.drift (docs/refusals.md)",
+    ]
 
 
 def test_details_are_for_debugging() -> None:

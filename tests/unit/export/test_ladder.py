@@ -16,6 +16,7 @@ from repogen.export.ladder import check_dims
 from repogen.graph import Finishing
 from repogen.spec.models import ExportSpec
 from repogen.validate.structure import check_structure
+from repogen.values.source import Eager, OnnxFile
 from repogen.values.target import targets
 from repogen.values.tensors import Signature, TensorSpec
 
@@ -60,7 +61,7 @@ class Baked(nn.Module):
 def export(source: SourceModel, directory: Path, release: str = "24.10", **spec: object) -> OnnxArtifact:
     """Export with the first exporter of the spec."""
     chosen = ExportSpec.model_validate(spec)
-    exporter = exporters(chosen)[0]
+    exporter = exporters(source.origin, chosen)[0]
     finishing = Finishing(source.signature, targets()[release], external_data=False, exporter=exporter.name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's and onnxscript's own deprecations, as in the worker
@@ -69,8 +70,21 @@ def export(source: SourceModel, directory: Path, release: str = "24.10", **spec:
 
 def test_auto_tries_dynamo_and_then_torchscript() -> None:
     """And a choice is one rung."""
-    assert [e.name for e in exporters(ExportSpec())] == ["dynamo", "torchscript"]
-    assert [e.name for e in exporters(ExportSpec(exporter="torchscript"))] == ["torchscript"]
+    plain, attentive = Eager(torch.nn.Identity()), Eager(torch.nn.Identity(), attention=True)
+    assert [e.name for e in exporters(plain, ExportSpec())] == ["dynamo", "torchscript"]
+    assert [e.name for e in exporters(plain, ExportSpec(exporter="torchscript"))] == ["torchscript"]
+    assert [e.name for e in exporters(attentive, ExportSpec())] == [
+        "dynamo",
+        "torchscript",
+        "dynamo-eager",
+        "torchscript-eager",
+    ]
+
+
+def test_an_exporter_that_does_not_take_the_source_is_refused(tmp_path: Path) -> None:
+    """An ONNX file has no module that dynamo could export."""
+    with pytest.raises(ExportError, match="dynamo does not take this kind of source"):
+        exporters(OnnxFile(tmp_path), ExportSpec(exporter="dynamo"))
 
 
 @BOTH

@@ -11,6 +11,7 @@ import pytest
 from repogen.publish.policy import version_policy
 from repogen.stage import stage_version
 from repogen.values.artifacts import OnnxArtifact
+from repogen.values.labels import label_file
 from repogen.values.layout import versions
 from repogen.values.tensors import Signature, TensorSpec
 from repogen.values.versions import ModelConfig, Provenance, StagedVersion
@@ -25,7 +26,12 @@ class Stage(Protocol):
     """Stages a version of model ``m``."""
 
     def __call__(
-        self, weights: bytes = b"w", batch: int = 8, shape: tuple[Dim, ...] = ("batch", 4), policy: str = ""
+        self,
+        weights: bytes = b"w",
+        batch: int = 8,
+        shape: tuple[Dim, ...] = ("batch", 4),
+        policy: str = "",
+        labels: tuple[str, ...] = (),
     ) -> StagedVersion:
         """Return the staged version; ``policy`` is what stands in ``version_policy { … }``."""
 
@@ -42,7 +48,11 @@ def stage(tmp_path: Path, repository: Path) -> Stage:
     roots = (tmp_path / f"stage-{n}" for n in count())
 
     def make(
-        weights: bytes = b"w", batch: int = 8, shape: tuple[Dim, ...] = ("batch", 4), policy: str = ""
+        weights: bytes = b"w",
+        batch: int = 8,
+        shape: tuple[Dim, ...] = ("batch", 4),
+        policy: str = "",
+        labels: tuple[str, ...] = (),
     ) -> StagedVersion:
         root = next(roots)
         root.mkdir()
@@ -52,10 +62,12 @@ def stage(tmp_path: Path, repository: Path) -> Stage:
         dims = ["-1" if isinstance(dim, str) else str(dim) for dim in shape]
         text = f'name: "m"\nmax_batch_size: {batch}\n# graph: {dims}\n'
         text += f"version_policy {{ {policy} }}\n" if policy else ""
+        files = (label_file(labels),) if labels else ()
+        text += "".join(f'output {{ name: "y" label_filename: "{file.name}" }}\n' for file in files)
         made = Provenance({}, "", "", {}, "24.10", "dynamo", 20, 10, 1, 1, 1, 0.0, 0.0)
         artifact = OnnxArtifact(root / "model.onnx", external_data=False, signature=signature, opset=20, ir_version=10,
                                 nodes=1, exporter="dynamo")  # fmt: skip
-        return stage_version(root, repository, ModelConfig("m", text, batch, signature), artifact, root, made)
+        return stage_version(root, repository, ModelConfig("m", text, batch, signature, files), artifact, root, made)
 
     return make
 
@@ -77,6 +89,7 @@ def served() -> Served:
         batch, graph = _facts(text)
         loaded = version_policy(text).served(versions(model))
         assert loaded, "nothing would be served"
+        assert all((model / file).is_file() for file in re.findall(r'label_filename: "(.*?)"', text)), "no label file"
         for version in loaded:
             kept_batch, kept_graph = _facts((model / str(version) / "config.pbtxt").read_text())
             assert kept_graph == graph, f"version {version} would not load"

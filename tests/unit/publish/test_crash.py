@@ -37,6 +37,7 @@ class Version(TypedDict, total=False):
     batch: int
     shape: tuple[Dim, ...]
     policy: str
+    labels: tuple[str, ...]
 
 
 LATEST_2 = "latest { num_versions: 2 }"
@@ -49,6 +50,11 @@ SCENARIOS: dict[str, tuple[list[Version], Version, Order | None, int]] = {
     "lower": ([{}], {"batch": 0}, Order.CONFIG_FIRST, 4),
     "pinned": ([{}], {"policy": "specific { versions: [1, 2] }"}, Order.VERSION_FIRST, 4),
     "pinned and lower": ([{}], {"batch": 0, "policy": "specific { versions: 2 }"}, Order.SWAP, 1),
+    "labeled": ([{}], {"labels": ("a", "b")}, Order.VERSION_FIRST, 5),
+    "labeled otherwise": ([{"labels": ("a", "b")}], {"labels": ("c", "d")}, Order.VERSION_FIRST, 5),
+    "labeled and lower": ([{"batch": 8}], {"batch": 0, "labels": ("a", "b")}, Order.CONFIG_FIRST, 5),
+    "labeled the same": ([{"labels": ("a", "b")}], {"weights": b"2", "labels": ("a", "b")}, Order.VERSION_ONLY, 1),
+    "labeled and breaking": ([{}], {"shape": ("batch", 5), "labels": ("a", "b")}, Order.SWAP, 1),
     "breaking": ([{}, {}], {"shape": ("batch", 5)}, Order.SWAP, 1),
     "lower, old misfit": ([{"shape": (1,)}, {}, {}], {"batch": 4, "policy": LATEST_2}, Order.CONFIG_FIRST, 4),
     "lower, old misfit in the window": ([{"shape": (1,)}, {}], {"batch": 4, "policy": LATEST_2}, Order.SWAP, 1),

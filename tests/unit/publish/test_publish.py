@@ -285,3 +285,16 @@ def test_synced_repository_is_refused(stage: Stage, repository: Path) -> None:
     assert caught.value.code == "publish.synced-repository"
     assert f"repogen sync --alias prod --repository {repository}" in caught.value.hint
     assert sorted(path.name for path in repository.iterdir()) == [".repogen.lock", "repogen.json"]
+
+
+def test_labels_lie_beside_the_config(stage: Stage, repository: Path) -> None:
+    """Each version keeps its own; those of another content lie beside them, and damaged ones are replaced."""
+    for labels in (("a", "b"), ("c", "d")):
+        publish(stage(labels=labels), repository, breaking=False)
+    texts = {path.read_text() for path in (repository / "m").glob("labels-*.txt")}
+    assert texts == {"a\nb\n", "c\nd\n"}
+    (path,) = (repository / "m" / "2").glob("labels-*.txt")
+    assert path.read_text() == "c\nd\n"
+    (repository / "m" / path.name).write_text("spoiled")
+    publish(stage(b"3", labels=("c", "d")), repository, breaking=False)
+    assert (repository / "m" / path.name).read_text() == "c\nd\n"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from repogen.errors import SourceError
-from repogen.source.examples import CalledExamples, DrawnExamples, StoredExamples, load_npz
+from repogen.source.examples import CalledExamples, DrawnExamples, MadeExamples, StoredExamples, load_data
 from repogen.spec.models import InputSpec
 from repogen.values.tensors import Array, TensorSpec
 
@@ -67,7 +67,7 @@ def test_an_integer_with_neither_range_nor_fill_is_refused() -> None:
 def test_stored_rows_are_cut_repeated_and_rolled_by_the_seed() -> None:
     """Three stored rows serve any batch; another seed starts elsewhere."""
     rows: dict[str, Array] = {"x": np.array([[0, 0], [1, 1], [2, 2]], np.float32)}
-    examples = StoredExamples(rows, "e.npz", ROWS)
+    examples = StoredExamples((rows,), "e.npz", ROWS)
     assert examples({"batch": 5}, 0)["x"][:, 0].tolist() == [0, 1, 2, 0, 1]
     assert examples({"batch": 2}, 1)["x"][:, 0].tolist() == [2, 0]
 
@@ -83,14 +83,14 @@ def test_stored_rows_are_cut_repeated_and_rolled_by_the_seed() -> None:
 def test_stored_arrays_of_another_type_or_shape_are_refused(array: Array, words: str) -> None:
     """The message has both sides."""
     with pytest.raises(SourceError) as caught:
-        StoredExamples({"x": array}, "e.npz", ROWS)({"batch": 4}, 0)
+        StoredExamples(({"x": array},), "e.npz", ROWS)({"batch": 4}, 0)
     assert words in caught.value.message
 
 
 def test_a_missing_array_is_named_with_those_there_are() -> None:
     """The names there are help to see the typo."""
     with pytest.raises(SourceError, match=r"'x' is missing \(there are: y\)"):
-        StoredExamples({"y": np.zeros(1)}, "e.npz", ROWS)({"batch": 4}, 0)
+        StoredExamples(({"y": np.zeros(1)},), "e.npz", ROWS)({"batch": 4}, 0)
 
 
 @pytest.mark.parametrize("parameters", ["batch", "n", "*, batch, seed", "**sizes", "batch=1"])
@@ -101,7 +101,8 @@ def test_a_callable_is_told_what_it_asks_for(parameters: str) -> None:
     exec(f"def made({parameters}): return {{'x': np.ones(({size}, 2), np.float32)}}", names)  # noqa: S102 - signatures are the subject
     function = names["made"]
     assert callable(function)
-    arrays = CalledExamples(function, "m.py:made", Path(), ROWS, "batch")({"batch": 3}, 7)
+    made = MadeExamples(function, "m.py:made", Path(), {})
+    arrays = CalledExamples(made, ROWS, "batch")({"batch": 3}, 7)
     assert arrays["x"].shape == (3, 2)
 
 
@@ -111,7 +112,7 @@ def test_what_is_no_npz_is_refused_without_its_directory(tmp_path: Path, content
     path = tmp_path / "e.npz"
     path.write_bytes(content)
     with pytest.raises(SourceError) as caught:
-        load_npz(path)
+        load_data(path)
     assert caught.value.code == "source.npz"
     assert str(tmp_path) not in caught.value.message
 
@@ -120,4 +121,4 @@ def test_pickled_objects_in_an_npz_are_not_loaded(tmp_path: Path) -> None:
     """No pickle, whatever the user's data."""
     np.savez(tmp_path / "e.npz", x=np.array([{"a": 1}], dtype=object))
     with pytest.raises(SourceError, match=r"e\.npz cannot be read"):
-        load_npz(tmp_path / "e.npz")
+        load_data(tmp_path / "e.npz")

@@ -10,6 +10,7 @@ import pytest
 from repogen.errors import SpecError
 from repogen.spec import load_spec
 from repogen.spec.problems import SpecProblemsError
+from repogen.spec.sources import TorchSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,7 +145,9 @@ def test_defaults_merge_into_mappings_and_give_way_to_lists_and_scalars(loaded: 
 def test_kwargs_are_kept_as_plain_data(loaded: Spec) -> None:
     """What the factory gets is what YAML says."""
     expected = {"depth": 3, "layers": ["a", {"b": None}]}
-    assert expected == loaded.models["second"].source.kwargs
+    source = loaded.models["second"].source
+    assert isinstance(source, TorchSource)
+    assert expected == source.kwargs
 
 
 @pytest.mark.parametrize(

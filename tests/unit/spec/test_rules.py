@@ -248,7 +248,10 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
         (
             "6:5",
             "models.m.examples",
-            '"e.npy" is neither file.npz nor file.py:callable (for example "examples.npz", or "models.py:examples")',
+            (
+                '"e.npy" is neither .npz nor .safetensors, nor file.py:callable '
+                '(for example "examples.npz", or "models.py:examples")'
+            ),
         ),
     ),
     "examples file": (

@@ -9,6 +9,7 @@ import pytest
 from repogen.errors import PublishError
 from repogen.stage import prepare_stage_root, stage_version
 from repogen.values.artifacts import OnnxArtifact
+from repogen.values.labels import label_file
 from repogen.values.manifest import damaged_files, read_manifest
 from repogen.values.tensors import Signature, TensorSpec
 from repogen.values.versions import ModelConfig, Provenance, StagedVersion
@@ -128,3 +129,30 @@ def test_names_that_lead_elsewhere(tmp_path: Path, name: str) -> None:
         artifact = _outputs(root / "worker")
         with pytest.raises(PublishError, match="cannot be a model's directory"):
             stage_version(root, tmp_path / "repo", ModelConfig(name, "", 0, SIGNATURE), artifact, root / "worker", MADE)
+
+
+def test_companions_and_labels_travel(tmp_path: Path) -> None:
+    """Both are the version's, listed in its manifest; labels also lie where Triton looks for them."""
+    labels = label_file(["yes", "no"])
+    config = ModelConfig("m", CONFIG.text, 8, SIGNATURE, (labels,))
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with prepare_stage_root(tmp_path / "repo", None) as root:
+        artifact = _outputs(root / "worker")
+        companions = {"tokenizer.json": tmp_path / "tokenizer.json"}
+        staged = stage_version(root, tmp_path / "repo", config, artifact, root / "worker", MADE, companions=companions)
+        tree = _tree(staged.model_dir)
+        assert not damaged_files(staged.version_dir, staged.manifest)
+    assert {"tokenizer.json", labels.name} <= {file.path for file in staged.manifest.files}
+    assert tree["1/tokenizer.json"] == b"{}"
+    assert tree[labels.name] == tree[f"1/{labels.name}"] == b"yes\nno\n"
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "manifest.json", "../escape.json"])
+def test_a_companion_takes_no_place_of_ours(name: str, tmp_path: Path) -> None:
+    """Nor one outside the version."""
+    with prepare_stage_root(tmp_path / "repo", None) as root:
+        artifact = _outputs(root / "worker")
+        taken = {name: root / "worker" / "golden.json"}
+        with pytest.raises(PublishError) as caught:
+            stage_version(root, tmp_path / "repo", CONFIG, artifact, root / "worker", MADE, companions=taken)
+    assert caught.value.code == "stage.companion-name"

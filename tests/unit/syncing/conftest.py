@@ -25,7 +25,7 @@ POLICY = re.compile(r"^version_policy: { specific: { versions: \[ (\d+) \] } }$"
 class Register(Protocol):
     """Registers a version of a few bytes."""
 
-    def __call__(
+    def __call__(  # noqa: PLR0913 - all that a version can differ in
         self,
         name: str = "m",
         weights: bytes = b"w",
@@ -33,6 +33,7 @@ class Register(Protocol):
         batch: int = 8,
         shape: tuple[Dim, ...] = ("batch", 4),
         policy: str = "",
+        labels: tuple[str, ...] = (),
         state: EntryState = EntryState.PUBLISHED,
     ) -> RegistryEntry:
         """Return the entry."""
@@ -49,16 +50,17 @@ def register(registry: SimulatedRegistry, tmp_path: Path) -> Register:
     """Return what registers versions in ``registry``."""
     roots = (tmp_path / "built" / str(n) for n in count())
 
-    def add(
+    def add(  # noqa: PLR0913 - the same
         name: str = "m",
         weights: bytes = b"w",
         *aliases: str,
         batch: int = 8,
         shape: tuple[Dim, ...] = ("batch", 4),
         policy: str = "",
+        labels: tuple[str, ...] = (),
         state: EntryState = EntryState.PUBLISHED,
     ) -> RegistryEntry:
-        version = version_of_bytes(next(roots), name, weights, batch=batch, shape=shape, policy=policy)
+        version = version_of_bytes(next(roots), name, weights, batch=batch, shape=shape, policy=policy, labels=labels)
         return registry.register(version, *aliases, state=state)
 
     return add

@@ -510,3 +510,20 @@ def test_filesystem_that_cannot_swap(registry: SimulatedRegistry, register: Regi
     register("m", b"2", "champion")
     sync(registry, repository, PRUNE, Silent(), CannotSwap())
     assert served(repository) == 2
+
+
+def test_labels_come_with_their_version(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """They lie beside config.pbtxt before it names them, and come back when they are lost or spoiled."""
+    register("m", b"1", "champion", labels=("a", "b"))
+    sync(registry, repository, CHAMPION, Silent())
+    (first,) = (repository / "m").glob("labels-*.txt")
+    assert first.read_text() == "a\nb\n"
+    first.unlink()
+    assert actions(sync(registry, repository, CHAMPION, Silent())) == [("m", "published", 1)]
+    first.write_text("spoiled")
+    sync(registry, repository, CHAMPION, Silent())
+    assert first.read_text() == "a\nb\n"
+    register("m", b"2", "champion", labels=("c", "d"))
+    sync(registry, repository, CHAMPION, Silent())
+    assert served(repository) == 2
+    assert {path.read_text() for path in (repository / "m").glob("labels-*.txt")} == {"a\nb\n", "c\nd\n"}

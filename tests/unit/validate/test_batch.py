@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -14,12 +15,11 @@ from repogen.source.examples import DrawnExamples, StoredExamples
 from repogen.spec.models import InputSpec
 from repogen.validate.batch import check_batch
 from repogen.values.artifacts import BatchReport
-from repogen.values.source import SourceModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from repogen.values.source import Examples
+    from repogen.values.source import Examples, SourceModel
 
     AsSource = Callable[..., SourceModel]
 
@@ -159,6 +159,6 @@ def test_rows_that_are_all_alike_prove_nothing(as_source: AsSource, examples: st
     inputs = source.signature.inputs
     alike: Examples = DrawnExamples({"x": InputSpec(dtype="float32", shape=("batch", 4), fill="ones")})
     if examples == "stored":
-        alike = StoredExamples({"x": np.ones((1, 4), np.float32)}, "e.npz", inputs)
-    constant = SourceModel(source.module, source.signature, source.dims, alike, source.reference, ())
+        alike = StoredExamples(({"x": np.ones((1, 4), np.float32)},), "e.npz", inputs)
+    constant = replace(source, examples=alike)
     assert "nothing can show" in judge(constant).reason

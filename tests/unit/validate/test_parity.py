@@ -64,7 +64,7 @@ def exported(source: SourceModel, directory: Path) -> OnnxArtifact:
     finishing = Finishing(source.signature, TARGET, external_data=False, exporter="torchscript")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tracer's own deprecation, as in the worker
-        return export_with(exporters(spec)[0], source, spec, finishing, directory)
+        return export_with(exporters(source.origin, spec)[0], source, spec, finishing, directory)
 
 
 def proved(artifact: OnnxArtifact, source: SourceModel, directory: Path, **parity: Any) -> Validation:
@@ -132,7 +132,7 @@ def test_swapped_inputs_do_not_pass(source: SourceModel, artifact: OnnxArtifact,
         left, right = model.graph.inputs
         model.graph.inputs[:] = [right, left]
 
-    with pytest.raises(ParityError, match="disagrees with PyTorch in 5 of 5 cases") as caught:
+    with pytest.raises(ParityError, match="disagrees with the PyTorch model in 5 of 5 cases") as caught:
         proved(edited(artifact, swap), source, tmp_path)
     assert (caught.value.code, caught.value.exit_code) == ("parity.drift", 4)
 

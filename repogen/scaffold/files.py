@@ -1,13 +1,22 @@
-"""``repogen init``: a commented, working spec with a tiny model, and a workflow that builds it on GitHub."""
+"""The files that ``repogen init`` writes, all of them or none."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from repogen import __version__
 from repogen.errors import SpecError
 from repogen.resources import templates_dir
+from repogen.scaffold.found import flow, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jinja2 import Environment
+
+    from repogen.scaffold.found import Found
 
 SPEC = "repogen.yaml"
 WORKFLOW = ".github/workflows/repogen.yml"
@@ -38,6 +47,37 @@ def scaffold(directory: Path, *, force: bool, github: bool = False) -> tuple[Pat
         root = _repository_root(directory)
         spec = (directory.resolve() / SPEC).relative_to(root).as_posix()
         files[Path(os.path.relpath(root / WORKFLOW))] = _workflow(spec)
+    _write(files, directory, force=force)
+    return tuple(files)
+
+
+def scaffold_from(model: Found, directory: Path, *, force: bool) -> tuple[Path, ...]:
+    """Write a ``repogen.yaml`` for a model that is there.
+
+    Args:
+        model: As ``describe`` returned it.
+        directory: Made when it does not exist.
+        force: Overwrite.
+
+    Returns:
+        The files written.
+
+    Raises:
+        SpecError: There is a spec already and ``force`` is not given, or it cannot be written.
+    """
+    template = _environment("init_from", trim=True).get_template("repogen.yaml.j2")
+    text = template.render(
+        name=flow(model.name),
+        source=flow(model.source),
+        missing=one_line(model.missing),
+        comments=[one_line(line) for line in model.comments],
+        keys=[one_line(line) for line in model.keys],
+    )
+    _write({directory / SPEC: text}, directory, force=force)
+    return (directory / SPEC,)
+
+
+def _write(files: Mapping[Path, str], directory: Path, *, force: bool) -> None:
     present = [os.path.relpath(path, directory) for path in files if path.exists()]
     if present and not force:
         raise SpecError(
@@ -51,7 +91,6 @@ def scaffold(directory: Path, *, force: bool, github: bool = False) -> tuple[Pat
             path.write_text(text, encoding="utf-8")
         except OSError as error:
             raise SpecError(f"cannot write {path}: {error.strerror}", code="init.unwritable") from error
-    return tuple(files)
 
 
 def _workflow(spec: str) -> str:
@@ -60,17 +99,22 @@ def _workflow(spec: str) -> str:
     Args:
         spec: Path of the spec in the git repository.
     """
+    template = _environment("github", variable=("[[", "]]")).get_template("repogen.yml.j2")
+    return template.render(action=ACTION, ref=f"v{__version__}", spec=spec)
+
+
+def _environment(folder: str, variable: tuple[str, str] = ("{{", "}}"), *, trim: bool = False) -> Environment:
+    """Return what renders templates; GitHub's own expressions are written with braces, so its template has others."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - for this alone
 
-    environment = Environment(  # noqa: S701 - YAML, no HTML; the one value from outside is written as JSON
-        loader=FileSystemLoader(templates_dir() / "github"),
+    return Environment(  # noqa: S701 - YAML, no HTML; values from outside are written as JSON, or in comments
+        loader=FileSystemLoader(templates_dir() / folder),
         undefined=StrictUndefined,
-        # GitHub's own expressions are written with braces.
-        variable_start_string="[[",
-        variable_end_string="]]",
+        variable_start_string=variable[0],
+        variable_end_string=variable[1],
+        trim_blocks=trim,
         keep_trailing_newline=True,
     )
-    return environment.get_template("repogen.yml.j2").render(action=ACTION, ref=f"v{__version__}", spec=spec)
 
 
 def _repository_root(directory: Path) -> Path:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repogen.errors import TrackingError
-from repogen.track.preflight import preflight
+from repogen.track.reachable import preflight
 from repogen.values.tracking import Tracking
 
 if TYPE_CHECKING:

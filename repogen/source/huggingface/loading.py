@@ -1,0 +1,85 @@
+"""A checkpoint with its task -> SourceModel."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from transformers.dynamic_module_utils import get_class_from_dynamic_module
+
+from repogen.source.callables import RAISED, user_error
+from repogen.source.eager import of_module
+from repogen.source.huggingface.card import pipeline_tag
+from repogen.source.huggingface.configuration import read_config
+from repogen.source.huggingface.files import has_remote_code
+from repogen.source.huggingface.hub import find_checkpoint
+from repogen.source.huggingface.inputs import task_inputs
+from repogen.source.huggingface.labels import labels_of
+from repogen.source.huggingface.outputs import choose
+from repogen.source.huggingface.tasks import choose_head, remote_head
+from repogen.source.huggingface.weights import load_model
+from repogen.source.inputs import find_inputs
+from repogen.source.module import prepare
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from repogen.source.huggingface.files import Checkpoint
+    from repogen.source.huggingface.tasks import Head
+    from repogen.source.huggingface.untyped import Config, Model
+    from repogen.source.inputs import Inputs
+    from repogen.spec.models import ModelSpec
+    from repogen.spec.sources import HuggingFaceSource
+    from repogen.values.source import SourceModel
+
+
+def load_huggingface(source: HuggingFaceSource, model: ModelSpec, root: Path) -> SourceModel:
+    """Load a model of transformers, and find its inputs, outputs and labels from its task and configuration.
+
+    Args:
+        source: Which model, and what for.
+        model: The spec entry, whose inputs, examples, dims and outputs win over what is found.
+        root: Directory of the spec.
+
+    Raises:
+        SourceError: The files, the weights, the task or the code of the model are not usable; it says which and why.
+    """
+    checkpoint = find_checkpoint(source, root)
+    config = read_config(checkpoint, model.outputs)
+    head = _head(source.task, checkpoint, config)
+    loaded, loading_notes = load_model(head, checkpoint, config, source.dtype)
+    encoder = loaded.get_encoder() if head.task.encoder else loaded
+    module, done = prepare(encoder, None)
+    inputs = _inputs(module, head, checkpoint, model, root)
+    chosen = choose(module, inputs, head.task, model)
+    found = of_module(module, inputs, model.model_copy(update={"outputs": chosen}), root)
+    companions, strangers = checkpoint.companions()
+    labels, unlabeled = labels_of(loaded.config, head.task, found.signature)
+    told = (f"task {head.task.name}: {type(loaded).__name__}{', its encoder' if head.task.encoder else ''}",)
+    return replace(
+        found,
+        notes=(*told, *checkpoint.notes, *loading_notes, *done, *found.notes, *strangers, *unlabeled),
+        files=checkpoint.files,
+        companions=companions,
+        labels=labels,
+    )
+
+
+def _head(task: str, checkpoint: Checkpoint, config: Config) -> Head:
+    if not has_remote_code(checkpoint.config):
+        return choose_head(task, config, checkpoint.config, pipeline_tag(checkpoint.directory))
+    head = remote_head(task, checkpoint.config)
+    named: Any = checkpoint.config["auto_map"]
+    try:
+        own = get_class_from_dynamic_module(named[head.model.__name__], checkpoint.directory)
+    except RAISED as error:
+        raise user_error(error, f"the code of {checkpoint.name} failed", checkpoint.directory) from error
+    return replace(head, model=own)
+
+
+def _inputs(module: Model, head: Head, checkpoint: Checkpoint, model: ModelSpec, root: Path) -> Inputs:
+    parameters = inspect.signature(module.forward).parameters
+    if model.inputs or model.examples is not None:
+        return find_inputs(model, root, parameters)
+    return task_inputs(module, parameters, head.task, checkpoint, model)

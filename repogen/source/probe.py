@@ -1,0 +1,170 @@
+"""Runs a module a few times and tells what no graph can keep: random numbers, and buffers that its forward changes."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from repogen.errors import ParityError, RepogenError, SourceError
+from repogen.source.callables import RAISED, user_error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from repogen.source.flat import FlatModule
+
+_TORCH = str(Path(torch.__file__).parent)
+_SHOWN = 3
+_COARSE = (torch.float16, torch.bfloat16)
+_CLOSE = (1e-3, 1e-4)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a module did with example inputs.
+
+    Attributes:
+        leaves: Everything in its answer, by name.
+        attention: Whether it called ``scaled_dot_product_attention``.
+        precision: ``float16`` or ``bfloat16`` when it computes anything in it; else empty.
+    """
+
+    leaves: list[tuple[str, object]]
+    attention: bool
+    precision: str
+
+
+class _Functions(TorchFunctionMode):
+    """Notices attention before it is taken apart into kernels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch's own signature
+        del types
+        self.attention |= func is torch.nn.functional.scaled_dot_product_attention
+        return func(*args, **(kwargs or {}))
+
+
+class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call] # as torch declares it
+    """Collects operators that draw random numbers, each with the user's line."""
+
+    supports_higher_order_operators = True  # torch.cond and the like pass through
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # the same
+        self.seen: list[str] = []
+        self.precision = ""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch's own signature
+        del types
+        if torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):
+            place = f"{func.name().replace('::', '.')} at {_user_line()}"
+            if place not in self.seen:
+                self.seen.append(place)
+        made = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(made):
+            if isinstance(leaf, torch.Tensor) and leaf.dtype in _COARSE and self.precision != "bfloat16":
+                self.precision = str(leaf.dtype).removeprefix("torch.")
+        return made
+
+
+def probe(flat: FlatModule, tensors: Mapping[str, torch.Tensor], root: Path, seed: int) -> Observed:
+    """Run a module three times on the same inputs.
+
+    Args:
+        flat: The module.
+        tensors: Example inputs by name, in order.
+        root: Directory of the spec, for places.
+        seed: Seed of the first run; the later ones get others.
+
+    Raises:
+        SourceError: It fails, draws random numbers that reach its outputs, or changes its buffers.
+        ParityError: It differs from itself for another reason.
+    """
+    draws, functions = _Draws(), _Functions()
+    with draws, functions:
+        first = _run(flat, tensors, root, seed)
+    _forget_compiled()
+    before = {name: buffer.clone() for name, buffer in flat.module.named_buffers()}
+    second = _run(flat, tensors, root, seed + 1)
+    changed = [
+        name
+        for name, buffer in flat.module.named_buffers()
+        if name not in before or not torch.equal(before[name], buffer)
+    ]
+    if changed:
+        raise SourceError(
+            f"forward changes the model's buffer {', '.join(changed[:_SHOWN])}, and an ONNX graph keeps no state",
+            "take and return the state as tensors, or compute it without the buffer",
+            code="source.stateful",
+        )
+    if draws.seen and not _alike(first, second, exactly=True):
+        raise SourceError(
+            f"forward draws random numbers that reach its outputs: {', '.join(draws.seen[:_SHOWN])}",
+            "take the noise as an input, or return what is random no more (the mean, the logits)",
+            code="source.random",
+        )
+    if not _alike(first, second, exactly=False):
+        raise ParityError(
+            "the PyTorch model differs from itself on the same inputs",
+            "it is not deterministic: look for numpy.random, random, time, or an attribute that forward changes",
+            code="parity.non-deterministic",
+        )
+    return Observed(first, functions.attention, draws.precision)
+
+
+def _run(flat: FlatModule, tensors: Mapping[str, torch.Tensor], root: Path, seed: int) -> list[tuple[str, object]]:
+    torch.manual_seed(seed)
+    copies = [tensor.clone() for tensor in tensors.values()]  # a forward that works in place must not reach ours
+    try:
+        with torch.no_grad():
+            return flat.leaves(*copies)
+    except RepogenError:
+        raise
+    except RAISED as error:
+        shapes = (f"{name} {list(t.shape)} {str(t.dtype).removeprefix('torch.')}" for name, t in tensors.items())
+        failure = user_error(error, f"the model's forward failed on the inputs {', '.join(shapes)}", root)
+        failure.hint = "correct inputs: or dims: in the spec, or the model"
+        raise failure from error
+
+
+def _forget_compiled() -> None:
+    """Drop what torch compiled for its control-flow operators: it holds with or without watchers, not both."""
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is not None:
+        dynamo.reset()
+
+
+def _alike(first: list[tuple[str, object]], second: list[tuple[str, object]], *, exactly: bool) -> bool:
+    """Whether two answers hold the same tensors; NaN counts as equal, since parity names it."""
+    ones = [leaf for _, leaf in first if isinstance(leaf, torch.Tensor)]
+    others = [leaf for _, leaf in second if isinstance(leaf, torch.Tensor)]
+    return len(ones) == len(others) and all(
+        one.shape == other.shape and one.dtype == other.dtype and _equal(one, other, exactly=exactly)
+        for one, other in zip(ones, others, strict=True)
+    )
+
+
+def _equal(one: torch.Tensor, other: torch.Tensor, *, exactly: bool) -> bool:
+    if not (one.is_floating_point() or one.is_complex()):
+        return torch.equal(one, other)
+    rtol, atol = (0.0, 0.0) if exactly else _CLOSE
+    return torch.allclose(one, other, rtol, atol, equal_nan=True)
+
+
+def _user_line() -> str:
+    """Return the nearest line outside torch and repogen."""
+    frame = sys._getframe(1)  # noqa: SLF001 - a traceback would cost more
+    own = str(Path(__file__).parent.parent)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((_TORCH, own)):
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

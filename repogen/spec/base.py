@@ -1,0 +1,30 @@
+"""What the spec's models and scalars are made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, WrapValidator
+from pydantic_core import PydanticCustomError, ValidationError
+
+if TYPE_CHECKING:
+    from pydantic import ValidatorFunctionWrapHandler
+
+
+class Section(BaseModel):
+    """A mapping of the spec; unknown keys are refused."""
+
+    # defer_build: the schema is made once, for SpecFile, and not once more for each class at import.
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)
+
+
+def must_be(what: str) -> WrapValidator:
+    """Return a validator that answers every misfit with one sentence, instead of one error for each union member."""
+
+    def validate(value: object, handler: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return handler(value)
+        except ValidationError as error:
+            raise PydanticCustomError("must_be", "must be {what}", {"what": what}) from error
+
+    return WrapValidator(validate)

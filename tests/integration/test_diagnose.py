@@ -1,0 +1,57 @@
+"""`repogen diagnose`: every exporter is tried, and the first operator that differs is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .conftest import Project
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "custom_operator"
+FROZEN = """\
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        exporting = torch.jit.is_tracing() or torch.compiler.is_compiling()
+        return self.linear(x) * (2.0 if exporting else float(x.shape[0]))
+
+
+def build():
+    torch.manual_seed(0)
+    return Net().eval()
+"""
+
+
+def test_an_operator_of_ones_own_with_its_translations(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
+    """The example holds with both exporters."""
+    project = new_project(tmp_path)
+    for name in ("models.py", "ops.py", "repogen.yaml"):
+        shutil.copy(EXAMPLE / name, project.directory / name)
+    project.edit("../../build/custom_operator/", "")
+    done = project.run("diagnose", "cubes", "--json")
+    (model,) = json.loads(done.stdout)["models"]
+    assert [(rung["exporter"], rung["ok"]) for rung in model["exporters"]] == [("dynamo", True), ("torchscript", True)]
+    assert done.returncode == 0
+    assert project.published() == {}
+
+
+def test_what_differs_is_named(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
+    """The multiplication by a batch that was frozen, with its line; parity's exit code."""
+    project = new_project(tmp_path)
+    (project.directory / "models.py").write_text(FROZEN, encoding="utf-8")
+    done = project.run("diagnose", "tiny", "--json")
+    (model,) = json.loads(done.stdout)["models"]
+    assert [rung["ok"] for rung in model["exporters"]] == [False]
+    assert "aten.mul.Tensor (models.py:11) is the first to differ" in model["exporters"][0]["reason"]
+    assert (done.returncode, model["error"]["code"]) == (4, "parity.drift")

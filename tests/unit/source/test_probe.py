@@ -1,0 +1,98 @@
+"""Random numbers and state are found by running a model more than once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.errors import ParityError, SourceError
+from repogen.values.source import Eager
+
+from .test_load import returning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from repogen.values.source import SourceModel
+
+    Load = Callable[..., SourceModel]
+
+STATE = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(1))
+            self.calls = 0
+        def forward(self, x):
+            {line}
+            return x + 1
+    def build():
+        return Net().eval()
+"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "operator"),
+    [
+        ("x + torch.rand_like(x)", "aten.rand_like at models.py:"),
+        ("nn.functional.dropout(x, 0.5)", "aten.bernoulli_.float at models.py:"),
+        ("x[torch.randperm(x.shape[0])] + x.new_empty(x.shape).normal_()", "aten.randperm at models.py:"),
+    ],
+)
+def test_random_numbers_that_reach_the_outputs_are_named(load: Load, expression: str, operator: str) -> None:
+    """With the operator and the line."""
+    with pytest.raises(SourceError) as caught:
+        load(returning(expression))
+    assert (caught.value.code, operator in caught.value.message) == ("source.random", True)
+
+
+def test_random_numbers_that_are_thrown_away_do_not_matter(load: Load) -> None:
+    """As Wav2Vec2's layer drop, which draws in evaluation mode, too."""
+    assert load(returning("(torch.rand([]), x)[1]")).signature.outputs[0].name == "output"
+
+
+@pytest.mark.parametrize("line", ["self.seen += 1", "self.seen = self.seen + x.sum()"])
+def test_a_buffer_that_forward_changes_is_named(load: Load, line: str) -> None:
+    """In place or by another tensor in its place."""
+    with pytest.raises(SourceError, match="forward changes the model's buffer seen") as caught:
+        load(STATE.format(line=line))
+    assert caught.value.code == "source.stateful"
+
+
+def test_a_buffer_that_is_filled_once_is_no_state(load: Load) -> None:
+    """A table that the first call makes is the same ever after."""
+    load(STATE.format(line="self.seen = torch.ones(1)"))
+
+
+def test_other_causes_are_told_apart_from_the_exporter(load: Load) -> None:
+    """A counter that is no buffer."""
+    code = STATE.format(line="self.calls += 1; x = x + self.calls")
+    with pytest.raises(ParityError) as caught:
+        load(code)
+    assert caught.value.code == "parity.non-deterministic"
+
+
+@pytest.mark.parametrize(
+    ("expression", "attention"), [("x + 1", False), ("nn.functional.scaled_dot_product_attention(x, x, x)", True)]
+)
+def test_attention_is_noticed(load: Load, expression: str, *, attention: bool) -> None:
+    """It has an eager form that the exporters may need."""
+    origin = load(returning(expression)).origin
+    assert isinstance(origin, Eager)
+    assert origin.attention is attention
+
+
+def test_control_flow_operators_need_no_watcher(load: Load) -> None:
+    """``torch.cond`` takes none."""
+    code = returning("torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))")
+    assert [spec.name for spec in load(code).signature.outputs] == ["output"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "precision"),
+    [("x + 1", ""), ("(x.half() + 1).float()", "float16"), ("(x.bfloat16() + 1).float()", "bfloat16")],
+)
+def test_coarse_arithmetic_inside_is_noticed(load: Load, expression: str, precision: str) -> None:
+    """Its outputs may be float32, and yet no graph can agree closer than it computes."""
+    assert load(returning(expression)).precision == precision

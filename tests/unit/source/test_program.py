@@ -1,0 +1,287 @@
+"""A ``.pt2`` keeps its own signature and dims, and nothing in it is run or unpickled on the way."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+from repogen.errors import SourceError
+from repogen.source import load_source
+from repogen.source.program_scan import scan_program
+from repogen.spec.models import ModelSpec
+from repogen.values.source import DimRange, Eager, Program, SourceModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+class Tagger(nn.Module):
+    """Takes floats, integers, a number and a dict; returns a dict with a tuple in it."""
+
+    def __init__(self) -> None:
+        """Make two layers."""
+        super().__init__()
+        self.embed = nn.Embedding(10, 4)
+        self.head = nn.Linear(4, 3)
+
+    def forward(
+        self, x: torch.Tensor, ids: torch.Tensor, scale: int = 2, *, extra: dict[str, torch.Tensor] | None = None
+    ) -> dict[str, object]:
+        """Return logits and two others."""
+        y = self.head(x + self.embed(ids).mean(1)) * scale
+        if extra is not None:
+            y = y + extra["shift"]
+        return {"logits": y, "pair": (y.sum(-1), y * 2)}
+
+
+def saved(path: Path, **options: Any) -> Path:
+    """Write a program with a batch of 1 to 16 and a sequence of 2 to 32."""
+    torch.manual_seed(0)
+    module = Tagger().eval()
+    batch, sequence = Dim("batch", min=1, max=16), Dim("sequence", min=2, max=32)
+    kwargs = {"extra": {"shift": torch.randn(3, 3)}} if options.get("extra") else {}
+    shapes: dict[str, Any] = {"x": {0: batch}, "ids": {0: batch, 1: sequence}, "scale": None}
+    if kwargs:
+        shapes["extra"] = {"shift": {0: batch}}
+    arguments = (torch.randn(3, 4), torch.randint(0, 10, (3, 5)), 3)
+    program = torch.export.export(module, arguments, kwargs, dynamic_shapes=shapes)
+    torch.export.save(program, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a program once."""
+    return saved(tmp_path_factory.mktemp("program") / "tagger.pt2", extra=True)
+
+
+def load(path: Path, **spec: Any) -> SourceModel:
+    """Load a program."""
+    source = {"kind": "torch_export", "path": path.name}
+    return load_source(ModelSpec.model_validate({"source": source, **spec}), path.parent)
+
+
+def refused(path: Path, **spec: Any) -> SourceError:
+    """Return the error of a program that must be refused."""
+    with pytest.raises(SourceError) as caught:
+        load(path, **spec)
+    return caught.value
+
+
+def test_the_signature_is_the_program_s(program: Path) -> None:
+    """Tensors flattened in order, constants baked in, dims named by their place, bounds as they are."""
+    source = load(program)
+    assert [(spec.name, spec.dtype, spec.shape) for spec in source.signature.inputs] == [
+        ("x", "float32", ("batch", 4)),
+        ("ids", "int64", ("batch", "ids_axis1")),
+        ("extra_shift", "float32", ("batch", 3)),
+    ]
+    assert [spec.name for spec in source.signature.outputs] == ["logits", "pair_output_0", "pair_output_1"]
+    assert source.dims == {"batch": DimRange(1, 16, 2), "ids_axis1": DimRange(2, 32, 16)}
+    assert isinstance(source.origin, Program)
+
+
+def test_its_example_inputs_are_the_examples(program: Path) -> None:
+    """So integers need no range."""
+    source = load(program)
+    examples = source.examples({"batch": 3, "ids_axis1": 5}, 0)
+    assert examples["ids"].shape == (3, 5)
+    assert examples["ids"].max() < 10
+    assert source.reference(examples)["logits"].shape == (3, 3)
+
+
+def test_the_spec_names_and_narrows(program: Path) -> None:
+    """A name for a dim, a range and tighter bounds."""
+    inputs = {"ids": {"dtype": "int64", "shape": ["batch", "words"], "range": [7, 9]}}
+    source = load(program, inputs=inputs, dims={"batch": {"max": 4}, "words": {"min": 3, "max": 9}})
+    assert source.dims == {"batch": DimRange(1, 4, 2), "words": DimRange(3, 9, 9)}
+    assert source.examples({"batch": 2, "words": 3}, 0)["ids"].min() >= 7
+
+
+def test_more_than_the_program_allows(program: Path) -> None:
+    """The allowed range is shown."""
+    error = refused(program, dims={"ids_axis1": {"min": 1, "max": 32}})
+    assert error.code == "source.declared-size"
+    assert error.message == "dims.ids_axis1 asks for 1 to 32, and the file allows 2 to 32"
+
+
+def test_numbers_among_the_outputs(tmp_path: Path) -> None:
+    """torch.onnx.export takes no such program, so its module is exported instead."""
+
+    class Two(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
+            return x * 2, 3
+
+    torch.export.save(torch.export.export(Two(), (torch.randn(2, 3),)), tmp_path / "two.pt2")
+    source = load(tmp_path / "two.pt2")
+    assert isinstance(source.origin, Eager)
+    assert "left out" in source.notes[0]
+
+
+def test_a_program_in_training_mode(tmp_path: Path) -> None:
+    """A forgotten eval() before the export is told as that."""
+    made = torch.export.export(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2)), (torch.randn(3, 4),))
+    torch.export.save(made, tmp_path / "train.pt2")
+    error = refused(tmp_path / "train.pt2")
+    assert (error.code, error.hint) == ("source.training-mode", "call model.eval() before torch.export.export")
+
+
+def test_a_dim_that_follows_from_another(tmp_path: Path) -> None:
+    """Such a size can't be chosen freely."""
+
+    class Half(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x + y[::2]
+
+    size = Dim("size", min=2, max=8)
+    shapes = ({0: size}, {0: 2 * size})
+    made = torch.export.export(Half(), (torch.randn(3), torch.randn(6)), dynamic_shapes=shapes)
+    torch.export.save(made, tmp_path / "half.pt2")
+    assert refused(tmp_path / "half.pt2").code == "source.derived-dim"
+
+
+def test_a_batch_of_one_row_is_not_in_the_program(tmp_path: Path) -> None:
+    """Dim.AUTO leaves it out, and the remedy is said."""
+    made = torch.export.export(nn.Linear(4, 2), (torch.randn(3, 4),), dynamic_shapes=({0: Dim.AUTO},))
+    torch.export.save(made, tmp_path / "auto.pt2")
+    source = load(tmp_path / "auto.pt2")
+    assert source.dims["batch"].min == 2
+    assert source.notes[0].startswith("the program takes batch from 2 up")
+
+
+class _Bomb:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+        return os.system, (f"touch {self.mark}",)
+
+
+def _pickled(mark: Path) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(((_Bomb(mark),), {}), buffer)
+    return buffer.getvalue()
+
+
+def _rewritten(program: Path, target: Path, change: Callable[[str, bytes], bytes], **more: bytes) -> Path:
+    with zipfile.ZipFile(program) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, change(name, old.read(name)))
+        for name, content in more.items():
+            new.writestr(f"{program.stem}/{name}", content)
+    return target
+
+
+def _replacing(old: str, new: str) -> Callable[[str, bytes], bytes]:
+    def change(name: str, content: bytes) -> bytes:
+        if not name.endswith("models/model.json"):
+            return content
+        text = content.decode()
+        assert old in text
+        return text.replace(old, new).encode()
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("torch.ops.aten.linear.default", "torch.os.system", "calls 'torch.os.system'"),
+        ("torch.ops.aten.linear.default", "torch.ops.load_library", "calls 'torch.ops.load_library'"),
+        ("Symbol('s", "__import__('os').system('s", "which is no arithmetic"),
+        ('"name": "x"', '"name": "x=print(1)"', "gives something the name 'x=print(1)'"),
+    ],
+)
+def test_a_graph_that_would_run_code(program: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
+    """What a graph calls, computes and names is looked at as text first."""
+    error = refused(_rewritten(program, tmp_path / "bad.pt2", _replacing(old, new)))
+    assert error.code == "source.archive"
+    assert message in error.message
+
+
+def test_pickles_in_a_program(program: Path, tmp_path: Path) -> None:
+    """Example inputs, weights and constants that hold more than tensors are not unpickled."""
+    mark = tmp_path / "ran"
+
+    def samples(name: str, content: bytes) -> bytes:
+        return _pickled(mark) if "sample_inputs" in name else content
+
+    def weights(name: str, content: bytes) -> bytes:
+        if name.endswith("model_weights_config.json"):
+            config = json.loads(content)
+            for payload in config["config"].values():
+                payload["use_pickle"] = True
+            return json.dumps(config).encode()
+        return _pickled(mark) if name.endswith("weight_0") else content
+
+    def constants(name: str, content: bytes) -> bytes:
+        payload = {"path_name": "opaque_obj_0", "is_param": False, "use_pickle": True, "tensor_meta": None}
+        listed = name.endswith("model_constants_config.json")
+        return json.dumps({"config": {"c": payload}}).encode() if listed else content
+
+    for change in (samples, weights):
+        error = refused(_rewritten(program, tmp_path / "bad.pt2", change))
+        assert "holds more than tensors" in error.message
+    member = {"data/constants/opaque_obj_0": _pickled(mark)}
+    error = refused(_rewritten(program, tmp_path / "bad.pt2", constants, **member))
+    assert "holds a Python object (opaque_obj_0)" in error.message
+    error = refused(_rewritten(program, tmp_path / "bad.pt2", lambda _, c: c, **{"data/aotinductor/m/lib.so": b"x"}))
+    assert "holds a compiled library (lib.so)" in error.message
+    assert not mark.exists()
+
+
+def test_guards_are_not_executed(program: Path, tmp_path: Path) -> None:
+    """They are Python code in the file; the sweep tests what they would."""
+    mark = tmp_path / "ran"
+
+    def change(name: str, content: bytes) -> bytes:
+        if not name.endswith("models/model.json"):
+            return content
+        document = json.loads(content)
+        document["guards_code"] = [f"__import__('os').system('touch {mark}') == 0"]
+        return json.dumps(document).encode()
+
+    source = load(_rewritten(program, tmp_path / "guards.pt2", change))
+    assert source.reference(source.examples(source.example_sizes, 0))["logits"].shape == (2, 3)
+    assert not mark.exists()
+
+
+def test_what_torch_export_writes_passes(program: Path, tmp_path: Path) -> None:
+    """Control flow, sizes made of sizes, and masks are no reason to refuse."""
+
+    class Sized(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y: torch.Tensor = torch.cond(x.sum() > 0, lambda t: t + 1, lambda t: t - 1, (x,))
+            split = y.reshape(y.shape[0] // 2, 2, -1)[:, :, : x.shape[1] // 2]
+            return split.masked_fill(torch.zeros((), dtype=torch.bool), 0.0)
+
+    rows, columns = Dim("rows", min=1, max=8), Dim("columns", min=2, max=32)
+    made = torch.export.export(Sized(), (torch.randn(6, 8),), dynamic_shapes=({0: 2 * rows, 1: 2 * columns},))
+    torch.export.save(made, tmp_path / "sized.pt2")
+    scan_program(tmp_path / "sized.pt2")
+    scan_program(program)
+
+
+def test_the_answers_are_the_module_s(program: Path) -> None:
+    """The program computes what the module did."""
+    source = load(program)
+    inputs = source.examples(source.example_sizes, 0)
+    torch.manual_seed(0)
+    module = Tagger().eval()
+    with torch.no_grad():
+        shift = torch.from_numpy(inputs["extra_shift"])
+        told = module(torch.from_numpy(inputs["x"]), torch.from_numpy(inputs["ids"]), 3, extra={"shift": shift})
+    logits: Any = source.reference(inputs)["logits"]
+    np.testing.assert_allclose(logits, np.asarray(told["logits"]), rtol=1e-5)

@@ -1,0 +1,89 @@
+"""The first operator that a graph gets wrong."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import TYPE_CHECKING
+
+import onnx
+import pytest
+import torch
+from torch import nn
+
+from repogen.validate.diverge import first_divergence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+class Block(nn.Module):
+    """A block whose activation is the subject."""
+
+    def __init__(self, activation: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Make layers that are the same for every activation."""
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.norm = nn.LayerNorm(4)
+        self.activation = activation
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply both layers."""
+        made: torch.Tensor = self.norm(self.activation(self.linear(x)))
+        return made
+
+
+class Net(nn.Module):
+    """Two blocks, the second with an activation of choice; flat outputs."""
+
+    def __init__(self, activation: Callable[[torch.Tensor], torch.Tensor], last: float = 1.0) -> None:
+        """Seed the layers."""
+        super().__init__()
+        torch.manual_seed(0)
+        self.module = nn.ModuleDict({"first": Block(torch.relu), "second": Block(activation)})
+        self.last = last
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the second block's answer, and the first's doubled by ``last``."""
+        first = self.module["first"](x)
+        return self.module["second"](first), first * self.last
+
+
+def graph(net: Net, path: Path) -> Path:
+    """Trace a net to a file."""
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter's own deprecation
+        torch.onnx.export(net.eval(), (torch.ones(2, 4),), buffer, dynamo=False, input_names=["x"])  # type: ignore[arg-type] # a buffer is taken
+    onnx.save_model(onnx.load_model_from_string(buffer.getvalue()), path)
+    return path
+
+
+X = {"x": torch.linspace(-2, 2, 8).reshape(2, 4).numpy()}
+
+
+def test_a_faithful_graph_diverges_nowhere(tmp_path: Path) -> None:
+    """Fused and renamed as it may be."""
+    net = Net(torch.tanh)
+    assert first_divergence(net, graph(net, tmp_path / "m.onnx"), X, 1e-3, 1e-5) is None
+
+
+def test_the_operator_is_named_with_its_module_and_line(tmp_path: Path) -> None:
+    """The first that differs, not those that follow from it."""
+    path = graph(Net(torch.sigmoid), tmp_path / "m.onnx")
+    found = first_divergence(Net(torch.tanh).eval(), path, X, 1e-3, 1e-5)
+    assert found is not None
+    assert (found.operator, found.module, found.shape) == ("aten.tanh", "second", (2, 4))
+    assert found.where.startswith("test_diverge.py:")
+    assert "aten.tanh in module 'second' (test_diverge.py:" in str(found)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_output_must_be_in_its_own_place(tmp_path: Path) -> None:
+    """A wrong output that equals some inner value of the graph is still wrong."""
+    path = graph(Net(torch.tanh, last=2.0), tmp_path / "m.onnx")
+    found = first_divergence(Net(torch.tanh, last=1.0).eval(), path, X, 1e-3, 1e-5)
+    assert found is not None
+    assert found.operator.startswith("aten.mul")
+    assert found.actual == pytest.approx(2 * found.expected)

@@ -1,0 +1,80 @@
+"""Models whose rows mix, or are not on axis 0: each exports with full parity, and none of them batches."""
+
+from __future__ import annotations
+
+from tests.zoo.case import Case, Entry, of_factory, signature
+
+
+def _case(name: str, factory: str, why: str, entry: Entry | None = None) -> Case:
+    return Case(name, of_factory(f"rows.py:{factory}", entry), "single", why)
+
+
+_STEPS = signature(x="float32 batch time 4")
+
+CASES = (
+    _case("batch_mean", "centred", "the batch's mean is subtracted"),
+    _case("batch_softmax", "softmax", "softmax runs over the batch"),
+    _case("batch_maximum", "largest", "the batch's largest number divides all rows"),
+    _case("batch_sorted", "sorted_rows", "features are sorted over the batch"),
+    _case("running_sum", "running_sum", "each row adds the ones before"),
+    _case("from_first", "from_first", "each row is measured from the first one"),
+    _case("row_numbers", "numbered", "a row's place in the batch is added"),
+    _case("features_first", "turned", "the batch is the last axis of the answer"),
+    _case("similarities", "similarities", "every row is scored against every row"),
+    _case(
+        "batch_statistics",
+        "batch_norm",
+        "batch norm without running statistics",
+        signature(x="float32 batch 3 8 8"),
+    ),
+    _case(
+        "statistics_of_rows",
+        "batch_norm_of_rows",
+        "the same for rows, of which it needs two",
+        signature({"batch": (2, 8)}, x="float32 batch 4"),
+    ),
+    _case("lstm_time_major", "TimeMajor", "the answer is time first", _STEPS),
+    _case("time_first", "TimeFirst", "axis 0 is time", signature({"time": (1, 12)}, x="float32 time batch 4")),
+    _case("last_state", "LastState", "the state's axis 0 are layers", _STEPS),
+    _case("flattened", "Flattened", "a row for each step: axis 0 is batch times time", _STEPS),
+    _case(
+        "graph",
+        "Graph",
+        "axis 0 are the nodes of one graph, and of edges two ends",
+        {**signature(x="float32 nodes 4", edges="int64 2 edges 0..3"), "examples": "rows.py:graph"},
+    ),
+    _case(
+        "adjacency",
+        "Adjacency",
+        "axis 0 are nodes, and so is axis 1 of the matrix",
+        signature({"nodes": (1, 16)}, x="float32 nodes 4", adjacency="float32 nodes nodes"),
+    ),
+    _case(
+        "node_attention",
+        "NodeClasses",
+        "axis 0 are the nodes of one graph, which look at each other",
+        signature({"nodes": (1, 16)}, x="float32 nodes 4"),
+    ),
+    _case(
+        "nms",
+        "Suppress",
+        "how many boxes are left hangs on all of them",
+        {**signature(boxes="float32 batch 4", scores="float32 batch"), "examples": "rows.py:boxes"},
+    ),
+    _case("boolean_mask", "Selected", "as many rows as have a positive score"),
+    _case("nonzero", "Indices", "a row for each number that is positive"),
+    _case("torch_cond", "Conditional", "one way for the whole batch, by its sum"),
+    _case(
+        "scalar_input",
+        "Tempered",
+        "one temperature for all rows",
+        signature(x="float32 batch 4", temperature="float32"),
+    ),
+    _case(
+        "table_input",
+        "LookUp",
+        "the table has an axis 0 of its own",
+        signature({"entries": (1, 10)}, x="float32 batch 4", table="float32 entries 4"),
+    ),
+    _case("no_batch", "Fixed", "one image and no batch", signature(image="float32 3 16 16")),
+)

@@ -1,0 +1,1 @@
+"""Writers of the files that cases are made of."""
