@@ -38,10 +38,11 @@ demo: $(READY)
 	@echo "== to look at runs and registered models: $(BIN)/mlflow ui --backend-store-uri sqlite:///$(DEMO_DB)"
 
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not full"
+	# Three on two cores: many tests wait for servers.
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not full"
 
 test-full: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 zoo: $(READY)
 	$(BIN)/python -m tests.zoo.run --jobs 2

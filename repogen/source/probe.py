@@ -55,30 +55,54 @@ class _Functions(TorchFunctionMode):
 
 
 class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call] # as torch declares it
-    """Collects operators that draw random numbers, each with the user's line."""
+    """Collects operators that draw random numbers, each with the user's line.
+
+    Args:
+        disturb: Whether to give other numbers than were drawn: so a draw that the model seeds itself is seen, too.
+    """
 
     supports_higher_order_operators = True  # torch.cond and the like pass through
 
-    def __init__(self) -> None:
+    def __init__(self, *, disturb: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # the same
+        self._disturb = disturb
         self.seen: list[str] = []
         self.precision = ""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch's own signature
         del types
-        if torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):
-            place = f"{func.name().replace('::', '.')} at {_user_line()}"
-            if place not in self.seen:
-                self.seen.append(place)
+        may_draw = torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())
+        before = _generator_state(args, kwargs) if may_draw else None
         made = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(made):
-            if isinstance(leaf, torch.Tensor) and leaf.dtype in _COARSE and self.precision != "bfloat16":
-                self.precision = str(leaf.dtype).removeprefix("torch.")
+        tensors = [leaf for leaf in tree_leaves(made) if isinstance(leaf, torch.Tensor)]
+        # Attention and the like bear the tag for their dropout, which is 0 here.
+        if before is not None and not torch.equal(before, _generator_state(args, kwargs)):
+            self._drawn(f"{func.name().replace('::', '.')} at {_user_line()}", tensors)
+        for tensor in tensors:
+            if tensor.dtype in _COARSE and self.precision != "bfloat16":
+                self.precision = str(tensor.dtype).removeprefix("torch.")
         return made
+
+    def _drawn(self, place: str, tensors: list[torch.Tensor]) -> None:
+        if place not in self.seen:
+            self.seen.append(place)
+        for tensor in tensors if self._disturb else ():
+            if tensor.is_floating_point():
+                tensor.add_(torch.rand(tensor.shape) + 0.5)
+            elif tensor.dtype == torch.bool:
+                tensor.logical_not_()
+            elif tensor.ndim:  # a permutation stays one
+                tensor.copy_(tensor.flip(0))
+
+
+def _generator_state(args: Any, kwargs: Any) -> torch.Tensor:  # noqa: ANN401 - torch's own signature
+    """Return the state of the generator that an operator is given, else of torch's own."""
+    given = [leaf for leaf in tree_leaves((args, kwargs or {})) if isinstance(leaf, torch.Generator)]
+    return (given[0] if given else torch.default_generator).get_state()
 
 
 def probe(flat: FlatModule, tensors: Mapping[str, torch.Tensor], root: Path, seed: int) -> Observed:
-    """Run a module three times on the same inputs.
+    """Run a module a few times on the same inputs.
 
     Args:
         flat: The module.
@@ -107,7 +131,7 @@ def probe(flat: FlatModule, tensors: Mapping[str, torch.Tensor], root: Path, see
             "take and return the state as tensors, or compute it without the buffer",
             code="source.stateful",
         )
-    if draws.seen and not _alike(first, second, exactly=True):
+    if draws.seen and _random(flat, tensors, root, seed, first):
         raise SourceError(
             f"forward draws random numbers that reach its outputs: {', '.join(draws.seen[:_SHOWN])}",
             "take the noise as an input, or return what is random no more (the mean, the logits)",
@@ -120,6 +144,19 @@ def probe(flat: FlatModule, tensors: Mapping[str, torch.Tensor], root: Path, see
             code="parity.non-deterministic",
         )
     return Observed(first, functions.attention, draws.precision)
+
+
+def _random(
+    flat: FlatModule, tensors: Mapping[str, torch.Tensor], root: Path, seed: int, first: list[tuple[str, object]]
+) -> bool:
+    """Whether random numbers reach the outputs, or decide whether there are any."""
+    try:
+        with _Draws(disturb=True):
+            disturbed = _run(flat, tensors, root, seed)
+    except SourceError:
+        return True
+    _forget_compiled()
+    return not _alike(first, disturbed, exactly=True)
 
 
 def _run(flat: FlatModule, tensors: Mapping[str, torch.Tensor], root: Path, seed: int) -> list[tuple[str, object]]:

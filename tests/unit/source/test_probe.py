@@ -36,6 +36,8 @@ STATE = """
     ("expression", "operator"),
     [
         ("x + torch.rand_like(x)", "aten.rand_like at models.py:"),
+        ("torch.manual_seed(0) and x + torch.randn(x.shape)", "aten.randn at models.py:"),
+        ("x + torch.rand(4, generator=torch.Generator().manual_seed(1))", "aten.rand.generator at models.py:"),
         ("nn.functional.dropout(x, 0.5)", "aten.bernoulli_.float at models.py:"),
         ("x[torch.randperm(x.shape[0])] + x.new_empty(x.shape).normal_()", "aten.randperm at models.py:"),
     ],
