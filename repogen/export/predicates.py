@@ -7,17 +7,16 @@ without passing a size hangs on its values. So does a size, where an operator su
 
 from __future__ import annotations
 
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from repogen.values.watching import user_frame
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import FrameType
 
 _COMPARES = ("equal", "allclose", "is_nonzero")
 _READS = [
@@ -38,7 +37,6 @@ _SIZE_FROM_VALUES = frozenset(
     | {f"aten::{name}" for name in ("_unique", "_unique2", "unique_dim", "unique_consecutive")}
     | {"torchvision::nms"}
 )
-_TORCH = str(Path(torch.__file__).parent)
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ def _watched(name: str, original: Callable[..., Any], inputs: int, places: list[
         if state is not None and any(
             _hangs_on_values(tensor, state, inputs, of_size=name in _LENGTH_READS) for tensor in tensors
         ):
-            frame = _user_frame(sys._getframe(1))  # noqa: SLF001 - a traceback would cost more
+            frame = user_frame()
             place = ValueRead(frame.f_code.co_filename, frame.f_lineno, name)
             if place not in places:
                 places.append(place)
@@ -144,11 +142,3 @@ def _is_scalar(value: Any) -> bool:  # noqa: ANN401 - torch._C is untyped
 
 def _is_mask(value: Any) -> bool:  # noqa: ANN401 - torch._C is untyped
     return value.type().kind() == "TensorType" and value.type().scalarType() in {"Bool", "Byte"}
-
-
-def _user_frame(frame: FrameType) -> FrameType:
-    """Return the nearest frame outside torch."""
-    current = frame
-    while current.f_back is not None and current.f_code.co_filename.startswith(_TORCH):
-        current = current.f_back
-    return current

@@ -19,7 +19,7 @@ from repogen.source.eager import of_module
 from repogen.source.formats import is_script
 from repogen.source.graph_inputs import GraphInput, Limits, find_graph_inputs
 from repogen.source.inputs import Inputs, find_inputs
-from repogen.source.module import prepare
+from repogen.source.module import prepare, require_module
 from repogen.source.onnx_file import load_onnx
 from repogen.source.program import load_program
 from repogen.source.script import load_script
@@ -136,14 +136,7 @@ def _load_pickle(
         loaded = torch.load(path, map_location="cpu", weights_only=False)  # the spec says that it is trusted
     except RAISED as error:
         raise user_error(error, f"unpickling {source.uri} failed", root) from error
-    if not isinstance(loaded, torch.nn.Module):
-        raise SourceError(
-            f"{source.uri} holds a {type(loaded).__name__}, not a torch.nn.Module",
-            "log the module itself",
-            code="source.return-type",
-            where=source.uri,
-        )
-    module, done = prepare(loaded, None)
+    module, done = prepare(require_module(loaded, source.uri), None)
     made = of_module(module, _inputs(module, about, model, root), model, root)
     trusted = "the module was unpickled, as source.trust_pickle allows"
     return replace(made, notes=(trusted, *done, *made.notes))

@@ -8,13 +8,49 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from repogen.errors import SourceError
+from repogen.source.callables import RAISED, import_callable, user_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 _MODE_DEPENDENT = ("Dropout", "BatchNorm", "InstanceNorm")
 _QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch.nn.quantized")
 _DTYPES = {"float32": torch.float32, "float16": torch.float16}
+
+
+def require_module(made: object, reference: str) -> torch.nn.Module:
+    """Return what a source made, which must be a module.
+
+    Args:
+        made: What it made.
+        reference: Who made it: a callable or a URI.
+
+    Raises:
+        SourceError: It is something else.
+    """
+    if isinstance(made, torch.nn.Module):
+        return made
+    raise SourceError(
+        f"{reference!r} returned {type(made).__name__}, not a torch.nn.Module",
+        "return the module itself",
+        code="source.return-type",
+        where=reference,
+    )
+
+
+def make_module(reference: str, kwargs: Mapping[str, object], root: Path) -> torch.nn.Module:
+    """Call a factory of the user's.
+
+    Raises:
+        SourceError: It can't be imported, fails, or returns no module.
+    """
+    factory = import_callable(reference, root)
+    try:
+        made = factory(**kwargs)
+    except RAISED as error:
+        raise user_error(error, f"{reference!r} failed", root) from error
+    return require_module(made, reference)
 
 
 def prepare(module: torch.nn.Module, dtype: str | None) -> tuple[torch.nn.Module, tuple[str, ...]]:

@@ -7,16 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from repogen.errors import SourceError
 from repogen.source.call import named_call
-from repogen.source.callables import RAISED, import_callable, user_error
 from repogen.source.eager import TorchReference, examine, refuse_names
 from repogen.source.examples import StoredExamples, load_data
 from repogen.source.graph_inputs import find_graph_inputs, with_dims
 from repogen.source.inputs import Inputs
-from repogen.source.module import prepare
+from repogen.source.module import make_module, prepare
 from repogen.source.onnx_read import (
     check_operators,
     check_outputs,
@@ -171,7 +169,7 @@ def _sizes(made: SourceModel, inputs: Arrays, reference: str) -> dict[str, int]:
 
 def _with_module(made: SourceModel, reference: str, model: ModelSpec, root: Path) -> SourceModel:
     """Let parity compare with a PyTorch model that takes the same inputs."""
-    module, notes = prepare(_module(reference, root), None)
+    module, notes = prepare(make_module(reference, {}, root), None)
     names = tuple(spec.name for spec in made.signature.inputs)
     call = named_call(inspect.signature(module.forward).parameters, names)
     inputs = Inputs(made.signature.inputs, made.dims, made.examples, call)
@@ -190,22 +188,6 @@ def _with_module(made: SourceModel, reference: str, model: ModelSpec, root: Path
     torch_reference = TorchReference(examined.flat, Signature(made.signature.inputs, specs), root)
     in_order = torch_reference if order == wanted else _Ordered(torch_reference, wanted)
     return replace(made, reference=in_order, notes=(*notes, *examined.notes))
-
-
-def _module(reference: str, root: Path) -> torch.nn.Module:
-    factory = import_callable(reference, root)
-    try:
-        module = factory()
-    except RAISED as error:
-        raise user_error(error, f"{reference!r} failed", root) from error
-    if isinstance(module, torch.nn.Module):
-        return module
-    raise SourceError(
-        f"{reference!r} returned {type(module).__name__}, not a torch.nn.Module",
-        "return the module itself",
-        code="source.return-type",
-        where=reference,
-    )
 
 
 class _Ordered:

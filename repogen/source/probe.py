@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,13 +12,14 @@ from torch.utils._pytree import tree_leaves
 
 from repogen.errors import ParityError, RepogenError, SourceError
 from repogen.source.callables import RAISED, user_error
+from repogen.values.watching import forget_compiled, user_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from repogen.source.flat import FlatModule
 
-_TORCH = str(Path(torch.__file__).parent)
 _SHOWN = 3
 _COARSE = (torch.float16, torch.bfloat16)
 _CLOSE = (1e-3, 1e-4)
@@ -77,7 +76,7 @@ class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call] # as torch dec
         tensors = [leaf for leaf in tree_leaves(made) if isinstance(leaf, torch.Tensor)]
         # Attention and the like bear the tag for their dropout, which is 0 here.
         if before is not None and not torch.equal(before, _generator_state(args, kwargs)):
-            self._drawn(f"{func.name().replace('::', '.')} at {_user_line()}", tensors)
+            self._drawn(f"{func.name().replace('::', '.')} at {user_line()}", tensors)
         for tensor in tensors:
             if tensor.dtype in _COARSE and self.precision != "bfloat16":
                 self.precision = str(tensor.dtype).removeprefix("torch.")
@@ -117,7 +116,7 @@ def probe(flat: FlatModule, tensors: Mapping[str, torch.Tensor], root: Path, see
     draws, functions = _Draws(), _Functions()
     with draws, functions:
         first = _run(flat, tensors, root, seed)
-    _forget_compiled()
+    forget_compiled()
     before = {name: buffer.clone() for name, buffer in flat.module.named_buffers()}
     second = _run(flat, tensors, root, seed + 1)
     changed = [
@@ -155,7 +154,7 @@ def _random(
             disturbed = _run(flat, tensors, root, seed)
     except SourceError:
         return True
-    _forget_compiled()
+    forget_compiled()
     return not _alike(first, disturbed, exactly=True)
 
 
@@ -174,13 +173,6 @@ def _run(flat: FlatModule, tensors: Mapping[str, torch.Tensor], root: Path, seed
         raise failure from error
 
 
-def _forget_compiled() -> None:
-    """Drop what torch compiled for its control-flow operators: it holds with or without watchers, not both."""
-    dynamo = sys.modules.get("torch._dynamo")
-    if dynamo is not None:
-        dynamo.reset()
-
-
 def _alike(first: list[tuple[str, object]], second: list[tuple[str, object]], *, exactly: bool) -> bool:
     """Whether two answers hold the same tensors; NaN counts as equal, since parity names it."""
     ones = [leaf for _, leaf in first if isinstance(leaf, torch.Tensor)]
@@ -196,12 +188,3 @@ def _equal(one: torch.Tensor, other: torch.Tensor, *, exactly: bool) -> bool:
         return torch.equal(one, other)
     rtol, atol = (0.0, 0.0) if exactly else _CLOSE
     return torch.allclose(one, other, rtol, atol, equal_nan=True)
-
-
-def _user_line() -> str:
-    """Return the nearest line outside torch and repogen."""
-    frame = sys._getframe(1)  # noqa: SLF001 - a traceback would cost more
-    own = str(Path(__file__).parent.parent)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((_TORCH, own)):
-        frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

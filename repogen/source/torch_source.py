@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from repogen.errors import SourceError
-from repogen.source.callables import RAISED, import_callable, user_error
 from repogen.source.eager import of_module
 from repogen.source.inputs import find_inputs
-from repogen.source.module import prepare
+from repogen.source.module import make_module, prepare
 from repogen.source.script import of_script
 from repogen.source.weights import load_weights
 
@@ -30,7 +28,7 @@ def load_torch(source: TorchSource, model: ModelSpec, root: Path) -> SourceModel
     Raises:
         SourceError: The factory, the weights, the inputs or the outputs are not usable; it says which and why.
     """
-    made = _make(source, root)
+    made = make_module(source.factory, source.kwargs, root)
     cast = () if source.weights is None else load_weights(made, root / source.weights)
     module, done = prepare(made, source.dtype)
     if isinstance(module, torch.jit.ScriptModule):
@@ -38,19 +36,3 @@ def load_torch(source: TorchSource, model: ModelSpec, root: Path) -> SourceModel
     else:
         found = of_module(module, find_inputs(model, root, inspect.signature(module.forward).parameters), model, root)
     return replace(found, notes=(*cast, *done, *found.notes))
-
-
-def _make(source: TorchSource, root: Path) -> torch.nn.Module:
-    factory = import_callable(source.factory, root)
-    try:
-        made = factory(**source.kwargs)
-    except RAISED as error:
-        raise user_error(error, f"{source.factory!r} failed", root) from error
-    if not isinstance(made, torch.nn.Module):
-        raise SourceError(
-            f"{source.factory!r} returned {type(made).__name__}, not a torch.nn.Module",
-            "return the module itself",
-            code="source.return-type",
-            where=source.factory,
-        )
-    return made

@@ -50,8 +50,9 @@ def first_divergence(
     # What a module returns must be what the graph returns in its place, and not merely somewhere in it.
     returned = dict(zip(ran.outputs, outputs, strict=True))
     right = _right(ran, found, {key: values[name] for key, name in returned.items()})
+    makers = {key: index for index, operation in enumerate(ran.operations) for key in operation.makes}
     for index, operation in enumerate(ran.operations):
-        if not right[index] and all(_given_right(key, ran, right) for key in operation.takes):
+        if not right[index] and all(right[makers[key]] for key in operation.takes if key in makers):
             return _told(operation, ran, found, returned)
     return None
 
@@ -134,20 +135,14 @@ def _right(ran: Trace, found: _Values, returned: Mapping[int, Array]) -> list[bo
     for index in range(len(ran.operations) - 1, -1, -1):
         operation = ran.operations[index]
         kept = [ran.values[key] for key in operation.makes if key in ran.values]
-        # What was too large to be kept, or is empty, can't be blamed.
         last = [key for key in operation.makes if key in returned and key in ran.values]
         if last:
             right[index] = all(found.same(ran.values[key], returned[key]) for key in last)
-        else:
+        else:  # what was too large to be kept can't be blamed
             right[index] = any(key in good for key in operation.makes) or not kept or any(map(found.has, kept))
         if right[index]:
             good.update(operation.takes)
     return right
-
-
-def _given_right(key: int, ran: Trace, right: list[bool]) -> bool:
-    makers = [index for index, operation in enumerate(ran.operations) if key in operation.makes]
-    return key < 0 or not makers or right[makers[-1]]
 
 
 def _told(operation: Operation, ran: Trace, found: _Values, returned: Mapping[int, str]) -> Divergence:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from repogen.values.watching import forget_compiled, user_line
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from repogen.values.tensors import Array
 
-_TORCH = str(Path(torch.__file__).parent)
-_OWN = str(Path(__file__).parent.parent)
 _MOST_BYTES = 1 << 30
 
 
@@ -75,7 +73,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # as torch 
         makes = tuple(self._store(leaf) for leaf in fresh)
         module = self._modules[-1] if self._modules else ""
         name = func.name().replace("::", ".").removesuffix(".default")
-        self.trace.operations.append(Operation(name, module, _user_line(), takes, makes))
+        self.trace.operations.append(Operation(name, module, user_line(), takes, makes))
         return made
 
     def key(self, tensor: torch.Tensor) -> int:
@@ -102,18 +100,11 @@ def trace(module: torch.nn.Module, tensors: tuple[torch.Tensor, ...]) -> Trace:
     with _module_names(module) as names:
         recorder = _Recorder(names)
         with torch.no_grad(), recorder:
-            _forget_compiled()
+            forget_compiled()
             made = module(*(tensor.clone() for tensor in tensors))
-    _forget_compiled()
+    forget_compiled()
     recorder.trace.outputs = tuple(recorder.key(tensor) for tensor in made)
     return recorder.trace
-
-
-def _forget_compiled() -> None:
-    """Drop what torch compiled for its control-flow operators: it holds with or without watchers, not both."""
-    dynamo = sys.modules.get("torch._dynamo")
-    if dynamo is not None:
-        dynamo.reset()
 
 
 @contextmanager
@@ -139,12 +130,3 @@ def _module_names(module: torch.nn.Module) -> Iterator[list[str]]:
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def _user_line() -> str:
-    """Return the nearest line outside torch and repogen."""
-    frame = sys._getframe(1)  # noqa: SLF001 - a traceback would cost more
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((_TORCH, _OWN)):
-        frame = frame.f_back
-    file = frame.f_code.co_filename
-    return f"{file.rpartition('/site-packages/')[2] if '/site-packages/' in file else Path(file).name}:{frame.f_lineno}"

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import urllib.parse
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import pytest
 from tritonclient.grpc import InferenceServerClient, InferInput
 
 from repogen import live
+from repogen.publish.lock import locked
 from repogen.values.progress import Silent
 from tests.release_server import ReleaseServer, release_server
 
@@ -226,16 +227,20 @@ def test_builder_killed(team: Team) -> None:
 
 
 def test_unconfirmed(team: Team) -> None:
-    """A server that dies after publish: published, unconfirmed, exit code 8; the next build confirms it."""
+    """A server that dies before publish has ended: published, unconfirmed, exit code 8; the next build confirms it."""
+    held = ExitStack()
 
     def down(_: object) -> None:
         team.desk.kill()
+        held.close()  # publish waited for this, so that the server is gone when it is to confirm
 
-    code, told = team.until(f"{team.name}: confirm", down, "build")
-    assert code in {0, 8}
+    repository = team.project.directory / "model_repository"
+    repository.mkdir()
+    held.enter_context(locked(repository, 1.0))
+    code, told = team.until(f"{team.name}: publish", down, "build")
+    assert (code, "unconfirmed" in told) == (8, True), told
     assert team.project.published()
     team.desk.start()
-    if code == 8:
-        assert "unconfirmed" in told
+    assert team.versions() == [("1", "pending", "")]
     assert team.build()["status"] == "unchanged"
     assert team.versions() == [("1", "published", "1")]

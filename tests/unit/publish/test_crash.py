@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import pickle
 import signal
 import subprocess
@@ -15,14 +13,12 @@ import pytest
 
 from repogen.errors import PublishError
 from repogen.publish import publish, recover
-from repogen.publish.filesystem import Disk
 from repogen.publish.version import Order, choose_order
 from repogen.values.layout import versions
 from repogen.values.manifest import read_manifest
+from tests.failing_disk import Failing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from repogen.values.tensors import Dim
 
     from .conftest import Served, Stage
@@ -93,38 +89,6 @@ def test_sigkill(name: str, at: int, stage: Stage, repository: Path, tmp_path: P
     assert (number in served(repository)) or "specific" in staged.config.text  # a pin to 2 does not serve 3
     assert staged.config.text == (repository / "m" / "config.pbtxt").read_text()
     assert sorted(path.name for path in repository.iterdir()) == [".repogen.lock", "m", "repogen.json"]
-
-
-class Failing(Disk):
-    """The disk, but operation number ``at`` fails, before or after it had its effect."""
-
-    def __init__(self, at: int, *, late: bool) -> None:
-        """Fail once."""
-        self.left = at
-        self.late = late
-
-    def _run(self, deed: Callable[[], None]) -> None:
-        self.left -= 1
-        if self.left != -1 or self.late:
-            deed()
-        if self.left == -1:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "disk")
-
-    def rename(self, source: Path, target: Path) -> None:
-        """Rename or fail."""
-        self._run(lambda: Disk.rename(self, source, target))
-
-    def exchange(self, first: Path, second: Path) -> None:
-        """Swap or fail."""
-        self._run(lambda: Disk.exchange(self, first, second))
-
-    def write(self, path: Path, text: str) -> None:
-        """Write or fail."""
-        self._run(lambda: Disk.write(self, path, text))
-
-    def remove(self, path: Path) -> None:
-        """Remove or fail."""
-        self._run(lambda: Disk.remove(self, path))
 
 
 def _contents(root: Path) -> dict[str, bytes | None]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import pickle
 import signal
 import subprocess
@@ -14,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.publish import Disk
 from repogen.syncing import sync
 from repogen.values.layout import unserved_dir
 from repogen.values.progress import Silent
 from repogen.values.sync import SyncAction, SyncOptions
+from tests.failing_disk import Failing
 
 from .conftest import contents, served
 
@@ -132,34 +130,6 @@ def test_sigkill(
     assert not sync(registry, repository, scenario.options, Silent()).changed
     beside = {path.name for path in repository.parent.iterdir()} - {"repo.unserved"}
     assert beside == {"repo"}
-
-
-class Failing(Disk):
-    """The disk, but operation number ``at`` fails, before or after it had its effect."""
-
-    def __init__(self, at: int, *, late: bool) -> None:
-        """Fail once."""
-        self.left = at
-        self.late = late
-
-    def _run(self, deed: Callable[[], None]) -> None:
-        self.left -= 1
-        if self.left != -1 or self.late:
-            deed()
-        if self.left == -1:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "disk")
-
-    def rename(self, source: Path, target: Path) -> None:
-        """Rename or fail."""
-        self._run(lambda: Disk.rename(self, source, target))
-
-    def exchange(self, first: Path, second: Path) -> None:
-        """Swap or fail."""
-        self._run(lambda: Disk.exchange(self, first, second))
-
-    def write(self, path: Path, text: str) -> None:
-        """Write or fail."""
-        self._run(lambda: Disk.write(self, path, text))
 
 
 def _models(root: Path) -> dict[str, bytes | None]:
