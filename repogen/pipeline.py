@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from repogen.spec.models import Spec
     from repogen.values.artifacts import BuiltModel
     from repogen.values.progress import Progress
+    from repogen.values.versions import StagedVersion
 
 __all__ = ["BuildOptions", "build"]
 
@@ -176,7 +177,6 @@ def build_model(shared: Shared, threads: int, steps: _Steps) -> ModelReport:
     """
     from repogen.configure import configure  # noqa: PLC0415 - an unchanged build needs no protobuf
     from repogen.provenance import provenance  # noqa: PLC0415 - the same
-    from repogen.publish import publish  # noqa: PLC0415 - the same
     from repogen.stage import stage_version  # noqa: PLC0415 - the same
 
     spec, options, repository, name = shared.spec, shared.options, shared.repository, steps.report.name
@@ -214,13 +214,25 @@ def build_model(shared: Shared, threads: int, steps: _Steps) -> ModelReport:
         raise_for_failures(smoked)
     if options.dry_run:
         return replace(steps.report, status=Status.VERIFIED, seconds=steps.seconds)
+    return _released(shared, staged, built, steps)
+
+
+def _released(shared: Shared, staged: StagedVersion, built: BuiltModel, steps: _Steps) -> ModelReport:
+    """Publish a verified version; where the build is tracked, it is logged before and confirmed after.
+
+    Raises:
+        RepogenError: Tracking or publishing failed.
+    """
+    from repogen.publish import publish  # noqa: PLC0415 - as above
+
+    repository, name = shared.repository, staged.name
     if shared.desk is not None:
         with steps.step("track"):
             verified = replace(steps.report, status=Status.VERIFIED, seconds=steps.seconds)
             tracked = shared.desk.log(staged, built, verified)
         steps.report = replace(steps.report, registry_version=tracked.registry_version)
     with steps.step("publish"):
-        published = publish(staged, repository, breaking=options.breaking)
+        published = publish(staged, repository, breaking=shared.options.breaking)
     steps.report = replace(steps.report, status=Status.PUBLISHED, version=published.version)
     if shared.desk is not None and shared.desk.registers:
         with steps.step("confirm"):

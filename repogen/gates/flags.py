@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from repogen.errors import SpecError
-from repogen.spec.models import GatesSpec
+from repogen.spec.gates import GatesSpec
 from repogen.spec.scalars import ScalarError, resolve_plain
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from repogen.values.promotion import GateResult, Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from repogen.spec.models import GatesSpec, HoldoutGate, LatencyGate, ThroughputGate
+    from repogen.spec.gates import GatesSpec, HoldoutGate, LatencyGate, ThroughputGate
     from repogen.values.promotion import Figures, Paired, Ratio
 
     Results = Iterator[GateResult]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.promotion.measure import Measured
-    from repogen.spec.models import GatesSpec
+    from repogen.spec.gates import GatesSpec
     from repogen.values.progress import Progress
     from repogen.values.promotion import GateResult
     from repogen.values.registry import ModelRegistry, RegistryEntry

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from repogen.promotion.flow import PromotionRequest
     from repogen.smoke import ServedVersion
     from repogen.smoke.inference import WireTensor
-    from repogen.spec.models import GatesSpec, HoldoutGate
+    from repogen.spec.gates import GatesSpec, HoldoutGate
     from repogen.values.progress import Progress
     from repogen.values.registry import ModelRegistry, RegistryEntry
     from repogen.values.serving import RunningTriton

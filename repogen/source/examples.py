@@ -85,6 +85,20 @@ class StoredExamples:
 
 
 @dataclass(frozen=True)
+class BlendedExamples:
+    """Some inputs from stored examples, the others drawn."""
+
+    stored: StoredExamples
+    drawn: DrawnExamples
+    names: tuple[str, ...]
+
+    def __call__(self, sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
+        """Return arrays of both, in order."""
+        arrays = {**self.stored(sizes, seed), **self.drawn(sizes, seed)}
+        return {name: arrays[name] for name in self.names}
+
+
+@dataclass(frozen=True)
 class MadeExamples:
     """The user's callable and the forward whose arguments it makes."""
 

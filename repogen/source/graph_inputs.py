@@ -11,7 +11,7 @@ import numpy as np
 
 from repogen.errors import SourceError
 from repogen.source.dims import BATCH, FOUND_BATCH, dim_ranges
-from repogen.source.examples import DrawnExamples, StoredExamples
+from repogen.source.examples import BlendedExamples, DrawnExamples, StoredExamples
 from repogen.source.inputs import find_inputs
 from repogen.spec.models import DimSpec, InputSpec
 from repogen.values.tensors import Array, Dim, Signature, TensorSpec
@@ -278,20 +278,6 @@ def _parameters(specs: tuple[TensorSpec, ...]) -> dict[str, inspect.Parameter]:
     """Return what a forward with these inputs would have; their names need not be Python's."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     return {spec.name: inspect.Parameter(f"input_{n}", kind) for n, spec in enumerate(specs)}
-
-
-@dataclass(frozen=True)
-class BlendedExamples:
-    """Some inputs from stored examples, the others drawn."""
-
-    stored: StoredExamples
-    drawn: DrawnExamples
-    names: tuple[str, ...]
-
-    def __call__(self, sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
-        """Return arrays of both, in order."""
-        arrays = {**self.stored(sizes, seed), **self.drawn(sizes, seed)}
-        return {name: arrays[name] for name in self.names}
 
 
 def _said_dims(dims: Mapping[str, DimRange], undeclared: frozenset[str]) -> tuple[str, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, ConfigDict, WrapValidator
+from pydantic import BaseModel, ConfigDict, Field, WrapValidator
 from pydantic_core import PydanticCustomError, ValidationError
 
 if TYPE_CHECKING:
@@ -28,3 +28,9 @@ def must_be(what: str) -> WrapValidator:
             raise PydanticCustomError("must_be", "must be {what}", {"what": what}) from error
 
     return WrapValidator(validate)
+
+
+Seconds = Annotated[
+    float, Field(strict=True, gt=0, le=86_400, allow_inf_nan=False), must_be("a number of seconds > 0 and <= 86400")
+]
+Tolerance = Annotated[float, Field(strict=True, ge=0, le=1e6, allow_inf_nan=False), must_be("a number >= 0")]

@@ -83,6 +83,7 @@ def _headed(printed: str) -> str:
 def _environment(job: Job) -> dict[str, str]:
     threads = str(job.threads)
     return {
+        "TORCHINDUCTOR_CACHE_DIR": str(job.work_dir / "inductor"),  # else torch keeps one among the temporary files
         **os.environ,
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,

@@ -96,10 +96,12 @@ class Project:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start `repogen` in a session of its own, as a shell would start it in the foreground."""
         self.scratch.mkdir(exist_ok=True)
+        # torch sets this one when a test of this process made it compile
+        inherited = {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
         return subprocess.Popen(
             [sys.executable, "-m", "repogen", *arguments],
             cwd=self.directory,
-            env=os.environ | {_MARK: self.mark, "TMPDIR": str(self.scratch)},
+            env=inherited | {_MARK: self.mark, "TMPDIR": str(self.scratch)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -13,7 +13,8 @@ from onnx import helper
 from repogen.configure import configure
 from repogen.gates import Schedule, with_flags
 from repogen.promotion import PromotionRequest, history, promote, rollback
-from repogen.spec.models import GatesSpec, ModelSpec
+from repogen.spec.gates import GatesSpec
+from repogen.spec.models import ModelSpec
 from repogen.spec.sources import TorchSource
 from repogen.stage import stage_version
 from repogen.values.artifacts import BatchReport, Golden, GoldenCase, GoldenTensor, OnnxArtifact

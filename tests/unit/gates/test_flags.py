@@ -6,7 +6,7 @@ import pytest
 
 from repogen.errors import ExitCode, SpecError
 from repogen.gates import GRAMMAR, with_flags
-from repogen.spec.models import GatesSpec
+from repogen.spec.gates import GatesSpec
 
 DECLARED = GatesSpec.model_validate(
     {

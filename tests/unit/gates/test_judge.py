@@ -10,7 +10,7 @@ import pytest
 
 from repogen.gates import CANDIDATE, CHAMPION, judge, passed
 from repogen.gates.judge import MB
-from repogen.spec.models import GatesSpec
+from repogen.spec.gates import GatesSpec
 from repogen.values.promotion import Figures, GateResult, Paired, Ratio, Timing
 from repogen.values.serving import SmokeCheck, SmokeReport
 

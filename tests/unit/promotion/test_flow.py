@@ -11,7 +11,7 @@ import pytest
 from repogen.errors import ExitCode, GateError, RepogenError, SpecError, TrackingError
 from repogen.gates import with_flags
 from repogen.promotion import PromotionRequest, history, promote, rollback
-from repogen.spec.models import GatesSpec
+from repogen.spec.gates import GatesSpec
 from repogen.values.progress import Silent
 from repogen.values.promotion import Outcome, PromotionReport
 from repogen.values.registry import EntryState

@@ -8,7 +8,7 @@ import pytest
 
 from repogen.fingerprint import spec_digest
 from repogen.spec import json_schema, load_spec
-from repogen.spec.models import GatesSpec
+from repogen.spec.gates import GatesSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
