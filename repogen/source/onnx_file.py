@@ -21,6 +21,7 @@ from repogen.source.onnx_read import (
     check_standard,
     external_files,
     graph_inputs,
+    random_nodes,
     read_onnx,
 )
 from repogen.source.onnx_runs import AnsweredExamples, AnsweredReference, file_reference
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from repogen.spec.sources import OnnxSource
     from repogen.values.source import Reference
     from repogen.values.tensors import Array, Arrays
+
+_SHOWN = 5
 
 
 def load_onnx(source: OnnxSource, model: ModelSpec, root: Path) -> SourceModel:
@@ -62,8 +65,29 @@ def load_onnx(source: OnnxSource, model: ModelSpec, root: Path) -> SourceModel:
     if model.examples is None:
         free = found.undeclared - {Signature(found.specs, ()).batch_dim}
         found = with_dims(found, find_sizes(found.dims, free, found.examples, itself))
+    _refuse_random(proto, found, itself)
     made = _measured(_made(path, found, itself, files), source, model, root)
     return replace(made, notes=(*found.notes, *made.notes))
+
+
+def _refuse_random(proto: onnx.ModelProto, found: FoundInputs, itself: FileReference) -> None:
+    """Refuse a graph whose random numbers reach an output: two runs on the same inputs differ.
+
+    Raises:
+        SourceError: It is one; the nodes are named.
+    """
+    drawing = random_nodes(proto)
+    if not drawing:
+        return
+    inputs = found.examples({name: dim.example for name, dim in found.dims.items()}, 0)
+    first, second = itself(inputs), itself(inputs)
+    apart = [name for name in first if not np.array_equal(first[name], second[name], equal_nan=True)]
+    if apart:
+        raise SourceError(
+            f"the graph draws random numbers that reach its output {', '.join(apart)}: {', '.join(drawing[:_SHOWN])}",
+            "export the model after model.eval(), take the noise as an input, or leave that output out with outputs:",
+            code="source.random",
+        )
 
 
 def _outputs(proto: onnx.ModelProto, model: ModelSpec) -> dict[str, str]:

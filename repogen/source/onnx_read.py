@@ -32,6 +32,9 @@ _KINDS = {
     "optional_type": ("an optional value", "make it a tensor that is always there"),
     "sparse_tensor_type": ("a sparse tensor", "make it a dense one"),
 }
+_RANDOM = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout"}
+)
 _CAST = "export the model in float32, or give the graph Cast nodes there"
 
 
@@ -172,6 +175,15 @@ def nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
         for attribute in node.attribute:
             for graph in (attribute.g, *attribute.graphs):
                 pending.extend(graph.node)
+
+
+def random_nodes(proto: onnx.ModelProto) -> list[str]:
+    """Return the nodes that may draw random numbers, as ``Operator 'name'``."""
+    return [
+        f"{node.op_type} {node.name!r}" if node.name else node.op_type
+        for node in nodes(proto)
+        if node.op_type in _RANDOM
+    ]
 
 
 def tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
+from repogen.errors import SourceError
 from repogen.source.callables import RAISED, user_error
 from repogen.source.eager import of_module
 from repogen.source.huggingface.card import pipeline_tag
 from repogen.source.huggingface.configuration import read_config
-from repogen.source.huggingface.files import has_remote_code
+from repogen.source.huggingface.files import CONFIG, has_remote_code
 from repogen.source.huggingface.hub import find_checkpoint
 from repogen.source.huggingface.inputs import task_inputs
 from repogen.source.huggingface.labels import labels_of
@@ -52,8 +53,11 @@ def load_huggingface(source: HuggingFaceSource, model: ModelSpec, root: Path) ->
     encoder = loaded.get_encoder() if head.task.encoder else loaded
     module, done = prepare(encoder, None)
     inputs = _inputs(module, head, checkpoint, model, root)
-    chosen = choose(module, inputs, head.task, model)
-    found = of_module(module, inputs, model.model_copy(update={"outputs": chosen}), root)
+    try:
+        chosen = choose(module, inputs, head.task, model)
+        found = of_module(module, inputs, model.model_copy(update={"outputs": chosen}), root)
+    except SourceError as error:
+        raise _unpadded(loaded, checkpoint) or error from error
     companions, strangers = checkpoint.companions()
     labels, unlabeled = labels_of(loaded.config, head.task, found.signature)
     told = (f"task {head.task.name}: {type(loaded).__name__}{', its encoder' if head.task.encoder else ''}",)
@@ -76,6 +80,20 @@ def _head(task: str, checkpoint: Checkpoint, config: Config) -> Head:
     except RAISED as error:
         raise user_error(error, f"the code of {checkpoint.name} failed", checkpoint.directory) from error
     return replace(head, model=own)
+
+
+def _unpadded(loaded: Model, checkpoint: Checkpoint) -> SourceError | None:
+    """Say why a decoder's classifier fails when it was not told which token pads: it looks for each row's last one."""
+    classifies = type(loaded).__name__.endswith("ForSequenceClassification")
+    if not classifies or getattr(loaded.config, "pad_token_id", None) is not None:
+        return None
+    return SourceError(
+        f"{CONFIG} of {checkpoint.name} has no pad_token_id, and without it {type(loaded).__name__} takes one row at a "
+        "time: it can't tell the last token of a row from padding",
+        "set it there to the id that your tokenizer pads with, often that of eos_token_id",
+        code="source.hf-files",
+        where=CONFIG,
+    )
 
 
 def _inputs(module: Model, head: Head, checkpoint: Checkpoint, model: ModelSpec, root: Path) -> Inputs:

@@ -265,3 +265,22 @@ def test_constants_among_the_inputs_are_no_inputs(load_onnx: Load) -> None:
     graph = graphs.matmul(opset=8, ir=3)
     graph.graph.input.append(graphs.value("w", [4, 3]))
     assert [spec.name for spec in load_onnx(graph).signature.inputs] == ["x"]
+
+
+def _noisy(*outputs: str) -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("RandomNormalLike", ["x"], ["noise"], name="draw"),
+        helper.make_node("Add", ["x", "noise"], ["noisy"]),
+        helper.make_node("Neg", ["x"], ["plain"]),
+    ]
+    value = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 4]) for name in ("x", *outputs)}
+    graph = helper.make_graph(nodes, "g", [value["x"]], [value[name] for name in outputs])
+    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def test_random_numbers_that_reach_an_output(load_onnx: Load) -> None:
+    """The node that draws them is named; where they reach no output that is served, they do not matter."""
+    error = refused(load_onnx, _noisy("plain", "noisy"))
+    assert error.code == "source.random"
+    assert "its output noisy: RandomNormalLike 'draw'" in error.message
+    assert load_onnx(_noisy("plain", "noisy"), outputs=["plain"]).signature.outputs[0].name == "plain"

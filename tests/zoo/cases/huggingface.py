@@ -34,6 +34,7 @@ CASES = (
     _case("hf_fill_mask", "roberta", given.TEXT),
     _case("hf_deberta", "deberta", given.TEXT),
     _case("hf_causal", "gpt2_cached", given.TEXT, why="logits without the cache, which its config switches on"),
+    _case("hf_decoder_classes", "gpt2_classes", given.TEXT, why="the last token that is no padding tells the class"),
     _case("hf_llama", "llama", given.TEXT),
     _case("hf_seq2seq", "t5", given.PAIRS, why="its encoder"),
     _case("hf_t5_encoder", "t5_encoder", given.TEXT),
@@ -110,6 +111,12 @@ CASES = (
         written("hub", "with_strange_weight", "bert"),
     ),
     _bad("hf_remote_code", "source.hf-remote-code", "its code is not trusted", written("hub", "remote_code", "bert")),
+    _bad(
+        "hf_no_padding",
+        "source.hf-files",
+        "without pad_token_id its forward takes one row",
+        written("hub", "without_padding", "gpt2_classes"),
+    ),
     _bad("hf_no_config", "source.hf-files", "weights alone", written("hub", "without_config", "bert")),
     _bad("hf_empty", "source.hf-files", "an empty directory", written("hub", "nothing")),
     _bad(
@@ -127,7 +134,7 @@ CASES = (
     ),
     _bad(
         "hf_pickle_bomb",
-        "source.hf-weights|source.weights-unsafe|source.hf-files",
+        "source.weights-unsafe",
         "weights that would run code",
         written("hub", "pickled_bomb", "bert"),
     ),

@@ -60,7 +60,7 @@ CASES = (
         "its batch is dynamic by name only: it reshapes for two rows",
         "baked",
     ),
-    _case("onnx_noisy", "refused:source.random|parity.non-deterministic", "RandomNormalLike at inference", "noisy"),
+    _case("onnx_noisy", "refused:source.random", "RandomNormalLike at inference", "noisy"),
     _case("onnx_ids_undeclared", "batch", "the same; 0 and 1 are ids of any table", "lookup"),
     _case(
         "onnx_new_operator",

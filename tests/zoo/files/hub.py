@@ -93,6 +93,12 @@ def without_architecture(directory: Path, name: str) -> None:
     _edit_config(directory, architectures=None)
 
 
+def without_padding(directory: Path, name: str) -> None:
+    """Write a decoder that classifies, and whose config does not say which token pads."""
+    saved(directory, name)
+    _edit_config(directory, pad_token_id=None)
+
+
 def without_config(directory: Path, name: str) -> None:
     """Write the weights alone."""
     saved(directory, name)

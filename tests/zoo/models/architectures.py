@@ -126,6 +126,11 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "GPT2Config",
         {"vocab_size": 99, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
     ),
+    "gpt2_classes": (
+        "GPT2ForSequenceClassification",
+        "GPT2Config",
+        {"vocab_size": 99, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "pad_token_id": 0},
+    ),
     "opt": (
         "OPTForCausalLM",
         "OPTConfig",
