@@ -7,7 +7,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from repogen.report.notes import model_notes, smoke_notes
+from repogen.report.notes import model_notes, size_text, smoke_notes
 from repogen.resources import templates_dir
 from repogen.values.promotion import Verdict
 from repogen.values.report import BuildReport, ModelReport, Status
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from repogen.values.promotion import GateResult, PromotionReport
     from repogen.values.serving import SmokeReport
 
-_KIB = 1024
 # A backslash is enough for some; the others would, in some renderers, still end a table's cell or begin a tag.
 _INLINE = str.maketrans(
     {character: f"\\{character}" for character in "`*_[]#~"}
@@ -177,22 +176,6 @@ def _nodes(model: ModelReport) -> str:
 
 def _parity(model: ModelReport) -> str:
     return f"{model.max_abs_diff:.1e} in {model.parity_cases} cases" if model.parity_cases else "-"
-
-
-def size_text(size: int) -> str:
-    """Return a number of bytes for people.
-
-    >>> size_text(512), size_text(2048), size_text(95 * 2**20), size_text(0)
-    ('512 B', '2.0 KiB', '95.0 MiB', '-')
-    """
-    if not size:
-        return "-"
-    amount, unit = float(size), "B"
-    for larger in ("KiB", "MiB", "GiB"):
-        if amount < _KIB:
-            break
-        amount, unit = amount / _KIB, larger
-    return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
 
 
 def _latency(smoke: SmokeReport | None) -> str:

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from repogen.values.report import ModelReport
     from repogen.values.serving import SmokeReport
 
+_KIB = 1024
+_MUCH = 4 * 2**30  # more than a common CI runner can spare
+
 
 def model_notes(model: ModelReport) -> list[str]:
     """Return what a person should know of a model, one line each."""
@@ -23,6 +26,8 @@ def model_notes(model: ModelReport) -> list[str]:
     if model.parity_skipped:
         skipped = "; ".join(model.parity_skipped)
         notes.append(f"{len(model.parity_skipped)} parity cases left out by parity.budget_seconds: {skipped}")
+    if model.peak_rss_bytes >= _MUCH:
+        notes.append(f"its worker's memory peaked at {size_text(model.peak_rss_bytes)}")
     if model.registry_version is not None:
         notes.append(f"version {model.registry_version} of the registered model {model.name}")
     return notes + ([] if model.smoke is None else smoke_notes(model.smoke))
@@ -32,3 +37,19 @@ def smoke_notes(report: SmokeReport) -> list[str]:
     """Return what a person should know of a smoke test, one line each."""
     notes = [f"smoke test ran with {override}" for override in report.overrides]
     return notes + [f"{check.name}: {check.detail}" for check in report.checks if check.warning]
+
+
+def size_text(size: int) -> str:
+    """Return a number of bytes for people.
+
+    >>> size_text(512), size_text(2048), size_text(95 * 2**20), size_text(0)
+    ('512 B', '2.0 KiB', '95.0 MiB', '-')
+    """
+    if not size:
+        return "-"
+    amount, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB"):
+        if amount < _KIB:
+            break
+        amount, unit = amount / _KIB, larger
+    return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"

@@ -58,6 +58,7 @@ GOOD = ModelReport(
     notes=("model.eval() was called",),
     smoke=SMOKE,
     seconds={"export": 1.25, "smoke": 2.0},
+    peak_rss_bytes=5 * 2**30,
 )
 BAD = ModelReport(
     "bert", Status.FAILED, error=ErrorRecord("parity.drift", "off by 2\nin case 3", "lower it", "repogen.yaml:9:3", 4)
@@ -118,6 +119,7 @@ def test_notes_say_what_a_person_should_know() -> None:
         "other was dropped: parity",
         "max_batch_size is 0: rows mix",
         "1 parity cases left out by parity.budget_seconds: batch=32 seed=4",
+        "its worker's memory peaked at 5.0 GiB",
         "smoke test ran with instance_group[0].kind: KIND_GPU -> KIND_CPU",
         "dynamic batching: not observed",
     ]
