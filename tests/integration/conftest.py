@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -175,3 +176,11 @@ def new_project() -> Callable[[Path], Project]:
         return Project(directory)
 
     return make
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Have children react to SIGINT even where a shell started these tests in the background, ignoring it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -189,10 +189,10 @@ def test_an_altered_model_fails_the_smoke_test(scaffolded: tuple[Project, dict[s
     assert "FAIL golden" in smoke.stdout
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_serve_and_smoke_by_address(scaffolded: tuple[Project, dict[str, Any]]) -> None:
     """`serve` prints its ports and serves until Ctrl-C, exit code 0; `smoke --server HOST:PORT` asks it."""
     project = scaffolded[0]
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # even where a background shell ignores it
     with project.start("serve") as serve:
         assert serve.stdout is not None
         told = [serve.stdout.readline() for _ in range(5)]

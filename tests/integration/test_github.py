@@ -187,6 +187,7 @@ def test_a_wrong_spec_is_annotated_on_its_lines(hub: Hub) -> None:
     assert not run.kept.exists()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_cancelled_step_leaves_nothing(tmp_path: Path) -> None:
     """The runner's signal reaches repogen, which cleans up; the step ends as interrupted, with its outputs."""
     scaffold(tmp_path / "project", force=False)

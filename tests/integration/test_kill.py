@@ -133,14 +133,6 @@ def test_a_rerun_completes(killed: Series, served: InferenceServerClient) -> Non
     assert killed.project.temporary() == []
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Have children react to SIGINT even where a shell started these tests in the background, ignoring it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("step", ["import", "validate", "smoke"])
 def test_ctrl_c_leaves_nothing(tmp_path: Path, new_project: Callable[[Path], Project], step: str) -> None:

@@ -79,6 +79,7 @@ def vanished(owner: int) -> bool:
     return False
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 def test_no_server_outlives_its_owner(repository: Path, tmp_path: Path, ending: signal.Signals) -> None:
     """After SIGKILL or Ctrl-C of the process that started it, server, stubs, shared memory and files are gone."""
