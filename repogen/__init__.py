@@ -1,3 +1,32 @@
 """repogen: from a trained PyTorch model to a verified, versioned Triton model repository."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from repogen.pbtxt import Finding
+
 __version__ = "0.1.0"
+__all__ = ["__version__", "check"]
+
+
+def check(*paths: Path | str, target: str = "24.10") -> list[Finding]:
+    """Say what a Triton would refuse, die of, or accept to a user's surprise, in any model repository.
+
+    Args:
+        paths: Repositories, models' directories, or files in them.
+        target: The Triton release that is to serve them.
+
+    Returns:
+        Findings with ``code``, ``severity`` (``error`` where Triton refuses or dies, else ``warning``), ``path``,
+        ``line``, ``message``, ``hint`` and ``fix``, in the order of paths and lines.
+
+    Raises:
+        repogen.errors.SpecError: A path is not there, or the release is unknown.
+    """
+    from repogen.checking import check as found_in  # noqa: PLC0415 - `import repogen` stays free of protobuf
+
+    return found_in(*paths, release=target)

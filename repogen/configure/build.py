@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from repogen.configure.plan import message_for, plan_for
 from repogen.configure.render import origin_of, render
 from repogen.errors import ConfigError
-from repogen.pbtxt import config_findings, differences, errors_of, graph_findings, parse, target_findings, view_of
+from repogen.pbtxt import config_findings, differences, errors_of, graph_findings, parse, target_findings
 from repogen.values.labels import label_file
 from repogen.values.tensors import DTYPES
 from repogen.values.versions import ModelConfig
@@ -65,10 +65,9 @@ def configure(  # noqa: PLR0913 - all that a config is made of
     origin = f"config.pbtxt of {name}, rendered from {origin_of(templates)}"
     parsed = parse(text, origin)
     _refuse_other_than_meant(plan, differences(message_for(plan), parsed), origin)
-    view = view_of(parsed)
     findings = [
-        *config_findings(view, directory=name),
-        *graph_findings(view, artifact.signature),
+        *config_findings(parsed, name),
+        *graph_findings(parsed, artifact.signature),
         *target_findings(artifact.opset, artifact.ir_version, target),
     ]
     _refuse(errors_of(findings), f"Triton would not serve {name} with its config", key)

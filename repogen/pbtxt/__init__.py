@@ -8,28 +8,28 @@ from repogen.pbtxt.compare import differences
 from repogen.pbtxt.dims import config_dims, wire_array, wire_shape
 from repogen.pbtxt.findings import RULES, Finding, errors_of
 from repogen.pbtxt.parse import PbtxtError, empty_config, parse, quoted
-from repogen.pbtxt.rules_config import config_findings
-from repogen.pbtxt.rules_graph import graph_findings, target_findings
-from repogen.pbtxt.view import ConfigView, GroupView, TensorView, WarmupView, view_of
+from repogen.pbtxt.places import Fields, Place, fields_of
+from repogen.pbtxt.rules import config_findings, graph_findings, target_findings
+from repogen.pbtxt.view import TensorView, tensor_views
 
 __all__ = [
     "RULES",
-    "ConfigView",
+    "Fields",
     "Finding",
-    "GroupView",
     "PbtxtError",
+    "Place",
     "TensorView",
-    "WarmupView",
     "config_dims",
     "config_findings",
     "differences",
     "empty_config",
     "errors_of",
+    "fields_of",
     "graph_findings",
     "parse",
     "quoted",
     "target_findings",
-    "view_of",
+    "tensor_views",
     "wire_array",
     "wire_shape",
 ]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from repogen.errors import ConfigError
 
 if TYPE_CHECKING:
     from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+
+_NO_FIELD = re.compile(r'Message type "(?P<message>[\w.]+)" has no field named "(?P<field>[^"]*)"')
 
 
 class PbtxtError(ConfigError):
@@ -56,13 +61,26 @@ def parse(text: str, origin: str) -> ModelConfig:
     except text_format.ParseError as error:
         line, column = error.GetLine() or 0, error.GetColumn() or 0
         what = str(error).removeprefix(f"{line}:{column} : ")
+        hint = _nearest(what) or "see Triton's model_configuration.md for the fields of config.pbtxt"
         raise PbtxtError(
             f"{origin}:{line}:{column}: {what}",
-            "see Triton's model_configuration.md for the fields of config.pbtxt",
+            hint,
             line=line,
             column=column,
             where=f"{origin}:{line}:{column}",
         ) from error
+
+
+def _nearest(what: str) -> str:
+    """Return the field that a misspelled one may stand for, as a hint; empty when nothing is near."""
+    from google.protobuf.descriptor_pool import Default  # noqa: PLC0415 - as above
+
+    match = _NO_FIELD.search(what)
+    if match is None:
+        return ""
+    fields = Default().FindMessageTypeByName(match["message"]).fields_by_name
+    near = get_close_matches(match["field"], fields, n=1)
+    return f"did you mean {near[0]}?" if near else f"it has {', '.join(fields)}"
 
 
 def empty_config() -> ModelConfig:

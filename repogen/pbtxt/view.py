@@ -1,4 +1,4 @@
-"""A ModelConfig as plain frozen data: what the rules look at."""
+"""Tensors of a ModelConfig as plain frozen data, and its values as people read them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInput, ModelOutput
+    from tritonclient.grpc.model_config_pb2 import ModelInput, ModelOutput
+
+    from repogen.values.tensors import Dim
 
 
 @dataclass(frozen=True)
@@ -35,90 +37,42 @@ class TensorView:
         return self.dims if self.reshape is None else self.reshape
 
 
-@dataclass(frozen=True)
-class GroupView:
-    """An instance group; ``kind`` as in config.pbtxt, for example ``KIND_CPU``."""
-
-    name: str
-    count: int
-    kind: str
-    gpus: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class WarmupView:
-    """A warmup sample, and the names of the inputs it feeds."""
-
-    name: str
-    batch_size: int
-    inputs: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class ConfigView:
-    """The parts of a config.pbtxt that rules speak of.
-
-    Attributes:
-        name: Model name; Triton takes the directory's when empty.
-        backend: For example ``onnxruntime``.
-        platform: The older way to say backend; empty when left out.
-        max_batch_size: 0 when the model does not batch.
-        inputs: In order.
-        outputs: In order.
-        groups: Instance groups.
-        dynamic_batching: Whether the block is there.
-        preferred_batch_sizes: Of the dynamic batcher.
-        sequence_batching: Whether the block is there.
-        specific_versions: Of a specific version policy; None under any other policy.
-        warmups: Warmup samples.
-    """
-
-    name: str
-    backend: str
-    max_batch_size: int
-    inputs: tuple[TensorView, ...]
-    outputs: tuple[TensorView, ...]
-    platform: str = ""
-    groups: tuple[GroupView, ...] = ()
-    dynamic_batching: bool = False
-    preferred_batch_sizes: tuple[int, ...] = ()
-    sequence_batching: bool = False
-    specific_versions: tuple[int, ...] | None = None
-    warmups: tuple[WarmupView, ...] = ()
-
-
-def view_of(config: ModelConfig) -> ConfigView:
-    """Return the view of a parsed config (see ``parse``)."""
-    policy = config.version_policy
-    return ConfigView(
-        name=config.name,
-        backend=config.backend,
-        platform=config.platform,
-        max_batch_size=config.max_batch_size,
-        inputs=_tensors(config.input),
-        outputs=_tensors(config.output),
-        groups=tuple(
-            GroupView(group.name, group.count, type(group).Kind.Name(group.kind), tuple(group.gpus))
-            for group in config.instance_group
-        ),
-        dynamic_batching=config.HasField("dynamic_batching"),
-        preferred_batch_sizes=tuple(config.dynamic_batching.preferred_batch_size),
-        sequence_batching=config.HasField("sequence_batching"),
-        specific_versions=tuple(policy.specific.versions) if policy.HasField("specific") else None,
-        warmups=tuple(WarmupView(w.name, w.batch_size, tuple(w.inputs)) for w in config.model_warmup),
-    )
-
-
-def _tensors(tensors: Iterable[ModelInput | ModelOutput]) -> tuple[TensorView, ...]:
-    from tritonclient.grpc.model_config_pb2 import DataType  # noqa: PLC0415 - loaded by whoever parsed the config
-
+def tensor_views(tensors: Iterable[ModelInput | ModelOutput]) -> tuple[TensorView, ...]:
+    """Return the inputs or outputs of a parsed config (see ``parse``)."""
     return tuple(
         TensorView(
             name=tensor.name,
-            dtype=DataType.Name(tensor.data_type).removeprefix("TYPE_"),
+            dtype=dtype_name(tensor.data_type),
             dims=tuple(tensor.dims),
             reshape=tuple(tensor.reshape.shape) if tensor.HasField("reshape") else None,
             label_filename=getattr(tensor, "label_filename", ""),
         )
         for tensor in tensors
     )
+
+
+def dtype_name(number: int) -> str:
+    """Return the name of a ``data_type`` without ``TYPE_``; of a number that is none, the number."""
+    from tritonclient.grpc.model_config_pb2 import DataType  # noqa: PLC0415 - loaded by whoever parsed the config
+
+    value = DataType.DESCRIPTOR.values_by_number.get(number)
+    return str(number) if value is None else value.name.removeprefix("TYPE_")
+
+
+def dims_text(dims: Iterable[Dim] | Sequence[int]) -> str:
+    """Return dims as config.pbtxt writes them.
+
+    >>> dims_text((3, -1)), dims_text(())
+    ('[ 3, -1 ]', '[ ]')
+    """
+    listed = ", ".join(map(str, dims))
+    return f"[ {listed} ]" if listed else "[ ]"
+
+
+def fits(sizes: Sequence[int], dims: Sequence[int]) -> bool:
+    """Whether sizes are of a shape with dims, of which -1 takes any.
+
+    >>> fits((3, 5), (3, -1)), fits((3,), (3, -1)), fits((4, 5), (3, -1))
+    (True, False, False)
+    """
+    return len(sizes) == len(dims) and all(dim in {-1, size} for size, dim in zip(sizes, dims, strict=True))

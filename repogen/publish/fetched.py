@@ -85,7 +85,6 @@ def _config(version_dir: Path, wanted: Wanted, manifest: Manifest) -> str:
         errors_of,
         graph_findings,
         parse,
-        view_of,
     )
 
     origin = f"config.pbtxt of {wanted.name} version {wanted.version}"
@@ -94,14 +93,13 @@ def _config(version_dir: Path, wanted: Wanted, manifest: Manifest) -> str:
         text = serving_only(own, wanted.version)
         before, after = parse(own, f"{origin} in the registry"), parse(text, origin)
         served = list(after.version_policy.specific.versions)
-        view = view_of(after)
     except (ConfigError, UnicodeDecodeError) as error:
         raise _unservable(wanted, str(error)) from error
+    findings = errors_of([*config_findings(after, wanted.name), *graph_findings(after, manifest.signature)])
     for message in (before, after):
         message.ClearField("version_policy")
     if before != after or served != [wanted.version]:
         raise _unservable(wanted, "its version policy cannot be replaced")
-    findings = errors_of([*config_findings(view, directory=wanted.name), *graph_findings(view, manifest.signature)])
     if findings:
         raise _unservable(wanted, "\n".join(f"{finding.code} {finding.message}" for finding in findings))
     return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from repogen.pbtxt import differences, view_of, wire_array
+from repogen.pbtxt import differences, tensor_views, wire_array
 from repogen.smoke.compare import Comparison, compare
 from repogen.values.serving import SmokeCheck
 from repogen.values.tensors import DTYPES
@@ -30,10 +30,10 @@ def ready(client: InferenceClient, subject: Subject) -> SmokeCheck:
 def metadata(client: InferenceClient, subject: Subject) -> SmokeCheck:
     """Do the server's names, dtypes and shapes equal the config's?"""
     answer = client.metadata(subject.served_as, subject.version)
-    view = view_of(subject.config)
+    batched = subject.config.max_batch_size > 0
     wrong = [
-        *_described("input", view.inputs, answer.inputs, batched=view.max_batch_size > 0),
-        *_described("output", view.outputs, answer.outputs, batched=view.max_batch_size > 0),
+        *_described("input", tensor_views(subject.config.input), answer.inputs, batched=batched),
+        *_described("output", tensor_views(subject.config.output), answer.outputs, batched=batched),
     ]
     if str(subject.version) not in answer.versions:
         wrong.append(f"version {subject.version} is not among {', '.join(answer.versions) or 'none'}")

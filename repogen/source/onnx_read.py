@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import onnx
@@ -10,11 +9,12 @@ from google.protobuf.message import DecodeError
 
 from repogen.errors import SourceError
 from repogen.graph import first_line
+from repogen.onnx_proto import cut_short, external, misplaced, nodes
 from repogen.source.graph_inputs import GraphInput, Limits
 from repogen.values.tensors import DTYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
     from pathlib import Path
 
     from repogen.source.graph_inputs import GraphDim
@@ -71,7 +71,7 @@ def check_standard(proto: onnx.ModelProto, path: Path) -> None:
     Raises:
         SourceError: The graph breaks the standard.
     """
-    if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in tensors(proto)):
+    if any(external(proto)):
         return
     try:
         onnx.checker.check_model(proto)
@@ -166,17 +166,6 @@ def _dtype(value: onnx.ValueInfoProto, side: str, leave: str) -> str:
     raise SourceError(f"{side} {value.name!r} is {name}: {why}", remedy + leave, code="source.onnx-type")
 
 
-def nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    """Yield every node, those of subgraphs and functions included."""
-    pending = [*proto.graph.node, *(node for function in proto.functions for node in function.node)]
-    while pending:
-        node = pending.pop()
-        yield node
-        for attribute in node.attribute:
-            for graph in (attribute.g, *attribute.graphs):
-                pending.extend(graph.node)
-
-
 def random_nodes(proto: onnx.ModelProto) -> list[str]:
     """Return the nodes that may draw random numbers, as ``Operator 'name'``."""
     return [
@@ -184,21 +173,6 @@ def random_nodes(proto: onnx.ModelProto) -> list[str]:
         for node in nodes(proto)
         if node.op_type in _RANDOM
     ]
-
-
-def tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Yield every tensor that may keep its data elsewhere: initializers and attributes, in subgraphs, too."""
-    graphs = [proto.graph]
-    for node in nodes(proto):
-        for attribute in node.attribute:
-            yield from (attribute.t, *attribute.tensors)
-            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
-                yield from (sparse.values, sparse.indices)
-            graphs += [attribute.g, *attribute.graphs]
-    for graph in graphs:
-        yield from graph.initializer
-        for sparse in graph.sparse_initializer:
-            yield from (sparse.values, sparse.indices)
 
 
 def external_files(proto: onnx.ModelProto, path: Path) -> tuple[Path, ...]:
@@ -212,59 +186,24 @@ def external_files(proto: onnx.ModelProto, path: Path) -> tuple[Path, ...]:
         SourceError: A location leads elsewhere, is no regular file, or is too short for what should be in it.
     """
     found: dict[str, Path] = {}
-    for tensor in tensors(proto):
-        if tensor.data_location != onnx.TensorProto.EXTERNAL:
-            continue
-        entries = {entry.key: entry.value for entry in tensor.external_data}
-        location = entries.get("location", "")
-        file = found.setdefault(location, _external_file(path, tensor.name, location))
-        _check_extent(path, tensor, entries, file.stat().st_size)
+    for entry in external(proto):
+        if what := misplaced(path, entry.location):
+            raise SourceError(
+                f"the external data of {path.name} (tensor {entry.tensor!r}) {what}: {entry.location!r}",
+                "keep the data file beside the .onnx file, and save it so: onnx.save(model, path, "
+                "save_as_external_data=True, location='model.onnx.data')",
+                code="source.onnx-external-data",
+                where=path.name,
+            )
+        if what := cut_short(path, entry):
+            raise SourceError(
+                f"the external data of {path.name} {what}",
+                "the two files are not from one export, or one is cut short: export or download both again",
+                code="source.onnx-external-data",
+                where=path.name,
+            )
+        found.setdefault(entry.location, (path.absolute().parent / entry.location).resolve())
     return tuple(found.values())
-
-
-def _external_file(path: Path, tensor: str, location: str) -> Path:
-    parts = PurePosixPath(location).parts
-    if not location or "\0" in location or PurePosixPath(location).is_absolute() or ".." in parts or "\\" in location:
-        raise _outside(path, tensor, location, "leads out of its directory")
-    directory = path.absolute().parent
-    file = (directory / location).resolve()
-    if not any(file.is_relative_to(place) for place in (directory.resolve(), *_hub_blobs(directory))):
-        raise _outside(path, tensor, location, "is a link that leads out of its directory")
-    if not file.is_file():
-        what = "is no regular file" if file.exists() else "is not there"
-        raise _outside(path, tensor, location, what)
-    return file
-
-
-def _hub_blobs(directory: Path) -> list[Path]:
-    """Return where a hub cache keeps the files that ``directory``, a snapshot or below one, links to."""
-    snapshots = next((place for place in directory.parents if place.name == "snapshots"), None)
-    return [] if snapshots is None else [(snapshots.parent / "blobs").resolve()]
-
-
-def _check_extent(path: Path, tensor: onnx.TensorProto, entries: dict[str, str], size: int) -> None:
-    try:
-        offset, length = int(entries.get("offset", 0)), int(entries.get("length", 0))
-    except ValueError:
-        offset, length = -1, 0
-    if offset < 0 or length < 0 or offset + length > size:
-        raise SourceError(
-            f"the external data of {path.name} has {size} bytes in {entries['location']!r}, and tensor {tensor.name!r} "
-            f"should lie at {entries.get('offset', 0)} for {entries.get('length', 'the rest')}",
-            "the two files are not from one export, or one is cut short: export or download both again",
-            code="source.onnx-external-data",
-            where=path.name,
-        )
-
-
-def _outside(path: Path, tensor: str, location: str, what: str) -> SourceError:
-    return SourceError(
-        f"the external data of {path.name} (tensor {tensor!r}) {what}: {location!r}",
-        "keep the data file beside the .onnx file, and save it so: onnx.save(model, path, save_as_external_data=True, "
-        "location='model.onnx.data')",
-        code="source.onnx-external-data",
-        where=path.name,
-    )
 
 
 def _broken(path: Path, what: str, hint: str = _AGAIN, details: str = "") -> SourceError:

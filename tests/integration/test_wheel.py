@@ -16,6 +16,7 @@ DATA = {
     "repogen/py.typed",
     "repogen/data/triton_releases.csv",
     "repogen/data/embedded.lock.json",
+    "repogen/data/model_config_fields.csv",
     "repogen/serving/supervisor.py",
     "repogen/serving/onnxruntime_backend/model.py",
     "repogen/_templates/config.pbtxt.j2",

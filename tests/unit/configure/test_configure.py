@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from repogen.configure import configure
 from repogen.errors import ConfigError
-from repogen.pbtxt import PbtxtError, parse, view_of
+from repogen.pbtxt import PbtxtError, parse, tensor_views
 from repogen.resources import templates_dir
 from repogen.spec.models import (
     DynamicBatchingSpec,
@@ -125,8 +125,8 @@ def test_any_tensor_name_survives(input_name: str, output_name: str) -> None:
     signature = Signature(
         (TensorSpec(input_name, "float32", ("batch", 2)),), (TensorSpec(output_name, "float32", ("batch", 2)),)
     )
-    view = view_of(parse(configured(signature).text, "test"))
-    assert (input_name, output_name) == (view.inputs[0].name, view.outputs[0].name)
+    config = parse(configured(signature).text, "test")
+    assert (input_name, output_name) == (config.input[0].name, config.output[0].name)
 
 
 def test_invisible_characters_are_escaped() -> None:
@@ -277,9 +277,9 @@ def test_any_shape_gives_a_config_that_keeps_the_rules(shape: list[int | str], b
     """Whatever the graph's shape, with a batch or without, the config agrees with it."""
     full = ("batch", *shape) if batch else tuple(shape)
     signature = Signature((TensorSpec("x", dtype, full),), (TensorSpec("y", dtype, full),))
-    view = view_of(parse(configured(signature, largest=4 if batch else 0).text, "test"))
+    x = tensor_views(parse(configured(signature, largest=4 if batch else 0).text, "test").input)[0]
     expected = tuple(dim if isinstance(dim, int) else -1 for dim in shape)
-    assert (expected or (1,), () if batch and not shape else None) == (view.inputs[0].dims, view.inputs[0].reshape)
+    assert (expected or (1,), () if batch and not shape else None) == (x.dims, x.reshape)
 
 
 def test_labels_are_a_file_named_by_its_content() -> None:
@@ -291,5 +291,5 @@ def test_labels_are_a_file_named_by_its_content() -> None:
     (first,), (second,) = (config.label_files for config in made)
     assert first.text == "zero\none\n"
     assert first.name != second.name
-    view = view_of(parse(made[0].text, "test"))
-    assert [tensor.label_filename for tensor in (*view.inputs, *view.outputs)] == ["", first.name]
+    config = parse(made[0].text, "test")
+    assert [tensor.label_filename for tensor in tensor_views((*config.input, *config.output))] == ["", first.name]

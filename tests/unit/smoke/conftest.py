@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from repogen.pbtxt import parse, view_of
+from repogen.pbtxt import parse, tensor_views
 from repogen.smoke.inference import (
     Counts,
     ModelMetadata,
@@ -67,10 +67,10 @@ class SimulatedTriton:
 
     def metadata(self, model: str, version: int) -> ModelMetadata:
         """As configured."""
-        view = view_of(self.told)
         shift = 1 if "metadata" in self.flaws else 0
         dims = (-1, 2 + shift) if self.told.max_batch_size else (2 + shift,)
-        tensors = [{t.name: TensorMetadata("FP32", dims) for t in side} for side in (view.inputs, view.outputs)]
+        sides = (tensor_views(self.told.input), tensor_views(self.told.output))
+        tensors = [{t.name: TensorMetadata("FP32", dims) for t in side} for side in sides]
         return ModelMetadata((str(version),) if model else (), tensors[0], tensors[1])
 
     def config(self, model: str, version: int) -> ModelConfig:

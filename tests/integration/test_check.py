@@ -1,0 +1,136 @@
+"""`repogen check` as people and machines run it, and against what a real Triton says of the same files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.checking import check
+from repogen.errors import ServerError
+from repogen.serving import server
+from repogen.values.progress import Silent
+from repogen.values.serving import ControlMode
+from repogen.values.target import DEFAULT_RELEASE, targets
+from tests.unit.checking.conftest import CONFIG, add_model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXAMPLE = Path(__file__).parents[2] / "model_repository"
+HEAVY = ("torch", "mlflow", "onnxruntime", "transformers", "onnxsim", "onnx_ir")
+
+
+def run(*arguments: str, cwd: Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command."""
+    command = [sys.executable, "-m", "repogen", "check", *arguments]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    """Return a directory with a repository of one warning and one error."""
+    group = 'instance_group [ { name: "g" }, { name: "g" } ]\n'
+    add_model(tmp_path / "model_repository", "m", CONFIG.replace("dims: [ 3 ]", "dims: [ 4 ]") + group)
+    return tmp_path
+
+
+def test_a_good_repository_is_exit_code_0(tmp_path: Path) -> None:
+    """The one that is shipped, named from elsewhere."""
+    done = run(str(EXAMPLE), cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "no findings\n", "")
+
+
+def test_findings_are_told_with_place_and_correction(bad: Path) -> None:
+    """Errors are exit code 1."""
+    done = run(cwd=bad)
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        "model_repository/m/config.pbtxt:5:49: error RG207 output 'y' has dim 4 at axis 0 and the graph 3",
+        "  hint: write dims: [ 3 ]",
+        "  + dims: [ 3 ]",
+        "model_repository/m/config.pbtxt:6:1: warning RG112 2 instance groups are named 'g'",
+        "  hint: give each its own name",
+        "1 error, 1 warning",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("--ignore", "RG207"), 0),
+        (("--ignore", "RG207", "--strict"), 1),
+        (("--select", "RG112,RG101"), 0),
+        (("--select", "RG2", "--ignore", "RG206"), 1),
+        (("--select", "RG9"), 2),
+        (("--target", "1.2"), 2),
+        (("absent",), 2),
+    ],
+)
+def test_exit_codes(bad: Path, arguments: Sequence[str], code: int) -> None:
+    """Warnings count with --strict; a wrong question is exit code 2."""
+    assert run(*arguments, cwd=bad).returncode == code
+
+
+def test_json_for_machines(bad: Path) -> None:
+    """Everything that the text says, by name."""
+    document = json.loads(run("--format", "json", cwd=bad).stdout)
+    assert document["schema"] == 1
+    assert document["findings"][0] == {
+        "code": "RG207",
+        "severity": "error",
+        "path": "model_repository/m/config.pbtxt",
+        "line": 5,
+        "column": 49,
+        "field": "output[0].dims[0]",
+        "message": "output 'y' has dim 4 at axis 0 and the graph 3",
+        "hint": "write dims: [ 3 ]",
+        "fix": "dims: [ 3 ]",
+    }
+
+
+def test_annotations_for_github(bad: Path) -> None:
+    """One command a finding, on the line of the file in the workspace."""
+    done = run("--format", "github", cwd=bad, environment={"GITHUB_WORKSPACE": str(bad), "PATH": "/usr/bin"})
+    first, second = done.stdout.splitlines()
+    assert first.startswith("::error file=model_repository/m/config.pbtxt,line=5,col=49,title=RG207::output 'y'")
+    assert second.startswith("::warning file=model_repository/m/config.pbtxt,line=6,col=1,title=RG112::")
+
+
+def test_nothing_heavy_is_imported() -> None:
+    """What trains or serves models is not needed to look at one."""
+    code = f"import sys, repogen; repogen.check({str(EXAMPLE)!r}); print([n for n in {HEAVY!r} if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "loads"),
+    [
+        (("dims: [ 3 ]", "dims: [ 4 ]"), False),
+        (("max_batch_size: 8", "max_batch_size: -1"), False),
+        (("max_batch_size: 8", "max_batch_size: 8\ndynamic_batching { preferred_batch_size: [ 9 ] }"), False),
+        (("max_batch_size: 8", "max_batch_size: 8\nmodel_metrics { }"), False),
+        (("max_batch_size: 8", "max_batch_size: +8"), False),
+        (("max_batch_size: 8", "max_batch_size: 8\nversion_policy { specific { versions: [ 7 ] } }"), False),
+        (("max_batch_size: 8", 'max_batch_size: 8\nplatform: "onnxruntime_onnx"'), True),
+        (("max_batch_size: 8", "max_batch_size: 8\noptimization { graph { level: 99 } }"), True),
+        (("max_batch_size: 8", "max_batch_size: 8 # comment"), True),
+    ],
+)
+def test_the_real_server_agrees(tmp_path: Path, change: tuple[str, str], loads: bool) -> None:  # noqa: FBT001 - the verdict
+    """An error is what tritonserver does not load; benchmarks/check_agreement.py asks it a thousand times more."""
+    repository = tmp_path / "repository"
+    add_model(repository, "m", CONFIG.replace(*change))
+    embedded = server("embedded", targets()[DEFAULT_RELEASE], Silent())
+    assert loads is not any(finding.severity == "error" for finding in check(repository))
+    if loads:
+        with embedded.running(repository, ControlMode.NONE) as running:
+            assert running.alive()
+    else:
+        with pytest.raises(ServerError), embedded.running(repository, ControlMode.NONE):
+            pass
