@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from repogen.errors import ExportError
+from repogen.export.assumptions import DOUBTS, doubts_of, noted_programs
 from repogen.export.origin import keep_outputs, traceable
 from repogen.values.source import Program
 
@@ -42,33 +43,47 @@ class Dynamo:
         names = [spec.name for spec in source.signature.inputs]
         table: Any = dict(source.operators.translations) or None
         try:
-            if isinstance(source.origin, Program):
-                made = torch.onnx.export(
-                    source.origin.program,
-                    dynamo=True,
-                    input_names=names,
-                    opset_version=opset,
-                    custom_translation_table=table,
-                    verbose=False,
-                )
-            else:
-                made = torch.onnx.export(
-                    traceable(source.origin),
-                    args,
-                    dynamo=True,
-                    # Names, not torch.export.Dim: with a Dim, torch falls back to a static export without a word.
-                    dynamic_shapes=(_shapes(source.signature),),
-                    input_names=names,
-                    output_names=[spec.name for spec in source.signature.outputs],
-                    opset_version=opset,
-                    custom_translation_table=table,
-                    verbose=False,
-                )
+            with noted_programs() as programs:
+                made = self._export(source, args, opset, names, table)
         except Exception as error:
             raise explain(error, source.signature) from error
         if made is None:
             raise ExportError("torch.onnx.export returned nothing", code="export.dynamo")
-        return keep_outputs(made.model, source.origin.select) if isinstance(source.origin, Program) else made.model
+        if isinstance(source.origin, Program):
+            return keep_outputs(made.model, source.origin.select)
+        if programs:
+            made.model.meta[DOUBTS] = doubts_of(programs[-1], source.signature, source.dims)
+        return made.model
+
+    @staticmethod
+    def _export(
+        source: SourceModel,
+        args: tuple[torch.Tensor, ...],
+        opset: int,
+        names: list[str],
+        table: Any,  # noqa: ANN401 - torch's own
+    ) -> torch.onnx.ONNXProgram | None:
+        if isinstance(source.origin, Program):
+            return torch.onnx.export(
+                source.origin.program,
+                dynamo=True,
+                input_names=names,
+                opset_version=opset,
+                custom_translation_table=table,
+                verbose=False,
+            )
+        return torch.onnx.export(
+            traceable(source.origin),
+            args,
+            dynamo=True,
+            # Names, not torch.export.Dim: with a Dim, torch falls back to a static export without a word.
+            dynamic_shapes=(_shapes(source.signature),),
+            input_names=names,
+            output_names=[spec.name for spec in source.signature.outputs],
+            opset_version=opset,
+            custom_translation_table=table,
+            verbose=False,
+        )
 
 
 def _shapes(signature: Signature) -> tuple[dict[int, str], ...]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 
 from repogen.errors import ExportError
+from repogen.export.assumptions import DOUBTS
 from repogen.export.attention import EagerAttention
 from repogen.export.dynamo import Dynamo, specialized
 from repogen.export.onnx_rung import OnnxAsIs
@@ -98,7 +100,7 @@ def export_with(
             code="export.opset",
         )
     check_dims(artifact.signature, source.signature)
-    return artifact
+    return replace(artifact, doubts=tuple(graph.meta.get(DOUBTS, ())))
 
 
 def check_dims(graph: Signature, declared: Signature) -> None:

@@ -8,7 +8,7 @@ without passing a size hangs on its values. So does a size, where an operator su
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -54,30 +54,43 @@ class ValueRead:
     read: str
 
 
+@dataclass
+class Reads:
+    """What tracing read into Python.
+
+    Attributes:
+        values: Places that read values out of tensors.
+        numbers: Numbers that a branch on sizes compares with.
+    """
+
+    values: list[ValueRead] = field(default_factory=list)
+    numbers: set[int] = field(default_factory=set)
+
+
 @contextmanager
-def watch_reads(inputs: int) -> Iterator[list[ValueRead]]:
-    """Collect the places that read values while the block traces a model.
+def watch_reads(inputs: int) -> Iterator[Reads]:
+    """Collect the places that read values, and the branches on sizes, while the block traces a model.
 
     Args:
         inputs: Number of tensor inputs; further inputs of the traced graph are weights, which are constant.
     """
-    places: list[ValueRead] = []
+    reads = Reads()
     watched = [*_READS, *((torch.Tensor, name) for name in _LENGTH_READS)]
     originals = [(owner, name, getattr(owner, name)) for owner, name in watched]
     for owner, name, original in originals:
-        setattr(owner, name, _watched(name, original, inputs, places))
+        setattr(owner, name, _watched(name, original, inputs, reads))
     # Its own getter hides the tensor from the trace: what is made of it would be a constant of the graph.
     inherited: Any = torch.Tensor.data
     torch.Tensor.data = property(torch.Tensor.detach, inherited.__set__)  # type: ignore[assignment]
     try:
-        yield places
+        yield reads
     finally:
         del torch.Tensor.data
         for owner, name, original in originals:
             setattr(owner, name, original)
 
 
-def _watched(name: str, original: Callable[..., Any], inputs: int, places: list[ValueRead]) -> Callable[..., Any]:
+def _watched(name: str, original: Callable[..., Any], inputs: int, reads: Reads) -> Callable[..., Any]:
     def read(*args: object, **kwargs: object) -> object:
         state: Any = torch._C._get_tracing_state()  # noqa: SLF001 - no public way to the trace
         tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
@@ -86,11 +99,32 @@ def _watched(name: str, original: Callable[..., Any], inputs: int, places: list[
         ):
             frame = user_frame()
             place = ValueRead(frame.f_code.co_filename, frame.f_lineno, name)
-            if place not in places:
-                places.append(place)
+            if place not in reads.values:
+                reads.values.append(place)
+        elif state is not None and name == "__bool__":
+            reads.numbers.update(_compared(tensors[0]))
         return original(*args, **kwargs)
 
     return read
+
+
+def _compared(tensor: torch.Tensor) -> Iterator[int]:
+    """Yield the whole numbers that a traced condition was computed with."""
+    pending = [torch._C._get_value_trace(tensor)]  # type: ignore[attr-defined] # noqa: SLF001 - no public way to the trace
+    seen: set[str] = set()
+    while pending:
+        value = pending.pop()
+        if value.debugName() in seen:
+            continue
+        seen.add(value.debugName())
+        node = value.node()
+        if node.kind() == "prim::Constant":
+            number = value.toIValue()
+            number = number.item() if isinstance(number, torch.Tensor) and number.numel() == 1 else number
+            if isinstance(number, int):
+                yield number
+        elif node.kind() not in _OF_SHAPE:
+            pending.extend(node.inputs())
 
 
 def _hangs_on_values(tensor: torch.Tensor, state: Any, inputs: int, *, of_size: bool) -> bool:  # noqa: ANN401 - torch._C is untyped

@@ -14,6 +14,7 @@ import torch
 from torch.onnx.utils import register_custom_op_symbolic
 
 from repogen.errors import ExportError
+from repogen.export.assumptions import DOUBTS
 from repogen.export.origin import keep_outputs, traceable
 from repogen.export.predicates import ValueRead, watch_reads
 from repogen.values.source import Script
@@ -52,7 +53,14 @@ class TorchScript:
             if isinstance(source.origin, Script):  # which the exporter's own trace does not enter
                 module = _traced(module, args)
             model = _export(module, args, source, opset, directory, outputs)
-        self._refuse_frozen(reads)
+        self._refuse_frozen(reads.values)
+        model.meta[DOUBTS] = [
+            {**source.example_sizes, name: number + step}
+            for number in sorted(reads.numbers)
+            for name, dim in source.dims.items()
+            for step in (-1, 0, 1)
+            if dim.min <= number + step <= dim.max
+        ]
         return model
 
     def _refuse_frozen(self, reads: list[ValueRead]) -> None:

@@ -88,6 +88,14 @@ def _name(model: ir.Model, signature: Signature) -> None:
         value.name = spec.name
         if value.shape is None:
             value.shape = ir.Shape([f"{spec.name}_dim_{axis}" for axis in range(len(spec.shape))])
+    declared = {dim for spec in signature.inputs for dim in spec.shape if isinstance(dim, str)}
+    for value, spec in zip(graph.outputs, signature.outputs, strict=True):
+        if value.shape is not None:  # an exporter's own names say that dims are equal which happened to be
+            named = [dim if isinstance(dim, int) else dim.value for dim in value.shape]
+            fresh = [f"{spec.name}_dim_{axis}" for axis in range(len(named))]
+            value.shape = ir.Shape(
+                [d if isinstance(d, int) or d in declared else f for d, f in zip(named, fresh, strict=True)]
+            )
 
 
 def _restore_unused(graph: ir.Graph, signature: Signature) -> None:

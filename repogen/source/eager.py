@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -10,16 +11,22 @@ import torch
 
 from repogen.errors import SourceError
 from repogen.source.callables import RAISED, user_error
+from repogen.source.dims import BATCH
 from repogen.source.flat import FlatModule, choose_outputs, tensors_among
 from repogen.source.probe import probe
 from repogen.values.source import Eager, SourceModel
 from repogen.values.tensors import DTYPES, Array, Arrays, Signature, TensorSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from repogen.source.inputs import Inputs
     from repogen.spec.models import ModelSpec
+    from repogen.values.source import DimRange
+
+_STEPS = (32, 8, 64)
+"""What many models of images want sizes to be multiples of."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,9 @@ def examine(module: torch.nn.Module, inputs: Inputs, model: ModelSpec, root: Pat
     names = tuple(spec.name for spec in inputs.specs)
     sample = inputs.examples({name: dim.example for name, dim in inputs.dims.items()}, model.parity.seed)
     tensors = {name: torch.from_numpy(sample[name]) for name in names}
-    observed = probe(FlatModule(module, inputs.call), tensors, root, model.parity.seed)
+    others = inputs.examples({name: dim.other for name, dim in inputs.dims.items()}, model.parity.seed + 1)
+    elsewhere = {name: torch.from_numpy(others[name]) for name in names}
+    observed = probe(FlatModule(module, inputs.call), tensors, elsewhere, root, model.parity.seed)
     found, left_out = tensors_among(observed.leaves, model.outputs)
     select, output_names = choose_outputs(found, model.outputs)
     refuse_names(names, output_names)
@@ -80,7 +89,7 @@ def of_module(module: torch.nn.Module, inputs: Inputs, model: ModelSpec, root: P
         model: The spec entry.
         root: Directory of the spec, for places.
     """
-    examined = examine(module, inputs, model, root)
+    inputs, examined = _examined(module, inputs, model, root)
     return SourceModel(
         origin=Eager(examined.flat, examined.attention),
         signature=examined.signature,
@@ -90,6 +99,35 @@ def of_module(module: torch.nn.Module, inputs: Inputs, model: ModelSpec, root: P
         notes=examined.notes,
         precision=examined.precision,
     )
+
+
+def _examined(module: torch.nn.Module, inputs: Inputs, model: ModelSpec, root: Path) -> tuple[Inputs, Examined]:
+    """Examine a module at example sizes that it takes: where the spec leaves them open, also at multiples of 32."""
+    try:
+        return inputs, examine(module, inputs, model, root)
+    except SourceError as error:
+        if error.code != "source.user-code":
+            raise
+        for step in _STEPS:
+            others = replace(inputs, dims=_in_steps(inputs.dims, model, step))
+            if others.dims == inputs.dims:
+                continue
+            with suppress(SourceError):
+                return others, examine(module, others, model, root)
+        raise
+
+
+def _in_steps(dims: Mapping[str, DimRange], model: ModelSpec, step: int) -> dict[str, DimRange]:
+    """Give each dim but the batch, where the spec leaves it open, an example that is a multiple: all different."""
+    taken = {dim.example for dim in dims.values()}
+    chosen = dict(dims)
+    for name, dim in dims.items():
+        said = name in model.dims and model.dims[name].example is not None
+        sizes = (size for size in range(step, dim.max + 1, step) if size >= dim.min and size not in taken)
+        if name != BATCH and not said and dim.example % step and (size := next(sizes, 0)):
+            taken.add(size)
+            chosen[name] = replace(dim, example=size)
+    return chosen
 
 
 def refuse_names(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:

@@ -32,6 +32,10 @@ class FlatModule(torch.nn.Module):
         self.call = call
         self._select = select
 
+    def of(self, module: torch.nn.Module) -> FlatModule:
+        """Return another module, called in the same way."""
+        return FlatModule(module, self.call, self._select)
+
     def leaves(self, *args: torch.Tensor) -> list[tuple[str, object]]:
         """Return everything in the module's answer, each with the name that the module gives it."""
         positional, named = self.call.fill(args)
@@ -41,6 +45,12 @@ class FlatModule(torch.nn.Module):
         """Return the chosen outputs."""
         # Only tensors count, as in what tensors_among returned when they were chosen.
         tensors = [leaf for _, leaf in self.leaves(*args) if isinstance(leaf, torch.Tensor)]
+        if self._select is not None and tensors and max(self._select, default=0) >= len(tensors):
+            raise SourceError(
+                f"the model returned {len(tensors)} tensors here, and more at the example size",
+                "return as many at every size: torch.stack them into one, or fix the dim that they are counted by",
+                code="source.outputs",
+            )
         chosen = tensors if self._select is None else [tensors[i] for i in self._select]
         return tuple(chosen)
 

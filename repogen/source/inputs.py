@@ -168,6 +168,8 @@ def _vary(
     taken, base = made.take(sizes, BATCH, 0)
     others = {name: made.take({**sizes, name: dim.other}, BATCH, 0)[1] for name, dim in tried.items()}
     inputs = found_inputs(base, others)
+    for name, dim in tried.items():
+        _refuse_derived(name, (dim.example, dim.other), base, others[name], made.reference)
     used = {dim for spec in inputs for dim in spec.shape}
     if idle := [name for name in dims if name not in used]:
         raise SourceError(
@@ -177,6 +179,21 @@ def _vary(
             where=made.reference,
         )
     return inputs, {name: dim for name, dim in tried.items() if name in used}, taken
+
+
+def _refuse_derived(dim: str, sizes: tuple[int, int], base: Arrays, other: Arrays, reference: str) -> None:
+    """Refuse an axis that follows a dim without being it, as twice the batch: no size could be chosen for it alone."""
+    for name, array in base.items():
+        for axis, seen in enumerate(zip(array.shape, other[name].shape, strict=True)):
+            if seen[0] != seen[1] and seen != sizes:
+                raise SourceError(
+                    f"axis {axis} of {name!r} in what {reference!r} gives is {seen[0]} where {dim} is {sizes[0]}, and "
+                    f"{seen[1]} where it is {sizes[1]}: it follows {dim}, and no config can say how",
+                    f"take it apart in forward: x.reshape({dim}, {seen[0] // max(sizes[0], 1)}, …); or declare inputs: "
+                    "with a dim of its own there, if the model takes any size of it",
+                    code="source.derived-dim",
+                    where=reference,
+                )
 
 
 def found_inputs(first: Arrays, others: Mapping[str, Arrays]) -> tuple[TensorSpec, ...]:

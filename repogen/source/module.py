@@ -70,7 +70,7 @@ def prepare(module: torch.nn.Module, dtype: str | None) -> tuple[torch.nn.Module
     _refuse_meta(module)
     _refuse_quantized(module)
     module = module.cpu()
-    return module, (*notes, *_cast(module, dtype), *_no_cache(module), *_enforce_eval(module))
+    return module, (*notes, *_cast(module, dtype), *_no_cache(module), *_plain_experts(module), *_enforce_eval(module))
 
 
 def _unwrap(module: torch.nn.Module) -> tuple[torch.nn.Module, tuple[str, ...]]:
@@ -140,6 +140,17 @@ def _no_cache(module: torch.nn.Module) -> tuple[str, ...]:
     for config in caching:
         config.use_cache = False
     return ("config.use_cache was switched off: the graph returns logits, not a key-value cache",) if caching else ()
+
+
+def _plain_experts(module: torch.nn.Module) -> tuple[str, ...]:
+    """Have transformers' mixtures of experts multiply in batches: no exporter translates their grouped products."""
+    done = False
+    for child in module.modules():
+        choose = getattr(child, "set_experts_implementation", None)
+        if callable(choose) and getattr(child, "_can_set_experts_implementation", bool)():
+            choose("batched_mm")
+            done = True
+    return ("experts are multiplied in batches (batched_mm), which has a translation",) if done else ()
 
 
 def _enforce_eval(module: torch.nn.Module) -> tuple[str, ...]:

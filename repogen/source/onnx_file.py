@@ -211,7 +211,7 @@ def _with_module(made: SourceModel, reference: str, model: ModelSpec, root: Path
     specs = tuple(replace(spec, name=name) for spec, name in zip(examined.signature.outputs, order, strict=True))
     torch_reference = TorchReference(examined.flat, Signature(made.signature.inputs, specs), root)
     in_order = torch_reference if order == wanted else _Ordered(torch_reference, wanted)
-    return replace(made, reference=in_order, notes=(*notes, *examined.notes))
+    return replace(made, reference=in_order, notes=(*notes, *examined.notes), against=reference)
 
 
 class _Ordered:

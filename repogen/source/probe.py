@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from repogen.errors import ParityError, RepogenError, SourceError
 from repogen.source.callables import RAISED, user_error
+from repogen.source.state import changed, disturb, restore, state_of, twin_of, written
 from repogen.values.watching import forget_compiled, user_line
 
 if TYPE_CHECKING:
@@ -19,10 +20,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.source.flat import FlatModule
+    from repogen.source.state import State
 
 _SHOWN = 3
 _COARSE = (torch.float16, torch.bfloat16)
 _CLOSE = (1e-3, 1e-4)
+
+
+_UNDRAWN = "take the noise as an input, or return what is random no more (the mean, the logits)"
+_UNDROPPED = (
+    "it looks like dropout: F.dropout(x, p, training=self.training), or model.eval() before it is traced or saved"
+)
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,8 @@ class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call] # as torch dec
         tensors = [leaf for leaf in tree_leaves(made) if isinstance(leaf, torch.Tensor)]
         # Attention and the like bear the tag for their dropout, which is 0 here.
         if before is not None and not torch.equal(before, _generator_state(args, kwargs)):
-            self._drawn(f"{func.name().replace('::', '.')} at {user_line()}", tensors)
+            place = f" at {line}" if (line := user_line()) else ""
+            self._drawn(func.name().replace("::", ".") + place, tensors)
         for tensor in tensors:
             if tensor.dtype in _COARSE and self.precision != "bfloat16":
                 self.precision = str(tensor.dtype).removeprefix("torch.")
@@ -100,49 +109,141 @@ def _generator_state(args: Any, kwargs: Any) -> torch.Tensor:  # noqa: ANN401 - 
     return (given[0] if given else torch.default_generator).get_state()
 
 
-def probe(flat: FlatModule, tensors: Mapping[str, torch.Tensor], root: Path, seed: int) -> Observed:
+def probe(
+    flat: FlatModule,
+    tensors: Mapping[str, torch.Tensor],
+    others: Mapping[str, torch.Tensor],
+    root: Path,
+    seed: int,
+) -> Observed:
     """Run a module a few times on the same inputs.
 
     Args:
         flat: The module.
         tensors: Example inputs by name, in order.
+        others: The same of other sizes and values.
         root: Directory of the spec, for places.
         seed: Seed of the first run; the later ones get others.
 
     Raises:
-        SourceError: It fails, draws random numbers that reach its outputs, or changes its buffers.
+        SourceError: It fails, draws random numbers that reach its outputs, or keeps what changes its answers.
         ParityError: It differs from itself for another reason.
     """
     draws, functions = _Draws(), _Functions()
+    untouched, twin = state_of(flat.module), twin_of(flat.module)
     with draws, functions:
         first = _run(flat, tensors, root, seed)
     forget_compiled()
-    before = {name: buffer.clone() for name, buffer in flat.module.named_buffers()}
+    once = state_of(flat.module)
     second = _run(flat, tensors, root, seed + 1)
-    changed = [
-        name
-        for name, buffer in flat.module.named_buffers()
-        if name not in before or not torch.equal(before[name], buffer)
-    ]
-    if changed:
+    twice = state_of(flat.module)
+    _refuse_written(flat, untouched, once, twice)
+    if draws.seen and _random(flat, tensors, root, seed, first):
+        raise _random_error(draws)
+    again = _Again(flat, tensors, others, root, seed, first)
+    _refuse_counted(again, once, twice)
+    if not _alike(first, second, exactly=False):
+        if draws.seen:  # through whole numbers, such as places of the largest, which are not followed
+            raise _random_error(draws)
+        raise ParityError(
+            "the PyTorch model differs from itself on the same inputs",
+            "it is not deterministic: look for numpy.random, random, time, or what forward keeps in a list or dict",
+            code="parity.non-deterministic",
+        )
+    _refuse_kept(again, twin, untouched, once)
+    return Observed(first, functions.attention, draws.precision)
+
+
+def _random_error(draws: _Draws) -> SourceError:
+    dropped = any("bernoulli" in draw or "dropout" in draw for draw in draws.seen)
+    return SourceError(
+        f"forward draws random numbers that reach its outputs: {', '.join(draws.seen[:_SHOWN])}",
+        _UNDROPPED if dropped else _UNDRAWN,
+        code="source.random",
+    )
+
+
+@dataclass(frozen=True)
+class _Again:
+    """How to ask a module again.
+
+    Attributes:
+        flat: It.
+        tensors: The inputs it was asked with.
+        others: Others.
+        root: Directory of the spec.
+        seed: Of the first run.
+        first: What it answered then.
+    """
+
+    flat: FlatModule
+    tensors: Mapping[str, torch.Tensor]
+    others: Mapping[str, torch.Tensor]
+    root: Path
+    seed: int
+    first: list[tuple[str, object]]
+
+    def same(self) -> bool:
+        """Whether it answers as it did; a failure is another answer."""
+        try:
+            return _alike(self.first, _run(self.flat, self.tensors, self.root, self.seed), exactly=False)
+        except SourceError:
+            return False
+
+    def with_others(self) -> bool:
+        """Ask it something else; return whether it could answer."""
+        try:
+            _run(self.flat, self.others, self.root, self.seed)
+        except SourceError:
+            return False
+        return True
+
+
+def _refuse_written(flat: FlatModule, untouched: State, once: State, twice: State) -> None:
+    buffers = {name for name, _ in flat.module.named_buffers()}
+    if counted := [name for name in changed(once, twice) if name in buffers]:
         raise SourceError(
-            f"forward changes the model's buffer {', '.join(changed[:_SHOWN])}, and an ONNX graph keeps no state",
+            f"forward changes the model's buffer {', '.join(counted[:_SHOWN])}, and an ONNX graph keeps no state",
             "take and return the state as tensors, or compute it without the buffer",
             code="source.stateful",
         )
-    if draws.seen and _random(flat, tensors, root, seed, first):
+    if parameters := written(untouched, twice):
         raise SourceError(
-            f"forward draws random numbers that reach its outputs: {', '.join(draws.seen[:_SHOWN])}",
-            "take the noise as an input, or return what is random no more (the mean, the logits)",
-            code="source.random",
+            f"forward writes to the model's parameter {', '.join(parameters[:_SHOWN])}",
+            "load trained weights, and whatever says that they are set; or set them before repogen gets the model",
+            code="source.stateful",
         )
-    if not _alike(first, second, exactly=False):
-        raise ParityError(
-            "the PyTorch model differs from itself on the same inputs",
-            "it is not deterministic: look for numpy.random, random, time, or an attribute that forward changes",
-            code="parity.non-deterministic",
+
+
+def _refuse_counted(again: _Again, once: State, twice: State) -> None:
+    """Refuse attributes that change with every call and that the answers hang on."""
+    counted = changed(once, twice)
+    if not counted:
+        return
+    disturb(again.flat.module, counted)
+    hangs = not again.same()
+    restore(again.flat.module, once, counted)
+    if hangs:
+        raise SourceError(
+            f"forward changes the model's attribute {', '.join(counted[:_SHOWN])} at every call, and answers by it",
+            "take and return it as a tensor: an ONNX graph keeps no state, and answers as at its first call forever",
+            code="source.stateful",
         )
-    return Observed(first, functions.attention, draws.precision)
+
+
+def _refuse_kept(again: _Again, twin: torch.nn.Module | None, untouched: State, once: State) -> None:
+    """Refuse what the first call leaves behind where it makes later answers hang on the first call's inputs."""
+    kept = changed(untouched, once)
+    if not kept or twin is None:
+        return
+    other = replace(again, flat=again.flat.of(twin))
+    if other.with_others() and not other.same():
+        raise SourceError(
+            f"the first call sets the model's {', '.join(kept[:_SHOWN])} by its own inputs, and later answers hang on "
+            "it",
+            "set it in __init__, or load it; repogen's first call is an example, not your data",
+            code="source.stateful",
+        )
 
 
 def _random(

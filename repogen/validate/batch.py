@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from repogen.errors import ConfigError, RepogenError
-from repogen.validate.compare import difference
+from repogen.validate.compare import difference, not_finite
 from repogen.values.artifacts import BatchReport
 
 if TYPE_CHECKING:
@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from repogen.values.source import SourceModel
     from repogen.values.tensors import Array, Arrays
 
-_SIZES = (1, 2, 3)
-_LARGER = 5
+_SIZES = (1, 2, 3, 5)
 _SEEDS = 20
+_LOOKED_AT = 8
+"""Rows of a large batch that are also answered alone."""
+_LOUDER = 10.0
+"""What drawn values are multiplied by once more: some models mix rows only where values are large."""
 
 
 def check_batch(
@@ -43,10 +46,11 @@ def check_batch(
     """
     if asked == 0:
         return BatchReport(batchable=False, max_batch_size=0, reason="max_batch_size: 0 was asked for")
-    reason = _refusal(source, seed, allowed, onnx_model)
+    most = source.dims[source.signature.batch_dim].max if source.signature.batch_dim else 0
+    proved = most if asked == "auto" else min(asked, most)
+    reason = _refusal(source, seed, allowed, onnx_model, proved)
     if not reason:
         dim = source.signature.batch_dim or ""
-        most = source.dims[dim].max
         if asked != "auto" and asked > most:
             raise ConfigError(
                 f"max_batch_size: {asked} was asked for, but dim {dim!r} is proved up to {most} only",
@@ -58,7 +62,7 @@ def check_batch(
         return BatchReport(batchable=False, max_batch_size=0, reason=reason)
     raise ConfigError(
         f"max_batch_size: {asked} was asked for, but the model does not batch: {reason}",
-        "set max_batch_size: 0 (or auto), or change the model so that each row is answered by itself",
+        "set max_batch_size: 0 (or auto) and drop dynamic_batching, or have the model answer each row by itself",
         code="config.not-batchable",
     )
 
@@ -68,20 +72,27 @@ def _refusal(
     seed: int,
     allowed: dict[str, tuple[float, float]],
     onnx_model: Callable[[Arrays], dict[str, Array]],
+    most: int,
 ) -> str:
-    """Return why the model does not batch; empty when it does."""
+    """Return why the model does not batch; empty when it does, up to ``most`` rows."""
     dim = source.signature.batch_dim
     if dim is None:
         return "axis 0 of its inputs is not one shared dynamic dim"
     limits = source.dims[dim]
     if reason := _unfit(source, dim):
         return reason
-    sizes = [size for size in (*_SIZES, _LARGER) if size <= limits.max]
+    sizes = [size for size in _SIZES if size <= limits.max]
     inputs = _telling_inputs(source, dim, sizes[-1], seed)
     if inputs is None:
         return "the rows of its example inputs are all the same, so nothing can show whether it mixes them"
+    # Between five rows and all of them a model may begin to mix: an expert that takes so many rows and no more.
+    large = [size for size in (most // 2, most) if size > sizes[-1]]
+    batches = [source.examples({**source.example_sizes, dim: size}, seed) for size in large]
     for model, runtime in ((source.reference, "PyTorch"), (onnx_model, "ONNX Runtime")):
-        if reason := _tried(model, inputs, sizes, allowed):
+        reason = _tried(model, inputs, sizes, allowed) or _tried_louder(model, inputs, allowed)
+        for batch in batches:
+            reason = reason or _mixes_many(model, batch, allowed)
+        if reason:
             return f"{reason} ({runtime})"
     return ""
 
@@ -102,6 +113,41 @@ def _tried(
         if reason:
             return reason
     return _minds_order(model, inputs, alone, allowed)
+
+
+def _tried_louder(
+    model: Callable[[Arrays], dict[str, Array]], inputs: Arrays, allowed: dict[str, tuple[float, float]]
+) -> str:
+    """Return how ``model`` mixes rows of large values; empty where it does not, or can't compute with them."""
+    floats = {name for name, array in inputs.items() if array.dtype.kind == "f"}
+    loud: dict[str, Array] = {
+        name: np.multiply(array, _LOUDER, dtype=array.dtype) if name in floats else array
+        for name, array in inputs.items()
+    }
+    louder = {name: (rtol, atol * _LOUDER) for name, (rtol, atol) in allowed.items()}
+    try:
+        return _mixes_many(model, loud, louder) if floats and not not_finite(model(loud)) else ""
+    except RepogenError:  # values that it was not made for
+        return ""
+
+
+def _mixes_many(
+    model: Callable[[Arrays], dict[str, Array]], inputs: Arrays, allowed: dict[str, tuple[float, float]]
+) -> str:
+    """Return how ``model`` mixes the rows of a batch, of which some are looked at; empty when it does not."""
+    size = len(next(iter(inputs.values())))
+    looked_at = sorted({round(i * (size - 1) / (_LOOKED_AT - 1)) for i in range(_LOOKED_AT)})
+    try:
+        together, turned = model(inputs), model(_rows(inputs, slice(None, None, -1)))
+        alone = [model(_rows(inputs, slice(i, i + 1))) for i in looked_at]
+    except RepogenError as error:
+        return f"a batch of {size} fails: {error.message}"
+    seen = {name: array[looked_at] for name, array in together.items()}
+    joined = {name: np.concatenate([row[name] for row in alone]) for name in together}
+    if reason := difference(joined, seen, allowed).reason:
+        return f"a row alone is answered otherwise than in a batch of {size}: {reason}"
+    reason = difference(together, {name: array[::-1] for name, array in turned.items()}, allowed).reason
+    return f"rows in another order are answered otherwise in a batch of {size}: {reason}" if reason else ""
 
 
 def _unfit(source: SourceModel, dim: str) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import isqrt, prod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from repogen.values.source import DimRange
 
@@ -20,11 +20,13 @@ class SweepCase:
         sizes: Size of every symbolic dim.
         seed: Seed of the inputs.
         required: Whether it runs whatever the budget.
+        probing: Whether the spec says nothing of these very sizes: the original may fail at them.
     """
 
     sizes: dict[str, int]
     seed: int
     required: bool
+    probing: bool = False
 
     @property
     def name(self) -> str:
@@ -38,13 +40,16 @@ class SweepCase:
         return prod(self.sizes.values())
 
 
-def plan_sweep(dims: Mapping[str, DimRange], seed: int, seeds: int) -> list[SweepCase]:
+def plan_sweep(
+    dims: Mapping[str, DimRange], seed: int, seeds: int, doubts: Sequence[dict[str, int]] = ()
+) -> list[SweepCase]:
     """Return the cases: the example on ``seeds`` seeds, everything at its minimum, then the rest by cost.
 
     Args:
         dims: Symbolic dims.
         seed: First seed.
         seeds: How many seeds at the example size.
+        doubts: Further sizes, which are required.
     """
     example = {name: dim.example for name, dim in dims.items()}
     low = {name: dim.min for name, dim in dims.items()}
@@ -55,9 +60,27 @@ def plan_sweep(dims: Mapping[str, DimRange], seed: int, seeds: int) -> list[Swee
     for name in dims:
         wanted += [{**example, name: sizes[name]} for sizes in (low, middle, high)]
         wanted += [{**low, name: example[name]}, {**high, name: low[name]}]
-    distinct = {tuple(sizes.values()): sizes for sizes in wanted}
+    doubted = {tuple(sizes[name] for name in dims) for sizes in doubts}
+    declared = {tuple(sizes.values()): sizes for sizes in wanted}
+    probes = [{**example, name: size} for name, dim in dims.items() for size in _uneven(dim)]
+    probed = {tuple(sizes[name] for name in dims): sizes for sizes in (*probes, *doubts)}
+    # One uneven size of each dim runs whatever the budget: all that a user declares may share a divisor.
+    doubted |= {tuple({**example, name: _uneven(dim)[0]}.values()) for name, dim in dims.items() if _uneven(dim)}
+    distinct = {**declared, **{key: sizes for key, sizes in probed.items() if key not in declared}}
     distinct.pop(tuple(example.values()), None)
-    rest = [SweepCase(sizes, seed + seeds + i, required=sizes == low) for i, sizes in enumerate(distinct.values())]
-    rest.sort(key=lambda case: (not case.required, case.cost))
-    required = [case for case in rest if case.required]
-    return [first[0], *required, *first[1:], *(case for case in rest if not case.required)]
+    rest = [
+        SweepCase(sizes, seed + seeds + i, required=sizes == low or key in doubted, probing=key not in declared)
+        for i, (key, sizes) in enumerate(distinct.items())
+    ]
+    rest.sort(key=lambda case: case.cost)
+    lowest = [case for case in rest if case.sizes == low]
+    return [first[0], *lowest, *first[1:], *(case for case in rest if case.sizes != low)]
+
+
+def _uneven(dim: DimRange) -> list[int]:
+    """Return primes among a dim's sizes, the nearest to the example first: bounds and example may share a divisor."""
+    primes = [size for size in range(max(dim.min, 3), dim.max + 1) if all(size % d for d in range(2, isqrt(size) + 1))]
+    if not primes:
+        return []
+    near = min(primes, key=lambda size: (abs(size - dim.example), size))
+    return list(dict.fromkeys((near, primes[0], primes[-1])))

@@ -97,11 +97,12 @@ def trace(module: torch.nn.Module, tensors: tuple[torch.Tensor, ...]) -> Trace:
         module: With flat tensors in.
         tensors: Its inputs.
     """
+    copies = [tensor.clone() for tensor in tensors]
     with _module_names(module) as names:
         recorder = _Recorder(names)
         with torch.no_grad(), recorder:
             forget_compiled()
-            made = module(*(tensor.clone() for tensor in tensors))
+            made = module(*copies)
     forget_compiled()
     recorder.trace.outputs = tuple(recorder.key(tensor) for tensor in made)
     return recorder.trace

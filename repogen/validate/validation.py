@@ -16,6 +16,7 @@ from repogen.validate.structure import check_structure
 from repogen.values.source import Eager, Program
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from repogen.spec.models import ModelSpec
@@ -39,9 +40,22 @@ class Validation:
 
 
 def validate(
-    artifact: OnnxArtifact, source: SourceModel, model: ModelSpec, target: Target, golden_dir: Path
+    artifact: OnnxArtifact,
+    source: SourceModel,
+    model: ModelSpec,
+    target: Target,
+    golden_dir: Path,
+    doubts: Sequence[dict[str, int]] = (),
 ) -> Validation:
     """Check structure, parity and batchability of ``artifact``, and write golden tensors to ``golden_dir``.
+
+    Args:
+        artifact: The graph.
+        source: What it was made of.
+        model: The spec entry.
+        target: The Triton release that is to load it.
+        golden_dir: Created.
+        doubts: Sizes that parity must be measured at, beside those of the sweep.
 
     Raises:
         ExportError: Broken, or too new for the target (exit 3).
@@ -53,7 +67,13 @@ def validate(
     onnx_model = OnnxModel(artifact)
     golden = GoldenKeeper()
     parity = check_parity(
-        source, onnx_model, model.parity, allowed, golden, partial(_explain, artifact, source, allowed)
+        source,
+        onnx_model,
+        model.parity,
+        allowed,
+        golden,
+        explain=partial(_explain, artifact, source, allowed),
+        doubts=doubts,
     )
     batch = check_batch(source, onnx_model, model.triton.max_batch_size, allowed, model.parity.seed)
     golden_dir.mkdir(parents=True, exist_ok=True)

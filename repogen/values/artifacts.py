@@ -36,6 +36,7 @@ class OnnxArtifact:
         nodes: Number of nodes, those of subgraphs included.
         exporter: Name of the rung that made it, such as ``dynamo`` or ``torchscript-eager``.
         unused: Inputs that nothing in the graph reads.
+        doubts: Sizes of all dims at which something may not hold that the exporter took for granted.
     """
 
     path: Path
@@ -46,6 +47,7 @@ class OnnxArtifact:
     nodes: int
     exporter: str
     unused: tuple[str, ...] = ()
+    doubts: tuple[dict[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,10 +98,11 @@ class ParityCase:
 
 @dataclass(frozen=True)
 class ParityReport:
-    """Every case, and those left out because the budget was spent."""
+    """Every case, those left out because the budget was spent, and sizes that the original itself does not take."""
 
     cases: tuple[ParityCase, ...]
     skipped: tuple[str, ...] = ()
+    unanswered: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:

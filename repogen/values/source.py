@@ -152,6 +152,7 @@ class SourceModel:
         precision: ``float16`` or ``bfloat16`` when the original computes anything in it, and so agrees no closer.
         operators: Translations of the user's own operators.
         labels: Class labels by output, in the order of its last axis.
+        against: What the spec has the model compared with, where that is not the model itself.
     """
 
     origin: Origin
@@ -165,6 +166,7 @@ class SourceModel:
     precision: str = ""
     operators: Operators = field(default_factory=Operators)
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    against: str = ""
 
     @property
     def example_sizes(self) -> dict[str, int]:

@@ -9,21 +9,27 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import FrameType
 
-_OURS = frozenset({"torch", "repogen"})
+_OURS = frozenset({"torch", "repogen", "runpy", "__main__"})
 _INSTALLED = "/site-packages/"
 
 
 def user_frame() -> FrameType:
     """Return the nearest frame that is neither torch's nor repogen's; the outermost when there is none."""
     frame = sys._getframe(1)  # noqa: SLF001 - a traceback would cost more
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _OURS:
+    while frame.f_back is not None and _is_ours(frame):
         frame = frame.f_back
     return frame
 
 
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in _OURS
+
+
 def user_line() -> str:
-    """Return ``file:line`` of that frame; the file as it is known in site-packages, else its name."""
+    """Return ``file:line`` of that frame, a file in site-packages as it is known there; empty without one."""
     frame = user_frame()
+    if _is_ours(frame):
+        return ""
     file = frame.f_code.co_filename
     return f"{file.rpartition(_INSTALLED)[2] if _INSTALLED in file else Path(file).name}:{frame.f_lineno}"
 

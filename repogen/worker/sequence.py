@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from repogen.worker.ledger import Ledger
 
 # The model's own fault: another exporter would meet it again.
-_MODEL_FAULTS = frozenset({"parity.not-finite", "parity.non-deterministic"})
+_MODEL_FAULTS = frozenset({"parity.not-finite", "parity.non-deterministic", "source.declared-size"})
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ def build_model(job: Job, ledger: Ledger) -> BuiltModel:
                 raise
             failures.append((exporter.name, error))
             continue
+        if built is None and (unanswered := rung.validation.parity.unanswered):
+            ledger.note((_not_taken(unanswered),))
         ledger.tried(RungOutcome(exporter.name, ok=True, reason="", seconds=time.monotonic() - begun))
         built = built or BuiltModel(
             artifact=rung.artifact,
@@ -80,6 +82,11 @@ def build_model(job: Job, ledger: Ledger) -> BuiltModel:
     if built is None:
         raise none_worked(failures)
     return built
+
+
+def _not_taken(unanswered: tuple[str, ...]) -> str:
+    shown = ", ".join(name.rpartition(" seed=")[0] for name in unanswered[:3])
+    return f"the model itself takes some sizes within dims: only, and so does what is published; it fails at {shown}"
 
 
 def _climb(exporter: Exporter, source: SourceModel, job: Job, ledger: Ledger) -> _Rung:
@@ -99,13 +106,13 @@ def _climb(exporter: Exporter, source: SourceModel, job: Job, ledger: Ledger) ->
     golden = directory / "golden"
     with ledger.step("validate"):
         try:
-            validation = validate(artifact, source, job.model, target, golden)
+            validation = validate(artifact, source, job.model, target, golden, exported.doubts)
         except (ExportError, ParityError) as error:
             if artifact is exported or error.code in _MODEL_FAULTS:
                 raise
             ledger.optimized(tuple(_dropped(outcome, error.message) for outcome in passes))
             artifact = exported
-            validation = validate(artifact, source, job.model, target, golden)
+            validation = validate(artifact, source, job.model, target, golden, exported.doubts)
     return _Rung(exported, artifact, validation, golden)
 
 

@@ -88,7 +88,8 @@ def _shape(config: Config, main: str, named: tuple[str, ...]) -> tuple[tuple[Dim
         frames = int(getattr(config, "max_length", _MOST_FRAMES))
         return ("batch", frames, bins), {}  # AST: a table of positions for just these patches
     if main == "input_features":
-        width = getattr(config, "feature_projection_input_dim", None) or bins or 80
+        known = (getattr(config, key, None) for key in ("feature_projection_input_dim", "input_feat_per_channel"))
+        width = next((size for size in known if size), bins or 80)
         return ("batch", FRAMES, int(width)), {FRAMES: DimSpec(min=8, max=_MOST_FRAMES, example=_EXAMPLE_FRAMES * 2)}
     del named
     few, some = _field(config, _FEWEST_FRAMES), _field(config, _EXAMPLE_FRAMES)

@@ -57,7 +57,8 @@ def load_huggingface(source: HuggingFaceSource, model: ModelSpec, root: Path) ->
         chosen = choose(module, inputs, head.task, model)
         found = of_module(module, inputs, model.model_copy(update={"outputs": chosen}), root)
     except SourceError as error:
-        raise _unpadded(loaded, checkpoint) or error from error
+        derived = not model.inputs and model.examples is None
+        raise _unpadded(loaded, checkpoint) or (_unknown(error, head) if derived else error) from error
     companions, strangers = checkpoint.companions()
     labels, unlabeled = labels_of(loaded.config, head.task, found.signature)
     told = (f"task {head.task.name}: {type(loaded).__name__}{', its encoder' if head.task.encoder else ''}",)
@@ -80,6 +81,19 @@ def _head(task: str, checkpoint: Checkpoint, config: Config) -> Head:
     except RAISED as error:
         raise user_error(error, f"the code of {checkpoint.name} failed", checkpoint.directory) from error
     return replace(head, model=own)
+
+
+def _unknown(error: SourceError, head: Head) -> SourceError:
+    """Say of a forward that fails on inputs that repogen made up whose fault that is."""
+    if error.code != "source.user-code":
+        return error
+    return SourceError(
+        f"repogen made up inputs for {head.task.name}, and they are not this model's: {error.message}",
+        "declare inputs: (and dims:), or give examples:",
+        code="source.hf-task",
+        where=error.where,
+        details=error.details,
+    )
 
 
 def _unpadded(loaded: Model, checkpoint: Checkpoint) -> SourceError | None:

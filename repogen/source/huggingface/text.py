@@ -26,6 +26,7 @@ MOST_TOKENS = 512
 
 _SPECIAL = ("pad", "bos", "eos", "cls", "sep", "mask", "unk", "decoder_start")
 _FEWEST_ORDINARY = 2
+_BOXES = "bbox"
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class TextPart:
         pad: Id behind a row's end.
         end: Id at a row's end: some models look for it.
         types: Number of token types.
+        page: Number of places along a side of the page that tokens lie on; 0 where the model does not ask.
         notes: What a person should know.
     """
 
@@ -50,6 +52,7 @@ class TextPart:
     pad: int | None
     end: int | None
     types: int
+    page: int = 0
     notes: tuple[str, ...] = ()
 
     def draw(self, sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
@@ -58,6 +61,8 @@ class TextPart:
         rng = np.random.default_rng([seed, zlib.crc32(b"text")])
         mask = _mask(rows, length, rng)
         made = {"input_ids": self._ids(mask, rng), "attention_mask": mask, "token_type_ids": self._types(mask, rng)}
+        if self.page:
+            made[_BOXES] = self._boxes(mask, rng)
         return {spec.name: np.asarray(made[spec.name], np.int64) for spec in self.specs}
 
     def _ids(self, mask: Array, rng: np.random.Generator) -> Array:
@@ -68,6 +73,11 @@ class TextPart:
         if self.end is not None:
             ids[np.arange(len(ids)), np.sum(mask, axis=1, dtype=np.int64) - 1] = self.end
         return ids if self.pad is None else np.where(mask == 1, ids, self.pad)
+
+    def _boxes(self, mask: Array, rng: np.random.Generator) -> Array:
+        """Return left, top, right and bottom of each token, zeros where there is none."""
+        corners = np.sort(rng.integers(0, self.page, (*mask.shape, 2, 2)), axis=-2)
+        return np.where(mask[..., None] == 1, corners.reshape(*mask.shape, 4), 0)
 
     def _types(self, mask: Array, rng: np.random.Generator) -> Array:
         """Return a first sentence and those after it."""
@@ -106,14 +116,19 @@ def text_part(module: Model, parameters: Parameters, checkpoint: Checkpoint, bat
     special = frozenset(_ids_of(config, vocabulary))
     pad, end = _id(config, "pad", vocabulary), _id(config, "eos", vocabulary)
     longest = min(_longest(module, config), MOST_TOKENS)
+    specs = [TensorSpec(name, "int64", (batch, SEQUENCE)) for name in names]
+    page = int(getattr(config, "max_2d_position_embeddings", 0) or 0) if _BOXES in parameters else 0
+    if page:
+        specs.append(TensorSpec(_BOXES, "int64", (batch, SEQUENCE, 4)))
     return TextPart(
-        specs=tuple(TensorSpec(name, "int64", (batch, SEQUENCE)) for name in names),
+        specs=tuple(specs),
         bounds={SEQUENCE: DimSpec(min=1, max=longest)},
         vocabulary=vocabulary,
         special=special,
         pad=pad,
         end=None if end == pad else end,
         types=types,
+        page=page,
     )
 
 

@@ -152,4 +152,4 @@ def test_watching_ends_with_its_block() -> None:
         assert torch.ones(1).item() == 1.0
     assert during is not before
     assert torch.Tensor.item is before
-    assert reads == []
+    assert reads.values == []

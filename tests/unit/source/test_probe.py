@@ -67,9 +67,44 @@ def test_a_buffer_that_is_filled_once_is_no_state(load: Load) -> None:
     load(STATE.format(line="self.seen = torch.ones(1)"))
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("self.calls += 1; x = x + self.calls", "forward changes the model's attribute calls at every call"),
+        (
+            "self.calls += 1; x = x * (2 if self.calls < 9 else 3)",
+            "forward changes the model's attribute calls at every",
+        ),
+        (
+            "self.calls = self.calls or x.shape[0]; x = x / self.calls",
+            "the first call sets the model's calls by its own",
+        ),
+        (
+            "self.seen = self.seen if self.seen.any() else x.mean().reshape(1); x = x - self.seen",
+            "sets the model's seen",
+        ),
+        ("self.p.data.add_(1)", "forward writes to the model's parameter p"),
+    ],
+)
+def test_state_that_answers_hang_on_is_named(load: Load, line: str, said: str) -> None:
+    """Attributes and parameters as well as buffers; also what only shows at another call or another size."""
+    code = STATE.replace("self.calls = 0", "self.calls = 0; self.p = nn.Parameter(torch.zeros(1))")
+    with pytest.raises(SourceError) as caught:
+        load(code.format(line=line))
+    assert caught.value.code == "source.stateful"
+    assert said in caught.value.message
+
+
+def test_a_counter_that_nothing_hangs_on_is_no_state(load: Load) -> None:
+    """Calls are counted for statistics, too."""
+    load(STATE.format(line="self.calls += 1"))
+
+
 def test_other_causes_are_told_apart_from_the_exporter(load: Load) -> None:
-    """A counter that is no buffer."""
-    code = STATE.format(line="self.calls += 1; x = x + self.calls")
+    """A counter in a list."""
+    code = STATE.replace("self.calls = 0", "self.calls = []").format(
+        line="self.calls.append(1); x = x + len(self.calls)"
+    )
     with pytest.raises(ParityError) as caught:
         load(code)
     assert caught.value.code == "parity.non-deterministic"

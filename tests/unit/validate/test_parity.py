@@ -94,10 +94,11 @@ def artifact(source: SourceModel, tmp_path_factory: pytest.TempPathFactory) -> O
 
 
 def test_a_faithful_graph_passes_every_case(source: SourceModel, artifact: OnnxArtifact, tmp_path: Path) -> None:
-    """Example on each seed, minimum, middle and maximum; it batches; nothing is skipped."""
+    """Example on each seed, minimum, middle, maximum, and primes between; it batches; nothing is skipped."""
     result = proved(artifact, source, tmp_path)
     assert [case.name for case in result.parity.cases] == [
-        "batch=2 seed=0", "batch=1 seed=2", "batch=2 seed=1", "batch=5 seed=3", "batch=8 seed=4",
+        "batch=2 seed=0", "batch=1 seed=2", "batch=2 seed=1", "batch=3 seed=5", "batch=5 seed=3", "batch=7 seed=6",
+        "batch=8 seed=4",
     ]  # fmt: skip
     assert (result.parity.passed, result.parity.skipped) == (True, ())
     assert (result.batch.batchable, result.batch.max_batch_size) == (True, 8)
@@ -132,7 +133,7 @@ def test_swapped_inputs_do_not_pass(source: SourceModel, artifact: OnnxArtifact,
         left, right = model.graph.inputs
         model.graph.inputs[:] = [right, left]
 
-    with pytest.raises(ParityError, match="disagrees with the PyTorch model in 5 of 5 cases") as caught:
+    with pytest.raises(ParityError, match="disagrees with the PyTorch model in 7 of 7 cases") as caught:
         proved(edited(artifact, swap), source, tmp_path)
     assert (caught.value.code, caught.value.exit_code) == ("parity.drift", 4)
 
@@ -168,10 +169,10 @@ def test_a_model_without_dims_has_one_case_a_seed(
 def test_a_spent_budget_skips_by_name_and_never_what_is_required(
     source: SourceModel, artifact: OnnxArtifact, tmp_path: Path
 ) -> None:
-    """The example and the minimum always run."""
+    """The example, the minimum and one prime always run."""
     report = proved(artifact, source, tmp_path, budget_seconds=1e-9).parity
-    assert [case.name for case in report.cases] == ["batch=2 seed=0", "batch=1 seed=2"]
-    assert report.skipped == ("batch=2 seed=1", "batch=5 seed=3", "batch=8 seed=4")
+    assert [case.name for case in report.cases] == ["batch=2 seed=0", "batch=1 seed=2", "batch=3 seed=5"]
+    assert report.skipped == ("batch=2 seed=1", "batch=5 seed=3", "batch=7 seed=6", "batch=8 seed=4")
 
 
 DECLARED = (

@@ -18,7 +18,15 @@ def test_the_example_and_the_minimum_come_first_and_always_run() -> None:
         "batch=2,time=16 seed=8",
         "batch=2,time=16 seed=9",
     ]
-    assert [case.required for case in plan] == [True, True] + [False] * (len(plan) - 2)
+    assert [case.required for case in plan[:4]] == [True, True, False, False]
+
+
+def test_sizes_that_share_no_divisor_are_tried_and_the_original_may_fail_there() -> None:
+    """Of each dim one runs whatever the budget, and sizes that an exporter doubts all do."""
+    plan = plan_sweep({"batch": BATCH, "time": TIME}, 0, 1, [{"batch": 2, "time": 42}])
+    probing = {(case.sizes["batch"], case.sizes["time"]): case.required for case in plan if case.probing}
+    assert probing == {(3, 16): True, (31, 16): False, (2, 17): True, (2, 5): False, (2, 61): False, (2, 42): True}
+    assert not any(case.probing for case in plan if case.sizes in ({"batch": 1, "time": 4}, {"batch": 32, "time": 64}))
 
 
 def test_the_rest_goes_from_cheap_to_dear_up_to_everything_at_its_maximum() -> None:
