@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.checking.ensembles import Neighbor, ensemble_findings
+from repogen.checking.ensembles import Neighbor, circle_findings, ensemble_findings
 from repogen.checking.files import (
     link_findings,
     manifest_findings,
@@ -141,7 +141,9 @@ def _repositories(paths: Iterable[Path]) -> list[_Repository]:
 def _model_of(path: Path) -> Path | None:
     """Return the directory of the model that a path is, or lies in; None for a repository."""
     if path.is_dir():
-        of_models = any(entry.is_dir() and (entry / CONFIG).exists() for entry in path.iterdir())
+        # a version of repogen's holds a copy of its config
+        inside = (entry for entry in path.iterdir() if entry.is_dir() and not entry.name.isdigit())
+        of_models = any((entry / CONFIG).exists() for entry in inside)
         return path if is_model(path) and not of_models else None
     if path.name == CONFIG:
         return path.parent
@@ -202,6 +204,7 @@ def _of_model(model: _Model, neighbors: dict[str, Neighbor], target: Target) -> 
         yield from text.placed(policy_findings(versions_of(directory), config))
         if ensemble:
             yield from text.placed(ensemble_findings(config, neighbors))
+            yield from text.placed(circle_findings(directory.name, neighbors))
     for version in served(versions_of(directory), config):
         yield from version_file_findings(version, config)
     for version in versions_of(directory):

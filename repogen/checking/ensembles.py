@@ -74,6 +74,22 @@ def ensemble_findings(config: ModelConfig, others: Mapping[str, Neighbor]) -> It
             yield from _mapped(path, index, step, model.config, known)
 
 
+def circle_findings(name: str, others: Mapping[str, Neighbor]) -> Iterator[Finding]:
+    """Yield an ensemble that comes back to itself through the models of its steps."""
+    seen: set[str] = set()
+    pending = [name]
+    while pending:
+        neighbor = others.get(pending.pop())
+        for step in neighbor.config.ensemble_scheduling.step if neighbor and neighbor.config else ():
+            if step.model_name == name:
+                message = f"{name!r} is among its own steps, or among those of an ensemble in them"
+                yield Finding("RG505", "error", message, "break the circle", "ensemble_scheduling")
+                return
+            if step.model_name not in seen:
+                seen.add(step.model_name)
+                pending.append(step.model_name)
+
+
 def _batch(config: ModelConfig, path: str, name: str, model: Neighbor) -> Iterator[Finding]:
     largest = model.config.max_batch_size if model.guess is None and model.config is not None else model.guess
     if largest and config.max_batch_size > largest:  # one of 0 takes whole tensors

@@ -34,6 +34,8 @@ def model_file(version: Path, config: ModelConfig | None) -> Path | None:
     """Return a version's model file; None where nothing says which it is."""
     if config is not None and config.default_model_filename:
         return _in_directory(version / str(config.default_model_filename))
+    if config is not None and config.backend == "python":
+        return version / "model.py"
     if config is None or is_onnx(config):
         names = MODEL_FILES if config is None or not (config.backend or config.platform) else MODEL_FILES[:1]
         there = (version / name for name in names if (version / name).exists())
@@ -83,12 +85,18 @@ class _NamedFile:
 def named_file_findings(directory: Path, config: ModelConfig) -> Iterator[Finding]:
     """Yield the files that a config names and that are not there, or too short."""
     for file in _named(config):
+        if "\0" in file.name:
+            yield Finding("RG405", "error", f"{file.name!r} is no file's name", "remove the NUL", file.field)
+            continue
         path = Path(f"{directory}/{file.place}/{file.name}")  # as Triton joins them: an absolute name begins here, too
         shown = f"{file.place}/{file.name}".lstrip("/")
         if ".." in path.parts or not path.resolve().is_relative_to(directory.resolve()):
             message = f"{shown!r} leads out of the model's directory"
             yield Finding("RG405", "warning", message, "keep the file in it", file.field)
-        if not path.is_file():
+        if path.is_dir():
+            message = f"{shown!r} is a directory, which brings tritonserver 2.51 down"
+            yield Finding("RG405", "error", message, "name a file", file.field)
+        elif not path.is_file():
             yield Finding("RG405", "error", f"{shown!r} is not there", "write the file, or drop its name", file.field)
         elif (size := path.stat().st_size) < file.size:
             message = f"{shown!r} has {size} bytes, and its dims and type make {file.size}"
@@ -119,7 +127,10 @@ def _bytes(data_type: int, dims: Sequence[int]) -> int:
 def link_findings(directory: Path, root: Path) -> Iterator[Finding]:
     """Yield links that leave the repository: they work here, and not where it is copied or mounted."""
     for path in _links(directory):
-        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
+        if not path.exists() and path.parent == directory:
+            message = f"{path.name} is a link to nothing, and Triton gives the model up"
+            yield Finding("RG406", "error", message, "remove it, or mend it", path=str(path))
+        elif not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
             message = f"{path.name} is a link that leaves the repository: a copy or a mount of it has it not"
             yield Finding("RG406", "warning", message, "copy the file in place of the link", path=str(path))
 
@@ -146,7 +157,8 @@ def manifest_findings(version: Version) -> Iterator[Finding]:
         return
     except (OSError, MalformedRecordError) as error:
         path = str(version.path / "manifest.json")
-        yield Finding("RG407", "error", f"the manifest cannot be read: {error}", "build the version again", path=path)
+        hint = "if repogen wrote it, build the version again"
+        yield Finding("RG407", "warning", f"the manifest cannot be read: {error}", hint, path=path)
         return
     for line in damaged_files(version.path, manifest):
         hint = "build the version again, or restore the file"

@@ -68,7 +68,7 @@ def read_config(path: Path, release: str) -> ConfigText:
     waved = frozenset(_waved(text))
     found = [*_byte_order(text), *_left_overs(text)]
     if _STRAY.search(text):
-        found.append(Finding("RG005", "warning", "a comment is not UTF-8", "save the file as UTF-8"))
+        found.append(Finding("RG005", "warning", "a comment or a string is not UTF-8", "save the file as UTF-8"))
         text = _STRAY.sub("?", text)
     text = text.removeprefix(_BOM)
     try:
@@ -100,7 +100,7 @@ def _text(path: Path) -> tuple[str, Finding | None]:
     except OSError as error:
         return "", Finding("RG005", "error", f"{path.name} cannot be read: {error.strerror}", "make it readable")
     text = content.decode(errors="surrogateescape")
-    if any(_STRAY.search(token.text) for token in tokens(text)):
+    if any(_STRAY.search(token.text) for token in tokens(text) if token.text[0] not in "\"'"):
         return "", Finding("RG005", "error", f"{path.name} is not UTF-8", "save it as UTF-8")
     return text, None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,9 @@ def parse(text: str, origin: str) -> ModelConfig:
             where=f"{origin}:1:1",
         )
     try:
-        return text_format.Parse(text, Message())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of an escape that Python does not know, which is told of as an error
+            return text_format.Parse(text, Message())
     except text_format.ParseError as error:
         line, column = error.GetLine() or 0, error.GetColumn() or 0
         what = str(error).removeprefix(f"{line}:{column} : ")

@@ -158,13 +158,17 @@ def _filled(config: ModelConfig, given: list[str], known: set[str]) -> Iterator[
     for name, times in fed.items():
         if times > 1:
             message = f"Triton is to fill the input {name!r} {times} times"
-            yield Finding("RG201", "error", message, "keep one of them")
+            yield Finding("RG201", "error", message, "keep one of them", _filler(config))
         if name in given:
             message = f"input {name!r} is declared, and Triton is to fill it, too"
             yield Finding("RG201", "error", message, "drop it from input", f"input[{given.index(name)}]")
         if name not in known:
             message = f"Triton is to fill the input {name!r}, which is not in the graph"
-            yield Finding("RG201", "error", message, f"the graph has {_names(sorted(known))}")
+            yield Finding("RG201", "error", message, f"the graph has {_names(sorted(known))}", _filler(config))
+
+
+def _filler(config: ModelConfig) -> str:
+    return "batch_input" if config.batch_input else "sequence_batching"
 
 
 def _optional(config: ModelConfig, required: Sequence[str], spare: set[str]) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,12 @@ def identity_rules(config: ModelConfig, directory: str) -> Iterator[Finding]:
             message = f"repository agent {agent.name!r} is none that Triton ships"
             hint = "it ships checksum; one of your own is waved through: # repogen: ignore[RG132]"
             yield Finding("RG132", "error", message, hint, f"model_repository_agents.agents[{index}]")
+    for index, key in enumerate(config.metric_tags):
+        if key.startswith("__") or not re.fullmatch(r"[A-Za-z0-9_]*", key):
+            message = f"metric tag {key!r} is no label of Prometheus, which brings tritonserver 2.51 down"
+            yield Finding(
+                "RG133", "error", message, "use letters, digits and single underscores", f"metric_tags[{index}]"
+            )
     yield from _version_policy(config)
 
 

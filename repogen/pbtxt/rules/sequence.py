@@ -42,6 +42,10 @@ def _numbers(config: ModelConfig, batching: ModelSequenceBatching) -> Iterator[F
         message = f"minimum_slot_utilization is {direct.minimum_slot_utilization:g}"
         yield Finding("RG121", "error", message, "it lies from 0 to 1", f"{path}.direct.minimum_slot_utilization")
     yield from preferred_sizes(config, oldest.preferred_batch_size, f"{path}.oldest.preferred_batch_size")
+    if oldest.max_candidate_sequences == INT32_MAX:
+        message = "max_candidate_sequences 2147483647 brings tritonserver 2.51 down"
+        hint = "write how many you expect at once"
+        yield Finding("RG121", "error", message, hint, f"{path}.oldest.max_candidate_sequences")
     if batching.HasField("oldest") and oldest.max_candidate_sequences < 1:
         message = f"max_candidate_sequences is {oldest.max_candidate_sequences}: how many sequences run at once"
         hint = "write how many you expect at once"

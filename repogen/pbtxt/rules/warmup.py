@@ -19,11 +19,16 @@ def warmup_rules(config: ModelConfig) -> Iterator[Finding]:
     """Yield what is wrong with warmups."""
     for index, warmup in enumerate(config.model_warmup):
         path = f"model_warmup[{index}]"
-        if config.HasField("sequence_batching"):
-            message = f"warmup {warmup.name!r} of a sequence model, which brings tritonserver 2.51 down"
-            yield Finding("RG116", "error", message, "drop it: its requests belong to no sequence", path)
+        if missing := sorted(_controls(config) - set(warmup.inputs)):
+            message = f"warmup {warmup.name!r} of a sequence model leaves out its control {', '.join(missing)}"
+            hint = "feed it, or drop the warmup: this brings tritonserver 2.51 down"
+            yield Finding("RG116", "error", message, hint, path)
         yield from _batch(config, path, warmup)
         yield from _inputs(config, path, warmup)
+
+
+def _controls(config: ModelConfig) -> set[str]:
+    return {tensor.name for tensor in config.sequence_batching.control_input}
 
 
 def _batch(config: ModelConfig, path: str, warmup: ModelWarmup) -> Iterator[Finding]:
@@ -43,15 +48,18 @@ def _inputs(config: ModelConfig, path: str, warmup: ModelWarmup) -> Iterator[Fin
     if not warmup.inputs:
         severity: Severity = "error" if warmup.batch_size else "warning"  # without a batch nothing is run
         yield Finding("RG116", severity, f"{what} feeds no input", "give each input of the model", path)
+    controls = _controls(config)
     for number, (name, fed) in enumerate(warmup.inputs.items()):
         where = f"{path}.inputs[{number}]"
+        if name in controls:
+            continue
         if name not in declared:
             message = f"{what} feeds {name!r}, unknown to the model; this can bring Triton down"
             yield Finding("RG116", "error", message, "use the config's input names", where)
             continue
         yield from _fed(where, f"{what}, input {name!r},", declared[name], fed)
     missing = [name for name, tensor in declared.items() if name not in warmup.inputs and not tensor.optional]
-    if missing and warmup.inputs and declared.keys() >= set(warmup.inputs):
+    if missing and warmup.inputs and declared.keys() | controls >= set(warmup.inputs):
         message = f"{what} leaves out {', '.join(map(repr, missing))}"
         yield Finding("RG116", "error", message, "give each input of the model", path)
 

@@ -27,7 +27,9 @@ def blocks(code: str, language: str) -> list[str]:
 
 def repository_of(root: Path, config: str) -> Path:
     """Write the repository that the pages' examples stand in; return it."""
-    add_model(root, "m", CONFIG if "ensemble" in config else config)
+    model = add_model(root, "m", CONFIG if "ensemble" in config else config)
+    if 'backend: "python"' in config:
+        (model / "1" / "model.py").touch()
     if "ensemble" in config:
         (root / "e" / "1").mkdir(parents=True)
         (root / "e" / "config.pbtxt").write_text(config, encoding="utf-8")

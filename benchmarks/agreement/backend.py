@@ -1,0 +1,153 @@
+"""Changes that the onnxruntime backend judges: here its imitation does, against the graph."""
+
+from __future__ import annotations
+
+from agreement.swaps import Swaps
+
+_TYPES = ("BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP64", "STRING")
+_ACCELERATORS = ("tensorrt", "openvino", "cuda", "auto_io", "nosuch", "")
+
+
+def _input(data_type: str, dims: str) -> str:
+    return f'  name: "x"\n  data_type: TYPE_{data_type}\n  dims: [ {dims} ]\n'
+
+
+def _output(data_type: str, dims: str) -> str:
+    return _input(data_type, dims).replace('"x"', '"y"')
+
+
+def _parameter(key: str, value: str) -> str:
+    return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
+
+
+def _accelerator(device: str, name: str) -> str:
+    return f'optimization {{ execution_accelerators {{ {device}_execution_accelerator {{ name: "{name}" }} }} }}'
+
+
+BACKEND: list[Swaps] = [
+    Swaps("batch", '  name: "x"\n', {"input/name_unknown": '  name: "nosuch"\n', "input/name_case": '  name: "X"\n'}),
+    Swaps(
+        "batch", '  name: "y"\n', {"output/name_unknown": '  name: "nosuch"\n', "output/name_space": '  name: "y "\n'}
+    ),
+    Swaps("batch", _input("FP32", "4"), {f"input/type_{each.lower()}": _input(each, "4") for each in _TYPES}),
+    Swaps("batch", _output("FP32", "4"), {f"output/type_{each.lower()}": _output(each, "4") for each in _TYPES}),
+    Swaps(
+        "batch",
+        _input("FP32", "4"),
+        {
+            "input/dims_other": _input("FP32", "5"),
+            "input/dims_variable": _input("FP32", "-1"),
+            "input/dims_with_batch": _input("FP32", "-1, 4"),
+            "input/dims_longer": _input("FP32", "4, 1"),
+        },
+    ),
+    Swaps(
+        "batch",
+        _output("FP32", "4"),
+        {
+            "output/dims_other": _output("FP32", "5"),
+            "output/dims_variable": _output("FP32", "-1"),
+            "output/dims_with_batch": _output("FP32", "-1, 4"),
+        },
+    ),
+    Swaps(
+        "plain",
+        _input("FP32", "-1, 4"),
+        {
+            "input/dims_fixed": _input("FP32", "2, 4"),
+            "input/dims_shorter": _input("FP32", "4"),
+            "input/dims_all_variable": _input("FP32", "-1, -1"),
+            "input/dims_longer": _input("FP32", "-1, 4, 1"),
+        },
+    ),
+    Swaps(
+        "plain",
+        _output("FP32", "-1, 4"),
+        {
+            "output/dims_fixed": _output("FP32", "2, 4"),
+            "output/dims_shorter": _output("FP32", "4"),
+            "output/dims_all_variable": _output("FP32", "-1, -1"),
+        },
+    ),
+    Swaps(
+        "fixed",
+        'backend: "onnxruntime"\n',
+        {
+            "max_batch/one": 'backend: "onnxruntime"\nmax_batch_size: 1\n',
+            "max_batch/two": 'backend: "onnxruntime"\nmax_batch_size: 2\n',
+        },
+    ),
+    Swaps(
+        "scalar",
+        _input("FP32", "1"),
+        {
+            "in/ones": _input("FP32", "1, 1"),
+            "in/two": _input("FP32", "2"),
+            "in/variable": _input("FP32", "-1"),
+        },
+    ),
+    Swaps(
+        "vector",
+        _input("INT32", "-1"),
+        {
+            "in/fixed": _input("INT32", "3"),
+            "in/two": _input("INT32", "-1, 1"),
+        },
+    ),
+    Swaps("vector", 'backend: "onnxruntime"\n', {"max_batch/four": 'backend: "onnxruntime"\nmax_batch_size: 4\n'}),
+    Swaps("two", 'name: "a"', {"input/twice_the_other": 'name: "b"', "input/unknown": 'name: "z"'}),
+    Swaps("two", 'input {\n  name: "b"\n  data_type: TYPE_INT64\n  dims: [ -1, 2 ]\n}\n', {"input/missing": ""}),
+    Swaps("two", 'output {\n  name: "d"\n  data_type: TYPE_INT64\n  dims: [ -1, 2 ]\n}\n', {"output/missing": ""}),
+    Swaps("two", "", {"input/extra": 'input { name: "z" data_type: TYPE_FP32 dims: [ 1 ] }'}),
+    Swaps("optional", 'name: "w"', {"unknown": 'name: "nosuch"', "required": 'name: "x"'}),
+    Swaps("optional", "dims: [ 4 ]\n  optional", {"dims_other": "dims: [ 5 ]\n  optional"}),
+    Swaps(
+        "batch",
+        "",
+        {
+            **{f"accelerator/cpu_{each or 'empty'}": _accelerator("cpu", each) for each in _ACCELERATORS},
+            **{f"accelerator/gpu_{each or 'empty'}": _accelerator("gpu", each) for each in _ACCELERATORS},
+        },
+    ),
+    Swaps(
+        "batch",
+        "",
+        {
+            "parameters/intra_zero": _parameter("intra_op_thread_count", "0"),
+            "parameters/intra_negative": _parameter("intra_op_thread_count", "-1"),
+            "parameters/intra_word": _parameter("intra_op_thread_count", "many"),
+            "parameters/intra_empty": _parameter("intra_op_thread_count", ""),
+            "parameters/inter_word": _parameter("inter_op_thread_count", "x"),
+            "parameters/execution_one": _parameter("execution_mode", "1"),
+            "parameters/execution_two": _parameter("execution_mode", "2"),
+            "parameters/execution_word": _parameter("execution_mode", "parallel"),
+            "parameters/arena_off": _parameter("enable_mem_arena", "0"),
+            "parameters/arena_word": _parameter("enable_mem_arena", "on"),
+            "parameters/pattern_word": _parameter("enable_mem_pattern", "maybe"),
+        },
+    ),
+    # The library that all backends share reads these; Python's takes the server down by it.
+    Swaps(
+        "ragged",
+        "",
+        {
+            "scatter/empty": "batch_output { }",
+            "scatter/no_target": 'batch_output { kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "x" }',
+        },
+    ),
+    # Backends that are not installed here, or not as in NVIDIA's container.
+    Swaps(
+        "batch",
+        'backend: "onnxruntime"',
+        {
+            "backend/python": 'backend: "python"',
+            "backend/tensorrt": 'backend: "tensorrt"',
+            "platform/tensorrt": 'platform: "tensorrt_plan"',
+            "platform/pytorch": 'platform: "pytorch_libtorch"',
+            "runtime/library": 'backend: "onnxruntime" runtime: "libtriton_onnxruntime.so"',
+        },
+    ),
+    Swaps(
+        "platform", 'platform: "onnxruntime_onnx"', {"python_backend": 'platform: "onnxruntime_onnx" backend: "python"'}
+    ),
+]
