@@ -95,6 +95,9 @@ def _conditions(program: torch.export.ExportedProgram) -> Iterator[sympy.Basic]:
         for asserts in environment.deferred_runtime_asserts.values():
             yield from (one.expr for one in asserts)
         yield from (guard.expr for guard in environment.guards)
+    for symbol, bounds in program.range_constraints.items():
+        yield sympy.Ge(symbol, bounds.lower)
+        yield sympy.Le(symbol, bounds.upper)
 
 
 def _fails(condition: sympy.Basic, symbols: Mapping[sympy.Symbol, str], sizes: Mapping[str, int]) -> bool:

@@ -21,12 +21,14 @@ class SweepCase:
         seed: Seed of the inputs.
         required: Whether it runs whatever the budget.
         probing: Whether the spec says nothing of these very sizes: the original may fail at them.
+        golden: Whether its answers may be kept to be asked for again.
     """
 
     sizes: dict[str, int]
     seed: int
     required: bool
     probing: bool = False
+    golden: bool = True
 
     @property
     def name(self) -> str:
@@ -55,26 +57,35 @@ def plan_sweep(
     low = {name: dim.min for name, dim in dims.items()}
     high = {name: dim.max for name, dim in dims.items()}
     middle = {name: (dim.example + dim.max) // 2 for name, dim in dims.items()}
-    first = [SweepCase(example, seed + i, required=i == 0) for i in range(seeds)]
-    wanted = [low, middle, high]
+    usual = [low, middle, high]
     for name in dims:
-        wanted += [{**example, name: sizes[name]} for sizes in (low, middle, high)]
-        wanted += [{**low, name: example[name]}, {**high, name: low[name]}]
-    doubted = {tuple(sizes[name] for name in dims) for sizes in doubts}
-    declared = {tuple(sizes.values()): sizes for sizes in wanted}
-    probes = [{**example, name: size} for name, dim in dims.items() for size in _uneven(dim)]
-    probed = {tuple(sizes[name] for name in dims): sizes for sizes in (*probes, *doubts)}
+        usual += [{**example, name: sizes[name]} for sizes in (low, middle, high)]
+        usual += [{**low, name: example[name]}, {**high, name: low[name]}]
+    uneven = {name: _uneven(dim) for name, dim in dims.items()}
+    probes = [{**example, name: size} for name, sizes in uneven.items() for size in sizes]
     # One uneven size of each dim runs whatever the budget: all that a user declares may share a divisor.
-    doubted |= {tuple({**example, name: _uneven(dim)[0]}.values()) for name, dim in dims.items() if _uneven(dim)}
-    distinct = {**declared, **{key: sizes for key, sizes in probed.items() if key not in declared}}
-    distinct.pop(tuple(example.values()), None)
+    required = [low, *doubts, *({**example, name: sizes[0]} for name, sizes in uneven.items() if sizes)]
     rest = [
-        SweepCase(sizes, seed + seeds + i, required=sizes == low or key in doubted, probing=key not in declared)
-        for i, (key, sizes) in enumerate(distinct.items())
+        SweepCase(
+            sizes,
+            seed + seeds + i,
+            required=sizes in required,
+            probing=any(size not in {low[name], high[name], example[name]} for name, size in sizes.items()),
+            golden=sizes in usual,
+        )
+        for i, sizes in enumerate(_distinct([*usual, *probes, *doubts], example))
     ]
     rest.sort(key=lambda case: case.cost)
     lowest = [case for case in rest if case.sizes == low]
+    first = [SweepCase(example, seed + i, required=i == 0) for i in range(seeds)]
     return [first[0], *lowest, *first[1:], *(case for case in rest if case.sizes != low)]
+
+
+def _distinct(wanted: list[dict[str, int]], example: dict[str, int]) -> list[dict[str, int]]:
+    """Return sizes without repetition, and without the example's."""
+    distinct = {tuple(sizes[name] for name in example): sizes for sizes in wanted}
+    distinct.pop(tuple(example.values()), None)
+    return list(distinct.values())
 
 
 def _uneven(dim: DimRange) -> list[int]:

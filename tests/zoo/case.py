@@ -18,6 +18,7 @@ _BOUNDS = {
     "sequence": (1, 24),
     "target": (1, 12),
     "time": (2, 12),
+    "double": (4, 24),
     "nodes": (4, 16),
     "edges": (4, 32),
     "height": (32, 64),

@@ -207,3 +207,13 @@ def test_dims_without_a_name_show_as_a_question_mark(tmp_path: Path) -> None:
     graph.graph.outputs[0].shape = ir.Shape([None, 3])
     assert describe(graph, tmp_path / "model.onnx", "dynamo").signature.outputs[0].shape == ("?", 3)
     assert count_nodes(graph) == 1
+
+
+def test_an_exporter_s_names_of_dims_do_not_make_them_equal(tmp_path: Path) -> None:
+    """TorchScript calls several axes of an output alike; dims that the inputs declare keep their names."""
+    made = model([helper.make_node("Identity", ["x"], ["y"])])
+    made.graph.outputs[0].shape = ir.Shape(["batch", "Same_dim_0"])
+    assert finish(made, tmp_path / "m.onnx", how()).signature.outputs[0].shape == ("batch", "y_dim_1")
+    made = model([helper.make_node("Identity", ["x"], ["y"])])
+    made.graph.outputs[0].shape = ir.Shape(["Same_dim_0", "Same_dim_0"])
+    assert finish(made, tmp_path / "m.onnx", how()).signature.outputs[0].shape == ("y_dim_0", "y_dim_1")

@@ -323,3 +323,33 @@ def test_notes_of_weights_and_of_eval_are_both_kept(load: Callable[..., SourceMo
     torch.save(torch.nn.Linear(4, 2).half().state_dict(), root / "w.pt")
     notes = load("def build(): return nn.Linear(4, 2)", source={"weights": "w.pt"}).notes
     assert ["float16" in notes[0], "model.eval()" in notes[1]] == [True, True]
+
+
+def test_example_sizes_are_chosen_for_the_model(load: Load) -> None:
+    """Where the spec leaves them open, and the model takes multiples only."""
+    inputs = {"x": {"dtype": "float32", "shape": ["batch", "height", "width"]}}
+    bounds = {"min": 32, "max": 256}
+    code = returning("x.reshape(x.shape[0], -1, 32, x.shape[2] // 32, 32).sum((2, 4))")
+    source = load(code, inputs=inputs, dims={"batch": {"max": 4}, "height": bounds, "width": bounds})
+    assert sorted((source.dims["height"].example, source.dims["width"].example)) == [32, 64]
+    error = refused(
+        load, code, inputs=inputs, dims={"batch": {"max": 4}, "height": {**bounds, "example": 40}, "width": bounds}
+    )
+    assert error.code == "source.user-code"
+
+
+def test_an_axis_that_follows_a_dim_is_not_that_dim(load: Load) -> None:
+    """Twice the batch can't be declared, and would be cut to the batch."""
+    code = """
+    class Net(nn.Module):
+        def forward(self, x, y):
+            return x + y.reshape(-1, 2, 4).sum(1)
+    def build():
+        return Net()
+    def examples(batch):
+        return torch.randn(batch, 4), torch.randn(2 * batch, 4)
+    """
+    error = refused(load, code, examples="models.py:examples")
+    assert error.code == "source.derived-dim"
+    assert "axis 0 of 'y'" in error.message
+    assert "is 4 where batch is 2, and 6 where it is 3" in error.message

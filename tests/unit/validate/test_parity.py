@@ -20,12 +20,14 @@ from repogen.graph import Finishing, finish
 from repogen.spec.models import ExportSpec, ModelSpec
 from repogen.validate import validate
 from repogen.validate.golden import GoldenKeeper
+from repogen.validate.parity import _missed
 from repogen.validate.runtime import OnnxModel
 from repogen.validate.structure import check_structure
 from repogen.validate.sweep import SweepCase
-from repogen.values.artifacts import OnnxArtifact
+from repogen.values.artifacts import OnnxArtifact, ParityCase, ParityReport
 from repogen.values.golden import golden_from_json
 from repogen.values.target import targets
+from repogen.values.tensors import TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -266,3 +268,50 @@ def test_the_checker_sees_the_graph_that_is_published(artifact: OnnxArtifact) ->
     """What passes here is what onnx itself accepts."""
     assert check_structure(artifact, TARGET) is None  # type: ignore[func-returns-value]
     onnx.checker.check_model(artifact.path, full_check=True)
+
+
+def test_the_dim_at_fault_is_named_with_what_it_takes(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """Of several dims at their minimum, the one that fails alone; its sizes that work are found by halving."""
+    source = as_source(nn.Conv1d(3, 2, 7), {"x": ["batch", 3, "time"]}, time={"min": 1, "max": 20})
+    with pytest.raises(ExportError) as caught:
+        proved(exported(source, tmp_path), source, tmp_path)
+    assert caught.value.code == "source.declared-size"
+    assert "itself fails at time=1 (axis 2 of input 'x'" in caught.value.message
+    assert "batch=" not in caught.value.message
+    assert caught.value.hint.endswith("narrow dims.time in the spec to what the model can take: time 7 to 16 worked")
+
+
+def test_sizes_between_that_the_model_does_not_take_are_no_fault(
+    as_source: Callable[..., SourceModel], tmp_path: Path
+) -> None:
+    """Of the bounds that are declared it takes all; primes between them it refuses, and that is said."""
+
+    def windows(x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(x.shape[0], -1, 4).sum(2)
+
+    source = as_source(Faulty(windows), {"x": ["batch", "time"]}, time={"min": 4, "max": 28})
+    report = proved(exported(source, tmp_path), source, tmp_path).parity
+    assert report.passed
+    refused = {name.split()[0] for name in report.unanswered}
+    assert refused == {f"batch={b},time={t}" for b, t in ((2, 5), (2, 17), (2, 22), (2, 23), (5, 22))}
+
+
+@pytest.mark.parametrize(
+    ("apart", "against", "names", "said"),
+    [
+        (1e-5, "", ("x",), "allow it, as with parity: {atol: 2e-05}"),
+        (3.0, "", ("x",), "try another exporter"),
+        (3.0, "models.py:ref", ("x",), "it has other weights"),
+        (0.0, "", ("x", "attention_mask"), "a mask that hides a whole row makes NaN"),
+    ],
+)
+def test_the_remedy_fits_what_is_wrong(
+    as_source: Callable[..., SourceModel], apart: float, against: str, names: tuple[str, ...], said: str
+) -> None:
+    """Noise, another model, masks, and the rest."""
+    source = as_source(Net(), {"left": ["batch", 4], "right": ["batch", 4]})
+    specs = tuple(TensorSpec(name, "float32", ("batch", 4)) for name in names)
+    source = replace(source, signature=replace(source.signature, inputs=specs), against=against)
+    reason = "off" if apart else "'y' has NaN or Inf among the actual values"
+    report = ParityReport((ParityCase("batch=2", apart, 0.0, 1.0, passed=False, reason=reason),))
+    assert said in _missed(report, source, "").hint

@@ -24,8 +24,10 @@ def test_the_example_and_the_minimum_come_first_and_always_run() -> None:
 def test_sizes_that_share_no_divisor_are_tried_and_the_original_may_fail_there() -> None:
     """Of each dim one runs whatever the budget, and sizes that an exporter doubts all do."""
     plan = plan_sweep({"batch": BATCH, "time": TIME}, 0, 1, [{"batch": 2, "time": 42}])
-    probing = {(case.sizes["batch"], case.sizes["time"]): case.required for case in plan if case.probing}
-    assert probing == {(3, 16): True, (31, 16): False, (2, 17): True, (2, 5): False, (2, 61): False, (2, 42): True}
+    new = {(case.sizes["batch"], case.sizes["time"]): case.required for case in plan if not case.golden}
+    assert new == {(3, 16): True, (31, 16): False, (2, 17): True, (2, 5): False, (2, 61): False, (2, 42): True}
+    probing = {(case.sizes["batch"], case.sizes["time"]) for case in plan if case.probing}
+    assert probing == {*new, (17, 40), (2, 40), (17, 16)}
     assert not any(case.probing for case in plan if case.sizes in ({"batch": 1, "time": 4}, {"batch": 32, "time": 64}))
 
 

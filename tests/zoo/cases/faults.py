@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.zoo.case import Case, Entry, of_factory, signature, written
+from tests.zoo.case import Case, Entry, of_factory, ranges, signature, written
 
 
 def _case(name: str, factory: str, codes: str, why: str, entry: Entry | None = None, **more: Any) -> Case:
@@ -17,11 +17,22 @@ def _case(name: str, factory: str, codes: str, why: str, entry: Entry | None = N
 
 
 _X = signature(x="float32 batch 4")
+_STEPS = signature({"time": (2, 24)}, x="float32 batch time 4")
 _BOXES = {**signature(boxes="float32 batch 4", scores="float32 batch"), "examples": "rows.py:boxes"}
 
 CASES = (
     _case("call_counter", "Counter", "source.stateful", "forward counts its calls in a buffer"),
     _case("carried_state", "Remembers", "source.stateful", "one request's state reaches the next"),
+    _case(
+        "late_counter",
+        "LateCounter",
+        "source.stateful",
+        "an attribute counts the calls, and the ninth is answered otherwise",
+    ),
+    _case(
+        "first_length", "FirstLength", "source.stateful", "the first call's length divides all later answers", _STEPS
+    ),
+    _case("first_batch", "FirstBatch", "source.stateful", "the first batch sets a parameter"),
     _case("noise", "noise", "source.random", "randn_like at inference"),
     _case("functional_dropout", "functional_dropout", "source.random", "F.dropout trains by default"),
     _case(
@@ -65,6 +76,21 @@ CASES = (
         "BatchSwitch",
         "parity.drift|export.specialized-dim",
         "larger batches take another way: a graph keeps one of both",
+    ),
+    _case("one_length", "OneLength", "parity.drift|export.specialized-dim", "ten steps are treated otherwise", _STEPS),
+    _case(
+        "uneven_lengths",
+        "Uneven",
+        "parity.drift|export.specialized-dim",
+        "other lengths than multiples of four, too",
+        _STEPS,
+    ),
+    Case(
+        "derived_dim",
+        of_factory("faults.py:Paired", {"examples": "faults.py:paired", **ranges("batch", "time")}),
+        "refused:source.derived-dim",
+        "one input is twice as long as the other, which no config can say",
+        twin=signature(x="float32 batch time", pairs="float32 batch double"),
     ),
     _case("no_translation", "no_translation", "export.no-translation", "ONNX has no singular values"),
     _case("not_a_number", "not_a_number", "parity.not-finite", "NaN equals NaN is no parity"),

@@ -18,6 +18,12 @@ def _case(name: str, factory: str, entry: Entry | None = None, why: str = _SEPAR
 
 
 CASES = (
+    _case(
+        "windows",
+        "Windows",
+        signature({"time": (4, 24)}, x="float32 batch time 4"),
+        "PyTorch, too, takes multiples of four",
+    ),
     _case("in_place", "InPlace", why="its input is changed in place, and each row by itself"),
     _case("einsum", "Einsum", _STEPS),
     _case("upsample", "Upsample", _ANY_IMAGE),

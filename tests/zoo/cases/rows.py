@@ -10,6 +10,7 @@ def _case(name: str, factory: str, why: str, entry: Entry | None = None) -> Case
 
 
 _STEPS = signature(x="float32 batch time 4")
+_MANY = signature({"batch": (1, 32)}, x="float32 batch 4")
 
 CASES = (
     _case("batch_mean", "centred", "the batch's mean is subtracted"),
@@ -76,5 +77,7 @@ CASES = (
         "the table has an axis 0 of its own",
         signature({"entries": (1, 10)}, x="float32 batch 4", table="float32 entries 4"),
     ),
+    _case("late_mixing", "from_sixth", "the sixth row and those after it see the first", _MANY),
+    _case("expert_capacity", "Capacity", "an expert takes three rows of a batch, whoever else is in it", _MANY),
     _case("no_batch", "Fixed", "one image and no batch", signature(image="float32 3 16 16")),
 )

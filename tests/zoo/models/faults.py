@@ -205,3 +205,82 @@ class Needs(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Any:
         return x * mask
+
+
+class LateCounter(nn.Module):
+    """Answers otherwise from its ninth call on, counted in an attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Any:
+        self.calls += 1
+        return self.linear(x) * (2.0 if self.calls <= 8 else 3.0)
+
+
+class FirstLength(nn.Module):
+    """Divides by the length of whatever came first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.length: int | None = None
+
+    def forward(self, x: Tensor) -> Any:
+        if self.length is None:
+            self.length = x.shape[1]
+        return self.linear(x) / self.length
+
+
+class FirstBatch(nn.Module):
+    """Takes scale and bias from its first batch, as Glow's ActNorm does until its weights are loaded."""
+
+    is_set: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("is_set", torch.tensor(0))
+        self.bias = nn.Parameter(torch.zeros(4))
+
+    def forward(self, x: Tensor) -> Any:
+        if self.is_set.item() == 0:
+            with torch.no_grad():
+                self.bias.copy_(x.mean(0))
+            self.is_set.fill_(1)
+        return x - self.bias
+
+
+class OneLength(nn.Module):
+    """Treats rows of ten steps otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.linear(x) + (5 if x.shape[1] == 10 else 0)
+
+
+class Uneven(nn.Module):
+    """Treats lengths that are no multiple of four otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.linear(x) * 2 if x.shape[1] % 4 else self.linear(x) + 1
+
+
+class Paired(nn.Module):
+    """Takes two values for each step."""
+
+    def forward(self, x: Tensor, pairs: Tensor) -> Any:
+        return x + pairs.reshape(pairs.shape[0], -1, 2).sum(-1)
+
+
+def paired(batch: int, time: int) -> dict[str, Tensor]:
+    """Return steps, and twice as many values."""
+    return {"x": torch.randn(batch, time), "pairs": torch.randn(batch, 2 * time)}
