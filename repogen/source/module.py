@@ -100,8 +100,9 @@ def _refuse_meta(module: torch.nn.Module) -> None:
 def _refuse_quantized(module: torch.nn.Module) -> None:
     for name, child in module.named_modules():
         if type(child).__module__.startswith(_QUANTIZED):
+            which = f"module {name!r}" if name else "the model"
             raise SourceError(
-                f"{name or 'the model'} is quantized ({type(child).__module__}.{type(child).__name__}), "
+                f"{which} is quantized ({type(child).__module__}.{type(child).__name__}), "
                 "and no exporter translates PyTorch's packed weights",
                 "export the float model, and quantize the ONNX file: onnxruntime.quantization.quantize_dynamic",
                 code="source.quantized",

@@ -37,7 +37,7 @@ class OnnxModel:
             reason = first_line(error, self._directory)
             raise ParityError(
                 f"ONNX Runtime {onnxruntime.__version__} cannot load the model: {reason}",
-                "try another exporter: `repogen diagnose` tells how each fares",
+                _remedy(str(error), artifact),
                 code="parity.load",
                 details=str(error),
             ) from error
@@ -56,3 +56,11 @@ class OnnxModel:
                 f"ONNX Runtime failed: {first_line(error, self._directory)}", code="parity.runtime", details=str(error)
             ) from error
         return dict(zip(self._outputs, values, strict=True))
+
+
+def _remedy(reason: str, artifact: OnnxArtifact) -> str:
+    specs = (*artifact.signature.inputs, *artifact.signature.outputs)
+    coarse = sorted({spec.dtype for spec in specs} & {"float64", "float16"})
+    if "Could not find an implementation" in reason and coarse:
+        return f"ONNX Runtime computes that in float32 only, not in {coarse[0]}: source: {{dtype: float32}}"
+    return "try another exporter: `repogen diagnose` tells how each fares"

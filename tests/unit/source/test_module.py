@@ -66,6 +66,6 @@ def test_the_cache_of_a_language_model_is_switched_off() -> None:
 
 def test_quantized_modules_are_refused_with_the_way_to_quantize() -> None:
     """After the export, not before."""
-    with pytest.raises(SourceError, match=r"^0 is quantized \(torch\.ao\.nn\.quantized") as caught:
+    with pytest.raises(SourceError, match=r"^module '0' is quantized \(torch\.ao\.nn\.quantized") as caught:
         prepare(quantized(), None)
     assert (caught.value.code, "onnxruntime.quantization" in caught.value.hint) == ("source.quantized", True)

@@ -315,3 +315,23 @@ def test_the_remedy_fits_what_is_wrong(
     reason = "off" if apart else "'y' has NaN or Inf among the actual values"
     report = ParityReport((ParityCase("batch=2", apart, 0.0, 1.0, passed=False, reason=reason),))
     assert said in _missed(report, source, "").hint
+
+
+def test_an_operator_without_a_kernel_for_its_dtype_is_told_so(
+    as_source: Callable[..., SourceModel], tmp_path: Path
+) -> None:
+    """ONNX Runtime has no float64 convolution on the CPU."""
+    source = as_source(nn.Conv1d(3, 2, 3), {"x": ["batch", 3, 8]})
+    double = [TensorSpec(spec.name, "float64", spec.shape) for spec in source.signature.inputs]
+    artifact = replace(exported(source, tmp_path), signature=replace(source.signature, inputs=tuple(double)))
+    model = onnx.load(artifact.path)
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+    for weight in model.graph.initializer:
+        weight.CopyFrom(
+            onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight).astype(np.float64), weight.name)
+        )
+    onnx.save(model, artifact.path)
+    with pytest.raises(ParityError) as caught:
+        OnnxModel(artifact)
+    assert "source: {dtype: float32}" in caught.value.hint
