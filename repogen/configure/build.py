@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 
     from repogen.configure.plan import Plan
     from repogen.pbtxt import Finding
-    from repogen.spec.models import ModelSpec, TritonSpec
+    from repogen.spec.models import ModelSpec
+    from repogen.spec.triton import TritonSpec
     from repogen.values.artifacts import BatchReport, OnnxArtifact
     from repogen.values.target import Target
     from repogen.values.tensors import Signature
+
+_USUAL_SIZE = 16
+"""Of a dynamic dim in a warmup, where the spec says nothing and its bounds allow it."""
 
 
 def configure(  # noqa: PLR0913 - all that a config is made of
@@ -60,7 +64,8 @@ def configure(  # noqa: PLR0913 - all that a config is made of
     _refuse_unkept_wishes(model.triton, batch, key)
     named = {output: label_file(classes) for output, classes in (labels or {}).items()}
     files = {output: file.name for output, file in named.items()}
-    plan = plan_for(name, model.triton, artifact.signature, batch.max_batch_size, files)
+    sizes = {dim: spec.example or max(spec.min, min(spec.max, _USUAL_SIZE)) for dim, spec in model.dims.items()}
+    plan = plan_for(name, model.triton, artifact.signature, batch.max_batch_size, labels=files, sizes=sizes)
     text = render(plan, templates)
     origin = f"config.pbtxt of {name}, rendered from {origin_of(templates)}"
     parsed = parse(text, origin)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from google.protobuf import json_format
+
+from repogen.configure.wishes import wishes
 from repogen.pbtxt import TensorView, config_dims, empty_config
-from repogen.spec.models import InstanceGroupSpec
+from repogen.spec.triton import InstanceGroupSpec
 from repogen.values.tensors import DTYPES
 
 if TYPE_CHECKING:
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig as Message
 
-    from repogen.spec.models import DynamicBatchingSpec, TritonSpec, VersionPolicySpec
+    from repogen.spec.triton import DynamicBatchingSpec, TritonSpec, VersionPolicySpec
     from repogen.values.tensors import Signature, TensorSpec
 
 BACKEND = "onnxruntime"
@@ -36,6 +39,7 @@ class Plan:
         instance_groups: At least one.
         dynamic_batching: None when not asked for.
         version_policy: None when not asked for; Triton then serves the latest version.
+        more: What else is said, as a message: optimization, parameters, warmups and the like.
     """
 
     name: str
@@ -46,10 +50,17 @@ class Plan:
     instance_groups: tuple[InstanceGroupSpec, ...]
     dynamic_batching: DynamicBatchingSpec | None
     version_policy: VersionPolicySpec | None
+    more: Message
 
 
 def plan_for(
-    name: str, triton: TritonSpec, signature: Signature, max_batch_size: int, labels: Mapping[str, str] | None = None
+    name: str,
+    triton: TritonSpec,
+    signature: Signature,
+    max_batch_size: int,
+    *,
+    labels: Mapping[str, str] | None = None,
+    sizes: Mapping[str, int] | None = None,
 ) -> Plan:
     """Return what the config of model ``name`` is meant to say.
 
@@ -59,6 +70,10 @@ def plan_for(
         signature: The graph's, full shapes.
         max_batch_size: As measured and allowed.
         labels: Name of the label file of each output that has one.
+        sizes: Of dynamic dims, for warmups.
+
+    Raises:
+        ConfigError: What the spec says beyond the signature does not fit it.
     """
     return Plan(
         name=name,
@@ -69,6 +84,7 @@ def plan_for(
         instance_groups=triton.instance_group or DEFAULT_GROUPS,
         dynamic_batching=triton.dynamic_batching,
         version_policy=triton.version_policy,
+        more=wishes(name, triton, signature, sizes or {}, batched=max_batch_size > 0),
     )
 
 
@@ -89,9 +105,11 @@ def message_for(plan: Plan) -> Message:
                 added.reshape.SetInParent()
                 added.reshape.shape.extend(tensor.reshape)
     for group in plan.instance_groups:
-        message.instance_group.add(name=group.name or "", count=group.count, kind=group.kind, gpus=group.gpus)
+        said = group.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
+        json_format.ParseDict(said, message.instance_group.add(count=group.count, kind=group.kind))
     _set_dynamic_batching(message, plan.dynamic_batching)
     _set_version_policy(message, plan.version_policy)
+    message.MergeFrom(plan.more)
     return message
 
 
@@ -99,9 +117,8 @@ def _set_dynamic_batching(message: Message, batching: DynamicBatchingSpec | None
     if batching is None:
         return
     message.dynamic_batching.SetInParent()
-    message.dynamic_batching.preferred_batch_size.extend(batching.preferred_batch_size)
-    message.dynamic_batching.max_queue_delay_microseconds = batching.max_queue_delay_microseconds
-    message.dynamic_batching.preserve_ordering = batching.preserve_ordering
+    said = batching.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    json_format.ParseDict(said, message.dynamic_batching)
 
 
 def _set_version_policy(message: Message, policy: VersionPolicySpec | None) -> None:

@@ -10,7 +10,7 @@ from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from repogen.errors import ConfigError
-from repogen.pbtxt import quoted
+from repogen.pbtxt import message_text, quoted
 from repogen.resources import templates_dir
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def render(plan: Plan, overrides: Path | None) -> str:
     environment.filters["pbstr"] = quoted
     environment.filters["pblist"] = _listed
     variables = {field.name: getattr(plan, field.name) for field in fields(plan)}
+    variables["more"] = message_text(plan.more)  # as text: a template has no business in a message's methods
     try:
         text = _bounded(environment.get_template(TEMPLATE).generate(variables))
     except TemplateSyntaxError as error:

@@ -7,7 +7,7 @@ tritonclient, and gRPC with it, is imported when a text is parsed, not when this
 from repogen.pbtxt.compare import differences
 from repogen.pbtxt.dims import config_dims, wire_array, wire_shape
 from repogen.pbtxt.findings import RULES, Finding, errors_of
-from repogen.pbtxt.parse import PbtxtError, empty_config, parse, quoted
+from repogen.pbtxt.parse import PbtxtError, empty_config, message_text, parse, quoted
 from repogen.pbtxt.places import Fields, Place, fields_of
 from repogen.pbtxt.rules import config_findings, graph_findings, target_findings
 from repogen.pbtxt.view import TensorView, tensor_views
@@ -26,6 +26,7 @@ __all__ = [
     "errors_of",
     "fields_of",
     "graph_findings",
+    "message_text",
     "parse",
     "quoted",
     "target_findings",

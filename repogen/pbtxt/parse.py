@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 import warnings
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from repogen.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from google.protobuf.descriptor import FieldDescriptor
+    from google.protobuf.message import Message
     from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 
@@ -111,3 +115,66 @@ def quoted(text: str) -> str:
         return '"' + "".join(CEscape(char.encode(), char.isprintable()) for char in text) + '"'
     except UnicodeEncodeError as error:
         raise ConfigError(f"the name {text!r} cannot be written as UTF-8", "rename it", code="config.name") from error
+
+
+def message_text(message: Message) -> str:
+    """Return a message as a person would write it: two spaces a level, short lists on a line, a gap between fields.
+
+    The same message gives the same text; maps are sorted by key.
+    """
+    return "\n\n".join("\n".join(_field(field, value)) for field, value in message.ListFields())
+
+
+def _field(field: FieldDescriptor, value: Any) -> Iterator[str]:  # noqa: ANN401 - of any field's type
+    kind = field.message_type
+    if kind is not None and kind.GetOptions().map_entry:
+        for key in sorted(value):
+            yield from _entry(field, key, value[key])
+    elif kind is not None:
+        for child in value if field.is_repeated else [value]:
+            yield from _block(field.name, _lines(child))
+    elif field.is_repeated:
+        yield f"{field.name}: [ {', '.join(_scalar(field, item) for item in value)} ]"
+    else:
+        yield f"{field.name}: {_scalar(field, value)}"
+
+
+def _lines(message: Message) -> list[str]:
+    return [line for field, value in message.ListFields() for line in _field(field, value)]
+
+
+def _block(name: str, inside: list[str]) -> Iterator[str]:
+    if not inside:
+        yield f"{name} {{ }}"
+        return
+    if len(inside) == 1 and "{" not in inside[0]:
+        yield f"{name} {{ {inside[0]} }}"
+        return
+    yield f"{name} {{"
+    yield from (f"  {line}" for line in inside)
+    yield "}"
+
+
+def _entry(field: FieldDescriptor, key: object, value: object) -> Iterator[str]:
+    """Yield a map's entry: its key, then its value."""
+    kinds: Any = field.message_type and field.message_type.fields_by_name
+    first = f"key: {_scalar(kinds['key'], key)}"
+    if kinds["value"].message_type is None:
+        yield f"{field.name} {{ {first} value: {_scalar(kinds['value'], value)} }}"
+        return
+    inside = _lines(value)  # type: ignore[arg-type] # a message, as its descriptor says
+    if len(inside) == 1 and "{" not in inside[0]:
+        yield f"{field.name} {{ {first} value {{ {inside[0]} }} }}"
+        return
+    yield f"{field.name} {{"
+    yield f"  {first}"
+    yield from (f"  {line}" for line in _block("value", inside))
+    yield "}"
+
+
+def _scalar(field: FieldDescriptor, value: object) -> str:
+    if field.enum_type is not None:
+        return str(field.enum_type.values_by_number[value].name)  # type: ignore[index] # a number, as it says
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return quoted(value) if isinstance(value, str) else str(value)

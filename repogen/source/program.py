@@ -18,7 +18,7 @@ from repogen.source.formats import check_archive
 from repogen.source.graph_inputs import GraphInput, Limits, find_graph_inputs
 from repogen.source.inputs import Inputs
 from repogen.source.program_scan import scan_program
-from repogen.spec.models import INT32_MAX
+from repogen.spec.base import INT32_MAX
 from repogen.values.source import Eager, Program, SourceModel
 from repogen.values.tensors import DTYPES, Signature
 

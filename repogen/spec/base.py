@@ -34,3 +34,19 @@ Seconds = Annotated[
     float, Field(strict=True, gt=0, le=86_400, allow_inf_nan=False), must_be("a number of seconds > 0 and <= 86400")
 ]
 Tolerance = Annotated[float, Field(strict=True, ge=0, le=1e6, allow_inf_nan=False), must_be("a number >= 0")]
+INT32_MAX = 2**31 - 1
+# Without their sentence: for unions, which say it for both sides.
+AnySize = Annotated[int, Field(strict=True, ge=1, le=INT32_MAX)]
+AnyCount = Annotated[int, Field(strict=True, ge=0, le=INT32_MAX)]
+Size = Annotated[AnySize, must_be("an integer >= 1")]
+Count = Annotated[AnyCount, must_be("an integer >= 0")]
+# Without control characters, line breaks, and what changes the direction of text or has no width.
+TensorName = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=256,
+        pattern=r"^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+$",
+    ),
+    must_be("a string of 1 to 256 printable characters"),
+]

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import Field, StrictBool
 
-from repogen.spec.base import Seconds, Section, Tolerance, must_be
+from repogen.spec.base import INT32_MAX, AnySize, Count, Seconds, Section, Size, TensorName, Tolerance, must_be
 from repogen.spec.gates import PromotionSpec
 from repogen.spec.sources import SourceSpec  # noqa: TC001 - pydantic resolves it
+from repogen.spec.triton import TritonSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 MODEL_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$"
-INT32_MAX = 2**31 - 1
-
 
 DtypeName = Annotated[
     Literal[
@@ -36,28 +35,12 @@ DtypeName = Annotated[
     must_be("one of bool, uint8-64, int8-64, float16, float32, float64"),
 ]
 DimName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
-# Without control characters, line breaks, and what changes the direction of text or has no width.
-TensorName = Annotated[
-    str,
-    Field(
-        min_length=1,
-        max_length=256,
-        pattern=r"^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+$",
-    ),
-    must_be("a string of 1 to 256 printable characters"),
-]
-
 # Without their sentence: for unions, which say it for both sides.
-_Size = Annotated[int, Field(strict=True, ge=1, le=INT32_MAX)]
-_Count = Annotated[int, Field(strict=True, ge=0, le=INT32_MAX)]
 _Int = Annotated[int, Field(strict=True, ge=-(2**31), le=INT32_MAX)]
 
-Size = Annotated[_Size, must_be("an integer >= 1")]
-Count = Annotated[_Count, must_be("an integer >= 0")]
-ShapeItem = Annotated[_Size | DimName, must_be("an integer >= 1 or the name of a dim")]
+ShapeItem = Annotated[AnySize | DimName, must_be("an integer >= 1 or the name of a dim")]
 Range = Annotated[tuple[_Int, _Int], must_be("two integers, [lowest, highest]")]
-AutoOrSize = Annotated[Literal["auto"] | _Size, must_be("auto or an integer >= 1")]
-AutoOrCount = Annotated[Literal["auto"] | _Count, must_be("auto or an integer >= 0")]
+AutoOrSize = Annotated[Literal["auto"] | AnySize, must_be("auto or an integer >= 1")]
 ExampleSize = Annotated[int, Field(strict=True, ge=2, le=INT32_MAX), must_be("an integer >= 2")]
 Examples = Annotated[
     Annotated[str, Field(min_length=1)] | Annotated[tuple[str, ...], Field(min_length=1)],
@@ -118,46 +101,6 @@ class LimitsSpec(Section):
 
     timeout_seconds: Seconds = 900.0
     memory_mb: MemoryMb | None = None
-
-
-class DynamicBatchingSpec(Section):
-    """Triton's dynamic batcher."""
-
-    preferred_batch_size: tuple[Size, ...] = ()
-    max_queue_delay_microseconds: Count = 0
-    preserve_ordering: StrictBool = False
-
-
-class InstanceGroupSpec(Section):
-    """Triton's instance group."""
-
-    count: Size = 1
-    kind: Literal["KIND_AUTO", "KIND_CPU", "KIND_GPU"] = "KIND_CPU"
-    gpus: tuple[Count, ...] = ()
-    name: TensorName | None = None
-
-
-class LatestPolicy(Section):
-    """Serve the newest versions."""
-
-    num_versions: Size = 1
-
-
-class VersionPolicySpec(Section):
-    """Which versions Triton serves; exactly one of the three."""
-
-    latest: LatestPolicy | None = None
-    all: Literal[True] | None = None
-    specific: tuple[Size, ...] | None = None
-
-
-class TritonSpec(Section):
-    """What config.pbtxt says beyond the signature."""
-
-    max_batch_size: AutoOrCount = "auto"
-    dynamic_batching: DynamicBatchingSpec | None = None
-    instance_group: tuple[InstanceGroupSpec, ...] = ()
-    version_policy: VersionPolicySpec | None = None
 
 
 class ModelSpec(Section):

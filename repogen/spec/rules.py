@@ -12,7 +12,8 @@ from repogen.spec.structure import Finding, PartialModel
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from repogen.spec.models import DimSpec, InputSpec, InstanceGroupSpec, ModelSpec
+    from repogen.spec.models import DimSpec, InputSpec, ModelSpec
+    from repogen.spec.triton import InstanceGroupSpec
     from repogen.values.target import Target
 
 Findings: TypeAlias = "Iterator[Finding]"

@@ -12,8 +12,9 @@ from onnx import helper
 
 from repogen.configure import configure
 from repogen.serving import server
-from repogen.spec.models import ModelSpec, TritonSpec
+from repogen.spec.models import ModelSpec
 from repogen.spec.sources import TorchSource
+from repogen.spec.triton import TritonSpec
 from repogen.stage import private_repository, stage_version
 from repogen.values.artifacts import BatchReport, Golden, GoldenCase, GoldenTensor, OnnxArtifact
 from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_to_json

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from repogen.smoke import smoke_repository
-from repogen.spec.models import LatestPolicy, TritonSpec, VersionPolicySpec
+from repogen.spec.triton import LatestPolicy, TritonSpec, VersionPolicySpec
 
 if TYPE_CHECKING:
     from repogen.values.serving import RunningTriton, SmokeReport

@@ -18,12 +18,7 @@ from repogen.smoke import raise_for_failures, smoke_staged
 from repogen.smoke.grpc_client import GrpcClient
 from repogen.smoke.limits import Limits
 from repogen.smoke.loading import loaded
-from repogen.spec.models import (
-    DynamicBatchingSpec,
-    InstanceGroupSpec,
-    TritonSpec,
-    VersionPolicySpec,
-)
+from repogen.spec.triton import DynamicBatchingSpec, InstanceGroupSpec, TritonSpec, VersionPolicySpec
 from repogen.values.serving import ControlMode, RunningTriton, SmokeReport
 from repogen.values.tensors import DTYPES, Signature, TensorSpec
 

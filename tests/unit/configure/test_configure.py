@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -13,15 +13,9 @@ from repogen.configure import configure
 from repogen.errors import ConfigError
 from repogen.pbtxt import PbtxtError, parse, tensor_views
 from repogen.resources import templates_dir
-from repogen.spec.models import (
-    DynamicBatchingSpec,
-    InstanceGroupSpec,
-    LatestPolicy,
-    ModelSpec,
-    TritonSpec,
-    VersionPolicySpec,
-)
+from repogen.spec.models import ModelSpec
 from repogen.spec.sources import TorchSource
+from repogen.spec.triton import DynamicBatchingSpec, InstanceGroupSpec, LatestPolicy, TritonSpec, VersionPolicySpec
 from repogen.values.artifacts import BatchReport, OnnxArtifact
 from repogen.values.target import DEFAULT_RELEASE, targets
 from repogen.values.tensors import Signature, TensorSpec
@@ -78,6 +72,53 @@ FULL = TritonSpec(
     ),
     version_policy=VersionPolicySpec(specific=(1, 3)),
 )
+EVERYTHING = TritonSpec.model_validate(
+    {
+        "max_batch_size": 32,
+        "dynamic_batching": {
+            "max_queue_delay_microseconds": 100,
+            "priority_levels": 2,
+            "default_priority_level": 2,
+            "default_queue_policy": {"timeout_action": "DELAY", "default_timeout_microseconds": 1000},
+            "priority_queue_policy": {1: {"max_queue_size": 8, "allow_timeout_override": True}},
+        },
+        "instance_group": [
+            {
+                "count": 2,
+                "rate_limiter": {
+                    "resources": [{"name": "R1", "count": 4}, {"name": "R2", "global": True}],
+                    "priority": 2,
+                },
+                "passive": True,
+                "host_policy": "numa_0",
+            },
+            {"kind": "KIND_MODEL"},
+        ],
+        "optimization": {
+            "graph": {"level": 1},
+            "priority": "PRIORITY_MAX",
+            "cuda": {"graphs": True, "busy_wait_events": True, "output_copy_stream": True},
+            "execution_accelerators": {
+                "gpu_execution_accelerator": [
+                    {"name": "tensorrt", "parameters": {"precision_mode": "FP16", "trt_engine_cache_enable": True}}
+                ],
+                "cpu_execution_accelerator": [{"name": "openvino"}],
+            },
+            "input_pinned_memory": {"enable": False},
+            "output_pinned_memory": {},
+            "gather_kernel_buffer_threshold": 64,
+            "eager_batching": True,
+        },
+        "parameters": {"intra_op_thread_count": 2, "enable_mem_arena": False, "note": 'a "quoted" word'},
+        "metric_tags": {"team": "vision"},
+        "model_warmup": [
+            {"name": "small", "data": "zero"},
+            {"name": "large", "batch_size": 32, "count": 3},
+        ],
+        "response_cache": {},
+        "extra": "model_transaction_policy { decoupled: false }  # as it is written",
+    }
+)
 SEQUENCES = Signature(
     (TensorSpec("input_ids", "int64", ("batch", "sequence")), TensorSpec("length", "int32", ("batch",))),
     (TensorSpec("hidden", "float16", ("batch", "sequence", 384)), TensorSpec("valid", "bool", ("batch",))),
@@ -89,6 +130,7 @@ SCALARS = Signature(
 CASES = {
     "digits": (DIGITS, None, 32),
     "full": (DIGITS, FULL, 32),
+    "everything": (DIGITS, EVERYTHING, 32),
     "rank_one": (
         SEQUENCES,
         TritonSpec(
@@ -293,3 +335,46 @@ def test_labels_are_a_file_named_by_its_content() -> None:
     assert first.name != second.name
     config = parse(made[0].text, "test")
     assert [tensor.label_filename for tensor in tensor_views((*config.input, *config.output))] == ["", first.name]
+
+
+@pytest.mark.parametrize(
+    ("triton", "code", "said"),
+    [
+        ({"extra": "max_batchsize: 3"}, "config.syntax", 'no field named "max_batchsize"'),
+        ({"extra": 'name: "other"'}, "config.extra", "says name, which the spec and the graph decide"),
+        (
+            {"extra": "response_cache { }", "response_cache": {}},
+            "config.extra",
+            "says response_cache, which another key",
+        ),
+        ({"extra": "optimization { graph { level: 99 } }"}, "", ""),
+        ({"parameters": {"intra_op_thread_count": "two"}}, "config.RG128", "a number of 32 bits is read from it"),
+        ({"metric_tags": {"a-b": "c"}}, "config.RG133", "no label of Prometheus"),
+        ({"model_warmup": [{"batch_size": 64}]}, "config.RG116", "has batch_size 64, more than 32"),
+        ({"dynamic_batching": {"priority_levels": 2}}, "config.RG118", "default_priority_level is 0 of 2 levels"),
+        (
+            {"optimization": {"execution_accelerators": {"cpu_execution_accelerator": [{"name": "onednn"}]}}},
+            "config.RG127",
+            "cpu_execution_accelerator is 'onednn'",
+        ),
+    ],
+)
+def test_wishes_that_triton_would_refuse(triton: dict[str, Any], code: str, said: str) -> None:
+    """The rule is named; what Triton merely ignores is built."""
+    if not code:
+        assert "level: 99" in configured(triton=TritonSpec.model_validate(triton)).text
+        return
+    with pytest.raises(ConfigError) as caught:
+        configured(triton=TritonSpec.model_validate(triton))
+    assert caught.value.code == code
+    assert said in caught.value.message
+
+
+def test_a_warmup_needs_a_size_for_each_dynamic_dim() -> None:
+    """Its own, or the example of the spec's dim."""
+    wish = TritonSpec.model_validate({"model_warmup": [{"sizes": {"sequence": 7}}]})
+    config = parse(configured(SEQUENCES, wish).text, "test")
+    fed = config.model_warmup[0].inputs
+    assert {name: list(tensor.dims) for name, tensor in fed.items()} == {"input_ids": [7], "length": [1]}
+    with pytest.raises(ConfigError, match="needs a size for dim 'sequence' of input 'input_ids'"):
+        configured(SEQUENCES, TritonSpec.model_validate({"model_warmup": [{}]}))

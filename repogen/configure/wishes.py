@@ -1,0 +1,115 @@
+"""What a spec wishes beyond the signature, as parts of a ModelConfig."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf import json_format, text_format
+
+from repogen.errors import ConfigError
+from repogen.pbtxt import config_dims, empty_config
+from repogen.values.tensors import DTYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tritonclient.grpc.model_config_pb2 import ModelConfig as Message
+
+    from repogen.spec.triton import TritonSpec, WarmupSpec
+    from repogen.values.tensors import Signature
+
+# What the graph, the measurements and the spec's own keys decide; raw text has no say in it.
+_DECIDED = ("name", "platform", "backend", "max_batch_size", "input", "output", "instance_group", "version_policy")
+
+
+def wishes(name: str, triton: TritonSpec, signature: Signature, sizes: Mapping[str, int], *, batched: bool) -> Message:
+    """Return the parts of a config that the template writes as they are.
+
+    Args:
+        name: Model name.
+        triton: The spec's wishes.
+        signature: The graph's, full shapes.
+        sizes: Of dynamic dims, for warmups that do not say.
+        batched: Whether ``max_batch_size`` is above 0.
+
+    Raises:
+        ConfigError: ``extra`` is no ModelConfig, or says what is decided elsewhere; a warmup lacks a size.
+    """
+    message = empty_config()
+    said: dict[str, Any] = {
+        key: section.model_dump(mode="json", by_alias=True, exclude_none=True)
+        for key in ("optimization", "response_cache")
+        if (section := getattr(triton, key)) is not None
+    }
+    for accelerators in said.get("optimization", {}).get("execution_accelerators", {}).values():
+        for accelerator in accelerators:
+            accelerator["parameters"] = _texts(accelerator.get("parameters", {}))
+    if triton.parameters:
+        said["parameters"] = {key: {"string_value": value} for key, value in _texts(triton.parameters).items()}
+    if triton.metric_tags:
+        said["metric_tags"] = dict(triton.metric_tags)
+    json_format.ParseDict(said, message)
+    for warmup in triton.model_warmup:
+        _warm(message, warmup, signature, sizes, batched=batched, where=f"models.{name}.triton.model_warmup")
+    _merge(message, triton.extra, f"models.{name}.triton.extra")
+    return message
+
+
+def _texts(values: Mapping[str, object]) -> dict[str, str]:
+    """Return parameters as Triton has them, which is as text: booleans as ``true``, numbers as JSON writes them."""
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
+
+
+def _warm(
+    message: Message, warmup: WarmupSpec, signature: Signature, sizes: Mapping[str, int], *, batched: bool, where: str
+) -> None:
+    sample = message.model_warmup.add(name=warmup.name, batch_size=warmup.batch_size, count=warmup.count)
+    known = {**sizes, **warmup.sizes}
+    for spec in signature.inputs:
+        shape = spec.shape[1:] if batched else spec.shape
+        if missing := [dim for dim in shape if isinstance(dim, str) and dim not in known]:
+            raise ConfigError(
+                f"warmup {warmup.name!r} needs a size for dim {missing[0]!r} of input {spec.name!r}",
+                f"sizes: {{{missing[0]}: …}}",
+                code="config.warmup",
+                where=where,
+            )
+        fed = sample.inputs[spec.name]
+        fed.data_type = f"TYPE_{DTYPES[spec.dtype].triton}"
+        numbers = [known[dim] if isinstance(dim, str) else dim for dim in shape]
+        fed.dims.extend(numbers or config_dims(spec.shape, batched=batched)[0])
+        setattr(fed, f"{warmup.data}_data", True)
+
+
+def _merge(message: Message, extra: str, where: str) -> None:
+    if not extra.strip():
+        return
+    added = empty_config()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an escape that Python does not know is told of below
+            text_format.Parse(extra, added)
+    except text_format.ParseError as error:
+        raise ConfigError(
+            f"triton.extra is no part of a ModelConfig: {error}",
+            "write it as in config.pbtxt",
+            code="config.syntax",
+            where=where,
+        ) from error
+    for field, _ in added.ListFields():
+        twice = message.HasField(field.name) if _singular(field) else bool(getattr(message, field.name))
+        if field.name in _DECIDED or twice:
+            decides = "another key of the spec says, too" if twice else "the spec and the graph decide"
+            raise ConfigError(
+                f"triton.extra says {field.name}, which {decides}",
+                "say it once: in the spec's own keys where there is one",
+                code="config.extra",
+                where=where,
+            )
+    message.MergeFrom(added)
+
+
+def _singular(field: Any) -> bool:  # noqa: ANN401 - protobuf's descriptors have several types
+    return not field.is_repeated and field.message_type is not None

@@ -1,0 +1,167 @@
+"""What config.pbtxt says beyond the signature: ``triton:`` of a model, in ModelConfig's own words.
+
+Names of sections and keys are those of Triton's model_config.proto, so that what its documentation says can be written.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictBool
+
+from repogen.spec.base import INT32_MAX, AnyCount, Count, Section, Size, TensorName, must_be
+
+AutoOrCount = Annotated[Literal["auto"] | AnyCount, must_be("auto or an integer >= 0")]
+Level = Annotated[int, Field(strict=True, ge=-(2**31), le=INT32_MAX), must_be("an integer")]
+Microseconds = Annotated[int, Field(strict=True, ge=0, le=2**63 - 1), must_be("a number of microseconds >= 0")]
+Text = Annotated[str, Field(max_length=4096)]
+ParameterValue = Annotated[
+    StrictBool | Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True)] | Text,
+    must_be("a number, true, false, or text"),
+]
+
+
+class QueuePolicySpec(Section):
+    """What becomes of requests that wait too long, or are too many."""
+
+    timeout_action: Literal["REJECT", "DELAY"] = "REJECT"
+    default_timeout_microseconds: Microseconds = 0
+    allow_timeout_override: StrictBool = False
+    max_queue_size: Count = 0
+
+
+class DynamicBatchingSpec(Section):
+    """Triton's dynamic batcher."""
+
+    preferred_batch_size: tuple[Size, ...] = ()
+    max_queue_delay_microseconds: Count = 0
+    preserve_ordering: StrictBool = False
+    priority_levels: Count = 0
+    default_priority_level: Count = 0
+    default_queue_policy: QueuePolicySpec | None = None
+    priority_queue_policy: dict[Annotated[int, Field(ge=1, le=INT32_MAX)], QueuePolicySpec] = Field(
+        default_factory=dict, description="By priority level"
+    )
+
+
+class ResourceSpec(Section):
+    """What an instance takes of the rate limiter."""
+
+    name: TensorName
+    count: Size = 1
+    global_: StrictBool = Field(default=False, alias="global", description="Shared by all devices")
+
+
+class RateLimiterSpec(Section):
+    """When an instance may run."""
+
+    resources: tuple[ResourceSpec, ...] = ()
+    priority: Count = 0
+
+
+class InstanceGroupSpec(Section):
+    """Triton's instance group."""
+
+    count: Size = 1
+    kind: Literal["KIND_AUTO", "KIND_CPU", "KIND_GPU", "KIND_MODEL"] = "KIND_CPU"
+    gpus: tuple[Count, ...] = ()
+    name: TensorName | None = None
+    rate_limiter: RateLimiterSpec | None = None
+    passive: StrictBool = False
+    host_policy: Text = ""
+
+
+class LatestPolicy(Section):
+    """Serve the newest versions."""
+
+    num_versions: Size = 1
+
+
+class VersionPolicySpec(Section):
+    """Which versions Triton serves; exactly one of the three."""
+
+    latest: LatestPolicy | None = None
+    all: Literal[True] | None = None
+    specific: tuple[Size, ...] | None = None
+
+
+class GraphSpec(Section):
+    """How far ONNX Runtime optimizes: -1 basic, 1 extended, 2 not at all; all of it when left out."""
+
+    level: Level = 0
+
+
+class CudaSpec(Section):
+    """CUDA graphs and their like; TensorRT's, mostly."""
+
+    graphs: StrictBool = False
+    busy_wait_events: StrictBool = False
+    output_copy_stream: StrictBool = False
+
+
+class AcceleratorSpec(Section):
+    """An execution provider of ONNX Runtime."""
+
+    name: Text
+    parameters: dict[Text, ParameterValue] = Field(default_factory=dict)
+
+
+class AcceleratorsSpec(Section):
+    """Execution providers, the first that takes an operator runs it."""
+
+    gpu_execution_accelerator: tuple[AcceleratorSpec, ...] = Field(default=(), description="tensorrt, with parameters")
+    cpu_execution_accelerator: tuple[AcceleratorSpec, ...] = Field(default=(), description="openvino")
+
+
+class PinnedMemorySpec(Section):
+    """Whether a buffer is in pinned memory."""
+
+    enable: StrictBool = True
+
+
+class OptimizationSpec(Section):
+    """How a model is run."""
+
+    graph: GraphSpec | None = None
+    priority: Literal["PRIORITY_DEFAULT", "PRIORITY_MAX", "PRIORITY_MIN"] | None = None
+    cuda: CudaSpec | None = None
+    execution_accelerators: AcceleratorsSpec | None = None
+    input_pinned_memory: PinnedMemorySpec | None = None
+    output_pinned_memory: PinnedMemorySpec | None = None
+    gather_kernel_buffer_threshold: Count | None = None
+    eager_batching: StrictBool | None = None
+
+
+class WarmupSpec(Section):
+    """Requests that are made before the model is ready; each feeds every input."""
+
+    name: TensorName = "warmup"
+    batch_size: Size = 1
+    count: Size = 1
+    data: Literal["zero", "random"] = "random"
+    sizes: dict[str, Size] = Field(default_factory=dict, description="Of dynamic dims; dims: of the model otherwise")
+
+
+class ResponseCacheSpec(Section):
+    """Whether answers are kept for equal requests."""
+
+    enable: StrictBool = True
+
+
+class TritonSpec(Section):
+    """What config.pbtxt says beyond the signature."""
+
+    max_batch_size: AutoOrCount = "auto"
+    dynamic_batching: DynamicBatchingSpec | None = None
+    instance_group: tuple[InstanceGroupSpec, ...] = ()
+    version_policy: VersionPolicySpec | None = None
+    optimization: OptimizationSpec | None = None
+    parameters: dict[Text, ParameterValue] = Field(
+        default_factory=dict, description="Of the backend: intra_op_thread_count, enable_mem_arena, …"
+    )
+    metric_tags: dict[Text, Text] = Field(default_factory=dict)
+    model_warmup: tuple[WarmupSpec, ...] = ()
+    response_cache: ResponseCacheSpec | None = None
+    extra: str = Field(
+        default="", max_length=2**16, description="config.pbtxt's own text, for what no key says; checked like all"
+    )
