@@ -95,7 +95,7 @@ def _environment(job: Job) -> dict[str, str]:
 def _converse(process: subprocess.Popen[bytes], job: Job, watch: _Watch, events: BinaryIO) -> BuiltModel:
     try:
         if process.stdin is not None:
-            process.stdin.write(JOB.dump_json(job))
+            process.stdin.write(JOB.dump_json(job, by_alias=True))
             process.stdin.close()
     except BrokenPipeError as error:
         raise watch.death() from error

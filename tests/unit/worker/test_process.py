@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -284,3 +285,12 @@ def test_jobs_and_events_survive_their_journey(tmp_path: Path) -> None:
     assert JOB.validate_json(JOB.dump_json(sent)) == sent
     event = Event("step", "export")
     assert EVENT.validate_json(EVENT.dump_json(event)) == event
+
+
+def test_a_job_arrives_as_it_was_sent(tmp_path: Path) -> None:
+    """With keys of the spec that have other names in Python."""
+    sent = job(tmp_path, "")
+    group = {"rate_limiter": {"resources": [{"name": "R", "global": True}]}}
+    model = {**sent.model.model_dump(mode="json", by_alias=True), "triton": {"instance_group": [group]}}
+    sent = replace(sent, model=ModelSpec.model_validate(model))
+    assert JOB.validate_json(JOB.dump_json(sent, by_alias=True)) == sent
