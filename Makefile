@@ -12,7 +12,7 @@ DEMO := build/demo/model_repository
 DEMO_DB := build/demo/mlflow.db
 export HF_HUB_OFFLINE := 1
 
-.PHONY: setup demo test test-full lint format types zoo bench bench-tracking model_repository clean
+.PHONY: setup demo test test-full lint format types zoo bench bench-tracking bench-check model_repository clean
 
 setup: $(READY)
 
@@ -66,6 +66,11 @@ bench: $(READY)
 
 bench-tracking: $(READY)
 	$(BIN)/python benchmarks/tracking_overhead.py
+
+# Against the real Triton, about twenty minutes; then the time of 10 to 1,000 models.
+bench-check: $(READY)
+	$(BIN)/python benchmarks/check_agreement.py
+	$(BIN)/python benchmarks/check_speed.py
 
 # The committed example; a test fails when it is out of date.
 model_repository: $(READY)
