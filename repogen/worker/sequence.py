@@ -60,9 +60,9 @@ def build_model(job: Job, ledger: Ledger) -> BuiltModel:
             seconds = time.monotonic() - begun
             reason = error.message.partition("\n")[0].removesuffix(":")
             ledger.tried(RungOutcome(exporter.name, ok=False, reason=reason, seconds=seconds))
-            if error.code in _MODEL_FAULTS:
-                raise
             failures.append((exporter.name, error))
+            if error.code in _MODEL_FAULTS:
+                raise none_worked(failures, error) from error
             continue
         if built is None and (unanswered := rung.validation.parity.unanswered):
             ledger.note((_not_taken(unanswered),))
@@ -120,14 +120,15 @@ def _dropped(outcome: PassOutcome, reason: str) -> PassOutcome:
     return replace(outcome, applied=False, nodes_after=outcome.nodes_before, reason=reason)
 
 
-def none_worked(failures: list[tuple[str, RepogenError]]) -> RepogenError:
+def none_worked(failures: list[tuple[str, RepogenError]], main: RepogenError | None = None) -> RepogenError:
     """Return the error to raise when no exporter held: the one that came furthest, with every one's reason.
 
     Args:
         failures: Name of each exporter, and its error.
+        main: The error to go by, where one is the model's own fault.
     """
     errors = [error for _, error in failures]
-    main = max(errors, key=lambda error: error.exit_code)
+    main = main or max(errors, key=lambda error: error.exit_code)
     if len(errors) == 1:
         return main
     reasons = "\n".join(f"  {name}: {error.message}" for name, error in failures)
