@@ -175,7 +175,8 @@ def _check_outputs(config: Config, graph: Graph) -> None:
 
 
 def _check_tensor(config: Config, tensor: Config, known: Mapping[str, GraphTensor], role: str) -> None:
-    model, name, declared_type = config["name"], tensor["name"], tensor["data_type"]
+    # Triton's JSON gives a type that has no name by its number.
+    model, name, declared_type = config["name"], tensor["name"], str(tensor["data_type"])
     if name not in known:
         raise Refusal(f"unexpected inference {role} '{name}', allowed {role}s are: {', '.join(sorted(known))}")
     found = known[name]

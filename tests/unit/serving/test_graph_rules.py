@@ -34,6 +34,7 @@ def graph(*dims: int) -> Graph:
             (-1, 3),
             "unsupported datatype TYPE_BF16 for input 'x' for model 'm'",
         ),
+        ({"input": [{"name": "x", "data_type": 99, "dims": [3]}]}, (-1, 3), "unsupported datatype 99 for input 'x'"),
         ({"max_batch_size": 0}, (), r"scalar tensor 'x', should only provide 1 .* provided: \[3\]"),
     ],
 )
