@@ -16,6 +16,7 @@ from repogen.validate import validate
 from repogen.values.artifacts import BuiltModel, RungOutcome
 from repogen.values.target import targets
 from repogen.worker.imports import imported_code
+from repogen.worker.share import at_most
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 # The model's own fault: another exporter would meet it again.
 _MODEL_FAULTS = frozenset({"parity.not-finite", "parity.non-deterministic", "source.declared-size"})
+
+_LEAST = 1.0
 
 
 @dataclass(frozen=True)
@@ -52,10 +55,15 @@ def build_model(job: Job, ledger: Ledger) -> BuiltModel:
     ledger.note(source.notes)
     failures: list[tuple[str, RepogenError]] = []
     built: BuiltModel | None = None
-    for exporter in exporters(source.origin, job.model.export):
+    rungs = exporters(source.origin, job.model.export)
+    deadline = time.monotonic() + job.model.limits.timeout_seconds
+    for index, exporter in enumerate(rungs):
         begun = time.monotonic()
+        # Half of what is left, but for the last one.
+        share = (deadline - begun) / (1 if index + 1 == len(rungs) else 2)
         try:
-            rung = _climb(exporter, source, job, ledger)
+            with at_most(max(share, _LEAST)):
+                rung = _climb(exporter, source, job, ledger)
         except (ExportError, ParityError) as error:
             seconds = time.monotonic() - begun
             reason = error.message.partition("\n")[0].removesuffix(":")
@@ -128,7 +136,8 @@ def none_worked(failures: list[tuple[str, RepogenError]], main: RepogenError | N
         main: The error to go by, where one is the model's own fault.
     """
     errors = [error for _, error in failures]
-    main = main or max(errors, key=lambda error: error.exit_code)
+    # Of two that failed at the same step, one that found a branch on values knows more than one that found its size.
+    main = main or max(errors, key=lambda error: (error.exit_code, error.code == "export.data-dependent"))
     if len(errors) == 1:
         return main
     reasons = "\n".join(f"  {name}: {error.message}" for name, error in failures)
