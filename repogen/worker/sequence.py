@@ -55,6 +55,7 @@ def build_model(job: Job, ledger: Ledger) -> BuiltModel:
     ledger.note(source.notes)
     failures: list[tuple[str, RepogenError]] = []
     built: BuiltModel | None = None
+    doubts: list[dict[str, int]] = []  # of all rungs: what one exporter doubts, the next may freeze without a word
     rungs = exporters(source.origin, job.model.export)
     deadline = time.monotonic() + job.model.limits.timeout_seconds
     for index, exporter in enumerate(rungs):
@@ -63,7 +64,7 @@ def build_model(job: Job, ledger: Ledger) -> BuiltModel:
         share = (deadline - begun) / (1 if index + 1 == len(rungs) else 2)
         try:
             with at_most(max(share, _LEAST)):
-                rung = _climb(exporter, source, job, ledger)
+                rung = _climb(exporter, source, job, ledger, doubts)
         except (ExportError, ParityError) as error:
             seconds = time.monotonic() - begun
             reason = error.message.partition("\n")[0].removesuffix(":")
@@ -97,7 +98,7 @@ def _not_taken(unanswered: tuple[str, ...]) -> str:
     return f"the model itself takes some sizes within dims: only, and so does what is published; it fails at {shown}"
 
 
-def _climb(exporter: Exporter, source: SourceModel, job: Job, ledger: Ledger) -> _Rung:
+def _climb(exporter: Exporter, source: SourceModel, job: Job, ledger: Ledger, doubts: list[dict[str, int]]) -> _Rung:
     """Export with one exporter, optimize, validate; drop the optimization when only it spoils parity."""
     target = targets()[job.release]
     finishing = Finishing(source.signature, target, job.model.export.external_data, exporter.name)
@@ -105,6 +106,7 @@ def _climb(exporter: Exporter, source: SourceModel, job: Job, ledger: Ledger) ->
     with ledger.step("export"):
         directory.mkdir()
         exported = export_with(exporter, source, job.model.export, finishing, directory)
+    doubts += exported.doubts
     gc.collect()  # the exporter's graph has cycles and holds every weight once more
     with ledger.step("optimize"):
         artifact, passes = optimize(exported, job.model.optimize, finishing, directory)
@@ -114,13 +116,13 @@ def _climb(exporter: Exporter, source: SourceModel, job: Job, ledger: Ledger) ->
     golden = directory / "golden"
     with ledger.step("validate"):
         try:
-            validation = validate(artifact, source, job.model, target, golden, exported.doubts)
+            validation = validate(artifact, source, job.model, target, golden, doubts)
         except (ExportError, ParityError) as error:
             if artifact is exported or error.code in _MODEL_FAULTS:
                 raise
             ledger.optimized(tuple(_dropped(outcome, error.message) for outcome in passes))
             artifact = exported
-            validation = validate(artifact, source, job.model, target, golden, exported.doubts)
+            validation = validate(artifact, source, job.model, target, golden, doubts)
     return _Rung(exported, artifact, validation, golden)
 
 

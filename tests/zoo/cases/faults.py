@@ -79,6 +79,13 @@ CASES = (
     ),
     _case("one_length", "OneLength", "parity.drift|export.specialized-dim", "ten steps are treated otherwise", _STEPS),
     _case(
+        "twice_length",
+        "TwiceLength",
+        "parity.drift|export.specialized-dim",
+        "fourteen steps are treated otherwise",
+        _STEPS,
+    ),
+    _case(
         "uneven_lengths",
         "Uneven",
         "parity.drift|export.specialized-dim",

@@ -263,6 +263,17 @@ class OneLength(nn.Module):
         return self.linear(x) + (5 if x.shape[1] == 10 else 0)
 
 
+class TwiceLength(nn.Module):
+    """Treats one length otherwise, which no number in its code is near to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.linear(x) + (5 if x.shape[1] * 2 == 28 else 0)
+
+
 class Uneven(nn.Module):
     """Treats lengths that are no multiple of four otherwise."""
 
