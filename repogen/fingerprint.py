@@ -1,10 +1,10 @@
 """What a build depends on, as key -> digest or version; says what changed without importing torch or the model.
 
 Keys are ``spec``, ``target``, ``repogen``, ``weights``, ``examples``, ``template:PATH`` (relative to its directory of
-templates), ``file:PATH`` (relative to the spec's directory), ``dist:NAME``, and ``registered`` where the version went
-into a model registry. No path is absolute, so a fingerprint recorded here still holds in a clone elsewhere; code
-imported from outside the spec's directory is ``file:../PATH``. Files are hashed as bytes: a checkout that rewrites
-line ends has changed them.
+templates), ``file:PATH`` (relative to the spec's directory), ``dist:NAME``, ``step:MODEL`` for what an ensemble is made
+of, and ``registered`` where the version went into a model registry. No path is absolute, so a fingerprint recorded here
+still holds in a clone elsewhere; code imported from outside the spec's directory is ``file:../PATH``. Files are hashed
+as bytes: a checkout that rewrites line ends has changed them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.errors import RepogenError
 from repogen.resources import templates_dir
 from repogen.values.digest import sha256_bytes, sha256_file
+from repogen.values.layout import latest_version, model_dir
+from repogen.values.manifest import read_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -39,7 +42,7 @@ _DECIDING = (
 _TEMPLATES = "*.pbtxt.j2"
 # Enough for any directory of overrides; it keeps a spec that names a whole home directory from being hashed for hours.
 _MOST_OVERRIDES = 1000
-_FILE, _DIST, _TEMPLATE = "file:", "dist:", "template:"
+_FILE, _DIST, _TEMPLATE, _STEP = "file:", "dist:", "template:", "step:"
 _REGISTERED = "registered"
 # Below this much a thread costs more than it saves.
 _WORTH_THREADS = 8_000_000
@@ -82,6 +85,30 @@ def registered(before: Mapping[str, str]) -> dict[str, str]:
     return {**before, _REGISTERED: "yes"}
 
 
+def step_inputs(members: Iterable[str], repository: Path) -> dict[str, str]:
+    """Return the inputs of an ensemble's build that are other models: what the newest version of each holds.
+
+    Args:
+        members: The models of its steps, and of theirs.
+        repository: Where they lie.
+    """
+    return {f"{_STEP}{name}": _content(model_dir(repository, name)) for name in members}
+
+
+def steps_changed(old: Mapping[str, str], members: Iterable[str], repository: Path) -> bool:
+    """Return whether an ensemble's steps are others than a recorded fingerprint says."""
+    recorded = {key: value for key, value in old.items() if key.startswith(_STEP)}
+    return recorded != step_inputs(members, repository)
+
+
+def _content(directory: Path) -> str:
+    version = latest_version(directory)
+    try:
+        return GONE if version is None else read_manifest(directory / str(version)).content_sha256
+    except (OSError, RepogenError):
+        return GONE
+
+
 def was_registered(old: Mapping[str, str]) -> bool:
     """Tell whether a recorded version went into a model registry; ``changes`` does not ask."""
     return _REGISTERED in old
@@ -99,7 +126,7 @@ def changes(old: Mapping[str, str], spec: Spec, name: str) -> list[str]:
         One reason a change, for people; empty when nothing changed.
     """
     now = _now(spec, name, [key for key in old if key.startswith((_FILE, _DIST))])
-    old = {key: value for key, value in old.items() if key != _REGISTERED}
+    old = {key: value for key, value in old.items() if key != _REGISTERED and not key.startswith(_STEP)}
     return [_reason(key, old.get(key), now.get(key)) for key in sorted({*old, *now}) if old.get(key) != now.get(key)]
 
 

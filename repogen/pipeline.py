@@ -18,7 +18,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from repogen.errors import ErrorRecord, RepogenError, SpecError
-from repogen.fingerprint import known_inputs, registered
+from repogen.fingerprint import known_inputs, registered, step_inputs
+from repogen.members import built_steps, in_order, members, with_ensembles
 from repogen.shared import BuildOptions, Shared, fetched_files, open_desk, open_workshop, pinned, tracking_asked_for
 from repogen.spec.paths import check_repository
 from repogen.spec.sources import MlflowSource
@@ -27,18 +28,20 @@ from repogen.values.layout import model_dir
 from repogen.values.manifest import read_manifest
 from repogen.values.mark import require_built
 from repogen.values.report import BuildReport, ModelReport, Status
+from repogen.values.steps import EnsembleArtifact
 from repogen.values.target import targets
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from concurrent.futures import Future
     from pathlib import Path
 
     from repogen.desk import ReleaseDesk
     from repogen.spec.models import Spec
     from repogen.values.artifacts import BuiltModel
     from repogen.values.progress import Progress
-    from repogen.values.versions import StagedVersion
+    from repogen.values.versions import ModelConfig, StagedVersion
 
 __all__ = ["BuildOptions", "build"]
 
@@ -63,8 +66,8 @@ def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
     found: dict[str, ModelReport | None] = {}
     if not options.force:
         found = unchanged_models(spec, names, repository, registered=tracking is not None and tracking.register)
-    reports = {name: report for name, report in found.items() if report is not None}
-    pending = [name for name in names if name not in reports]
+    pending = with_ensembles(spec, names, [name for name in names if found.get(name) is None])
+    reports = {name: report for name, report in found.items() if report is not None and name not in pending}
     unconfirmed = unconfirmed_versions(names, repository) if tracking is not None else []
     shared = Shared(spec, options, repository, progress)
     with open_desk(shared, tracking if pending or unconfirmed else None, pending):
@@ -114,7 +117,10 @@ def _build_all(shared: Shared, names: list[str]) -> dict[str, ModelReport]:
     jobs = max(1, min(shared.options.jobs, len(names)))
     threads = max(1, (os.cpu_count() or 1) // jobs)
     with ThreadPoolExecutor(jobs, thread_name_prefix="model") as pool:
-        futures = {name: pool.submit(_guarded, shared, name, threads) for name in names}
+        futures: dict[str, Future[ModelReport]] = {}
+        for name in in_order(shared.spec, names):  # what waits is begun after what it waits for
+            before = {step: futures[step] for step in members(shared.spec.models, name) if step in futures}
+            futures[name] = pool.submit(_guarded, shared, name, threads, before)
         try:
             return {name: future.result() for name, future in futures.items()}
         except BaseException:
@@ -125,9 +131,13 @@ def _build_all(shared: Shared, names: list[str]) -> dict[str, ModelReport]:
             raise
 
 
-def _guarded(shared: Shared, name: str, threads: int) -> ModelReport:
-    """Build one model; whatever goes wrong becomes part of its report."""
+def _guarded(shared: Shared, name: str, threads: int, before: Mapping[str, Future[ModelReport]]) -> ModelReport:
+    """Build one model, after those that it is made of; whatever goes wrong becomes part of its report."""
     steps = _Steps(shared.progress, shared.cancelled, ModelReport(name, Status.FAILED))
+    if (unbuilt := _unbuilt(before)) is not None:
+        return _logged(
+            shared.desk, replace(steps.report, error=replace(unbuilt, where=shared.spec.where(f"models.{name}")))
+        )
     try:
         return build_model(shared, threads, steps)
     except RepogenError as error:
@@ -138,6 +148,21 @@ def _guarded(shared: Shared, name: str, threads: int) -> ModelReport:
     except Exception as error:  # noqa: BLE001 - a bug in one model's build must not stop the others
         record = ErrorRecord("bug", f"unexpected {error!r}", "please report this", details=traceback.format_exc())
         return replace(steps.report, error=record, seconds=steps.seconds)
+
+
+def _unbuilt(before: Mapping[str, Future[ModelReport]]) -> ErrorRecord | None:
+    """Wait for an ensemble's steps; return why it can't be built, None when they all are."""
+    for name, future in before.items():
+        error = future.result().error
+        if error is not None:
+            why = error.message.partition("\n")[0]
+            return ErrorRecord(
+                "ensemble.step",
+                f"its step {name} was not built: {why}",
+                f"mend {name} first",
+                exit_code=error.exit_code,
+            )
+    return None
 
 
 def _logged(desk: ReleaseDesk | None, report: ModelReport) -> ModelReport:
@@ -175,22 +200,20 @@ def build_model(shared: Shared, threads: int, steps: _Steps) -> ModelReport:
     Raises:
         RepogenError: The first step that failed; ``steps.report`` holds what was learned until then.
     """
-    from repogen.configure import configure  # noqa: PLC0415 - an unchanged build needs no protobuf
-    from repogen.provenance import provenance  # noqa: PLC0415 - the same
-    from repogen.stage import stage_version  # noqa: PLC0415 - the same
+    from repogen.provenance import provenance  # noqa: PLC0415 - an unchanged build needs no protobuf
+    from repogen.stage import stage_members, stage_version  # noqa: PLC0415 - the same
 
     spec, options, repository, name = shared.spec, shared.options, shared.repository, steps.report.name
-    model, target = spec.models[name], targets()[spec.release]
-
-    before = known_inputs(spec, name)  # what is edited from here on is a change to the next build
+    within = members(spec.models, name)
+    with shared.linking:
+        stage_members(shared.private, repository, within)
+    before = known_inputs(spec, name) | step_inputs(within, shared.private)  # edited later: a change to the next build
     if shared.desk is not None and shared.desk.registers:
         before = registered(before)
     built = _run_worker(shared, name, threads, steps)
     steps.report = _with_built(steps.report, built)
     with steps.step("configure"):
-        config = configure(
-            name, model, built.artifact, built.batch, target=target, templates=spec.templates, labels=built.labels
-        )
+        config = _configured(shared, name, built)
     with steps.step("stage"):
         origin = provenance(spec, before, built)
         staged = stage_version(
@@ -215,6 +238,19 @@ def build_model(shared: Shared, threads: int, steps: _Steps) -> ModelReport:
     if options.dry_run:
         return replace(steps.report, status=Status.VERIFIED, seconds=steps.seconds)
     return _released(shared, staged, built, steps)
+
+
+def _configured(shared: Shared, name: str, built: BuiltModel) -> ModelConfig:
+    from repogen.configure import configure, configure_ensemble  # noqa: PLC0415 - as above
+
+    spec, artifact = shared.spec, built.artifact
+    model, labels = spec.models[name], built.labels
+    if isinstance(artifact, EnsembleArtifact):
+        return configure_ensemble(
+            name, model, artifact, built.batch, shared.private, templates=spec.templates, labels=labels
+        )
+    target = targets()[spec.release]
+    return configure(name, model, artifact, built.batch, target=target, templates=spec.templates, labels=labels)
 
 
 def _released(shared: Shared, staged: StagedVersion, built: BuiltModel, steps: _Steps) -> ModelReport:
@@ -252,7 +288,8 @@ def _run_worker(shared: Shared, name: str, threads: int, steps: _Steps) -> Built
         with steps.step("fetch"):
             fetched = fetched_files(shared, name, source)
     spec, every = shared.spec, shared.options.every_rung
-    job = Job(name, spec.models[name], spec.root, spec.release, work_dir, threads, fetched, every)
+    made_of = built_steps(spec, name, shared.private)
+    job = Job(name, spec.models[name], spec.root, spec.release, work_dir, threads, fetched, every, made_of)
     begun = time.monotonic()
     shared.progress.step(name, "import")
     outcome = run_worker(job, shared.progress, shared.cancelled)

@@ -67,6 +67,7 @@ class Shared:
         desk: The connection to MLflow; None when the build is not tracked.
         root: The staging directory; ``open_workshop`` sets it.
         triton: The server; None without a smoke test.
+        linking: Held while an ensemble's steps are linked into the private repository.
     """
 
     spec: Spec
@@ -77,6 +78,14 @@ class Shared:
     desk: ReleaseDesk | None = None
     root: Path = Path()
     triton: BackgroundTriton | None = None
+    linking: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def private(self) -> Path:
+        """The private repository, in which models are staged and tested."""
+        from repogen.stage import private_repository  # noqa: PLC0415 - an unchanged build needs none
+
+        return private_repository(self.root)
 
 
 def tracking_asked_for(spec: Spec, options: BuildOptions) -> Tracking | None:

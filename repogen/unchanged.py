@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from repogen.errors import RepogenError
-from repogen.fingerprint import changes, files_intact, was_registered
+from repogen.fingerprint import changes, files_intact, steps_changed, was_registered
+from repogen.members import members
 from repogen.values.labels import labels_in_place
 from repogen.values.layout import CONFIG_FILE, UNCONFIRMED_FILE, journal_path, latest_version, model_dir, versions
 from repogen.values.manifest import read_manifest
@@ -55,6 +56,7 @@ def unchanged(spec: Spec, name: str, repository: Path, *, registered: bool = Fal
     if (
         kept != served
         or changes(manifest.provenance.fingerprint, spec, name)
+        or steps_changed(manifest.provenance.fingerprint, members(spec.models, name), repository)
         or (registered and not was_registered(manifest.provenance.fingerprint))
         or files_intact(published, manifest.files)
         or not labels_in_place(directory, manifest.files)

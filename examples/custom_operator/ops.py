@@ -21,12 +21,12 @@ def _(x: torch.Tensor, limit: float) -> torch.Tensor:
     return torch.empty_like(x)
 
 
-def _translation(x: Any, limit: float) -> Any:  # noqa: ANN401 - onnxscript's values
+def _translation(x: Any, limit: float) -> Any:
     return op.Clip(op.Mul(op.Mul(x, x), x), -limit, limit)
 
 
 @symbolic_helper.parse_args("v", "f")
-def _symbolic(g: Any, x: Any, limit: float) -> Any:  # noqa: ANN401 - values of TorchScript's graph
+def _symbolic(g: Any, x: Any, limit: float) -> Any:
     cube = g.op("Mul", g.op("Mul", x, x), x)
     return g.op("Clip", cube, *(g.op("Constant", value_t=torch.tensor(bound)) for bound in (-limit, limit)))
 

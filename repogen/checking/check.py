@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.checking.ensembles import Neighbor, circle_findings, ensemble_findings
 from repogen.checking.files import (
     link_findings,
     manifest_findings,
@@ -26,7 +25,17 @@ from repogen.checking.layout import (
 )
 from repogen.checking.text import ConfigText, read_config
 from repogen.errors import SpecError
-from repogen.pbtxt import RULES, Finding, config_findings, empty_config, graph_findings, target_findings
+from repogen.pbtxt import (
+    RULES,
+    Finding,
+    Neighbor,
+    circle_findings,
+    config_findings,
+    empty_config,
+    ensemble_findings,
+    graph_findings,
+    target_findings,
+)
 from repogen.pbtxt.rules.graph import batch_size
 from repogen.pbtxt.rules.identity import is_ensemble, is_onnx
 from repogen.values.target import DEFAULT_RELEASE, targets

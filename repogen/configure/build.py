@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from repogen.configure.plan import message_for, plan_for
+from repogen.configure.plan import ONNXRUNTIME, message_for, plan_for
 from repogen.configure.render import origin_of, render
 from repogen.errors import ConfigError
 from repogen.pbtxt import config_findings, differences, errors_of, graph_findings, parse, target_findings
+from repogen.values.artifacts import OnnxArtifact
 from repogen.values.labels import label_file
 from repogen.values.tensors import DTYPES
 from repogen.values.versions import ModelConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from repogen.configure.plan import Plan
     from repogen.pbtxt import Finding
     from repogen.spec.models import ModelSpec
     from repogen.spec.triton import TritonSpec
-    from repogen.values.artifacts import BatchReport, OnnxArtifact
+    from repogen.values.artifacts import BatchReport
+    from repogen.values.steps import PythonArtifact
     from repogen.values.target import Target
     from repogen.values.tensors import Signature
 
@@ -31,14 +32,14 @@ _USUAL_SIZE = 16
 def configure(  # noqa: PLR0913 - all that a config is made of
     name: str,
     model: ModelSpec,
-    artifact: OnnxArtifact,
+    artifact: OnnxArtifact | PythonArtifact,
     batch: BatchReport,
     *,
     target: Target,
     templates: Path | None = None,
     labels: Mapping[str, Sequence[str]] | None = None,
 ) -> ModelConfig:
-    """Write config.pbtxt for a verified graph.
+    """Write config.pbtxt for a verified graph, or for Python code.
 
     The text is parsed back by tritonclient's protobuf classes, compared with what was meant, and checked against the
     graph by the rules in ``repogen.pbtxt``. A template override may add fields, but not change or drop those that the
@@ -47,7 +48,7 @@ def configure(  # noqa: PLR0913 - all that a config is made of
     Args:
         name: Model name.
         model: The model's spec.
-        artifact: The graph to publish.
+        artifact: What to publish.
         batch: The verdict on batching; its ``max_batch_size`` is what the config says.
         target: The Triton release that will serve it.
         templates: The spec's directory of template overrides.
@@ -60,27 +61,32 @@ def configure(  # noqa: PLR0913 - all that a config is made of
         ConfigError: The spec asks for what the model can't do, the template is wrong, or the result breaks a rule.
     """
     key = f"models.{name}.triton"
-    _refuse_unservable(artifact.signature, name)
-    _refuse_unkept_wishes(model.triton, batch, key)
+    refuse_unservable(artifact.signature, name)
+    refuse_unkept_wishes(model.triton, batch, key)
     named = {output: label_file(classes) for output, classes in (labels or {}).items()}
     files = {output: file.name for output, file in named.items()}
     sizes = {dim: spec.example or max(spec.min, min(spec.max, _USUAL_SIZE)) for dim, spec in model.dims.items()}
-    plan = plan_for(name, model.triton, artifact.signature, batch.max_batch_size, labels=files, sizes=sizes)
+    graph = isinstance(artifact, OnnxArtifact)
+    plan = plan_for(
+        *(name, model.triton, artifact.signature, batch.max_batch_size),
+        labels=files,
+        sizes=sizes,
+        backend=ONNXRUNTIME if graph else "python",
+    )
     text = render(plan, templates)
     origin = f"config.pbtxt of {name}, rendered from {origin_of(templates)}"
     parsed = parse(text, origin)
-    _refuse_other_than_meant(plan, differences(message_for(plan), parsed), origin)
-    findings = [
-        *config_findings(parsed, name),
-        *graph_findings(parsed, artifact.signature),
-        *target_findings(artifact.opset, artifact.ir_version, target),
-    ]
-    _refuse(errors_of(findings), f"Triton would not serve {name} with its config", key)
+    refuse_other_than_meant(name, differences(message_for(plan), parsed), origin)
+    findings = list(config_findings(parsed, name))
+    if graph:
+        findings += graph_findings(parsed, artifact.signature)
+        findings += target_findings(artifact.opset, artifact.ir_version, target)
+    refuse_findings(findings, name, key)
     label_files = tuple({file.name: file for file in named.values()}.values())
     return ModelConfig(name, text, batch.max_batch_size, artifact.signature, label_files)
 
 
-def _refuse_unservable(signature: Signature, name: str) -> None:
+def refuse_unservable(signature: Signature, name: str) -> None:
     """Without a Triton dtype there is not even a config to render."""
     bad = [t for t in (*signature.inputs, *signature.outputs) if t.dtype not in DTYPES]
     if bad:
@@ -93,7 +99,8 @@ def _refuse_unservable(signature: Signature, name: str) -> None:
         )
 
 
-def _refuse_unkept_wishes(triton: TritonSpec, batch: BatchReport, key: str) -> None:
+def refuse_unkept_wishes(triton: TritonSpec, batch: BatchReport, key: str) -> None:
+    """Raise ConfigError when the spec asks for a batch, or for what needs one, that was not proved."""
     wanted, allowed = triton.max_batch_size, batch.max_batch_size
     why = batch.reason or ("max_batch_size is 0 in the spec" if wanted == 0 else "no batch was proved")
     if wanted not in ("auto", allowed):
@@ -122,21 +129,25 @@ def _refuse_unkept_wishes(triton: TritonSpec, batch: BatchReport, key: str) -> N
         )
 
 
-def _refuse_other_than_meant(plan: Plan, lines: Sequence[str], origin: str) -> None:
+def refuse_other_than_meant(name: str, lines: Sequence[str], origin: str) -> None:
+    """Raise ConfigError when a rendered text says something else than what was meant, line by line."""
     if lines:
         raise ConfigError(
             f"{origin}, does not say what was meant:\n" + "\n".join(f"  {line}" for line in lines),
             "a template may add fields, but must keep those that the spec and the graph decide",
             code="config.not-as-meant",
-            where=f"models.{plan.name}.triton",
+            where=f"models.{name}.triton",
         )
 
 
-def _refuse(findings: Sequence[Finding], what: str, key: str) -> None:
-    if findings:
+def refuse_findings(found: Iterable[Finding], name: str, key: str) -> None:
+    """Raise ConfigError when there is an error among findings; warnings are for `repogen check`."""
+    errors = errors_of(list(found))
+    if errors:
         raise ConfigError(
-            f"{what}:\n" + "\n".join(f"  {finding.code} {finding.message}" for finding in findings),
-            "; ".join(dict.fromkeys(finding.hint for finding in findings)),
-            code=f"config.{findings[0].code}",
+            f"Triton would not serve {name} with its config:\n"
+            + "\n".join(f"  {finding.code} {finding.message}" for finding in errors),
+            "; ".join(dict.fromkeys(finding.hint for finding in errors)),
+            code=f"config.{errors[0].code}",
             where=key,
         )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from repogen.spec.triton import DynamicBatchingSpec, TritonSpec, VersionPolicySpec
     from repogen.values.tensors import Signature, TensorSpec
 
-BACKEND = "onnxruntime"
+ONNXRUNTIME = "onnxruntime"
 
 # Left out, Triton would start two CPU instances, or one on each GPU; the config says what was verified instead.
 DEFAULT_GROUPS = (InstanceGroupSpec(),)
@@ -32,7 +32,7 @@ class Plan:
 
     Attributes:
         name: Model name.
-        backend: Always ``onnxruntime``.
+        backend: ``onnxruntime``, or ``python`` for Python code.
         max_batch_size: 0 when the model does not batch.
         inputs: Tensors with Triton's dtypes and dims.
         outputs: The same.
@@ -53,7 +53,7 @@ class Plan:
     more: Message
 
 
-def plan_for(
+def plan_for(  # noqa: PLR0913 - all that a config is made of
     name: str,
     triton: TritonSpec,
     signature: Signature,
@@ -61,6 +61,7 @@ def plan_for(
     *,
     labels: Mapping[str, str] | None = None,
     sizes: Mapping[str, int] | None = None,
+    backend: str = ONNXRUNTIME,
 ) -> Plan:
     """Return what the config of model ``name`` is meant to say.
 
@@ -71,13 +72,14 @@ def plan_for(
         max_batch_size: As measured and allowed.
         labels: Name of the label file of each output that has one.
         sizes: Of dynamic dims, for warmups.
+        backend: What runs it.
 
     Raises:
         ConfigError: What the spec says beyond the signature does not fit it.
     """
     return Plan(
         name=name,
-        backend=BACKEND,
+        backend=backend,
         max_batch_size=max_batch_size,
         inputs=_tensors(signature.inputs, batched=max_batch_size > 0, labels={}),
         outputs=_tensors(signature.outputs, batched=max_batch_size > 0, labels=labels or {}),

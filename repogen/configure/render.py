@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
     from jinja2.runtime import Context
 
+    from repogen.configure.ensemble import EnsemblePlan
     from repogen.configure.plan import Plan
 
 TEMPLATE = "config.pbtxt.j2"
+ENSEMBLE_TEMPLATE = "ensemble.pbtxt.j2"
 
 # The largest config.pbtxt one can mean is some hundred KiB (thousands of tensors); beyond this a loop ran away.
 MAX_CHARACTERS = 2**20
@@ -43,12 +45,13 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
 
-def render(plan: Plan, overrides: Path | None) -> str:
+def render(plan: Plan | EnsemblePlan, overrides: Path | None, template: str = TEMPLATE) -> str:
     """Return config.pbtxt's text for ``plan``.
 
     Args:
         plan: The template's variables.
-        overrides: A directory whose ``config.pbtxt.j2``, if there is one, is used in place of repogen's.
+        overrides: A directory whose template of that name, if there is one, is used in place of repogen's.
+        template: Its name.
 
     Raises:
         ConfigError: The template can't be read, is wrong, uses an unknown variable, or writes without end.
@@ -67,19 +70,19 @@ def render(plan: Plan, overrides: Path | None) -> str:
     variables = {field.name: getattr(plan, field.name) for field in fields(plan)}
     variables["more"] = message_text(plan.more)  # as text: a template has no business in a message's methods
     try:
-        text = _bounded(environment.get_template(TEMPLATE).generate(variables))
+        text = _bounded(environment.get_template(template).generate(variables))
     except TemplateSyntaxError as error:
         raise _wrong(f"{error.message}", f"{error.name}:{error.lineno}") from error
     except (TemplateError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError, OSError) as error:
-        raise _wrong(f"{error}", _line_in_template(error)) from error
+        raise _wrong(f"{error}", _line_in_template(error, template)) from error
     return text
 
 
-def origin_of(overrides: Path | None) -> str:
+def origin_of(overrides: Path | None, template: str = TEMPLATE) -> str:
     """Return the name, for messages, of the template that ``render`` takes."""
-    if overrides is not None and (overrides / TEMPLATE).is_file():
-        return f"{overrides.name}/{TEMPLATE}"
-    return f"repogen's {TEMPLATE}"
+    if overrides is not None and (overrides / template).is_file():
+        return f"{overrides.name}/{template}"
+    return f"repogen's {template}"
 
 
 def _bounded(chunks: Iterable[str]) -> str:
@@ -93,14 +96,14 @@ def _bounded(chunks: Iterable[str]) -> str:
     return "".join(taken)
 
 
-def _line_in_template(error: BaseException) -> str:
+def _line_in_template(error: BaseException, template: str) -> str:
     """Return ``file:line`` of the deepest frame that jinja maps to a template."""
     line, trace = "", error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename.endswith(".j2"):
             line = f":{trace.tb_lineno}"
         trace = trace.tb_next
-    return TEMPLATE + line
+    return template + line
 
 
 def _wrong(what: str, where: str) -> ConfigError:

@@ -14,7 +14,7 @@ from repogen.export.dynamo import Dynamo, specialized
 from repogen.export.onnx_rung import OnnxAsIs
 from repogen.export.torchscript import RawScript, TorchScript
 from repogen.graph import finish
-from repogen.values.source import Eager, OnnxFile, Program, Script
+from repogen.values.source import Code, Eager, OnnxFile, Program, Script
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,6 +60,8 @@ def exporters(origin: Origin, spec: ExportSpec) -> list[Exporter]:
 def _ladder(origin: Origin, allowed: tuple[str, ...]) -> list[Exporter]:
     traced = TorchScript(allowed)
     match origin:
+        case Code():
+            return []
         case OnnxFile():
             return [OnnxAsIs()]
         case Script():

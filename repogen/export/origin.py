@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from repogen.errors import ExportError
-from repogen.values.source import Eager, OnnxFile, Origin, Program, Script
+from repogen.values.source import Code, Eager, OnnxFile, Origin, Program, Script
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -25,8 +25,8 @@ def traceable(origin: Origin) -> torch.nn.Module:
             return origin.module
         case Script():
             return origin.traced
-        case OnnxFile():
-            raise ExportError("an ONNX file has no PyTorch module to export", code="export.exporter")
+        case OnnxFile() | Code():
+            raise ExportError("there is no PyTorch module to export", code="export.exporter")
 
 
 def keep_outputs(model: ir.Model, select: tuple[int, ...]) -> ir.Model:

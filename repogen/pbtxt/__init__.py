@@ -10,19 +10,23 @@ from repogen.pbtxt.findings import RULES, Finding, errors_of
 from repogen.pbtxt.parse import PbtxtError, empty_config, message_text, parse, quoted
 from repogen.pbtxt.places import Fields, Place, fields_of
 from repogen.pbtxt.rules import config_findings, graph_findings, target_findings
+from repogen.pbtxt.rules.members import Neighbor, circle_findings, ensemble_findings
 from repogen.pbtxt.view import TensorView, tensor_views
 
 __all__ = [
     "RULES",
     "Fields",
     "Finding",
+    "Neighbor",
     "PbtxtError",
     "Place",
     "TensorView",
+    "circle_findings",
     "config_dims",
     "config_findings",
     "differences",
     "empty_config",
+    "ensemble_findings",
     "errors_of",
     "fields_of",
     "graph_findings",

@@ -13,7 +13,7 @@ from repogen.serving import process
 from repogen.values.serving import ControlMode, Endpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from repogen.values.progress import Progress
@@ -39,6 +39,9 @@ class RunningContainer:
     def log_tail(self, lines: int = 40) -> str:
         """Last lines of the container's log."""
         return self.process.log_tail(lines)
+
+    def provide(self, requirements: Sequence[str]) -> None:
+        """Do nothing: its image has them or has not, and a model that lacks one does not load."""
 
 
 @dataclass(frozen=True)

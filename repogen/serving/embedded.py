@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from repogen.errors import ServerError
-from repogen.serving import install, process, requirements
+from repogen.serving import environment, install, process, requirements
 from repogen.values.serving import ControlMode, Endpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from repogen.serving.install import Installation
@@ -28,6 +28,8 @@ class RunningEmbedded:
 
     endpoint: Endpoint
     process: process.ServerProcess
+    installation: Installation
+    progress: Progress
 
     def alive(self) -> bool:
         """Whether the server process still runs."""
@@ -36,6 +38,10 @@ class RunningEmbedded:
     def log_tail(self, lines: int = 40) -> str:
         """Last lines of the server's log."""
         return self.process.log_tail(lines)
+
+    def provide(self, requirements: Sequence[str]) -> None:
+        """Make packages importable by the models that are loaded from now on."""
+        environment.provide(self.installation, self.process.launch.run_dir, requirements, self.progress)
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,8 @@ class EmbeddedTriton:
         install.install(installation, self.progress)
 
         def prepared(launch: process.Launch) -> list[str]:
-            _link_interpreter(installation, launch.run_dir)
+            environment.lay_out(installation, launch.run_dir)
+            environment.provide(installation, launch.run_dir, environment.required_by(repository), self.progress)
             served = _served_path(repository.absolute(), launch.run_dir)
             return [
                 *_environment(installation, launch),
@@ -89,7 +96,7 @@ class EmbeddedTriton:
             endpoint = Endpoint(
                 grpc, http, metrics, "embedded", server.version, runtime, sees_files=True, has_gpu=False
             )
-            yield RunningEmbedded(endpoint, server)
+            yield RunningEmbedded(endpoint, server, installation, self.progress)
 
     def _installation(self) -> Installation:
         return install.locate(self.target.onnxruntime)
@@ -127,7 +134,7 @@ def server_command(
 def _environment(installation: Installation, launch: process.Launch) -> list[str]:
     """Return an ``env`` prefix, so that these variables reach the server and not its supervisor."""
     variables = {
-        # The stub's Python finds its standard library from the first python3 on PATH.
+        # The stub's Python takes itself for the first python3 on PATH.
         "PATH": f"{launch.run_dir / 'bin'}:{os.environ.get('PATH', os.defpath)}",
         "LD_LIBRARY_PATH": f"{installation.server / 'lib'}:{launch.run_dir / 'lib'}",
         "CUDA_VISIBLE_DEVICES": "-1",
@@ -135,16 +142,6 @@ def _environment(installation: Installation, launch: process.Launch) -> list[str
     }
     unset = (part for name in _UNSET for part in ("-u", name))
     return ["env", *unset, *(f"{name}={value}" for name, value in variables.items())]
-
-
-def _link_interpreter(installation: Installation, run_dir: Path) -> None:
-    """Make the chosen Python the first on PATH, and its libpython, without its neighbors, the one that is loaded."""
-    for folder, name, target in (
-        ("bin", "python3", installation.python.executable),
-        ("lib", f"libpython{installation.python.version}.so.1.0", installation.python.libpython),
-    ):
-        (run_dir / folder).mkdir()
-        (run_dir / folder / name).symlink_to(target)
 
 
 def _served_path(repository: Path, run_dir: Path) -> Path:

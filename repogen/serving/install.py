@@ -142,20 +142,20 @@ def _install_parts(installation: Installation, progress: Progress, source: Path 
             archive = wheels.collect(wheel, source) if source else wheels.fetch(wheel, tag, Path(folder), progress)
             wheels.unpack(archive, part, place)
 
-    with _part(installation.server, {"wheel": locked.tritonserver.sha256}) as part:
-        if part is not None:
-            unpacked(locked.tritonserver, part, _server_path)
-    with _part(installation.site, {"numpy": numpy.sha256, "onnxruntime": runtime.sha256}) as part:
-        if part is not None:
-            unpacked(numpy, part, _site_path)
-            unpacked(runtime, part, _site_path)
-    with _part(installation.backends, {"backend": _backend_digest()}) as part:
-        if part is not None:
-            _assemble_backends(installation, part)
+    with part(installation.server, {"wheel": locked.tritonserver.sha256}) as server:
+        if server is not None:
+            unpacked(locked.tritonserver, server, _server_path)
+    with part(installation.site, {"numpy": numpy.sha256, "onnxruntime": runtime.sha256}) as site:
+        if site is not None:
+            unpacked(numpy, site, _site_path)
+            unpacked(runtime, site, _site_path)
+    with part(installation.backends, {"backend": _backend_digest()}) as backends:
+        if backends is not None:
+            _assemble_backends(installation, backends)
 
 
 @contextlib.contextmanager
-def _part(final: Path, stamp: dict[str, str]) -> Iterator[Path | None]:
+def part(final: Path, stamp: dict[str, str]) -> Iterator[Path | None]:
     """Yield a directory to fill, which becomes ``final`` when the block ends well; None when it is there already."""
     if (final / "stamp.json").is_file():
         yield None

@@ -11,7 +11,7 @@ from repogen.errors import ServerError
 from repogen.values.serving import ControlMode, Endpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tritonclient.grpc import InferenceServerClient
@@ -50,6 +50,9 @@ class RunningRemote:
     def log_tail(self, lines: int = 40) -> str:  # noqa: ARG002 - a remote log is out of reach
         """Return nothing: its log is elsewhere."""
         return ""
+
+    def provide(self, requirements: Sequence[str]) -> None:
+        """Do nothing: it has them or has not, and a model that lacks one does not load."""
 
 
 @dataclass(frozen=True)

@@ -40,10 +40,8 @@ def fetch(wheel: Wheel, tag: str, folder: Path, progress: Progress) -> Path:
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
     command = [
-        *(_python_with_pip(), "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"),
-        *("--require-hashes", "--only-binary=:all:", "--python-version", f"3.{tag[3:]}", "--implementation", "cp"),
-        *("--abi", tag, "--abi", "none", *(f"--platform={platform}" for platform in _PLATFORMS)),
-        *("--dest", str(folder), "--requirement", str(requirements)),
+        *(python_with_pip(), "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"),
+        *("--require-hashes", *platform_flags(tag), "--dest", str(folder), "--requirement", str(requirements)),
     ]
     with _Watch(folder, wheel, progress):
         outcome = subprocess.run(
@@ -59,6 +57,18 @@ def fetch(wheel: Wheel, tag: str, folder: Path, progress: Progress) -> Path:
             f"pip could not download {wheel.file}:\n{outcome.stderr.strip()}", _OFFLINE_HINT, code="server.download"
         )
     return _verified(folder / wheel.file, wheel)
+
+
+def platform_flags(tag: str) -> list[str]:
+    """Return pip's options for wheels of an interpreter on the server's platform, whichever Python runs pip.
+
+    Args:
+        tag: Of the interpreter, for example ``cp311``.
+    """
+    return [
+        *("--only-binary=:all:", "--python-version", f"3.{tag[3:]}", "--implementation", "cp"),
+        *("--abi", tag, "--abi", "abi3", "--abi", "none", *(f"--platform={platform}" for platform in _PLATFORMS)),
+    ]
 
 
 def collect(wheel: Wheel, source: Path) -> Path:
@@ -109,7 +119,7 @@ def _verified(path: Path, wheel: Wheel) -> Path:
     return path
 
 
-def _python_with_pip() -> str:
+def python_with_pip() -> str:
     """Return the Python whose pip is used: the user's, whose configuration is the one they expect."""
     if importlib.util.find_spec("pip") is not None:
         return sys.executable
@@ -120,7 +130,7 @@ def _python_with_pip() -> str:
     if asked is not None and asked.returncode == 0:
         return str(base)
     raise ServerError(
-        f"{sys.executable} has no pip to download the embedded Triton with",
+        f"{sys.executable} has no pip to download wheels for the embedded Triton with",
         f"`{sys.executable} -m ensurepip`, or `uv pip install pip`; {_OFFLINE_HINT}",
         code="server.no-pip",
     )

@@ -7,10 +7,21 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from repogen.errors import SmokeError
+from repogen.pbtxt import parse
 from repogen.smoke.inference import NoAnswerError, RefusedError
 from repogen.smoke.overrides import as_json
+from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ
 from repogen.values.labels import is_label_file
-from repogen.values.layout import DATA_FILE, MODEL_FILE
+from repogen.values.layout import (
+    CONFIG_FILE,
+    DATA_FILE,
+    MANIFEST_FILE,
+    MODEL_FILE,
+    PYTHON_FILE,
+    UNCONFIRMED_FILE,
+    latest_version,
+)
+from repogen.values.steps import requirements_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,6 +33,8 @@ if TYPE_CHECKING:
 
 # A gRPC message ends at 2 GiB; names, versions and the config need a little of it.
 MAX_SENT = 2**31 - 2**20
+_OURS = frozenset({CONFIG_FILE, MANIFEST_FILE, UNCONFIRMED_FILE, GOLDEN_JSON, GOLDEN_NPZ})
+"""Files of a version that no backend reads."""
 
 
 @contextmanager
@@ -71,7 +84,9 @@ def sent_files(version_dir: Path, version: int) -> dict[str, bytes]:
     Raises:
         SmokeError: They don't fit into one gRPC message.
     """
-    paths = [path for path in (version_dir / MODEL_FILE, version_dir / DATA_FILE) if path.is_file()]
+    code = (version_dir / PYTHON_FILE).is_file()  # which may read anything that lies beside it
+    names = (path.name for path in version_dir.iterdir() if path.name not in _OURS) if code else (MODEL_FILE, DATA_FILE)
+    paths = sorted(path for path in map(version_dir.joinpath, names) if path.is_file())
     size = sum(path.stat().st_size for path in paths)
     if size > MAX_SENT:
         raise SmokeError(
@@ -81,3 +96,24 @@ def sent_files(version_dir: Path, version: int) -> dict[str, bytes]:
         )
     labels = {path.name: path.read_bytes() for path in version_dir.iterdir() if is_label_file(path.name)}
     return {**labels, **{f"{version}/{path.name}": path.read_bytes() for path in paths}}
+
+
+def requirements_of(config: ModelConfig, version_dir: Path, repository: Path) -> list[str]:
+    """Return what a version imports, and what the models of its steps do.
+
+    Args:
+        config: Its config.
+        version_dir: It.
+        repository: Where the models of its steps lie.
+
+    Raises:
+        MalformedRecordError: A requirements.txt can't be read.
+    """
+    found = list(requirements_in(version_dir))
+    for step in config.ensemble_scheduling.step:
+        directory = repository / step.model_name
+        version = step.model_version if step.model_version > 0 else latest_version(directory)
+        if (directory / CONFIG_FILE).is_file():
+            inner = parse((directory / CONFIG_FILE).read_text(encoding="utf-8"), f"config.pbtxt of {step.model_name}")
+            found += requirements_of(inner, directory / str(version), repository)
+    return list(dict.fromkeys(found))

@@ -12,7 +12,7 @@ from repogen.smoke.examine import answering, examine, files_check
 from repogen.smoke.grpc_client import GrpcClient
 from repogen.smoke.inference import RefusedError
 from repogen.smoke.limits import Limits
-from repogen.smoke.loading import loaded
+from repogen.smoke.loading import loaded, requirements_of
 from repogen.smoke.overrides import overridden
 from repogen.smoke.report import report_of
 from repogen.smoke.subject import read_subject
@@ -90,6 +90,7 @@ def _smoke_model(tester: _Tester, directory: Path) -> list[SmokeReport]:
     with answering(tester.server, ending), ExitStack() as unloading:
         if endpoint.sees_files:
             try:
+                tester.server.provide(_requirements(model, directory.parent))
                 config = model.config if model.overrides else None
                 unloading.enter_context(loaded(tester.client, directory.name, config, {}))
             except RefusedError as refusal:
@@ -99,6 +100,11 @@ def _smoke_model(tester: _Tester, directory: Path) -> list[SmokeReport]:
     if ending:
         reports.append(report_of(endpoint, directory.name, model.versions[-1], ending, model.overrides))
     return reports
+
+
+def _requirements(model: _Model, repository: Path) -> list[str]:
+    paths = [model.directory / str(version) for version in model.versions]
+    return [line for path in paths for line in requirements_of(model.config, path, repository)]
 
 
 def _read_model(server: RunningTriton, directory: Path) -> _Model:

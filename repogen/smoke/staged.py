@@ -5,12 +5,13 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from repogen.errors import SmokeError
 from repogen.pbtxt import parse
 from repogen.smoke.examine import answering, examine, files_check
 from repogen.smoke.grpc_client import GrpcClient
 from repogen.smoke.inference import RefusedError
 from repogen.smoke.limits import Limits
-from repogen.smoke.loading import loaded, private_name, sent_files
+from repogen.smoke.loading import loaded, private_name, requirements_of, sent_files
 from repogen.smoke.overrides import overridden
 from repogen.smoke.report import report_of
 from repogen.smoke.subject import read_subject
@@ -50,7 +51,14 @@ def smoke_staged(server: RunningTriton, staged: StagedVersion, limits: Limits | 
         parse(staged.config.text, f"config.pbtxt of {staged.name}"), version=staged.version, has_gpu=endpoint.has_gpu
     )
     checks = [files_check(staged.version_dir, staged.manifest)]
+    server.provide(requirements_of(told, staged.version_dir, staged.repository))
     if not endpoint.sees_files:
+        if told.HasField("ensemble_scheduling"):
+            raise SmokeError(
+                f"{staged.name}: an ensemble can't be sent to a remote server, which lacks the models of its steps",
+                "use --server embedded or docker; or --no-smoke, and `repogen smoke` where the repository is mounted",
+                code="smoke.ensemble",
+            )
         told.name = private_name(staged.name)
         overrides = (f"name: {staged.name} -> {told.name} (a private copy: no live model is touched)", *overrides)
     subject = read_subject(

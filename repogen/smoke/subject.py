@@ -9,7 +9,7 @@ from zipfile import BadZipFile
 from repogen.errors import SmokeError
 from repogen.pbtxt import wire_array
 from repogen.smoke.inference import WireTensor
-from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_from_json
+from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_from_json, unpacked
 from repogen.values.tensors import DTYPES
 
 if TYPE_CHECKING:
@@ -159,7 +159,10 @@ def _named(tensors: Iterable[GoldenTensor], arrays: Mapping[str, Array], *, batc
     tensors = tuple(tensors)
     if missing := sorted(tensor.key for tensor in tensors if tensor.key not in arrays):
         raise SmokeError(f"{GOLDEN_NPZ} lacks {', '.join(missing)}", "build the model again", code="smoke.golden")
-    return {tensor.name: wire_array(_bytes(arrays[tensor.key]), batched=batched) for tensor in tensors}
+    try:
+        return {tensor.name: wire_array(_bytes(unpacked(arrays, tensor.key)), batched=batched) for tensor in tensors}
+    except ValueError as error:
+        raise SmokeError(f"{GOLDEN_NPZ} is damaged: {error}", "build the model again", code="smoke.golden") from error
 
 
 def _wire_bytes(array: Array) -> int:

@@ -65,8 +65,8 @@ def examine(module: torch.nn.Module, inputs: Inputs, model: ModelSpec, root: Pat
     others = inputs.examples({name: dim.other for name, dim in inputs.dims.items()}, model.parity.seed + 1)
     elsewhere = {name: torch.from_numpy(others[name]) for name in names}
     observed = probe(FlatModule(module, inputs.call), tensors, elsewhere, root, model.parity.seed)
-    found, left_out = tensors_among(observed.leaves, model.outputs)
-    select, output_names = choose_outputs(found, model.outputs)
+    found, left_out = tensors_among(observed.leaves, model.output_names)
+    select, output_names = choose_outputs(found, model.output_names)
     refuse_names(names, output_names)
     outputs = tuple(_output_spec(name, found[i][1]) for name, i in zip(output_names, select, strict=True))
     return Examined(

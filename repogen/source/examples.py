@@ -13,6 +13,8 @@ import numpy as np
 from repogen.errors import SourceError
 from repogen.source.call import Parameters, TakenCall, taken_call
 from repogen.source.callables import RAISED, UserCallable, user_error
+from repogen.source.strings import as_strings
+from repogen.values.tensors import numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,12 +102,21 @@ class BlendedExamples:
 
 @dataclass(frozen=True)
 class MadeExamples:
-    """The user's callable and the forward whose arguments it makes."""
+    """The user's callable and the forward whose arguments it makes.
+
+    Attributes:
+        function: It.
+        reference: As the spec names it.
+        root: Directory of the spec.
+        parameters: Of the forward.
+        texts: Whether a list of strings is an input, too: PyTorch takes none, Python code does.
+    """
 
     function: UserCallable
     reference: str
     root: Path
     parameters: Parameters
+    texts: bool = False
 
     def take(self, sizes: Mapping[str, int], batch_dim: str, seed: int) -> tuple[TakenCall, dict[str, Array]]:
         """Call it with those of batch, dim names and seed that its signature takes.
@@ -130,7 +141,7 @@ class MadeExamples:
             made = self.function(*arguments, **known)
         except RAISED as error:
             raise user_error(error, f"{self.reference!r} failed", self.root) from error
-        taken = taken_call(made, self.parameters, is_tensor, self.reference)
+        taken = taken_call(made, self.parameters, is_array if self.texts else is_tensor, self.reference)
         return taken, _as_arrays(taken.tensors, self.reference)
 
 
@@ -139,6 +150,13 @@ def is_tensor(value: object) -> bool:
     if isinstance(value, list):
         return bool(value) and all(isinstance(item, (bool, int, float)) or is_tensor_list(item) for item in value)
     return isinstance(value, np.ndarray) or (hasattr(value, "detach") and hasattr(value, "dtype"))
+
+
+def is_array(value: object) -> bool:
+    """Whether a value is a tensor, or a list of strings, nested at will."""
+    return is_tensor(value) or (
+        isinstance(value, list) and all(isinstance(v, (str, bytes)) or is_array(v) for v in value)
+    )
 
 
 def is_tensor_list(value: object) -> bool:
@@ -217,9 +235,9 @@ def fit(
         if spec.name not in arrays:
             problems.append(f"{spec.name!r} is missing (there are: {', '.join(arrays)})")
             continue
-        array = _resize(arrays[spec.name], spec, sizes)
+        array = _resize(as_strings(arrays[spec.name]), spec, sizes)
         wanted = tuple(sizes[d] if isinstance(d, str) else d for d in spec.shape)
-        if array.dtype != np.dtype(spec.dtype):
+        if array.dtype != numpy_dtype(spec.dtype):
             problems.append(f"{spec.name!r} is {array.dtype}, declared {spec.dtype}")
         elif array.shape != wanted:
             problems.append(f"{spec.name!r} has shape {list(array.shape)}, declared {list(spec.shape)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from repogen.source.call import Parameters, TakenCall
     from repogen.spec.models import ModelSpec
     from repogen.values.source import Examples
+
+
+_ANY = inspect.signature(lambda *inputs, **named: (inputs, named)).parameters
+"""Of what takes inputs by name, or in order."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,26 @@ def find_inputs(model: ModelSpec, root: Path, parameters: Parameters) -> Inputs:
         return _called(MadeExamples(function, model.examples, root, parameters), declared, dims)
     files = (model.examples,) if isinstance(model.examples, str) else model.examples
     return _stored(tuple(load_data(root / file) for file in files), files, declared, dims, parameters)
+
+
+def examples_for(model: ModelSpec, declared: tuple[TensorSpec, ...], root: Path) -> Examples:
+    """Return the maker of example inputs for what takes inputs by name, strings among them.
+
+    Args:
+        model: The spec entry.
+        declared: Its inputs.
+        root: Directory of the spec.
+
+    Raises:
+        SourceError: The examples are not usable.
+    """
+    if model.examples is None:
+        return DrawnExamples(model.inputs)
+    if isinstance(model.examples, str) and ":" in model.examples:
+        made = MadeExamples(import_callable(model.examples, root), model.examples, root, _ANY, texts=True)
+        return CalledExamples(made, declared, Signature(declared, ()).batch_dim or BATCH)
+    files = (model.examples,) if isinstance(model.examples, str) else model.examples
+    return StoredExamples(tuple(load_data(root / file) for file in files), ", ".join(files), declared)
 
 
 def _named(specs: tuple[TensorSpec, ...], parameters: Parameters) -> Call:

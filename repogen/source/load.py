@@ -2,35 +2,52 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import torch
 
 from repogen.source.operators import load_operators
-from repogen.spec.sources import (
-    HuggingFaceSource,
-    MlflowSource,
-    OnnxSource,
-    TorchExportSource,
-    TorchScriptSource,
-    TorchSource,
-)
+from repogen.spec.sources import EnsembleSource, MlflowSource, PythonSource
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
+    from repogen.source.built import BuiltStep
     from repogen.spec.models import ModelSpec
     from repogen.values.source import SourceModel
 
 
-def load_source(model: ModelSpec, root: Path, fetched: Path | None = None) -> SourceModel:
+_LOADERS = {
+    "torch": ("torch_source", "load_torch"),
+    "torchscript": ("script", "load_script"),
+    "torch_export": ("program", "load_program"),
+    "onnx": ("onnx_file", "load_onnx"),
+    "huggingface": ("huggingface", "load_huggingface"),
+    "mlflow": ("mlflow_model", "load_mlflow"),
+    "python": ("python_step", "load_python"),
+    "ensemble": ("ensemble", "load_ensemble"),
+}
+
+
+def load_source(
+    model: ModelSpec,
+    root: Path,
+    fetched: Path | None = None,
+    steps: Mapping[str, BuiltStep] = MappingProxyType({}),
+    work_dir: Path | None = None,
+) -> SourceModel:
     """Make the model of a spec entry and find its signature by running it.
 
     Args:
         model: The spec entry.
         root: Directory of the spec; its relative paths start there.
         fetched: Where the files lie that were downloaded for it, if any were.
+        steps: What an ensemble is made of, by name.
+        work_dir: Where files may be laid out; among the temporary ones when None.
 
     Raises:
         SourceError: The source, the inputs or the outputs are not usable; it says which and why.
@@ -38,34 +55,19 @@ def load_source(model: ModelSpec, root: Path, fetched: Path | None = None) -> So
     # Nested tensors of the fast path disagree with any export at padding (triton-facts: 2.3 seen).
     torch.backends.mha.set_fastpath_enabled(False)
     torch.manual_seed(model.parity.seed)
-    made = _load(model, root, fetched or root)
+    module, name = _LOADERS[model.source.kind]
+    load = getattr(importlib.import_module(f"repogen.source.{module}"), name)  # each brings what only it needs
+    made: SourceModel = load(model.source, model, root, *_more(model, fetched or root, steps, work_dir))
     return replace(made, operators=load_operators(model.export, root))
 
 
-def _load(model: ModelSpec, root: Path, fetched: Path) -> SourceModel:
-    source = model.source
-    match source:
-        case TorchSource():
-            from repogen.source.torch_source import load_torch  # noqa: PLC0415 - each brings what only it needs
-
-            return load_torch(source, model, root)
-        case TorchScriptSource():
-            from repogen.source.script import load_script  # noqa: PLC0415 - the same
-
-            return load_script(source, model, root)
-        case TorchExportSource():
-            from repogen.source.program import load_program  # noqa: PLC0415 - the same
-
-            return load_program(source, model, root)
-        case OnnxSource():
-            from repogen.source.onnx_file import load_onnx  # noqa: PLC0415 - the same
-
-            return load_onnx(source, model, root)
-        case HuggingFaceSource():
-            from repogen.source.huggingface import load_huggingface  # noqa: PLC0415 - the same
-
-            return load_huggingface(source, model, root)
+def _more(model: ModelSpec, fetched: Path, steps: Mapping[str, BuiltStep], work_dir: Path | None) -> tuple[object, ...]:
+    """Return what the loader of a kind takes beyond the spec."""
+    match model.source:
         case MlflowSource():
-            from repogen.source.mlflow_model import load_mlflow  # noqa: PLC0415 - the same
-
-            return load_mlflow(source, model, root, fetched)
+            return (fetched,)
+        case PythonSource():
+            return (work_dir,)
+        case EnsembleSource():
+            return steps, work_dir
+    return ()

@@ -55,7 +55,7 @@ def load_onnx(source: OnnxSource, model: ModelSpec, root: Path) -> SourceModel:
     files = external_files(proto, path)
     check_operators(proto, path)
     check_standard(proto, path)
-    check_outputs(proto, model.outputs)
+    check_outputs(proto, model.output_names)
     graph = graph_inputs(proto)
     found = find_graph_inputs(graph, model, root, None)
     names = dict(zip((spec.name for spec in found.specs), (entry.name for entry in graph), strict=True))
@@ -97,7 +97,7 @@ def _outputs(proto: onnx.ModelProto, model: ModelSpec) -> dict[str, str]:
         SourceError: The spec's names are neither.
     """
     names = [value.name for value in proto.graph.output]
-    wanted = model.outputs or tuple(names)
+    wanted = model.output_names or tuple(names)
     if set(wanted) <= set(names):
         return {name: name for name in wanted}
     if len(wanted) == len(names):

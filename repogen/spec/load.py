@@ -14,6 +14,7 @@ from repogen.spec.models import Location, Spec, SpecFile
 from repogen.spec.paths import check_model_paths, check_repository, check_templates
 from repogen.spec.problems import KeyPath, Problem, SpecProblemsError, key_text, printable, shown
 from repogen.spec.rules import check_model
+from repogen.spec.steps import check_steps
 from repogen.spec.structure import Finding, PartialModel, check_defaults, check_file, salvage
 from repogen.spec.tracking import check_tracking_uri
 from repogen.values.target import Target, targets
@@ -123,9 +124,16 @@ def _check(root: Node, whole: Node, folder: Path, wanted: str | None) -> tuple[S
     if repository is not None:
         findings += check_repository(repository, templates, folder)
     models = plain.get("models")
-    for name, model in models.items() if isinstance(models, dict) else ():
-        trusted = PartialModel(valid.models[name], frozenset()) if valid else salvage(model)
-        findings += _in_model(name, trusted, target, folder, whole)
+    trusted = {
+        name: PartialModel(valid.models[name], frozenset()) if valid else salvage(model)
+        for name, model in (models.items() if isinstance(models, dict) else ())
+    }
+    for name, model in trusted.items():
+        findings += _in_model(name, model, target, folder, whole)
+    for finding in check_steps(trusted):
+        path = ("models", *finding.path)
+        if not _inherited(whole, path):  # what every model inherits, an ensemble does without
+            findings.append(finding._replace(path=path))
     return valid, findings
 
 

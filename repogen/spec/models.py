@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from pydantic import Field, StrictBool
+from pydantic import Discriminator, Field, StrictBool, Tag
 
 from repogen.spec.base import INT32_MAX, AnySize, Count, Seconds, Section, Size, TensorName, Tolerance, must_be
 from repogen.spec.gates import PromotionSpec
@@ -31,8 +31,9 @@ DtypeName = Annotated[
         "float16",
         "float32",
         "float64",
+        "string",
     ],
-    must_be("one of bool, uint8-64, int8-64, float16, float32, float64"),
+    must_be("one of bool, uint8-64, int8-64, float16, float32, float64, string"),
 ]
 DimName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 # Without their sentence: for unions, which say it for both sides.
@@ -57,6 +58,19 @@ class InputSpec(Section):
     shape: tuple[ShapeItem, ...]
     range: Range | None = Field(default=None, description="Inclusive, for integers")
     fill: Literal["zeros", "ones"] | None = None
+
+
+class OutputSpec(Section):
+    """One output of Python code: dtype and full shape; a dim that inputs share has their size."""
+
+    dtype: DtypeName
+    shape: tuple[ShapeItem, ...]
+
+
+OutputsSpec = Annotated[
+    Annotated[tuple[TensorName, ...], Tag("list")] | Annotated[dict[TensorName, OutputSpec], Tag("mapping")],
+    Discriminator(lambda value: "mapping" if isinstance(value, dict) else "list"),
+]
 
 
 class DimSpec(Section):
@@ -111,7 +125,9 @@ class ModelSpec(Section):
     examples: Examples | None = Field(
         default=None, description='"file.py:callable", taking batch; or .npz or .safetensors, one file or several'
     )
-    outputs: tuple[TensorName, ...] = Field(default=(), description="Output names; the exporter's own if left out")
+    outputs: OutputsSpec = Field(
+        default=(), description="Output names, the exporter's own if left out; of Python code with dtype and shape"
+    )
     dims: dict[DimName, DimSpec] = Field(default_factory=dict)
     export: ExportSpec = ExportSpec()
     optimize: tuple[Literal["onnxsim"], ...] = ()
@@ -119,6 +135,16 @@ class ModelSpec(Section):
     limits: LimitsSpec = LimitsSpec()
     triton: TritonSpec = TritonSpec()
     promotion: PromotionSpec = PromotionSpec()
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The outputs, in order; empty where the spec leaves them to the model."""
+        return tuple(self.outputs)
+
+    @property
+    def declared_outputs(self) -> dict[str, OutputSpec]:
+        """The outputs with what they are, where the spec says so: of Python code."""
+        return self.outputs if isinstance(self.outputs, dict) else {}
 
 
 class TargetSpec(Section):

@@ -6,8 +6,9 @@ import re
 from typing import TYPE_CHECKING, TypeAlias
 
 from repogen.spec.problems import KeyPath, printable
-from repogen.spec.sources import OnnxSource, TorchExportSource, TorchScriptSource, TorchSource
+from repogen.spec.sources import OnnxSource, PythonSource, TorchExportSource, TorchScriptSource, TorchSource
 from repogen.spec.structure import Finding, PartialModel
+from repogen.values.layout import RESERVED_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,15 +89,30 @@ def _source(source: SourceSpec, root: Path) -> Findings:
         case TorchSource():
             yield from _callable(("source", "factory"), source.factory, root, "models.py:build")
             yield from _weights(source.weights, root)
-        case TorchExportSource() | TorchScriptSource() | OnnxSource():
+        case TorchExportSource() | TorchScriptSource() | OnnxSource() | PythonSource():
             if not _is(root, source.path, "file"):
                 yield Finding(("source", "path"), f'there is no file "{printable(source.path)}"', _START)
+    if isinstance(source, PythonSource):
+        yield from _beside(source.data, root)
     if isinstance(source, OnnxSource) and source.reference is not None:
         path = ("source", "reference")
         if source.reference.endswith(".npz"):
             yield from _data_file(path, source.reference, root)
         else:
             yield from _callable(path, source.reference, root, "models.py:build")
+
+
+def _beside(data: tuple[str, ...], root: Path) -> Findings:
+    """Files that are served beside model.py lie in one directory: each needs a name of its own, that is not taken."""
+    names: set[str] = set()
+    for position, file in enumerate(data):
+        path, name = ("source", "data", position), file.rpartition("/")[2]
+        if not _is(root, file, "file"):
+            yield Finding(path, f'there is no file "{printable(file)}"', _START)
+        elif name in names or name in RESERVED_FILES:
+            why = "another one has that name" if name in names else "repogen's own file has that name"
+            yield Finding(path, f'"{printable(name)}" can\'t lie beside model.py: {why}', "rename it")
+        names.add(name)
 
 
 def _export(export: ExportSpec, root: Path) -> Findings:

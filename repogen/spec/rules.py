@@ -37,7 +37,7 @@ def check_model(model: PartialModel, target: Target | None) -> Findings:
 
 
 # The others know their inputs.
-_NEED_INPUTS = frozenset({"torch", "torchscript"})
+_NEED_INPUTS = frozenset({"torch", "torchscript", "python"})
 
 
 def _inputs_or_examples(model: ModelSpec) -> Findings:

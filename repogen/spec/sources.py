@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, StrictBool, Tag
 
-from repogen.spec.base import Section, must_be
+from repogen.spec.base import AnySize, Section, TensorName, must_be
 
 DEFAULT_KIND = "torch"
 Path = Annotated[str, Field(min_length=1, max_length=4096)]
@@ -82,6 +82,45 @@ class MlflowSource(Section):
     files: ClassVar[tuple[str, ...]] = ()
 
 
+Requirement = Annotated[
+    Annotated[
+        str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}(\[[A-Za-z0-9._,-]{1,127}\])?==[A-Za-z0-9.!+_-]{1,64}$")
+    ],
+    must_be("NAME==VERSION: what was tested is what the server must have"),
+]
+
+
+class PythonSource(Section):
+    """Code that Triton's Python backend runs: a file with a class ``TritonPythonModel``."""
+
+    kind: Literal["python"]
+    path: Path = Field(description="Served as model.py")
+    data: tuple[Path, ...] = Field(default=(), description="Files that lie beside model.py where it is served")
+    requirements: tuple[Requirement, ...] = Field(default=(), description="What it imports beyond NumPy, each pinned")
+
+    files: ClassVar[tuple[str, ...]] = ("path",)
+
+
+class StepSpec(Section):
+    """One model of an ensemble."""
+
+    model: Annotated[str, Field(min_length=1, max_length=128)] = Field(description="A model of this spec")
+    version: AnySize | None = Field(default=None, description="The newest when left out")
+    inputs: dict[TensorName, TensorName] = Field(
+        default_factory=dict, description="Its inputs: tensors of the ensemble; the same names when left out"
+    )
+    outputs: dict[TensorName, TensorName] = Field(default_factory=dict, description="Its outputs: what they become")
+
+
+class EnsembleSource(Section):
+    """Models of this spec, one feeding the next."""
+
+    kind: Literal["ensemble"]
+    steps: Annotated[tuple[StepSpec, ...], Field(min_length=1)]
+
+    files: ClassVar[tuple[str, ...]] = ()
+
+
 KINDS: dict[str, type[Section]] = {
     "torch": TorchSource,
     "huggingface": HuggingFaceSource,
@@ -89,6 +128,8 @@ KINDS: dict[str, type[Section]] = {
     "torchscript": TorchScriptSource,
     "onnx": OnnxSource,
     "mlflow": MlflowSource,
+    "python": PythonSource,
+    "ensemble": EnsembleSource,
 }
 
 
@@ -102,6 +143,8 @@ SourceSpec: TypeAlias = Annotated[
     | Annotated[TorchExportSource, Tag("torch_export")]
     | Annotated[TorchScriptSource, Tag("torchscript")]
     | Annotated[OnnxSource, Tag("onnx")]
-    | Annotated[MlflowSource, Tag("mlflow")],
+    | Annotated[MlflowSource, Tag("mlflow")]
+    | Annotated[PythonSource, Tag("python")]
+    | Annotated[EnsembleSource, Tag("ensemble")],
     Discriminator(_kind),
 ]

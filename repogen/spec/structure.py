@@ -20,7 +20,8 @@ _KEY = "[key]"
 _MISSING = "is missing"
 _STUB_SOURCE = {"factory": "stub.py:build"}
 _NEVER_SERVED = ("bfloat16", "bf16", "float8", "fp8", "float4", "fp4")
-_DTYPES = [name for name in DTYPES if name != "string"]
+_DTYPES = list(DTYPES)
+_OUTPUTS_AS = frozenset({"list", "mapping"})
 _OTHER_NAMES = {
     "half": "float16", "fp16": "float16", "float": "float32", "fp32": "float32", "double": "float64",
     "fp64": "float64", "long": "int64", "int": "int32", "short": "int16", "byte": "uint8", "boolean": "bool",
@@ -136,9 +137,13 @@ def _finding(detail: ErrorDetails, model: type[BaseModel], prefix: KeyPath) -> F
 
 
 def _without_tag(loc: tuple[int | str, ...]) -> tuple[tuple[int | str, ...], str]:
-    """Return a place without the kind that pydantic puts after ``source``, and that kind where a key follows it."""
+    """Return a place without the kind that pydantic puts after ``source``, and that kind where a key follows it.
+
+    The same of ``outputs``, whose kind says nothing.
+    """
     if "source" not in loc[:-1]:
-        return loc, ""
+        at = loc.index("outputs") + 1 if "outputs" in loc[:-1] else len(loc)
+        return ((*loc[:at], *loc[at + 1 :]) if loc[at : at + 1] and loc[at] in _OUTPUTS_AS else loc), ""
     at = loc.index("source") + 1
     kind = str(loc[at])
     return (*loc[:at], *loc[at + 1 :]), kind if kind in KINDS and len(loc) == at + 2 else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from repogen.errors import PublishError
 from repogen.stage.root import private_repository
-from repogen.values.artifacts import FileRecord, OnnxArtifact
+from repogen.values.artifacts import Artifact, FileRecord, OnnxArtifact
 from repogen.values.digest import sha256_bytes, sha256_file
 from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ
 from repogen.values.layout import (
@@ -17,25 +17,26 @@ from repogen.values.layout import (
     DATA_FILE,
     MANIFEST_FILE,
     MODEL_FILE,
-    UNCONFIRMED_FILE,
+    PYTHON_FILE,
+    REQUIREMENTS_FILE,
+    RESERVED_FILES,
     model_dir,
     next_version,
 )
 from repogen.values.manifest import manifest_to_json
+from repogen.values.steps import EnsembleArtifact, PythonArtifact
 from repogen.values.versions import Manifest, ModelConfig, Provenance, StagedVersion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_OWN = frozenset({MODEL_FILE, DATA_FILE, CONFIG_FILE, MANIFEST_FILE, GOLDEN_JSON, GOLDEN_NPZ, UNCONFIRMED_FILE})
-
 
 def stage_version(  # noqa: PLR0913 - all that a version is made of
     root: Path,
     repository: Path,
     config: ModelConfig,
-    artifact: OnnxArtifact,
+    artifact: Artifact,
     golden_dir: Path,
     provenance: Provenance,
     *,
@@ -50,7 +51,7 @@ def stage_version(  # noqa: PLR0913 - all that a version is made of
         root: As ``prepare_stage_root`` yields it.
         repository: The real repository; it decides the tentative version number.
         config: The checked config.pbtxt.
-        artifact: The verified ONNX file.
+        artifact: What was verified: an ONNX file, Python code, an ensemble.
         golden_dir: Directory holding ``golden.json`` and ``golden.npz``.
         provenance: How the version came to be.
         companions: Files that travel with it, by name: a tokenizer, a license. They are copied.
@@ -69,6 +70,8 @@ def stage_version(  # noqa: PLR0913 - all that a version is made of
         sources = _sources(artifact, golden_dir, companions or {})
         files = [_place(source, directory / name, root) for name, source in sources.items()]
         files.append(_write(directory / CONFIG_FILE, config.text.encode()))
+        if isinstance(artifact, PythonArtifact) and artifact.requirements:
+            files.append(_write(directory / REQUIREMENTS_FILE, "\n".join([*artifact.requirements, ""]).encode()))
         for labels in config.label_files:
             files.append(_write(directory / labels.name, labels.text.encode()))
             _write(directory.parent / labels.name, labels.text.encode())  # where Triton looks for it
@@ -84,21 +87,30 @@ def stage_version(  # noqa: PLR0913 - all that a version is made of
     return StagedVersion(config.name, private_repository(root), version, config, manifest)
 
 
-def _sources(artifact: OnnxArtifact, golden_dir: Path, companions: Mapping[str, Path]) -> dict[str, Path]:
-    if taken := [name for name in companions if name in _OWN or PurePath(name).name != name]:
+def _sources(artifact: Artifact, golden_dir: Path, companions: Mapping[str, Path]) -> dict[str, Path]:
+    if taken := [name for name in companions if name in RESERVED_FILES or PurePath(name).name != name]:
         raise PublishError(f"cannot be staged, a companion is called {taken[0]!r}", code="stage.companion-name")
     sources = {
         **companions,
-        MODEL_FILE: artifact.path,
+        **_model_files(artifact),
         GOLDEN_JSON: golden_dir / GOLDEN_JSON,
         GOLDEN_NPZ: golden_dir / GOLDEN_NPZ,
     }
-    if artifact.external_data:
-        # the only place from which every ONNX Runtime reads external data is beside the model, by a plain name
-        sources[DATA_FILE] = artifact.path.with_name(DATA_FILE)
     if missing := [str(path) for path in sources.values() if not path.is_file()]:
         raise PublishError(f"cannot be staged, no such file: {', '.join(missing)}", code="stage.missing-file")
     return sources
+
+
+def _model_files(artifact: Artifact) -> dict[str, Path]:
+    match artifact:
+        case OnnxArtifact():
+            # the only place from which every ONNX Runtime reads external data is beside the model, by a plain name
+            data = {DATA_FILE: artifact.path.with_name(DATA_FILE)} if artifact.external_data else {}
+            return {MODEL_FILE: artifact.path, **data}
+        case PythonArtifact():
+            return {PYTHON_FILE: artifact.path}
+        case EnsembleArtifact():
+            return {}  # Triton wants the version's directory, and nothing in it
 
 
 def _place(source: Path, target: Path, root: Path) -> FileRecord:

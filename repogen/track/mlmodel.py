@@ -19,7 +19,7 @@ from repogen.values.layout import MANIFEST_FILE, MODEL_FILE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.values.tensors import TensorSpec
+    from repogen.values.tensors import Array, TensorSpec
     from repogen.values.versions import StagedVersion
 
 _EXAMPLE = "input_example.json"
@@ -45,7 +45,8 @@ def write_model(staged: StagedVersion, run_id: str, directory: Path) -> None:
     example = _example(staged)
     if example is not None:
         (directory / _EXAMPLE).write_text(json.dumps(example), encoding="utf-8")
-    _environment(manifest.provenance.tools, directory)
+    if _has_graph(staged):
+        _environment(manifest.provenance.tools, directory)
     _mlmodel(staged, run_id, example is not None).save(str(directory / "MLmodel"))
 
 
@@ -70,6 +71,9 @@ def _mlmodel(staged: StagedVersion, run_id: str, has_example: bool) -> Any:  # n
         ),
         saved_input_example_info=_EXAMPLE_INFO if has_example else None,
     )
+    if not _has_graph(staged):  # code for Triton's Python backend, an ensemble: MLflow keeps it, and can't run it
+        model.add_flavor("repogen", kind=staged.manifest.provenance.exporter)
+        return model
     model.add_flavor(
         "python_function",
         loader_module="mlflow.onnx",
@@ -81,6 +85,10 @@ def _mlmodel(staged: StagedVersion, run_id: str, has_example: bool) -> Any:  # n
         "onnx", onnx_version=tools.get("onnx", ""), data=MODEL_FILE, providers=["CPUExecutionProvider"], code=None
     )
     return model
+
+
+def _has_graph(staged: StagedVersion) -> bool:
+    return any(record.path == MODEL_FILE for record in staged.manifest.files)
 
 
 def _tensor(spec: TensorSpec) -> Any:  # noqa: ANN401 - as above
@@ -96,15 +104,32 @@ def _example(staged: StagedVersion) -> dict[str, object] | None:
     """Return the first golden case's inputs by name; None when they are too large to be looked at."""
     import numpy as np  # noqa: PLC0415 - as above
 
-    from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_from_json  # noqa: PLC0415 - the same
+    from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_from_json, unpacked  # noqa: PLC0415 - the same
 
     text = (staged.version_dir / GOLDEN_JSON).read_text(encoding="utf-8")
     case = golden_from_json(text, GOLDEN_JSON).cases[0]
     with np.load(staged.version_dir / GOLDEN_NPZ, allow_pickle=False) as arrays:
-        inputs = {tensor.name: arrays[tensor.key] for tensor in case.inputs}
+        inputs = {tensor.name: unpacked(arrays, tensor.key) for tensor in case.inputs}
     if sum(array.size for array in inputs.values()) > _MOST_NUMBERS:
         return None
-    return {name: array.tolist() for name, array in inputs.items()}
+    try:
+        return {
+            name: (np.strings.decode(array.astype("S")) if array.dtype == object else array).tolist()
+            for name, array in inputs.items()
+        }
+    except UnicodeDecodeError:
+        return None  # bytes of an image, say
+
+
+def _plain(array: Array) -> object:
+    """Return an array as lists of numbers, or of text."""
+    if array.dtype.kind != "O":
+        return array.tolist()
+    items: list[bytes] = array.ravel().tolist()
+    texts = [item.decode() for item in items]
+    for size in reversed(array.shape[1:]):
+        texts = [texts[at : at + size] for at in range(0, len(texts), size)]  # type: ignore[misc] # nested by the shape
+    return texts
 
 
 def _environment(tools: dict[str, str], directory: Path) -> None:

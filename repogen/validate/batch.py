@@ -9,6 +9,7 @@ import numpy as np
 from repogen.errors import ConfigError, RepogenError
 from repogen.validate.compare import difference, not_finite
 from repogen.values.artifacts import BatchReport
+from repogen.values.source import Code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,7 @@ _LOUDER = 10.0
 
 def check_batch(
     source: SourceModel,
-    onnx_model: Callable[[Arrays], dict[str, Array]],
+    published: Callable[[Arrays], dict[str, Array]],
     asked: int | Literal["auto"],
     allowed: dict[str, tuple[float, float]],
     seed: int,
@@ -36,7 +37,7 @@ def check_batch(
 
     Args:
         source: The PyTorch model.
-        onnx_model: The ONNX model, on which everything is measured again.
+        published: What is published, the ONNX model, on which everything is measured again.
         asked: ``triton.max_batch_size`` of the spec.
         allowed: (rtol, atol) by output.
         seed: Seed of the inputs.
@@ -48,7 +49,7 @@ def check_batch(
         return BatchReport(batchable=False, max_batch_size=0, reason="max_batch_size: 0 was asked for")
     most = source.dims[source.signature.batch_dim].max if source.signature.batch_dim else 0
     proved = most if asked == "auto" else min(asked, most)
-    reason = _refusal(source, seed, allowed, onnx_model, proved)
+    reason = _refusal(source, seed, allowed, published, proved)
     if not reason:
         dim = source.signature.batch_dim or ""
         if asked != "auto" and asked > most:
@@ -71,7 +72,7 @@ def _refusal(
     source: SourceModel,
     seed: int,
     allowed: dict[str, tuple[float, float]],
-    onnx_model: Callable[[Arrays], dict[str, Array]],
+    published: Callable[[Arrays], dict[str, Array]],
     most: int,
 ) -> str:
     """Return why the model does not batch; empty when it does, up to ``most`` rows."""
@@ -88,7 +89,9 @@ def _refusal(
     # Between five rows and all of them a model may begin to mix: an expert that takes so many rows and no more.
     large = [size for size in (most // 2, most) if size > sizes[-1]]
     batches = [source.examples({**source.example_sizes, dim: size}, seed) for size in large]
-    for model, runtime in ((source.reference, "PyTorch"), (onnx_model, "ONNX Runtime")):
+    code = source.origin if isinstance(source.origin, Code) else None
+    names = (code.original, code.served) if code else ("PyTorch", "ONNX Runtime")
+    for model, runtime in zip((source.reference, published), names, strict=True):
         reason = _tried(model, inputs, sizes, allowed) or _tried_louder(model, inputs, allowed)
         for batch in batches:
             reason = reason or _mixes_many(model, batch, allowed)

@@ -75,6 +75,8 @@ def _one(name: str, expected: Array, actual: Array, rtol: float, atol: float) ->
         return Difference(0.0, 0.0, 0.0, f"{name!r} has shape {list(actual.shape)}, expected {list(expected.shape)}")
     if expected.dtype != actual.dtype:
         return Difference(0.0, 0.0, 0.0, f"{name!r} is {actual.dtype}, expected {expected.dtype}")
+    if expected.dtype.kind == "O":
+        return _strings(name, expected, actual)
     want, have = expected.astype(np.float64).ravel(), actual.astype(np.float64).ravel()
     for who, values in (("expected", want), ("actual", have)):
         if not np.isfinite(values).all():
@@ -89,6 +91,11 @@ def _one(name: str, expected: Array, actual: Array, rtol: float, atol: float) ->
     off = int(misses.sum())
     reason = f"{off} of {want.size} values of {name!r} are off, the worst by {max_abs:.3g}" if off else ""
     return Difference(max_abs, max_rel, _cosine(want, have), reason)
+
+
+def _strings(name: str, expected: Array, actual: Array) -> Difference:
+    off = int(np.count_nonzero(expected != actual))
+    return Difference(0.0, 0.0, 1.0, f"{off} of {expected.size} strings of {name!r} differ" if off else "")
 
 
 def _cosine(

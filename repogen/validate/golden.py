@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from repogen.values.artifacts import Golden, GoldenCase, GoldenTensor
-from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_to_json
+from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_to_json, packed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,8 @@ class GoldenKeeper:
             places = []
             for side, tensors in (("in", inputs), ("out", outputs)):
                 keyed = [(name, f"{index}.{side}.{i}", array) for i, (name, array) in enumerate(tensors.items())]
-                arrays.update({key: array for _, key, array in keyed})
+                for _, key, array in keyed:
+                    arrays.update(packed(key, array))
                 places.append(tuple(GoldenTensor(name, key) for name, key, _ in keyed))
             batch = 0 if batch_dim is None else case.sizes[batch_dim]
             cases.append(GoldenCase(case.name, batch, places[0], places[1]))

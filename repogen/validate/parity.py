@@ -12,15 +12,14 @@ from repogen.errors import ExportError, ParityError, SourceError
 from repogen.validate.compare import Difference, difference, not_finite
 from repogen.validate.sweep import SweepCase, plan_sweep
 from repogen.values.artifacts import ParityCase, ParityReport
-from repogen.values.source import OnnxFile
+from repogen.values.source import Code, OnnxFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from repogen.spec.models import ParitySpec
     from repogen.validate.golden import GoldenKeeper
-    from repogen.validate.runtime import OnnxModel
-    from repogen.values.source import SourceModel
+    from repogen.values.source import Reference, SourceModel
     from repogen.values.tensors import Array, Arrays
 
 _SHOWN = 5
@@ -46,7 +45,7 @@ class _Budget:
 
 def check_parity(  # noqa: PLR0913 - both sides, and how they are compared
     source: SourceModel,
-    onnx_model: OnnxModel,
+    published: Reference,
     spec: ParitySpec,
     allowed: dict[str, tuple[float, float]],
     golden: GoldenKeeper,
@@ -58,7 +57,7 @@ def check_parity(  # noqa: PLR0913 - both sides, and how they are compared
 
     Args:
         source: The PyTorch model.
-        onnx_model: The ONNX model.
+        published: What is published: the ONNX model.
         spec: Seeds and budget.
         allowed: (rtol, atol) by output.
         golden: Keeps some of the cases.
@@ -87,7 +86,7 @@ def check_parity(  # noqa: PLR0913 - both sides, and how they are compared
         if index == 0:
             _refuse_nondeterministic(source, inputs, expected, allowed)
             begun = time.monotonic()
-        cases.append(_compare(case, onnx_model, inputs, expected, allowed))
+        cases.append(_compare(case, published, inputs, expected, allowed))
         if not (wrong or cases[-1].passed):
             wrong = inputs
         budget.charge(case, time.monotonic() - begun)
@@ -199,14 +198,14 @@ def _refuse_nondeterministic(
 
 def _compare(
     case: SweepCase,
-    onnx_model: OnnxModel,
+    published: Reference,
     inputs: dict[str, Array],
     expected: dict[str, Array],
     allowed: dict[str, tuple[float, float]],
 ) -> ParityCase:
     try:
-        actual = onnx_model(inputs)
-    except ParityError as error:
+        actual = published(inputs)
+    except (ParityError, SourceError) as error:
         apart = Difference(0.0, 0.0, 0.0, error.message)
     else:
         apart = difference(expected, {name: np.asarray(array) for name, array in actual.items()}, allowed)
@@ -216,6 +215,8 @@ def _compare(
 def _original(source: SourceModel) -> str:
     if source.against:
         return f"reference {source.against}"
+    if isinstance(source.origin, Code):
+        return source.origin.original
     return "ONNX file" if isinstance(source.origin, OnnxFile) else "PyTorch model"
 
 
@@ -223,8 +224,9 @@ def _missed(report: ParityReport, source: SourceModel, why: str) -> ParityError:
     bad = [case for case in report.cases if not case.passed]
     rows = "\n".join(f"  {case.name}: {case.reason}" for case in bad[:_SHOWN])
     more = f"\n  and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
+    who = source.origin.served if isinstance(source.origin, Code) else "ONNX Runtime"
     return ParityError(
-        f"ONNX Runtime disagrees with the {_original(source)} in {len(bad)} of {len(report.cases)} cases"
+        f"{who} disagrees with the {_original(source)} in {len(bad)} of {len(report.cases)} cases"
         f"{f'; {why}' if why else ''}:\n{rows}{more}",
         _remedy(report, bad, source),
         code="parity.drift",
@@ -232,6 +234,10 @@ def _missed(report: ParityReport, source: SourceModel, why: str) -> ParityError:
 
 
 def _remedy(report: ParityReport, bad: list[ParityCase], source: SourceModel) -> str:
+    if isinstance(source.origin, Code):
+        return (
+            "look for state that is kept between requests, and for differences that the steps add up: parity: {atol: …}"
+        )
     if source.against:
         return "it has other weights, or is of another model; or its inputs are in another order"
     if all("among the actual values" in case.reason for case in bad) and _masks(source):

@@ -16,12 +16,12 @@ from repogen.validate.structure import check_structure
 from repogen.values.source import Eager, Program
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from repogen.spec.models import ModelSpec
     from repogen.values.artifacts import BatchReport, OnnxArtifact, ParityReport
-    from repogen.values.source import SourceModel
+    from repogen.values.source import Reference, SourceModel
     from repogen.values.target import Target
     from repogen.values.tensors import Arrays
 
@@ -64,18 +64,37 @@ def validate(
     """
     check_structure(artifact, target)
     allowed = tolerances(source.signature, model.parity, source.precision)
-    onnx_model = OnnxModel(artifact)
+    explain = partial(_explain, artifact, source, allowed)
+    return prove(source, OnnxModel(artifact), model, golden_dir, explain=explain, doubts=doubts)
+
+
+def prove(
+    source: SourceModel,
+    published: Reference,
+    model: ModelSpec,
+    golden_dir: Path,
+    *,
+    explain: Callable[[Arrays], str] = lambda _: "",
+    doubts: Sequence[dict[str, int]] = (),
+) -> Validation:
+    """Check parity and batchability of what is published, and write golden tensors to ``golden_dir``.
+
+    Args:
+        source: What it was made of.
+        published: It, running.
+        model: The spec entry.
+        golden_dir: Created.
+        explain: Says in a line what goes wrong on the inputs of the first case that disagrees.
+        doubts: Sizes that parity must be measured at, beside those of the sweep.
+
+    Raises:
+        ParityError: The two disagree (exit 4).
+        ConfigError: Batching was asked for and the model does not batch (exit 5).
+    """
+    allowed = tolerances(source.signature, model.parity, source.precision)
     golden = GoldenKeeper()
-    parity = check_parity(
-        source,
-        onnx_model,
-        model.parity,
-        allowed,
-        golden,
-        explain=partial(_explain, artifact, source, allowed),
-        doubts=doubts,
-    )
-    batch = check_batch(source, onnx_model, model.triton.max_batch_size, allowed, model.parity.seed)
+    parity = check_parity(source, published, model.parity, allowed, golden, explain=explain, doubts=doubts)
+    batch = check_batch(source, published, model.triton.max_batch_size, allowed, model.parity.seed)
     golden_dir.mkdir(parents=True, exist_ok=True)
     golden.write(golden_dir, source.signature.batch_dim if batch.batchable else None, allowed)
     return Validation(parity, batch)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path  # noqa: TC003 - the worker's answer is decoded by these annotations
+from typing import TypeAlias
 
+from repogen.values.steps import EnsembleArtifact, PythonArtifact
 from repogen.values.tensors import Signature  # noqa: TC001 - the same
 
 
@@ -48,6 +50,10 @@ class OnnxArtifact:
     exporter: str
     unused: tuple[str, ...] = ()
     doubts: tuple[dict[str, int], ...] = ()
+
+
+Artifact: TypeAlias = OnnxArtifact | PythonArtifact | EnsembleArtifact
+"""What is published as a version."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +250,7 @@ class BuiltModel:
     """What the worker hands back for one model that holds: verified bytes and their proofs.
 
     Attributes:
-        artifact: The ONNX file to publish, with the spec's names.
+        artifact: What to publish, with the spec's names.
         golden_dir: Directory holding ``golden.json`` and ``golden.npz``.
         nodes_exported: Nodes as the exporter wrote them.
         parity: The comparison with PyTorch.
@@ -254,7 +260,7 @@ class BuiltModel:
         labels: Names of classes by output.
     """
 
-    artifact: OnnxArtifact
+    artifact: Artifact
     golden_dir: Path
     nodes_exported: int
     parity: ParityReport

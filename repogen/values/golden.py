@@ -9,11 +9,14 @@ from repogen.values.artifacts import Golden, GoldenCase, GoldenTensor
 from repogen.values.decode import JsonObject, json_number, malformed, parse_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+
+    from repogen.values.tensors import Array
 
 GOLDEN_JSON = "golden.json"
 GOLDEN_NPZ = "golden.npz"
 SCHEMA = 1
+_ENDS = ".ends"
 
 
 def golden_to_json(golden: Golden) -> str:
@@ -63,6 +66,42 @@ def golden_from_json(text: str, where: str = GOLDEN_JSON) -> Golden:
     if missing := sorted(outputs - golden.tolerances.keys()):
         raise malformed(where, f"no tolerance for {', '.join(missing)}")
     return golden
+
+
+def packed(key: str, array: Array) -> dict[str, Array]:
+    """Return what ``golden.npz`` holds of an array; strings are their bytes, and where each of them ends.
+
+    Args:
+        key: Its key.
+        array: Numbers, or objects that are ``bytes``.
+    """
+    import numpy as np  # noqa: PLC0415 - this room's import stays light
+
+    if array.dtype.kind != "O":
+        return {key: array}
+    items: list[bytes] = array.ravel().tolist()
+    ends = np.cumsum([len(item) for item in items], dtype=np.int64).reshape(array.shape)
+    return {key: np.frombuffer(b"".join(items), np.uint8), f"{key}{_ENDS}": ends}
+
+
+def unpacked(arrays: Mapping[str, Array], key: str) -> Array:
+    """Return an array of ``golden.npz`` as ``packed`` took it.
+
+    Raises:
+        KeyError: It is not there.
+        ValueError: Its strings do not fit together.
+    """
+    import numpy as np  # noqa: PLC0415 - as above
+
+    if f"{key}{_ENDS}" not in arrays:
+        return arrays[key]
+    content, ends = arrays[key].astype(np.uint8).tobytes(), arrays[f"{key}{_ENDS}"]
+    stops: list[int] = ends.ravel().tolist()
+    if stops != sorted(stops) or (stops[-1:] or [0]) != [len(content)]:
+        raise ValueError(f"{key}: the strings do not fit together")
+    made = np.empty(len(stops), dtype=object)
+    made[:] = [content[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]
+    return made.reshape(ends.shape)
 
 
 def _tensors_to_json(tensors: Iterable[GoldenTensor]) -> list[dict[str, str]]:

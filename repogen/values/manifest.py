@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from repogen.values.artifacts import FileRecord
 from repogen.values.decode import JsonObject, json_number, malformed, parse_object
 from repogen.values.digest import sha256_file
-from repogen.values.layout import MANIFEST_FILE, MODEL_FILE
+from repogen.values.layout import CONFIG_FILE, MANIFEST_FILE, MODEL_FILE, PYTHON_FILE
 from repogen.values.tensors import DTYPES, Dim, Signature, TensorSpec
 from repogen.values.versions import Manifest, Provenance
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 
+_MAIN_FILES = {"python": PYTHON_FILE, "ensemble": CONFIG_FILE}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -72,8 +73,9 @@ def manifest_from_json(text: str, where: str = MANIFEST_FILE) -> Manifest:
         files=tuple(_file(file) for file in document.children("files")),
         provenance=_provenance(document.child("provenance")),
     )
-    if not any(file.path == MODEL_FILE for file in manifest.files):
-        raise malformed(where, f"`files` does not list {MODEL_FILE}")
+    main = _MAIN_FILES.get(manifest.provenance.exporter, MODEL_FILE)
+    if not any(file.path == main for file in manifest.files):
+        raise malformed(where, f"`files` does not list {main}")
     return manifest
 
 

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -57,6 +58,13 @@ class RunningTriton(Protocol):
 
     def log_tail(self, lines: int = 40) -> str:
         """Last lines of the server's log; empty for a remote one."""
+
+    def provide(self, requirements: Sequence[str]) -> None:
+        """Make packages, each ``name==version``, importable by the models that are loaded from now on.
+
+        Raises:
+            ServerError: They can't be installed.
+        """
 
 
 class TritonServer(Protocol):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from repogen.values.steps import EnsembleArtifact, PythonArtifact
     from repogen.values.tensors import Array, Arrays, Signature
 
 
@@ -106,7 +107,24 @@ class OnnxFile:
     path: Path
 
 
-Origin: TypeAlias = "Eager | Program | Script | OnnxFile"
+@dataclass(frozen=True)
+class Code:
+    """Python code for Triton's Python backend, or an ensemble: nothing to export, only to prove.
+
+    Attributes:
+        artifact: What is published.
+        published: What is published, as it will run: a fresh instance of the code, the published steps composed.
+        original: What the reference is, for people.
+        served: What ``published`` is, for people.
+    """
+
+    artifact: PythonArtifact | EnsembleArtifact
+    published: Reference
+    original: str
+    served: str
+
+
+Origin: TypeAlias = "Eager | Program | Script | OnnxFile | Code"
 """What there is to export."""
 
 

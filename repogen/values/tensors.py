@@ -85,3 +85,10 @@ class Signature:
         first = {spec.shape[0] if spec.shape else 0 for spec in self.inputs}
         dim = next(iter(first)) if len(first) == 1 else 0
         return dim if isinstance(dim, str) else None
+
+
+def numpy_dtype(name: str) -> np.dtype[np.generic]:
+    """Return NumPy's dtype for a key of ``DTYPES``; strings are objects, each of them ``bytes``."""
+    import numpy  # noqa: PLC0415, ICN001 - this room's import stays light
+
+    return numpy.dtype(object if name == "string" else name)

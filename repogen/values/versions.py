@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from repogen.values.digest import sha256_bytes
+from repogen.values.layout import CONFIG_FILE, MODEL_FILE, PYTHON_FILE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,9 +45,9 @@ class Provenance:
         spec_sha256: Digest of the model's spec block.
         fingerprint: Key -> digest or version of everything the build depends on (see ``repogen.fingerprint``).
         target: Triton release.
-        exporter: ``dynamo`` or ``torchscript``.
-        opset: ``ai.onnx`` opset.
-        ir_version: ONNX IR version.
+        exporter: ``dynamo`` or ``torchscript``; ``python`` or ``ensemble`` where there is no graph.
+        opset: ``ai.onnx`` opset; 0 where there is no graph.
+        ir_version: ONNX IR version; 0 the same.
         nodes_exported: Nodes before optimization.
         nodes_optimized: Nodes of the published graph.
         parity_cases: Number of parity cases.
@@ -89,8 +90,9 @@ class Manifest:
 
     @property
     def sha256(self) -> str:
-        """Digest of ``model.onnx``."""
-        return next(record.sha256 for record in self.files if record.path == "model.onnx")
+        """Digest of ``model.onnx``; of ``model.py`` for Python code, of config.pbtxt for an ensemble."""
+        digests = {record.path: record.sha256 for record in self.files}
+        return next(digests[name] for name in (MODEL_FILE, PYTHON_FILE, CONFIG_FILE) if name in digests)
 
     @property
     def size(self) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import repogen
+from repogen.source.built import PUBLISHED
 from repogen.values.artifacts import ImportedCode
 from repogen.values.digest import sha256_file
 
@@ -26,7 +27,8 @@ def imported_code(root: Path, data: Iterable[Path] = ()) -> ImportedCode:
     """
     # ``__main__`` is the worker itself.
     modules = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
-    located = [(name, Path(file)) for name, file in modules if isinstance(file, str) and name != "__main__"]
+    own = ("__main__", PUBLISHED)
+    located = [(name, Path(file)) for name, file in modules if isinstance(file, str) and not name.startswith(own)]
     code = [path for _, path in located if path.is_file() and not _is_installed(path)]
     # Data stays under its own name: a link that comes to point elsewhere is a change.
     located_files = (*(path.resolve() for path in code), *(path.absolute() for path in data))

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from repogen.errors import ErrorRecord, RepogenError
+from repogen.source.built import BuiltStep  # noqa: TC001 - the same
 from repogen.spec.models import ModelSpec  # noqa: TC001 - the same
 from repogen.values.artifacts import BuiltModel, Learned
 
@@ -26,6 +27,7 @@ class Job:
         threads: Compute threads the worker may use.
         fetched: Directory of the files that were downloaded for an ``mlflow`` source; None for every other.
         every_rung: Whether to go on after the first exporter that holds, to hear of all.
+        steps: What an ensemble is made of, and what that is made of, by name.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Job:
     threads: int
     fetched: Path | None = None
     every_rung: bool = False
+    steps: dict[str, BuiltStep] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

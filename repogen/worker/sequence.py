@@ -12,8 +12,9 @@ from repogen.export import export_with, exporters
 from repogen.graph import Finishing
 from repogen.optimize import optimize
 from repogen.source import load_source
-from repogen.validate import validate
+from repogen.validate import prove, validate
 from repogen.values.artifacts import BuiltModel, RungOutcome
+from repogen.values.source import Code
 from repogen.values.target import targets
 from repogen.worker.imports import imported_code
 from repogen.worker.share import at_most
@@ -51,8 +52,10 @@ def build_model(job: Job, ledger: Ledger) -> BuiltModel:
         RepogenError: The first step that failed, with every exporter's reason when all of them did.
     """
     with ledger.step("source"):
-        source = load_source(job.model, job.root, job.fetched)
+        source = load_source(job.model, job.root, job.fetched, job.steps, job.work_dir)
     ledger.note(source.notes)
+    if isinstance(source.origin, Code):
+        return _proved(source, source.origin, job, ledger)
     failures: list[tuple[str, RepogenError]] = []
     built: BuiltModel | None = None
     doubts: list[dict[str, int]] = []  # of all rungs: what one exporter doubts, the next may freeze without a word
@@ -91,6 +94,25 @@ def build_model(job: Job, ledger: Ledger) -> BuiltModel:
     if built is None:
         raise none_worked(failures)
     return built
+
+
+def _proved(source: SourceModel, code: Code, job: Job, ledger: Ledger) -> BuiltModel:
+    """Prove what there is nothing to export of: Python code, an ensemble."""
+    golden = job.work_dir / "golden"
+    with ledger.step("validate"):
+        validation = prove(source, code.published, job.model, golden)
+    if unanswered := validation.parity.unanswered:
+        ledger.note((_not_taken(unanswered),))
+    return BuiltModel(
+        artifact=code.artifact,
+        golden_dir=golden,
+        nodes_exported=0,
+        parity=validation.parity,
+        batch=validation.batch,
+        imported=imported_code(job.root, source.files),
+        companions={companion.name: companion.path for companion in source.companions},
+        labels=dict(source.labels),
+    )
 
 
 def _not_taken(unanswered: tuple[str, ...]) -> str:

@@ -12,7 +12,7 @@ from repogen.errors import ServerError
 from repogen.values.serving import ControlMode, Endpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 
@@ -31,6 +31,9 @@ class Running:
     def log_tail(self, lines: int = 40) -> str:
         """Say nothing."""
         return "" * lines
+
+    def provide(self, requirements: Sequence[str]) -> None:
+        """Need nothing."""
 
 
 class Simulated:

@@ -47,7 +47,7 @@ def load_huggingface(source: HuggingFaceSource, model: ModelSpec, root: Path) ->
         SourceError: The files, the weights, the task or the code of the model are not usable; it says which and why.
     """
     checkpoint = find_checkpoint(source, root)
-    config = read_config(checkpoint, model.outputs)
+    config = read_config(checkpoint, model.output_names)
     head = _head(source.task, checkpoint, config)
     loaded, loading_notes = load_model(head, checkpoint, config, source.dtype)
     encoder = loaded.get_encoder() if head.task.encoder else loaded

@@ -29,8 +29,8 @@ def choose(module: torch.nn.Module, inputs: Inputs, task: Task, model: ModelSpec
         task: Names the keys that matter.
         model: The spec entry.
     """
-    if model.outputs:
-        return model.outputs
+    if model.output_names:
+        return model.output_names
     sample = inputs.examples({name: dim.example for name, dim in inputs.dims.items()}, model.parity.seed)
     tensors = [torch.from_numpy(sample[spec.name]) for spec in inputs.specs]
     flat = FlatModule(module, inputs.call)

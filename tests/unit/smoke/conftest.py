@@ -57,6 +57,10 @@ class SimulatedTriton:
         """The same words whatever ``lines`` is."""
         return f"last of {lines}: segmentation fault"
 
+    def provide(self, requirements: Sequence[str]) -> None:
+        """Need nothing."""
+        assert not requirements
+
     def live(self) -> bool:
         """Unless it died."""
         return not self.dead

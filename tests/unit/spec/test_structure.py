@@ -162,7 +162,7 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
             "models.m.inputs.x.dtype",
             (
                 "must be one of bool, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float16, float32,"
-                ' float64, not "FP32" (did you mean "float32"?)'
+                ' float64, string, not "FP32" (did you mean "float32"?)'
             ),
         ),
     ),

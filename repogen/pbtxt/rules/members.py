@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from repogen.pbtxt import Finding, tensor_views
-from repogen.pbtxt.view import dims_text
+from repogen.pbtxt.findings import Finding
+from repogen.pbtxt.view import dims_text, tensor_views
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,0 +1,19 @@
+"""Texts that the tokenizer and the ensemble are tried with."""
+
+from __future__ import annotations
+
+TEXTS = (
+    "The striker scored twice in the second half.",
+    "Heavy rain is expected along the coast tonight, with gusts of up to ninety kilometers an hour.",
+    "Simmer the lentils with garlic and cumin until they are soft.",
+    "The central bank left interest rates unchanged.",
+    "Un café, s'il vous plaît — merci!",
+    "The goalkeeper saved a penalty in extra time.",
+    "Fog will clear by noon.",
+    "",
+)
+
+
+def texts(batch: int, seed: int) -> dict[str, list[list[str]]]:
+    """Return ``[batch, 1]`` strings, one of them empty."""
+    return {"text": [[TEXTS[(seed + row) % len(TEXTS)]] for row in range(batch)]}

@@ -1,0 +1,81 @@
+"""Models that are no graph: Python code that Triton's Python backend runs, and ensembles of other models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003 - the worker's answer is decoded by these annotations
+
+from repogen.values.decode import malformed
+from repogen.values.layout import PYTHON_FILE, REQUIREMENTS_FILE
+from repogen.values.tensors import Signature  # noqa: TC001 - the same
+
+
+@dataclass(frozen=True)
+class EnsembleStep:
+    """One model of an ensemble.
+
+    Attributes:
+        model: Its name in the repository.
+        inputs: The ensemble's tensor that goes into each of its inputs, by the input's name.
+        outputs: The ensemble's tensor that each of its outputs becomes, by the output's name.
+        version: The version that is asked for; None for the newest.
+    """
+
+    model: str
+    inputs: dict[str, str]
+    outputs: dict[str, str]
+    version: int | None = None
+
+
+@dataclass(frozen=True)
+class PythonArtifact:
+    """Python code on disk, that was run.
+
+    Attributes:
+        path: Its ``model.py``.
+        signature: Inputs and outputs as the spec declares them.
+        requirements: What it imports, each ``name==version``.
+    """
+
+    path: Path
+    signature: Signature
+    requirements: tuple[str, ...] = ()
+
+    exporter: str = "python"
+    opset: int = 0
+    ir_version: int = 0
+    nodes: int = 0
+
+
+@dataclass(frozen=True)
+class EnsembleArtifact:
+    """An ensemble, composed and run.
+
+    Attributes:
+        steps: Its models; every input and output that they have in it is named.
+        signature: Inputs and outputs of the whole.
+    """
+
+    steps: tuple[EnsembleStep, ...]
+    signature: Signature
+
+    exporter: str = "ensemble"
+    opset: int = 0
+    ir_version: int = 0
+    nodes: int = 0
+
+
+def requirements_in(version_dir: Path) -> tuple[str, ...]:
+    """Return what the code of a version imports, each ``name==version``; nothing for what is no code.
+
+    Raises:
+        MalformedRecordError: Its requirements.txt can't be read.
+    """
+    path = version_dir / REQUIREMENTS_FILE
+    if not (version_dir / PYTHON_FILE).is_file() or not path.is_file():
+        return ()
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise malformed("/".join(path.parts[-3:]), str(error)) from error
+    return tuple(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))

@@ -1,0 +1,196 @@
+"""Steps composed: the originals, the published ones, and the shapes in which tensors travel between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+
+from repogen.errors import SourceError
+from repogen.source import load_source
+from repogen.source.built import BuiltStep
+from repogen.spec.models import ModelSpec
+from repogen.values.source import Code
+from repogen.values.steps import EnsembleArtifact, EnsembleStep
+from repogen.values.tensors import Signature, TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from repogen.values.source import SourceModel
+
+BATCH = {"batch": {"max": 6}}
+DOUBLE = """\
+import torch
+
+
+class Double(torch.nn.Module):
+    def forward(self, x):
+        return x.sum(1) * 2
+
+
+def build():
+    return Double()
+"""
+SPREAD = """\
+import numpy as np
+import triton_python_backend_utils as pb
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        answers = []
+        for request in requests:
+            value = pb.get_input_tensor_by_name(request, "value").as_numpy()
+            assert value.shape[1:] == (1,), value.shape
+            answers.append(pb.InferenceResponse([pb.Tensor("pair", np.repeat(value, 2, axis=1))]))
+        return answers
+"""
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> dict[str, BuiltStep]:
+    """Return two steps: a graph that sums rows to ``[batch]``, and code that takes ``[batch, 1]``."""
+    (tmp_path / "models.py").write_text(DOUBLE)
+    (tmp_path / "spread.py").write_text(SPREAD)
+    graph, code = tmp_path / "summed" / "1", tmp_path / "spread" / "1"
+    graph.mkdir(parents=True)
+    code.mkdir(parents=True)
+    (code / "model.py").write_text(SPREAD)
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["batch", 3])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["batch"])
+    two = onnx.numpy_helper.from_array(np.array(2, np.float32), "two")
+    axis = onnx.numpy_helper.from_array(np.array([1]), "axis")
+    nodes = [
+        onnx.helper.make_node("ReduceSum", ["x", "axis"], ["s"], keepdims=0),
+        onnx.helper.make_node("Mul", ["s", "two"], ["y"]),
+    ]
+    made = onnx.helper.make_graph(nodes, "g", [x], [y], [two, axis])
+    onnx.save_model(
+        onnx.helper.make_model(made, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8),
+        graph / "model.onnx",
+    )
+    return {
+        "summed": BuiltStep(
+            ModelSpec.model_validate(
+                {
+                    "source": {"factory": "models.py:build"},
+                    "inputs": {"x": {"dtype": "float32", "shape": ["batch", 3]}},
+                    "outputs": ["y"],
+                    "dims": BATCH,
+                }
+            ),
+            graph,
+            Signature((TensorSpec("x", "float32", ("batch", 3)),), (TensorSpec("y", "float32", ("batch",)),)),
+            4,
+        ),
+        "spread": BuiltStep(
+            ModelSpec.model_validate(
+                {
+                    "source": {"kind": "python", "path": "spread.py"},
+                    "inputs": {"value": {"dtype": "float32", "shape": ["batch", 1]}},
+                    "outputs": {"pair": {"dtype": "float32", "shape": ["batch", 2]}},
+                    "dims": BATCH,
+                }
+            ),
+            code,
+            Signature((TensorSpec("value", "float32", ("batch", 1)),), (TensorSpec("pair", "float32", ("batch", 2)),)),
+            0,
+        ),
+    }
+
+
+@pytest.fixture
+def compose(built: dict[str, BuiltStep], tmp_path: Path) -> Callable[..., SourceModel]:
+    """Return what composes steps of the spec's form."""
+
+    def composed(*steps: dict[str, Any], **more: Any) -> SourceModel:
+        spec = {"source": {"kind": "ensemble", "steps": list(steps)}, **more}
+        return load_source(ModelSpec.model_validate(spec), tmp_path, None, built, tmp_path)
+
+    return composed
+
+
+BOTH = (
+    {"model": "spread", "inputs": {"value": "sum"}, "outputs": {"pair": "pair"}},
+    {"model": "summed", "inputs": {"x": "x"}, "outputs": {"y": "sum"}},
+)
+
+
+def test_steps_run_in_the_order_of_their_tensors(compose: Callable[..., SourceModel]) -> None:
+    """Whatever their order in the spec; a ``[batch]`` tensor of a step that batches travels as ``[batch, 1]``."""
+    source = compose(*BOTH)
+
+    inputs = source.examples({"batch": 3}, 0)
+    answer = source.reference(inputs)["pair"]
+
+    assert isinstance(source.origin, Code)
+    assert isinstance(source.origin.artifact, EnsembleArtifact)
+    assert [step.model for step in source.origin.artifact.steps] == ["summed", "spread"]
+    sums = inputs["x"].astype(np.float64).sum(1, keepdims=True) * 2
+    published = source.origin.published(inputs)["pair"]
+    assert np.allclose(answer.astype(np.float64), np.repeat(sums, 2, axis=1), rtol=1e-5)
+    assert np.allclose(published.astype(np.float64), answer.astype(np.float64), rtol=1e-5)
+
+
+def test_inputs_dims_and_examples_are_those_of_the_steps(compose: Callable[..., SourceModel]) -> None:
+    """No batch is larger than any step takes."""
+    source = compose(*BOTH)
+
+    assert [spec.name for spec in source.signature.inputs] == ["x"]
+    assert source.signature.outputs == (TensorSpec("pair", "float32", ("batch", 2)),)
+    assert source.dims["batch"].max == 4
+
+
+def test_names_may_be_left_out_where_they_are_the_same(compose: Callable[..., SourceModel]) -> None:
+    """What nobody reads comes out."""
+    source = compose({"model": "summed"})
+
+    assert source.signature.outputs == (TensorSpec("y", "float32", ("batch", 1)),)
+    assert isinstance(source.origin.artifact, EnsembleArtifact)  # type: ignore[union-attr]
+    assert source.origin.artifact.steps == (EnsembleStep("summed", {"x": "x"}, {"y": "y"}),)  # type: ignore[union-attr]
+
+
+def test_a_pinned_version_answers_for_itself(compose: Callable[..., SourceModel]) -> None:
+    """Its original is not there any more, nor what it says of sizes; the report says so."""
+    pinned = {**BOTH[1], "version": 1}
+    source = compose(pinned, examples="given.py:rows", dims={"batch": {"max": 3}})
+
+    assert source.notes == ("step summed answers for itself on both sides: version 1 is asked for",)
+    assert source.dims["batch"].max == 3
+    assert source.reference(source.examples({"batch": 2}, 0))["sum"].tolist() == [[6.0], [6.0]]
+
+
+@pytest.fixture(autouse=True)
+def _given(tmp_path: Path) -> None:
+    (tmp_path / "given.py").write_text(
+        "import numpy as np\n\n\ndef rows(batch):\n    return {'x': np.ones((batch, 3), np.float32)}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("steps", "more", "message"),
+    [
+        (({"model": "summed", "inputs": {"z": "x"}},), {}, "step summed has no input 'z'"),
+        (({"model": "summed", "outputs": {"z": "q"}},), {}, "step summed has no output 'z'"),
+        (({"model": "summed"},), {"outputs": ["z"]}, "output 'z' of the ensemble is made by no step"),
+        (
+            (
+                {"model": "spread", "inputs": {"value": "a"}, "outputs": {"pair": "b"}},
+                {"model": "summed", "inputs": {"x": "b"}, "outputs": {"y": "a"}},
+            ),
+            {},
+            "the steps wait for each other's outputs: spread, summed",
+        ),
+        (({**BOTH[1], "version": 1},), {}, "nothing says how large 'batch' may be"),
+    ],
+)
+def test_what_does_not_fit_is_told(
+    compose: Callable[..., SourceModel], steps: tuple[dict[str, Any], ...], more: dict[str, Any], message: str
+) -> None:
+    """With what the step's model has."""
+    with pytest.raises(SourceError, match=message):
+        compose(*steps, **more)

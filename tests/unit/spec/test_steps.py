@@ -1,0 +1,252 @@
+"""Python code and ensembles in a spec: what they need, each problem at its place."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.spec import load_spec
+from repogen.spec.sources import EnsembleSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Problems = Callable[[str | bytes], list[tuple[str, str, str]]]
+
+_TOKENIZER = """\
+models:
+  tokenizer:
+    source: {kind: python, path: models.py, requirements: [tokenizers==0.23.3]}
+    inputs: {text: {dtype: string, shape: [batch, 1]}}
+    examples: models.py:texts
+    outputs: {ids: {dtype: int64, shape: [batch, tokens]}}
+    dims: {batch: {max: 4}}
+  encoder:
+    source: {factory: models.py:build}
+    inputs: {ids: {dtype: int64, shape: [batch, tokens], range: [0, 9]}}
+    outputs: [embedding]
+    dims: {batch: {max: 4}, tokens: {max: 8}}
+"""
+
+
+def ensemble(text: str) -> str:
+    """Return the spec with an ensemble in it."""
+    return _TOKENIZER + "  whole:\n" + "".join(f"    {line}\n" for line in dedent(text).strip().splitlines())
+
+
+def test_a_whole_one_is_read(folder: Path) -> None:
+    """Outputs with dtype and shape, strings, steps with maps and without."""
+    path = folder / "repogen.yaml"
+    path.write_text(
+        ensemble("""
+        source:
+          kind: ensemble
+          steps:
+            - {model: tokenizer, inputs: {text: words}, outputs: {ids: ids}}
+            - {model: encoder, version: 2}
+        outputs: [embedding]
+        """)
+    )
+
+    spec = load_spec(path)
+
+    source = spec.models["whole"].source
+    assert isinstance(source, EnsembleSource)
+    assert [(step.model, step.version, step.inputs) for step in source.steps] == [
+        ("tokenizer", None, {"text": "words"}),
+        ("encoder", 2, {}),
+    ]
+    assert spec.models["tokenizer"].output_names == ("ids",)
+    assert spec.models["tokenizer"].declared_outputs["ids"].dtype == "int64"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(
+            "source: {kind: ensemble, steps: [{model: tokeniser}]}",
+            [
+                (
+                    "14:39",
+                    "models.whole.source.steps[0].model",
+                    'this spec has no model "tokeniser" (did you mean "tokenizer"?)',
+                )
+            ],
+            id="unknown model",
+        ),
+        pytest.param(
+            "source: {kind: ensemble, steps: [{model: whole}]}",
+            [("14:39", "models.whole.source.steps[0].model", "an ensemble cannot be a step of itself")],
+            id="itself",
+        ),
+        pytest.param(
+            "source: {kind: ensemble, steps: []}",
+            [("14:30", "models.whole.source.steps", "needs at least one entry")],
+            id="no steps",
+        ),
+        pytest.param(
+            "source: {kind: ensemble, steps: [{model: encoder, inputs: {id: x}, outputs: {embeding: y}}]}",
+            [
+                (
+                    "14:64",
+                    "models.whole.source.steps[0].inputs.id",
+                    'encoder has no input "id" (did you mean "ids"?)',
+                ),
+                (
+                    "14:82",
+                    "models.whole.source.steps[0].outputs.embeding",
+                    'encoder has no output "embeding" (did you mean "embedding"?)',
+                ),
+            ],
+            id="tensors that a model does not have",
+        ),
+        pytest.param(
+            """
+            source:
+              kind: ensemble
+              steps:
+                - {model: tokenizer, outputs: {ids: x}}
+                - {model: encoder, outputs: {embedding: x}}
+            """,
+            [
+                (
+                    "18:38",
+                    "models.whole.source.steps[1].outputs.embedding",
+                    '"x" is made by step 1, too (give each tensor a name of its own)',
+                )
+            ],
+            id="made twice",
+        ),
+        pytest.param(
+            """
+            source: {kind: ensemble, steps: [{model: encoder}]}
+            inputs: {x: {dtype: float32, shape: [batch]}}
+            triton: {instance_group: [{count: 2}]}
+            """,
+            [
+                ("15:5", "models.whole.inputs", "an ensemble's inputs are those of its steps (remove it)"),
+                (
+                    "16:14",
+                    "models.whole.triton.instance_group",
+                    "an ensemble runs nothing by itself: Triton refuses it (say it of the models in its steps)",
+                ),
+            ],
+            id="what Triton refuses of it",
+        ),
+    ],
+)
+def test_an_ensemble_is_refused_at_its_place(
+    text: str, expected: list[tuple[str, str, str]], problems: Problems
+) -> None:
+    """Before anything is built."""
+    assert problems(ensemble(text)) == expected
+
+
+def test_what_all_models_inherit_an_ensemble_does_without(folder: Path) -> None:
+    """Triton refuses an ensemble's instance groups; those of defaults: are meant for the others."""
+    path = folder / "repogen.yaml"
+    path.write_text(
+        "defaults: {triton: {instance_group: [{count: 2}]}}\n"
+        + ensemble("source: {kind: ensemble, steps: [{model: encoder}]}")
+    )
+
+    assert load_spec(path).models["encoder"].triton.instance_group[0].count == 2
+
+
+def test_a_circle_is_told_of_each_in_it(problems: Problems) -> None:
+    """Ensembles may be steps, but not of each other."""
+    text = _TOKENIZER + "".join(
+        f"  {name}:\n    source: {{kind: ensemble, steps: [{{model: {other}}}]}}\n"
+        for name, other in (("one", "two"), ("two", "one"))
+    )
+
+    assert problems(text) == [
+        ("14:30", "models.one.source.steps", "its steps lead back to itself (break the circle)"),
+        ("16:30", "models.two.source.steps", "its steps lead back to itself (break the circle)"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            "    inputs: {text: {dtype: string, shape: [batch, 1]}}\n",
+            "",
+            ("2:3", "models.tokenizer", "Python code declares its inputs"),
+        ),
+        (
+            "outputs: {ids: {dtype: int64, shape: [batch, tokens]}}",
+            "outputs: [ids]",
+            ("6:5", "models.tokenizer.outputs", "Python code declares its outputs"),
+        ),
+        (
+            "{dtype: int64, shape: [batch, tokens]}",
+            "{dtype: long, shape: [batch, tokens]}",
+            ("6:21", "models.tokenizer.outputs.ids.dtype", "must be one of"),
+        ),
+        (
+            "    examples: models.py:texts\n",
+            "",
+            ("4:14", "models.tokenizer.inputs.text", "no random string is safe to try"),
+        ),
+        ("==0.23.3", "", ("3:60", "models.tokenizer.source.requirements[0]", "must be NAME==VERSION")),
+        (
+            "requirements: [",
+            'requirements: ["--index-url=http://x", ',
+            ("3:60", "models.tokenizer.source.requirements[0]", "must be NAME==VERSION"),
+        ),
+        (
+            "path: models.py,",
+            "path: model.py,",
+            ("3:28", "models.tokenizer.source.path", 'there is no file "model.py"'),
+        ),
+        (
+            "requirements:",
+            "data: [weights.pt, x/vocab.txt], requirements:",
+            ("3:64", "models.tokenizer.source.data[1]", 'there is no file "x/vocab.txt"'),
+        ),
+        (
+            "outputs: [embedding]",
+            "outputs: {embedding: {dtype: float32, shape: [batch, 3]}}",
+            ("11:5", "models.encoder.outputs", "dtypes and shapes come from the graph"),
+        ),
+        (
+            "inputs: {ids: {dtype: int64, shape: [batch, tokens], range: [0, 9]}}",
+            "inputs: {ids: {dtype: string, shape: [batch, tokens]}}",
+            ("10:20", "models.encoder.inputs.ids.dtype", "strings are for kind: python"),
+        ),
+    ],
+)
+def test_python_code_is_refused_at_its_place(
+    old: str, new: str, expected: tuple[str, str, str], problems: Problems
+) -> None:
+    """Each mistake gives one problem."""
+    assert old in _TOKENIZER
+    ((place, key, words),) = problems(_TOKENIZER.replace(old, new, 1))
+    assert (place, key) == expected[:2]
+    assert words.startswith(expected[2])
+
+
+def test_files_beside_the_code_need_names_of_their_own(folder: Path, problems: Problems) -> None:
+    """They lie in one directory, beside repogen's own."""
+    for name in ("a/vocab.txt", "b/vocab.txt", "manifest.json"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("")
+
+    found = problems(
+        _TOKENIZER.replace("requirements:", "data: [a/vocab.txt, b/vocab.txt, manifest.json], requirements:")
+    )
+
+    assert [(key, what) for _, key, what in found] == [
+        (
+            "models.tokenizer.source.data[1]",
+            '"vocab.txt" can\'t lie beside model.py: another one has that name (rename it)',
+        ),
+        (
+            "models.tokenizer.source.data[2]",
+            "\"manifest.json\" can't lie beside model.py: repogen's own file has that name (rename it)",
+        ),
+    ]

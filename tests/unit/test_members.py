@@ -1,0 +1,50 @@
+"""Ensembles among models: what each waits for, in which order all are built."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.members import in_order, members, with_ensembles
+from repogen.spec import load_spec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from repogen.spec.models import Spec
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Spec:
+    """Return an ensemble of an ensemble, first in the file, and a model that has nothing to do with it."""
+    (tmp_path / "models.py").touch()
+    plain = "{{source: {{factory: models.py:build}}, inputs: {{x: {{dtype: float32, shape: [2]}}}}}}"
+    made_of = "{{source: {{kind: ensemble, steps: [{0}]}}}}"
+    models = {
+        "outer": made_of.format("{model: inner}, {model: c}"),
+        "other": plain.format(),
+        "inner": made_of.format("{model: a}, {model: b}"),
+        **{name: plain.format() for name in "abc"},
+    }
+    path = tmp_path / "repogen.yaml"
+    path.write_text("models:\n" + "".join(f"  {name}: {text}\n" for name, text in models.items()))
+    return load_spec(path)
+
+
+def test_members_are_those_of_the_steps_too(spec: Spec) -> None:
+    """Each after what it is made of."""
+    assert members(spec.models, "outer") == ("a", "b", "inner", "c")
+    assert members(spec.models, "a") == ()
+
+
+def test_an_ensemble_is_built_after_its_steps(spec: Spec) -> None:
+    """Else it would wait for what waits for it."""
+    assert in_order(spec, spec.models) == ["a", "b", "inner", "c", "outer", "other"]
+    assert in_order(spec, ["outer", "c"]) == ["c", "outer"]
+
+
+def test_what_a_changed_model_is_part_of_is_built_again(spec: Spec) -> None:
+    """In the order of the spec."""
+    assert with_ensembles(spec, spec.models, ["a"]) == ["outer", "inner", "a"]
+    assert with_ensembles(spec, spec.models, ["other"]) == ["other"]
