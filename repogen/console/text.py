@@ -57,6 +57,8 @@ def rungs_text(model: ModelReport, *, debug: bool) -> str:
     if model.rungs:
         rows = [(r.exporter, "holds" if r.ok else "fails", f"{r.seconds:.1f}", r.reason or "-") for r in model.rungs]
         parts.append(table(_RUNG_HEADINGS, rows))
+    elif model.error is None:
+        parts.append(f"{model.name} is not exported ({model.exporter}), and holds: {model.parity_cases} cases agree")
     notes = [*model.notes, *([f"max_batch_size is 0: {model.batch_reason}"] if model.batch_reason else [])]
     if notes:
         parts.append("notes:\n" + "\n".join(f"  {note}" for note in notes))

@@ -14,7 +14,7 @@ from repogen.errors import RepogenError, ServerError, SmokeError, SpecError
 from repogen.gates import CANDIDATE, CHAMPION, alternate
 from repogen.spec.paths import check_holdout
 from repogen.values.labels import label_records
-from repogen.values.layout import CONFIG_FILE, DATA_FILE, MODEL_FILE, model_dir
+from repogen.values.layout import CONFIG_FILE, DATA_FILE, MODEL_FILE, PYTHON_FILE, model_dir
 from repogen.values.manifest import read_manifest
 from repogen.values.promotion import Figures
 from repogen.values.registry import EntryState
@@ -96,6 +96,7 @@ def measure(
         Path(scratch).chmod(0o755)  # a Triton in a container may run as another user
         progress.step(request.name, "fetch")
         staged = _fetched(registry, candidate, repository, candidate.name)
+        _refuse_ensemble(staged, request.gates)
         rival = None
         if champion is not None and champion.state is not EntryState.FOREIGN and _compares(request.gates):
             rival = _fetched(registry, champion, repository, f"{champion.name}-champion")
@@ -167,9 +168,23 @@ def _fetched(registry: ModelRegistry, entry: RegistryEntry, repository: Path, na
     return StagedVersion(name, repository, _VERSION, config, manifest)
 
 
+def _refuse_ensemble(staged: StagedVersion, gates: GatesSpec) -> None:
+    """Say at once that an ensemble can't be served: the models of its steps are other entries of the registry.
+
+    Raises:
+        SmokeError: It is one, and a gate asks Triton.
+    """
+    if staged.manifest.provenance.exporter == "ensemble" and _asks_triton(gates):
+        raise SmokeError(
+            f"{staged.name} is an ensemble, and can't be measured without the models of its steps",
+            "hold its steps to gates, and promote the ensemble on paper: --gate smoke=off",
+            code="promotion.ensemble",
+        )
+
+
 def _size(manifest: Manifest) -> int:
-    """Return the bytes that Triton reads: graph and weights."""
-    return sum(file.size for file in manifest.files if file.path in {MODEL_FILE, DATA_FILE})
+    """Return the bytes that are served: graph and weights, or code."""
+    return sum(file.size for file in manifest.files if file.path in {MODEL_FILE, DATA_FILE, PYTHON_FILE})
 
 
 @contextmanager

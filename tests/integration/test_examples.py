@@ -1,4 +1,4 @@
-"""The four examples, built by the real command on the real Triton as a reader of the README would."""
+"""The examples, built by the real command on the real Triton as a reader of the README would."""
 
 from __future__ import annotations
 
@@ -113,3 +113,34 @@ def test_the_accuracy_through_triton_is_pytorchs(
     np.testing.assert_allclose(logits, split["logits"], rtol=1e-3, atol=1e-4)
     assert expected == accuracy
     assert accuracy >= 0.97
+
+
+@pytest.mark.full
+def test_text_goes_in_and_labels_come_out(tmp_path: Path) -> None:
+    """Three steps as one ensemble on the real Triton; the answers are right."""
+    command = [sys.executable, "-m", "repogen", "build", str(EXAMPLES / "text" / "repogen.yaml")]
+    done = subprocess.run([*command, "--repository", str(tmp_path / "r"), "--json"], capture_output=True, check=False)
+    reports = {model["name"]: model for model in json.loads(done.stdout)["models"]}
+    assert done.returncode == 0
+    assert {name: report["max_batch_size"] for name, report in reports.items()} == {
+        "text_tokenizer": 0,  # it pads to the longest text of a request
+        "text_encoder": 32,
+        "text_labels": 32,
+        "text_classifier": 32,
+    }
+    assert reports["text_classifier"]["smoke"]["passed"]
+    questions = {
+        "He scored in the last minute of the match.": "sports",
+        "Thunder and hail are expected this evening.": "weather",
+        "Whisk the eggs and add the flour.": "cooking",
+        "The company raised its dividend.": "finance",
+    }
+    embedded = server("embedded", targets()[DEFAULT_RELEASE], Silent())
+    with (
+        embedded.running(tmp_path / "r", ControlMode.NONE) as triton,
+        InferenceServerClient(triton.endpoint.grpc) as client,
+    ):
+        text = InferInput("text", [len(questions), 1], "BYTES")
+        text.set_data_from_numpy(np.array([[question.encode()] for question in questions], dtype=object))
+        labels = client.infer("text_classifier", [text]).as_numpy("label")
+    assert [label.decode() for label in labels[:, 0]] == list(questions.values())

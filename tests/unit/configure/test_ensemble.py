@@ -19,7 +19,7 @@ from repogen.values.tensors import Signature, TensorSpec
 if TYPE_CHECKING:
     from repogen.values.versions import ModelConfig
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parent / "golden" / "steps"
 TEXT = TensorSpec("text", "string", ("batch", 1))
 IDS = TensorSpec("ids", "int64", ("batch", "tokens"))
 STEPS = (
