@@ -101,10 +101,13 @@ def _circle(name: str, models: Mapping[str, PartialModel]) -> Findings:
 
 
 def _tensors(spec: ModelSpec, models: Mapping[str, PartialModel]) -> Findings:
-    """Yield tensors that are made twice, and names that a step's model is known not to have."""
+    """Yield tensors that are made twice, names that a step's model is known not to have, and two versions of one."""
     makers: dict[str, int] = {}
+    versions: dict[str, int | None] = {}
     for position, step in enumerate(_steps(spec)):
         path = ("source", "steps", position)
+        if versions.setdefault(step.model, step.version) != step.version:
+            yield Finding((*path, "model"), f"{step.model} is asked for in two versions", "ask for one of them")
         target = models[step.model].spec
         for theirs, ours in step.outputs.items():
             if ours in makers:

@@ -121,6 +121,17 @@ def test_a_whole_one_is_read(folder: Path) -> None:
             id="made twice",
         ),
         pytest.param(
+            "source: {kind: ensemble, steps: [{model: encoder, version: 1}, {model: encoder, outputs: {embedding: e}}]}",
+            [
+                (
+                    "14:69",
+                    "models.whole.source.steps[1].model",
+                    "encoder is asked for in two versions (ask for one of them)",
+                )
+            ],
+            id="two versions",
+        ),
+        pytest.param(
             """
             source: {kind: ensemble, steps: [{model: encoder}]}
             inputs: {x: {dtype: float32, shape: [batch]}}
