@@ -10,9 +10,9 @@ from urllib.parse import quote
 from repogen.errors import TrackingError
 from repogen.stage import stage_version
 from repogen.values.artifacts import OnnxArtifact
-from repogen.values.labels import label_file
 from repogen.values.layout import CONFIG_FILE, MANIFEST_FILE
 from repogen.values.manifest import damaged_files, read_manifest
+from repogen.values.named_files import label_file
 from repogen.values.registry import EntryState, RegistryEntry
 from repogen.values.tensors import Signature, TensorSpec
 from repogen.values.versions import ModelConfig, Provenance

@@ -8,7 +8,7 @@ from repogen.configure.plan import message_for, plan_for
 from repogen.configure.render import origin_of, render
 from repogen.errors import ConfigError
 from repogen.pbtxt import config_findings, differences, errors_of, graph_findings, parse, target_findings
-from repogen.values.labels import label_file
+from repogen.values.named_files import label_file
 from repogen.values.tensors import DTYPES
 from repogen.values.versions import ModelConfig
 
@@ -76,8 +76,8 @@ def configure(  # noqa: PLR0913 - all that a config is made of
         *target_findings(artifact.opset, artifact.ir_version, target),
     ]
     _refuse(errors_of(findings), f"Triton would not serve {name} with its config", key)
-    label_files = tuple({file.name: file for file in named.values()}.values())
-    return ModelConfig(name, text, batch.max_batch_size, artifact.signature, label_files)
+    named_files = tuple({file.name: file for file in named.values()}.values())
+    return ModelConfig(name, text, batch.max_batch_size, artifact.signature, named_files)
 
 
 def _refuse_unservable(signature: Signature, name: str) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from repogen.errors import SmokeError
 from repogen.smoke.inference import NoAnswerError, RefusedError
 from repogen.smoke.overrides import as_json
-from repogen.values.labels import is_label_file
 from repogen.values.layout import DATA_FILE, MODEL_FILE
+from repogen.values.named_files import is_named_file, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -79,5 +79,5 @@ def sent_files(version_dir: Path, version: int) -> dict[str, bytes]:
             "use --server embedded or docker, or --no-smoke and `repogen smoke` where the repository is mounted",
             code="smoke.too-large-to-send",
         )
-    labels = {path.name: path.read_bytes() for path in version_dir.iterdir() if is_label_file(path.name)}
-    return {**labels, **{f"{version}/{path.name}": path.read_bytes() for path in paths}}
+    named = {place_of(path.name): path.read_bytes() for path in version_dir.iterdir() if is_named_file(path.name)}
+    return {**named, **{f"{version}/{path.name}": path.read_bytes() for path in paths}}

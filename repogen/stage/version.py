@@ -69,9 +69,11 @@ def stage_version(  # noqa: PLR0913 - all that a version is made of
         sources = _sources(artifact, golden_dir, companions or {})
         files = [_place(source, directory / name, root) for name, source in sources.items()]
         files.append(_write(directory / CONFIG_FILE, config.text.encode()))
-        for labels in config.label_files:
-            files.append(_write(directory / labels.name, labels.text.encode()))
-            _write(directory.parent / labels.name, labels.text.encode())  # where Triton looks for it
+        for file in config.named_files:
+            files.append(_write(directory / file.name, file.content))
+            looked_for = directory.parent / file.place
+            looked_for.parent.mkdir(exist_ok=True)
+            _write(looked_for, file.content)
         files.sort(key=lambda file: file.path)
         manifest = Manifest(config.name, config.max_batch_size, config.signature, tuple(files), provenance)
         _write(directory / MANIFEST_FILE, manifest_to_json(manifest).encode())

@@ -330,8 +330,8 @@ def test_labels_are_a_file_named_by_its_content() -> None:
         configure("digits", spec(), artifact(), batches(8), target=TARGET, labels={"logits": labels})
         for labels in (["zero", "one"], ["eins", "zwei"])
     ]
-    (first,), (second,) = (config.label_files for config in made)
-    assert first.text == "zero\none\n"
+    (first,), (second,) = (config.named_files for config in made)
+    assert first.content == b"zero\none\n"
     assert first.name != second.name
     config = parse(made[0].text, "test")
     assert [tensor.label_filename for tensor in tensor_views((*config.input, *config.output))] == ["", first.name]
