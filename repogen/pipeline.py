@@ -189,7 +189,15 @@ def build_model(shared: Shared, threads: int, steps: _Steps) -> ModelReport:
     steps.report = _with_built(steps.report, built)
     with steps.step("configure"):
         config = configure(
-            name, model, built.artifact, built.batch, target=target, templates=spec.templates, labels=built.labels
+            name,
+            model,
+            built.artifact,
+            built.batch,
+            target=target,
+            templates=spec.templates,
+            labels=built.labels,
+            root=spec.root,
+            golden_dir=built.golden_dir,
         )
     with steps.step("stage"):
         origin = provenance(spec, before, built)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.configure.files import with_files
+from repogen.configure.known import Known
 from repogen.configure.plan import message_for, plan_for
 from repogen.configure.render import origin_of, render
+from repogen.configure.tensors import counts_rows
 from repogen.errors import ConfigError
 from repogen.pbtxt import config_findings, differences, errors_of, graph_findings, parse, target_findings
-from repogen.values.named_files import label_file
 from repogen.values.tensors import DTYPES
 from repogen.values.versions import ModelConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from repogen.configure.plan import Plan
     from repogen.pbtxt import Finding
@@ -37,6 +40,8 @@ def configure(  # noqa: PLR0913 - all that a config is made of
     target: Target,
     templates: Path | None = None,
     labels: Mapping[str, Sequence[str]] | None = None,
+    root: Path = Path(),
+    golden_dir: Path | None = None,
 ) -> ModelConfig:
     """Write config.pbtxt for a verified graph.
 
@@ -52,6 +57,8 @@ def configure(  # noqa: PLR0913 - all that a config is made of
         target: The Triton release that will serve it.
         templates: The spec's directory of template overrides.
         labels: Names of classes by output; each becomes a file that the config names.
+        root: Directory of the spec, where the files that it names lie.
+        golden_dir: Directory of ``golden.json`` and ``golden.npz``, for warmups.
 
     Returns:
         The config; its signature is the graph's, with full shapes.
@@ -61,11 +68,13 @@ def configure(  # noqa: PLR0913 - all that a config is made of
     """
     key = f"models.{name}.triton"
     _refuse_unservable(artifact.signature, name)
-    _refuse_unkept_wishes(model.triton, batch, key)
-    named = {output: label_file(classes) for output, classes in (labels or {}).items()}
-    files = {output: file.name for output, file in named.items()}
+    measured = not counts_rows(model.triton)
+    largest = batch.max_batch_size if measured else _said(model.triton)
+    _refuse_unkept_wishes(model.triton, batch, largest, key)
     sizes = {dim: spec.example or max(spec.min, min(spec.max, _USUAL_SIZE)) for dim, spec in model.dims.items()}
-    plan = plan_for(name, model.triton, artifact.signature, batch.max_batch_size, labels=files, sizes=sizes)
+    known = Known(name, artifact.signature, largest, measured, sizes)
+    known, named_files = with_files(known, model.triton, labels or {}, root, golden_dir)
+    plan = plan_for(model.triton, known)
     text = render(plan, templates)
     origin = f"config.pbtxt of {name}, rendered from {origin_of(templates)}"
     parsed = parse(text, origin)
@@ -75,9 +84,8 @@ def configure(  # noqa: PLR0913 - all that a config is made of
         *graph_findings(parsed, artifact.signature),
         *target_findings(artifact.opset, artifact.ir_version, target),
     ]
-    _refuse(errors_of(findings), f"Triton would not serve {name} with its config", key)
-    named_files = tuple({file.name: file for file in named.values()}.values())
-    return ModelConfig(name, text, batch.max_batch_size, artifact.signature, named_files)
+    _refuse(errors_of(findings), f"Triton would not serve {name} with its config", key, plan)
+    return ModelConfig(name, text, largest, artifact.signature, named_files)
 
 
 def _refuse_unservable(signature: Signature, name: str) -> None:
@@ -93,8 +101,13 @@ def _refuse_unservable(signature: Signature, name: str) -> None:
         )
 
 
-def _refuse_unkept_wishes(triton: TritonSpec, batch: BatchReport, key: str) -> None:
-    wanted, allowed = triton.max_batch_size, batch.max_batch_size
+def _said(triton: TritonSpec) -> int:
+    """Return the batch that the spec claims; where rows differ in length there is none to be measured."""
+    return 0 if triton.max_batch_size == "auto" else triton.max_batch_size
+
+
+def _refuse_unkept_wishes(triton: TritonSpec, batch: BatchReport, allowed: int, key: str) -> None:
+    wanted = triton.max_batch_size
     why = batch.reason or ("max_batch_size is 0 in the spec" if wanted == 0 else "no batch was proved")
     if wanted not in ("auto", allowed):
         raise ConfigError(
@@ -132,11 +145,20 @@ def _refuse_other_than_meant(plan: Plan, lines: Sequence[str], origin: str) -> N
         )
 
 
-def _refuse(findings: Sequence[Finding], what: str, key: str) -> None:
+def _refuse(findings: Sequence[Finding], what: str, key: str, plan: Plan) -> None:
     if findings:
         raise ConfigError(
             f"{what}:\n" + "\n".join(f"  {finding.code} {finding.message}" for finding in findings),
             "; ".join(dict.fromkeys(finding.hint for finding in findings)),
             code=f"config.{findings[0].code}",
-            where=key,
+            where=f"{key}.{_key_of(findings[0].field, plan)}".rstrip("."),
         )
+
+
+def _key_of(field: str, plan: Plan) -> str:
+    """Return the spec's key of a config's field: the same words, but tensors are by name."""
+    match = re.match(r"(input|output)\[(\d+)\]", field)
+    if match is None:
+        return field
+    tensors = plan.inputs if match[1] == "input" else plan.outputs
+    return f"{match[1]}.{tensors[int(match[2])].name}{field[match.end() :]}"

@@ -10,6 +10,13 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool
 
 from repogen.spec.base import INT32_MAX, AnyCount, Count, Section, Size, TensorName, must_be
+from repogen.spec.sequence import SequenceBatchingSpec  # noqa: TC001 - pydantic resolves it
+from repogen.spec.tensors import (  # noqa: TC001 - the same
+    BatchInputSpec,
+    BatchOutputSpec,
+    InputExtraSpec,
+    OutputExtraSpec,
+)
 
 AutoOrCount = Annotated[Literal["auto"] | AnyCount, must_be("auto or an integer >= 0")]
 Level = Annotated[int, Field(strict=True, ge=-(2**31), le=INT32_MAX), must_be("an integer")]
@@ -138,7 +145,9 @@ class WarmupSpec(Section):
     name: TensorName = "warmup"
     batch_size: Size = 1
     count: Size = 1
-    data: Literal["zero", "random"] = "random"
+    data: Literal["zero", "random", "golden"] = Field(
+        default="random", description="golden: a row of the golden tensors, in files that are published with the model"
+    )
     sizes: dict[str, Size] = Field(default_factory=dict, description="Of dynamic dims; dims: of the model otherwise")
 
 
@@ -152,10 +161,18 @@ class TritonSpec(Section):
     """What config.pbtxt says beyond the signature."""
 
     max_batch_size: AutoOrCount = "auto"
+    input: dict[TensorName, InputExtraSpec] = Field(default_factory=dict, description="By name of the graph's input")
+    output: dict[TensorName, OutputExtraSpec] = Field(default_factory=dict, description="By name of the graph's output")
+    batch_input: tuple[BatchInputSpec, ...] = ()
+    batch_output: tuple[BatchOutputSpec, ...] = ()
     dynamic_batching: DynamicBatchingSpec | None = None
+    sequence_batching: SequenceBatchingSpec | None = None
     instance_group: tuple[InstanceGroupSpec, ...] = ()
     version_policy: VersionPolicySpec | None = None
     optimization: OptimizationSpec | None = None
+    default_model_filename: (
+        Annotated[Literal["model.onnx"], must_be("model.onnx: repogen publishes every graph by that name")] | None
+    ) = None
     parameters: dict[Text, ParameterValue] = Field(
         default_factory=dict, description="Of the backend: intra_op_thread_count, enable_mem_arena, …"
     )
