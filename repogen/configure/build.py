@@ -10,7 +10,6 @@ from repogen.configure.files import with_files
 from repogen.configure.known import Known
 from repogen.configure.plan import message_for, plan_for
 from repogen.configure.render import origin_of, render
-from repogen.configure.tensors import counts_rows
 from repogen.errors import ConfigError
 from repogen.pbtxt import config_findings, differences, errors_of, graph_findings, parse, target_findings
 from repogen.values.tensors import DTYPES
@@ -68,7 +67,7 @@ def configure(  # noqa: PLR0913 - all that a config is made of
     """
     key = f"models.{name}.triton"
     _refuse_unservable(artifact.signature, name)
-    measured = not counts_rows(model.triton)
+    measured = not model.triton.ragged
     largest = batch.max_batch_size if measured else _said(model.triton)
     _refuse_unkept_wishes(model.triton, batch, largest, key)
     sizes = {dim: spec.example or max(spec.min, min(spec.max, _USUAL_SIZE)) for dim, spec in model.dims.items()}

@@ -13,7 +13,7 @@ from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_from_json
 from repogen.values.named_files import data_file, label_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from repogen.configure.known import Known
@@ -38,7 +38,8 @@ def with_files(
         ConfigError: A file can't be read, labels are not UTF-8, or there is no golden case.
     """
     classes = {name: label_file(lines) for name, lines in {**labels, **_labels(triton, root)}.items()}
-    states = {file: data_file("state", _bytes(root, file)) for file in _states(triton)}
+    firsts = [file for path, file in triton.files.items() if path[0] == "sequence_batching"]
+    states = {file: data_file("state", _bytes(root, file)) for file in firsts}
     golden: dict[str, NamedFile] = {}
     rows: dict[str, tuple[int, ...]] = {}
     if golden_dir is not None and any(warmup.data == "golden" for warmup in triton.model_warmup):
@@ -58,11 +59,6 @@ def with_files(
 def _labels(triton: TritonSpec, root: Path) -> dict[str, list[str]]:
     said = {name: extra.label_filename for name, extra in triton.output.items() if extra.label_filename is not None}
     return {name: _text(root, file).splitlines() for name, file in said.items()}
-
-
-def _states(triton: TritonSpec) -> Iterator[str]:
-    for state in triton.sequence_batching.state if triton.sequence_batching is not None else ():
-        yield from (first.data_file for first in state.initial_state if first.data_file is not None)
 
 
 def _golden_row(golden_dir: Path, known: Known) -> dict[str, Array]:

@@ -45,11 +45,6 @@ def fed_by_triton(triton: TritonSpec) -> frozenset[str]:
     return frozenset((*controls_of(triton), *_states_of(triton), *_made_of_batches(triton)))
 
 
-def counts_rows(triton: TritonSpec) -> bool:
-    """Whether a batch is more than rows one behind the other, so that nothing outside Triton can make one."""
-    return bool(triton.batch_input) or any(extra.allow_ragged_batch for extra in triton.input.values())
-
-
 def controls_of(triton: TritonSpec) -> frozenset[str]:
     """Return the inputs that tell of a request's place in its sequence."""
     sequence = triton.sequence_batching

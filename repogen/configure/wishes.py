@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from repogen.configure.sequence import set_sequence_batching
 from repogen.configure.warmups import add_warmups
 from repogen.errors import ConfigError
 from repogen.pbtxt import empty_config
+from repogen.spec.triton import parameter_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,9 +61,8 @@ def wishes(triton: TritonSpec, known: Known) -> Message:
     return message
 
 
-def _texts(values: Mapping[str, object]) -> dict[str, str]:
-    """Return parameters as Triton has them, which is as text: booleans as ``true``, numbers as JSON writes them."""
-    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
+def _texts(values: Mapping[str, bool | float | str]) -> dict[str, str]:
+    return {key: parameter_text(value) for key, value in values.items()}
 
 
 def _merge(message: Message, extra: str, where: str) -> None:

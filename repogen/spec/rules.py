@@ -119,7 +119,7 @@ def _output_names(model: ModelSpec) -> Findings:
 
 def _batching(model: ModelSpec) -> Findings:
     size = model.triton.max_batch_size
-    if not isinstance(size, int) or size == 0 or not model.inputs:
+    if not isinstance(size, int) or size == 0 or not model.inputs or model.triton.ragged:
         return
     path = ("triton", "max_batch_size")
     firsts = {declared.shape[0] if declared.shape else None for declared in model.inputs.values()}

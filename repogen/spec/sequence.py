@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool
 
-from repogen.spec.base import INT32_MAX, Count, Section, Size, TensorName, must_be
+from repogen.spec.base import INT32_MAX, AnySize, Count, Section, Size, TensorName, must_be
 
 Int32 = Annotated[int, Field(strict=True, ge=-(2**31), le=INT32_MAX)]
 Float = Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -17,8 +17,10 @@ Candidates = Annotated[
 ]  # fmt: skip
 Idle = Annotated[int, Field(strict=True, ge=0, le=2**63 - 1), must_be("a number of microseconds >= 0")]
 StateDim = Annotated[int, Field(strict=True, ge=-1, le=2**63 - 1)]
-StateDims = Annotated[tuple[StateDim, ...], Field(min_length=1), must_be("a list of dims, -1 for a dynamic one")]
-InitialDims = Annotated[tuple[Size, ...], Field(min_length=1)]
+StateDims = Annotated[
+    tuple[StateDim, ...], Field(min_length=1), must_be("a list of dims, -1 for a dynamic one (RG106)")
+]
+InitialDims = Annotated[tuple[AnySize, ...], Field(min_length=1), must_be("a list of sizes, each >= 1 (RG122)")]
 DataType = Literal[
     "TYPE_BOOL", "TYPE_UINT8", "TYPE_UINT16", "TYPE_UINT32", "TYPE_UINT64", "TYPE_INT8", "TYPE_INT16", "TYPE_INT32",
     "TYPE_INT64", "TYPE_FP16", "TYPE_FP32", "TYPE_FP64", "TYPE_STRING",
@@ -61,7 +63,7 @@ class ControlInputSpec(Section):
     """An input of the graph that Triton's sequence batcher feeds."""
 
     name: TensorName
-    control: tuple[ControlSpec, ...] = Field(min_length=1)
+    control: tuple[ControlSpec, ...]
 
 
 class InitialStateSpec(Section):
@@ -83,7 +85,7 @@ class StateSpec(Section):
     output_name: TensorName
     data_type: DataType | None = Field(default=None, description="The graph's when left out")
     dims: StateDims | None = Field(default=None, description="Without the batch; the graph's when left out")
-    initial_state: tuple[InitialStateSpec, ...] = Field(default=(), max_length=1, description="Zeros when left out")
+    initial_state: tuple[InitialStateSpec, ...] = Field(default=(), description="One; zeros when left out")
     use_same_buffer_for_input_output: StrictBool = False
     use_growable_memory: StrictBool = False
 

@@ -10,7 +10,7 @@ from repogen.spec.base import Section, TensorName, must_be
 
 _Dim = Annotated[int, Field(strict=True, ge=-1, le=2**63 - 1)]
 Dims = Annotated[
-    tuple[_Dim, ...], Field(min_length=1), must_be("a list of dims without the batch, -1 for a dynamic one")
+    tuple[_Dim, ...], Field(min_length=1), must_be("a list of dims without the batch, -1 for a dynamic one (RG106)")
 ]
 OneName = Annotated[tuple[TensorName], must_be("a list of one tensor's name (RG125)")]
 

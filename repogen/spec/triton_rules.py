@@ -9,7 +9,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
 from repogen.spec.base import INT32_MAX
+from repogen.spec.problems import printable
 from repogen.spec.structure import Finding
+from repogen.spec.triton import parameter_text
+from repogen.values.backend_parameters import meant_by, unreadable
+from repogen.values.elements import same_elements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -113,6 +117,8 @@ def _controls(model: ModelSpec) -> Findings:
     kinds: Counter[str] = Counter()
     for position, tensor in enumerate(sequence.control_input):
         path = (*_SEQUENCE, "control_input", position)
+        if not tensor.control:
+            yield Finding((*path, "control"), "RG120: says no control", "control: [{kind: CONTROL_SEQUENCE_START}]")
         for number, control in enumerate(tensor.control):
             kinds[control.kind] += 1
             if kinds[control.kind] > 1:
@@ -137,6 +143,8 @@ def _states(model: ModelSpec) -> Findings:
     sequence = model.triton.sequence_batching
     for position, state in enumerate(sequence.state if sequence is not None else ()):
         path = (*_SEQUENCE, "state", position)
+        if len(state.initial_state) > 1:
+            yield Finding((*path, "initial_state"), "RG122: a sequence starts with one state", "keep one")
         for initial in state.initial_state:
             if (initial.zero_data is None) == (initial.data_file is None):
                 what = "RG122: an initial state needs exactly one of zero_data and data_file"
@@ -144,6 +152,52 @@ def _states(model: ModelSpec) -> Findings:
         if state.use_growable_memory and not state.use_same_buffer_for_input_output:
             what = "growable memory is one buffer for input and output, and use_same_buffer_for_input_output is false"
             yield Finding((*path, "use_growable_memory"), what, "set both, or neither")
+
+
+def _parameters(model: ModelSpec) -> Findings:
+    for name, given in model.triton.parameters.items():
+        path, value = ("triton", "parameters", name), parameter_text(given)
+        if meant := meant_by(name):
+            what = "RG128: the ONNX Runtime backend knows no such parameter, and would ignore it"
+            yield Finding(path, what, f'did you mean "{meant}"?')
+        elif wrong := unreadable(name, value):
+            yield Finding(path, f'RG128: "{printable(value)}" is refused: {wrong}')
+
+
+def _tensors(model: ModelSpec) -> Findings:
+    """Yield names of tensors that the spec itself says are none, and what can't be of an input."""
+    triton = model.triton
+    for kind, said, names in (("input", triton.input, model.inputs), ("output", triton.output, model.outputs)):
+        for name in said if names else ():
+            if name not in names:
+                what = f'"{name}" is not an {kind} of the model'
+                yield Finding(("triton", kind, name), what, f"its {kind}s are {', '.join(names)}")
+    for name, extra in triton.input.items():
+        path = ("triton", "input", name)
+        if extra.optional and extra.allow_ragged_batch:
+            yield Finding((*path, "optional"), "RG124: an optional input can't be ragged", "keep one of the two")
+        elif extra.optional and triton.max_batch_size not in {"auto", 0}:
+            what = "RG124: the ONNX Runtime backend takes no optional input in a batch"
+            yield Finding((*path, "optional"), what, "remove it, or set max_batch_size: 0")
+        if extra.allow_ragged_batch and triton.max_batch_size in {"auto", 0}:
+            what = "RG124: rows that differ in length need a batch, and no experiment tells how large it may be"
+            yield Finding((*path, "allow_ragged_batch"), what, "say max_batch_size: 16")
+
+
+def _reshapes(model: ModelSpec) -> Findings:
+    for kind, extras in (("input", model.triton.input), ("output", model.triton.output)):
+        for name, extra in extras.items():
+            if extra.reshape is None:
+                continue
+            path = ("triton", kind, name, "reshape")
+            if extra.dims is None:
+                hint = "dims: what clients see; shape is what the model sees, which the graph says"
+                yield Finding(path, "RG114: needs dims, from which it leads to the graph's shape", hint)
+            elif not same_elements(extra.dims, extra.reshape.shape):
+                what = (
+                    f"RG114: {list(extra.reshape.shape)} holds another number of elements than dims, {list(extra.dims)}"
+                )
+                yield Finding(path, what, "give both the same number of elements")
 
 
 def _fed_by_triton(model: ModelSpec) -> Findings:
@@ -184,5 +238,8 @@ TRITON_RULES: tuple[tuple[frozenset[str], Callable[[ModelSpec], Findings]], ...]
     (_OF_TRITON, _preferred_of_oldest),
     (_OF_TRITON, _controls),
     (_OF_TRITON, _states),
+    (_OF_TRITON, _parameters),
+    (_OF_TRITON, _reshapes),
+    (_OF_NAMES, _tensors),
     (_OF_NAMES, _fed_by_triton),
 )

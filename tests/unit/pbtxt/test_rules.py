@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repogen.pbtxt import RULES, Finding, config_findings, errors_of, graph_findings, parse, target_findings
-from repogen.pbtxt.rules.tensors import same_elements
+from repogen.values.elements import same_elements
 from repogen.values.target import targets
 from repogen.values.tensors import Signature, TensorSpec
 
