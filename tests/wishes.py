@@ -26,7 +26,13 @@ FILES = {"classes.txt": b"cat\ndog\n", "ten.bin": np.full(4, 10, np.float32).tob
 """What the spec's directory holds."""
 
 
-_ATTRIBUTES: dict[str, dict[str, Any]] = {"Gather": {"axis": 1}}
+_ATTRIBUTES: dict[str, dict[str, Any]] = {"Split": {"axis": 1}}
+_CONSTANTS: dict[str, Any] = {
+    "one": np.int64(1),
+    "five": np.int64(5),
+    "table": np.ones(1, np.float32),
+    "axis": np.array([1], np.int64),
+}
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class Case:
             [graphs.value(spec.name, list(spec.shape), DTYPES[spec.dtype].onnx) for spec in specs]
             for specs in (self.signature.inputs, self.signature.outputs)
         )
-        return graphs.model(nodes, inputs, outputs, first=np.int64(0))
+        return graphs.model(nodes, inputs, outputs, **_CONSTANTS)
 
 
 def signature(inputs: dict[str, tuple[str, Shape]], outputs: dict[str, Shape]) -> Signature:
@@ -90,7 +96,8 @@ IMAGES = signature(
 _SEEING = (
     ("Identity", ["image"], ["same"]),
     ("Identity", ["grid"], ["grid_out"]),
-    ("Gather", ["grid", "first"], ["scores"]),
+    ("Split", ["grid"], ["first", "second"]),
+    ("Squeeze", ["first", "axis"], ["scores"]),
 )
 RAGGED = signature({"values": ("float32", ("total",)), "counts": ("float32", ("rows",))}, {"y": ("total",)})
 
@@ -223,6 +230,16 @@ CASES: dict[str, Case] = {
             "default_model_filename": "model.onnx",
         },
         nodes=_ECHO,
+    ),
+    # ones alone are found in the table, so that every row of the warmup's batch must be a golden one
+    "golden_warmup_of_a_batch": Case(
+        signature({"ids": ("int64", _FLAG)}, {"y": _FLAG}),
+        {"model_warmup": [{"data": "golden", "batch_size": 8}]},
+        nodes=(
+            ("Sub", ["ids", "one"], ["apart"]),
+            ("Mul", ["apart", "five"], ["place"]),
+            ("Gather", ["table", "place"], ["y"]),
+        ),
     ),
     "golden_warmup_of_sequences": Case(
         TOLD,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 import pytest
+from agreement.triton import LenientTriton
 from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedOutput
 from tritonclient.utils import InferenceServerException
 
@@ -112,6 +113,18 @@ def test_every_wish_is_loaded_by_a_real_triton(client: InferenceServerClient) ->
     index = client.get_model_repository_index()
     ready = {model.name for model in index.models if model.state == "READY"}
     assert ready == {*WISHES, *wishes.CASES} - NOT_SERVED
+
+
+def test_the_servers_core_loads_what_the_embedded_backend_refuses(repository: Path, tmp_path: Path) -> None:
+    """With a backend that does not look: the core judges ragged inputs, and what is made of batches."""
+    for name in NOT_SERVED:
+        (tmp_path / "served").mkdir(exist_ok=True)
+        (tmp_path / "served" / name).symlink_to(repository / name)
+    with LenientTriton.prepared(tmp_path / "backends").running(tmp_path / "served", ControlMode.NONE) as running:
+        client = InferenceServerClient(running.endpoint.grpc)
+        ready = {model.name for model in client.get_model_repository_index().models if model.state == "READY"}
+        client.close()
+    assert ready == NOT_SERVED
 
 
 def test_check_finds_nothing_in_any(repository: Path) -> None:
