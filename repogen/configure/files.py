@@ -42,7 +42,7 @@ def with_files(
     states = {file: data_file("state", _bytes(root, file)) for file in firsts}
     golden: dict[str, NamedFile] = {}
     rows: dict[str, tuple[int, ...]] = {}
-    if golden_dir is not None and any(warmup.data == "golden" for warmup in triton.model_warmup):
+    if any(warmup.data == "golden" for warmup in triton.model_warmup):
         given = _golden_row(golden_dir, known)
         for name in sorted(given.keys() - (fed_by_triton(triton) - controls_of(triton))):
             golden[name], rows[name] = data_file("warmup", _raw(given[name])), given[name].shape
@@ -61,13 +61,14 @@ def _labels(triton: TritonSpec, root: Path) -> dict[str, list[str]]:
     return {name: _text(root, file).splitlines() for name, file in said.items()}
 
 
-def _golden_row(golden_dir: Path, known: Known) -> dict[str, Array]:
+def _golden_row(golden_dir: Path | None, known: Known) -> dict[str, Array]:
     """Return the first row of the first golden case; Triton repeats it as often as a warmup's ``batch_size`` says."""
     import numpy as np  # noqa: PLC0415 - the room's import stays light
 
-    golden = golden_from_json((golden_dir / GOLDEN_JSON).read_text(encoding="utf-8"))
-    case = next((case for case in golden.cases if case.batch > 0 or not known.batched), None)
-    if case is None:
+    golden = None if golden_dir is None else golden_from_json((golden_dir / GOLDEN_JSON).read_text(encoding="utf-8"))
+    cases = () if golden is None else golden.cases
+    case = next((case for case in cases if case.batch > 0 or not known.batched), None)
+    if golden_dir is None or case is None:
         raise ConfigError(
             "a warmup wants golden tensors, and there are none",
             "use data: random",
