@@ -58,7 +58,12 @@ def with_files(
 
 def _labels(triton: TritonSpec, root: Path) -> dict[str, list[str]]:
     said = {name: extra.label_filename for name, extra in triton.output.items() if extra.label_filename is not None}
-    return {name: _text(root, file).splitlines() for name, file in said.items()}
+    return {name: _lines(_text(root, file)) for name, file in said.items()}
+
+
+def _lines(text: str) -> list[str]:
+    """Return lines as Triton tells them apart: by line feeds alone."""
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
 def _golden_row(golden_dir: Path | None, known: Known) -> dict[str, Array]:
