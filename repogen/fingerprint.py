@@ -1,10 +1,11 @@
 """What a build depends on, as key -> digest or version; says what changed without importing torch or the model.
 
-Keys are ``spec``, ``target``, ``repogen``, ``weights``, ``examples``, ``template:PATH`` (relative to its directory of
-templates), ``file:PATH`` (relative to the spec's directory), ``dist:NAME``, ``step:MODEL`` for what an ensemble is made
-of, and ``registered`` where the version went into a model registry. No path is absolute, so a fingerprint recorded here
-still holds in a clone elsewhere; code imported from outside the spec's directory is ``file:../PATH``. Files are hashed
-as bytes: a checkout that rewrites line ends has changed them.
+Keys are ``spec``, ``target``, ``repogen``, ``weights``, ``examples``, ``triton:KEY`` for files that config.pbtxt is to
+name, ``template:PATH`` (relative to its directory of templates), ``file:PATH`` (relative to the spec's directory),
+``dist:NAME``, ``step:MODEL`` for what an ensemble is made of, and ``registered`` where the version went into a model
+registry. No path is absolute, so a fingerprint recorded here still holds in a clone elsewhere; code imported from
+outside the spec's directory is ``file:../PATH``. Files are hashed as bytes: a checkout that rewrites line ends has
+changed them.
 """
 
 from __future__ import annotations
@@ -184,6 +185,7 @@ def _source_files(model: ModelSpec, root: Path) -> dict[str, Path]:
         named |= {f"examples[{n}]": file for n, file in enumerate(model.examples)}
     else:
         named["examples"] = model.examples
+    named |= {f"triton:{'.'.join(map(str, path))}": file for path, file in model.triton.files.items()}
     return {key: root / file for key, file in named.items() if file is not None and ":" not in file}
 
 
@@ -291,6 +293,7 @@ def _reason(key: str, old: str | None, new: str | None) -> str:
         "examples": "the examples file",
         "path": "the model's file",
         "file": what,
+        "triton": f"the file of triton.{what}",
         "template": f"the template {what}",
     }.get(kind, f"{key} (recorded by another repogen)")
     if old is None:

@@ -247,10 +247,19 @@ def _configured(shared: Shared, name: str, built: BuiltModel) -> ModelConfig:
     model, labels = spec.models[name], built.labels
     if isinstance(artifact, EnsembleArtifact):
         return configure_ensemble(
-            name, model, artifact, built.batch, shared.private, templates=spec.templates, labels=labels
+            *(name, model, artifact, built.batch, shared.private),
+            templates=spec.templates,
+            labels=labels,
+            root=spec.root,
         )
-    target = targets()[spec.release]
-    return configure(name, model, artifact, built.batch, target=target, templates=spec.templates, labels=labels)
+    return configure(
+        *(name, model, artifact, built.batch),
+        target=targets()[spec.release],
+        templates=spec.templates,
+        labels=labels,
+        root=spec.root,
+        golden_dir=built.golden_dir,
+    )
 
 
 def _released(shared: Shared, staged: StagedVersion, built: BuiltModel, steps: _Steps) -> ModelReport:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from repogen.errors import RepogenError
 from repogen.fingerprint import changes, files_intact, steps_changed, was_registered
 from repogen.members import members
-from repogen.values.labels import labels_in_place
 from repogen.values.layout import CONFIG_FILE, UNCONFIRMED_FILE, journal_path, latest_version, model_dir, versions
 from repogen.values.manifest import read_manifest
+from repogen.values.named_files import named_files_in_place
 from repogen.values.report import ModelReport, Status
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def unchanged(spec: Spec, name: str, repository: Path, *, registered: bool = Fal
         or steps_changed(manifest.provenance.fingerprint, members(spec.models, name), repository)
         or (registered and not was_registered(manifest.provenance.fingerprint))
         or files_intact(published, manifest.files)
-        or not labels_in_place(directory, manifest.files)
+        or not named_files_in_place(directory, manifest.files)
     ):
         return None
     return _report(name, version, manifest, time.monotonic() - begun)

@@ -10,9 +10,9 @@ from urllib.parse import quote
 from repogen.errors import TrackingError
 from repogen.stage import stage_version
 from repogen.values.artifacts import OnnxArtifact
-from repogen.values.labels import label_file
 from repogen.values.layout import CONFIG_FILE, MANIFEST_FILE
 from repogen.values.manifest import damaged_files, read_manifest
+from repogen.values.named_files import data_file, label_file
 from repogen.values.registry import EntryState, RegistryEntry
 from repogen.values.tensors import Signature, TensorSpec
 from repogen.values.versions import ModelConfig, Provenance
@@ -199,7 +199,7 @@ def version_of_bytes(  # noqa: PLR0913 - all that a version can differ in
         batch: ``max_batch_size``.
         shape: Of input ``x`` and output ``y``, with the batch.
         policy: What stands in ``version_policy { … }``; no policy when empty.
-        labels: Names of the classes of output ``y``.
+        labels: Names of the classes of output ``y``; with them comes data of a warmup.
     """
     root.mkdir(parents=True)
     for place, content in {"model.onnx": weights, "golden.json": b"{}", "golden.npz": b"npz"}.items():
@@ -208,8 +208,8 @@ def version_of_bytes(  # noqa: PLR0913 - all that a version can differ in
     dims = ", ".join("-1" if isinstance(dim, str) else str(dim) for dim in (shape[1:] if batch else shape))
     stated = f"\nversion_policy: {{ {policy} }}\n" if policy else ""
     config = CONFIG.format(name=name, batch=batch, dims=dims, policy=stated)
-    files = (label_file(labels),) if labels else ()
-    for file in files:
+    files = (label_file(labels), data_file("warmup", repr(labels).encode())) if labels else ()
+    for file in files[:1]:
         config = config.replace('name: "y"', f'name: "y" label_filename: "{file.name}"')
     artifact = OnnxArtifact(
         root / "model.onnx",

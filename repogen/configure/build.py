@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.configure.plan import ONNXRUNTIME, message_for, plan_for
+from repogen.configure.files import with_files
+from repogen.configure.known import ONNXRUNTIME, Known
+from repogen.configure.plan import message_for, plan_for
 from repogen.configure.render import origin_of, render
 from repogen.errors import ConfigError
 from repogen.pbtxt import config_findings, differences, errors_of, graph_findings, parse, target_findings
 from repogen.values.artifacts import OnnxArtifact
-from repogen.values.labels import label_file
 from repogen.values.tensors import DTYPES
 from repogen.values.versions import ModelConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from repogen.configure.plan import Plan
     from repogen.pbtxt import Finding
     from repogen.spec.models import ModelSpec
     from repogen.spec.triton import TritonSpec
@@ -38,6 +41,8 @@ def configure(  # noqa: PLR0913 - all that a config is made of
     target: Target,
     templates: Path | None = None,
     labels: Mapping[str, Sequence[str]] | None = None,
+    root: Path = Path(),
+    golden_dir: Path | None = None,
 ) -> ModelConfig:
     """Write config.pbtxt for a verified graph, or for Python code.
 
@@ -53,6 +58,8 @@ def configure(  # noqa: PLR0913 - all that a config is made of
         target: The Triton release that will serve it.
         templates: The spec's directory of template overrides.
         labels: Names of classes by output; each becomes a file that the config names.
+        root: Directory of the spec, where the files that it names lie.
+        golden_dir: Directory of ``golden.json`` and ``golden.npz``, for warmups.
 
     Returns:
         The config; its signature is the graph's, with full shapes.
@@ -62,17 +69,15 @@ def configure(  # noqa: PLR0913 - all that a config is made of
     """
     key = f"models.{name}.triton"
     refuse_unservable(artifact.signature, name)
-    refuse_unkept_wishes(model.triton, batch, key)
-    named = {output: label_file(classes) for output, classes in (labels or {}).items()}
-    files = {output: file.name for output, file in named.items()}
+    measured = not model.triton.ragged
+    largest = batch.max_batch_size if measured else _said(model.triton)
+    refuse_unkept_wishes(model.triton, batch, largest, key)
     sizes = {dim: spec.example or max(spec.min, min(spec.max, _USUAL_SIZE)) for dim, spec in model.dims.items()}
     graph = isinstance(artifact, OnnxArtifact)
-    plan = plan_for(
-        *(name, model.triton, artifact.signature, batch.max_batch_size),
-        labels=files,
-        sizes=sizes,
-        backend=ONNXRUNTIME if graph else "python",
-    )
+    backend = ONNXRUNTIME if graph else "python"
+    known = Known(name, artifact.signature, largest, measured, sizes, backend=backend)
+    known, named_files = with_files(known, model.triton, labels or {}, root, golden_dir)
+    plan = plan_for(model.triton, known)
     text = render(plan, templates)
     origin = f"config.pbtxt of {name}, rendered from {origin_of(templates)}"
     parsed = parse(text, origin)
@@ -81,9 +86,8 @@ def configure(  # noqa: PLR0913 - all that a config is made of
     if graph:
         findings += graph_findings(parsed, artifact.signature)
         findings += target_findings(artifact.opset, artifact.ir_version, target)
-    refuse_findings(findings, name, key)
-    label_files = tuple({file.name: file for file in named.values()}.values())
-    return ModelConfig(name, text, batch.max_batch_size, artifact.signature, label_files)
+    refuse_findings(findings, name, lambda finding: f"{key}.{_key_of(finding.field, plan)}".rstrip("."))
+    return ModelConfig(name, text, largest, artifact.signature, named_files)
 
 
 def refuse_unservable(signature: Signature, name: str) -> None:
@@ -99,9 +103,14 @@ def refuse_unservable(signature: Signature, name: str) -> None:
         )
 
 
-def refuse_unkept_wishes(triton: TritonSpec, batch: BatchReport, key: str) -> None:
+def _said(triton: TritonSpec) -> int:
+    """Return the batch that the spec claims; where rows differ in length there is none to be measured."""
+    return 0 if triton.max_batch_size == "auto" else triton.max_batch_size
+
+
+def refuse_unkept_wishes(triton: TritonSpec, batch: BatchReport, allowed: int, key: str) -> None:
     """Raise ConfigError when the spec asks for a batch, or for what needs one, that was not proved."""
-    wanted, allowed = triton.max_batch_size, batch.max_batch_size
+    wanted = triton.max_batch_size
     why = batch.reason or ("max_batch_size is 0 in the spec" if wanted == 0 else "no batch was proved")
     if wanted not in ("auto", allowed):
         raise ConfigError(
@@ -140,7 +149,7 @@ def refuse_other_than_meant(name: str, lines: Sequence[str], origin: str) -> Non
         )
 
 
-def refuse_findings(found: Iterable[Finding], name: str, key: str) -> None:
+def refuse_findings(found: Iterable[Finding], name: str, key_of: Callable[[Finding], str]) -> None:
     """Raise ConfigError when there is an error among findings; warnings are for `repogen check`."""
     errors = errors_of(list(found))
     if errors:
@@ -149,5 +158,14 @@ def refuse_findings(found: Iterable[Finding], name: str, key: str) -> None:
             + "\n".join(f"  {finding.code} {finding.message}" for finding in errors),
             "; ".join(dict.fromkeys(finding.hint for finding in errors)),
             code=f"config.{errors[0].code}",
-            where=key,
+            where=key_of(errors[0]),
         )
+
+
+def _key_of(field: str, plan: Plan) -> str:
+    """Return the spec's key of a config's field: the same words, but tensors are by name."""
+    match = re.match(r"(input|output)\[(\d+)\]", field)
+    if match is None:
+        return field
+    tensors = plan.inputs if match[1] == "input" else plan.outputs
+    return f"{match[1]}.{tensors[int(match[2])].name}{field[match.end() :]}"

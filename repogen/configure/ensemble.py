@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.configure.build import (
@@ -11,16 +12,17 @@ from repogen.configure.build import (
     refuse_unkept_wishes,
     refuse_unservable,
 )
+from repogen.configure.files import with_files
+from repogen.configure.known import Known
 from repogen.configure.plan import message_for, plan_for
 from repogen.configure.render import ENSEMBLE_TEMPLATE, origin_of, render
 from repogen.pbtxt import Neighbor, circle_findings, config_findings, differences, ensemble_findings, parse
-from repogen.values.labels import label_file
+from repogen.spec.steps import NOT_OF_ENSEMBLES
 from repogen.values.layout import CONFIG_FILE, versions
 from repogen.values.versions import ModelConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig as Message
 
@@ -38,6 +40,7 @@ class EnsemblePlan:
     Attributes:
         name: Model name.
         max_batch_size: 0 when the ensemble does not batch.
+        batch_origin: Where it comes from, for people.
         inputs: Tensors with Triton's dtypes and dims.
         outputs: The same.
         version_policy: None when not asked for.
@@ -47,6 +50,7 @@ class EnsemblePlan:
 
     name: str
     max_batch_size: int
+    batch_origin: str
     inputs: tuple[TensorView, ...]
     outputs: tuple[TensorView, ...]
     version_policy: VersionPolicySpec | None
@@ -63,6 +67,7 @@ def configure_ensemble(  # noqa: PLR0913 - all that a config is made of
     *,
     templates: Path | None = None,
     labels: Mapping[str, Sequence[str]] | None = None,
+    root: Path = Path(),
 ) -> ModelConfig:
     """Write config.pbtxt for an ensemble that was composed and run.
 
@@ -74,6 +79,7 @@ def configure_ensemble(  # noqa: PLR0913 - all that a config is made of
         repository: A repository that holds the steps' models as they are to be served.
         templates: The spec's directory of template overrides.
         labels: Names of classes by output; each becomes a file that the config names.
+        root: Directory that the spec's paths start from.
 
     Returns:
         The config; its signature is the ensemble's, with full shapes.
@@ -83,21 +89,20 @@ def configure_ensemble(  # noqa: PLR0913 - all that a config is made of
     """
     key = f"models.{name}"
     refuse_unservable(artifact.signature, name)
-    refuse_unkept_wishes(model.triton, batch, f"{key}.triton")
-    named = {output: label_file(classes) for output, classes in (labels or {}).items()}
+    refuse_unkept_wishes(model.triton, batch, batch.max_batch_size, f"{key}.triton")
     # What all models of a spec inherit, such as instance groups, an ensemble has no use for, and Triton refuses.
-    own = model.triton.model_copy(
-        update={"instance_group": (), "dynamic_batching": None, "optimization": None, "model_warmup": ()}
-    )
-    files = {output: file.name for output, file in named.items()}
-    plan = plan_for(name, own, artifact.signature, batch.max_batch_size, labels=files)
+    own = model.triton.model_copy(update=NOT_OF_ENSEMBLES)
+    known = Known(name, artifact.signature, batch.max_batch_size, backend="")
+    known, named_files = with_files(known, own, labels or {}, root, None)
+    plan = plan_for(own, known)
     shown = EnsemblePlan(
-        plan.name, plan.max_batch_size, plan.inputs, plan.outputs, plan.version_policy, artifact.steps, plan.more
+        *(plan.name, plan.max_batch_size, plan.batch_origin, plan.inputs, plan.outputs),
+        *(plan.version_policy, artifact.steps, plan.more),
     )
     text = render(shown, templates, ENSEMBLE_TEMPLATE)
     origin = f"config.pbtxt of {name}, rendered from {origin_of(templates, ENSEMBLE_TEMPLATE)}"
     parsed = parse(text, origin)
-    meant = message_for(replace(plan, backend="", instance_groups=()))
+    meant = message_for(replace(plan, instance_groups=()))
     meant.platform = "ensemble"
     _set_steps(meant, artifact.steps)
     refuse_other_than_meant(name, differences(meant, parsed), origin)
@@ -107,14 +112,8 @@ def configure_ensemble(  # noqa: PLR0913 - all that a config is made of
         *ensemble_findings(parsed, neighbors),
         *circle_findings(name, neighbors),
     ]
-    refuse_findings(findings, name, f"{key}.source.steps")
-    return ModelConfig(
-        name,
-        text,
-        batch.max_batch_size,
-        artifact.signature,
-        tuple({file.name: file for file in named.values()}.values()),
-    )
+    refuse_findings(findings, name, lambda _: f"{key}.source.steps")
+    return ModelConfig(name, text, batch.max_batch_size, artifact.signature, named_files)
 
 
 def _set_steps(message: Message, steps: Sequence[EnsembleStep]) -> None:

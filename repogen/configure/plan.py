@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING
 
 from google.protobuf import json_format
 
+from repogen.configure.tensors import declared_inputs, declared_outputs
 from repogen.configure.wishes import wishes
-from repogen.pbtxt import TensorView, config_dims, empty_config
+from repogen.pbtxt import empty_config
 from repogen.spec.triton import InstanceGroupSpec
-from repogen.values.tensors import DTYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from tritonclient.grpc.model_config_pb2 import ModelConfig as Message
 
+    from repogen.configure.known import Known
+    from repogen.pbtxt import TensorView
     from repogen.spec.triton import DynamicBatchingSpec, TritonSpec, VersionPolicySpec
-    from repogen.values.tensors import Signature, TensorSpec
-
-ONNXRUNTIME = "onnxruntime"
 
 # Left out, Triton would start two CPU instances, or one on each GPU; the config says what was verified instead.
 DEFAULT_GROUPS = (InstanceGroupSpec(),)
@@ -39,6 +36,9 @@ class Plan:
         instance_groups: At least one.
         dynamic_batching: None when not asked for.
         version_policy: None when not asked for; Triton then serves the latest version.
+        batch_origin: Where max_batch_size comes from, for people.
+        instances_from_spec: Whether the spec says ``instance_groups``.
+        uses_graph: Whether ``more`` says names, types or dims of the graph's.
         more: What else is said, as a message: optimization, parameters, warmups and the like.
     """
 
@@ -50,44 +50,45 @@ class Plan:
     instance_groups: tuple[InstanceGroupSpec, ...]
     dynamic_batching: DynamicBatchingSpec | None
     version_policy: VersionPolicySpec | None
+    batch_origin: str
+    instances_from_spec: bool
+    uses_graph: bool
     more: Message
 
 
-def plan_for(  # noqa: PLR0913 - all that a config is made of
-    name: str,
-    triton: TritonSpec,
-    signature: Signature,
-    max_batch_size: int,
-    *,
-    labels: Mapping[str, str] | None = None,
-    sizes: Mapping[str, int] | None = None,
-    backend: str = ONNXRUNTIME,
-) -> Plan:
-    """Return what the config of model ``name`` is meant to say.
+def plan_for(triton: TritonSpec, known: Known) -> Plan:
+    """Return what the config of a model is meant to say.
 
     Args:
-        name: Model name.
         triton: The spec's wishes.
-        signature: The graph's, full shapes.
-        max_batch_size: As measured and allowed.
-        labels: Name of the label file of each output that has one.
-        sizes: Of dynamic dims, for warmups.
-        backend: What runs it.
+        known: What they are about.
 
     Raises:
         ConfigError: What the spec says beyond the signature does not fit it.
     """
     return Plan(
-        name=name,
-        backend=backend,
-        max_batch_size=max_batch_size,
-        inputs=_tensors(signature.inputs, batched=max_batch_size > 0, labels={}),
-        outputs=_tensors(signature.outputs, batched=max_batch_size > 0, labels=labels or {}),
+        name=known.name,
+        backend=known.backend,
+        max_batch_size=known.max_batch_size,
+        inputs=declared_inputs(triton, known),
+        outputs=declared_outputs(triton, known),
         instance_groups=triton.instance_group or DEFAULT_GROUPS,
         dynamic_batching=triton.dynamic_batching,
         version_policy=triton.version_policy,
-        more=wishes(name, triton, signature, sizes or {}, batched=max_batch_size > 0),
+        batch_origin=_batch_origin(triton, known),
+        instances_from_spec=bool(triton.instance_group),
+        uses_graph=bool(triton.model_warmup or triton.sequence_batching or triton.batch_input or triton.batch_output),
+        more=wishes(triton, known),
     )
+
+
+def _batch_origin(triton: TritonSpec, known: Known) -> str:
+    said = triton.max_batch_size != "auto"
+    if not known.batch_measured:
+        return "from the spec, and not measured: rows that differ in length, or are counted by Triton"
+    if not known.batched:
+        return "from the spec" if said else "measured: rows are not to be joined"
+    return "measured: rows do not touch each other" + ("; the spec's max_batch_size" if said else "")
 
 
 def message_for(plan: Plan) -> Message:
@@ -101,8 +102,9 @@ def message_for(plan: Plan) -> Message:
     for field, tensors in ((message.input, plan.inputs), (message.output, plan.outputs)):
         for tensor in tensors:
             added = field.add(name=tensor.name, data_type=f"TYPE_{tensor.dtype}", dims=tensor.dims)
-            if tensor.label_filename:
-                added.label_filename = tensor.label_filename
+            for extra in ("label_filename", "format", "allow_ragged_batch", "optional"):
+                if said := getattr(tensor, extra):
+                    json_format.ParseDict({extra: said}, added)
             if tensor.reshape is not None:
                 added.reshape.SetInParent()
                 added.reshape.shape.extend(tensor.reshape)
@@ -132,15 +134,3 @@ def _set_version_policy(message: Message, policy: VersionPolicySpec | None) -> N
         message.version_policy.specific.versions.extend(policy.specific)
     else:
         message.version_policy.all.SetInParent()
-
-
-def _tensors(tensors: Iterable[TensorSpec], *, batched: bool, labels: Mapping[str, str]) -> tuple[TensorView, ...]:
-    return tuple(
-        TensorView(
-            tensor.name,
-            DTYPES[tensor.dtype].triton,
-            *config_dims(tensor.shape, batched=batched),
-            label_filename=labels.get(tensor.name, ""),
-        )
-        for tensor in tensors
-    )

@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf import json_format, text_format
 
+from repogen.configure.batches import add_batch_tensors
+from repogen.configure.sequence import set_sequence_batching
+from repogen.configure.warmups import add_warmups
 from repogen.errors import ConfigError
-from repogen.pbtxt import config_dims, empty_config
-from repogen.values.tensors import DTYPES
+from repogen.pbtxt import empty_config
+from repogen.spec.triton import parameter_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig as Message
 
-    from repogen.spec.triton import TritonSpec, WarmupSpec
-    from repogen.values.tensors import Signature
+    from repogen.configure.known import Known
+    from repogen.spec.triton import TritonSpec
 
 # What the graph, the measurements and the spec's own keys decide; raw text has no say in it.
 _DECIDED = ("name", "platform", "backend", "max_batch_size", "input", "output", "instance_group", "version_policy")
 
 
-def wishes(name: str, triton: TritonSpec, signature: Signature, sizes: Mapping[str, int], *, batched: bool) -> Message:
+def wishes(triton: TritonSpec, known: Known) -> Message:
     """Return the parts of a config that the template writes as they are.
 
     Args:
-        name: Model name.
         triton: The spec's wishes.
-        signature: The graph's, full shapes.
-        sizes: Of dynamic dims, for warmups that do not say.
-        batched: Whether ``max_batch_size`` is above 0.
+        known: What they are about.
 
     Raises:
-        ConfigError: ``extra`` is no ModelConfig, or says what is decided elsewhere; a warmup lacks a size.
+        ConfigError: ``extra`` is no ModelConfig, or says what is decided elsewhere; a sequence or a batch is made of
+            tensors that the graph does not have; a warmup lacks a size.
     """
     message = empty_config()
     said: dict[str, Any] = {
@@ -51,36 +51,18 @@ def wishes(name: str, triton: TritonSpec, signature: Signature, sizes: Mapping[s
     if triton.metric_tags:
         said["metric_tags"] = dict(triton.metric_tags)
     json_format.ParseDict(said, message)
-    for warmup in triton.model_warmup:
-        _warm(message, warmup, signature, sizes, batched=batched, where=f"models.{name}.triton.model_warmup")
-    _merge(message, triton.extra, f"models.{name}.triton.extra")
+    if triton.default_model_filename is not None:
+        message.default_model_filename = triton.default_model_filename
+    if triton.sequence_batching is not None:
+        set_sequence_batching(message, triton.sequence_batching, known)
+    add_batch_tensors(message, triton, known)
+    add_warmups(message, triton, known)
+    _merge(message, triton.extra, known.where("extra"))
     return message
 
 
-def _texts(values: Mapping[str, object]) -> dict[str, str]:
-    """Return parameters as Triton has them, which is as text: booleans as ``true``, numbers as JSON writes them."""
-    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
-
-
-def _warm(
-    message: Message, warmup: WarmupSpec, signature: Signature, sizes: Mapping[str, int], *, batched: bool, where: str
-) -> None:
-    sample = message.model_warmup.add(name=warmup.name, batch_size=warmup.batch_size, count=warmup.count)
-    known = {**sizes, **warmup.sizes}
-    for spec in signature.inputs:
-        shape = spec.shape[1:] if batched else spec.shape
-        if missing := [dim for dim in shape if isinstance(dim, str) and dim not in known]:
-            raise ConfigError(
-                f"warmup {warmup.name!r} needs a size for dim {missing[0]!r} of input {spec.name!r}",
-                f"sizes: {{{missing[0]}: …}}",
-                code="config.warmup",
-                where=where,
-            )
-        fed = sample.inputs[spec.name]
-        fed.data_type = f"TYPE_{DTYPES[spec.dtype].triton}"
-        numbers = [known[dim] if isinstance(dim, str) else dim for dim in shape]
-        fed.dims.extend(numbers or config_dims(spec.shape, batched=batched)[0])
-        setattr(fed, f"{warmup.data}_data", True)
+def _texts(values: Mapping[str, bool | float | str]) -> dict[str, str]:
+    return {key: parameter_text(value) for key, value in values.items()}
 
 
 def _merge(message: Message, extra: str, where: str) -> None:

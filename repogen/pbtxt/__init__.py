@@ -5,7 +5,7 @@ tritonclient, and gRPC with it, is imported when a text is parsed, not when this
 """
 
 from repogen.pbtxt.compare import differences
-from repogen.pbtxt.dims import config_dims, wire_array, wire_shape
+from repogen.pbtxt.dims import client_dims, config_dims, wire_array, wire_shape
 from repogen.pbtxt.findings import RULES, Finding, errors_of
 from repogen.pbtxt.parse import PbtxtError, empty_config, message_text, parse, quoted
 from repogen.pbtxt.places import Fields, Place, fields_of
@@ -22,6 +22,7 @@ __all__ = [
     "Place",
     "TensorView",
     "circle_findings",
+    "client_dims",
     "config_dims",
     "config_findings",
     "differences",

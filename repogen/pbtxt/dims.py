@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from repogen.pbtxt.view import TensorView
     from repogen.values.tensors import Array, Dim
 
 
@@ -35,6 +36,25 @@ def config_dims(shape: Sequence[Dim], *, batched: bool) -> tuple[tuple[int, ...]
         dims = dims[1:]
         return (dims, None) if dims else ((1,), ())
     return dims or (1,), None
+
+
+def client_dims(view: TensorView, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the dims in which clients send or receive a tensor.
+
+    Args:
+        view: The tensor as it is declared.
+        shape: Sizes of one that the model itself sees; without the batch where the model batches.
+
+    >>> from repogen.pbtxt.view import TensorView
+    >>> client_dims(TensorView("x", "FP32", (64, -1), (1, 64, -1)), (1, 64, 5))
+    (64, 5)
+    >>> client_dims(TensorView("x", "FP32", (1,)), ())
+    (1,)
+    """
+    if view.reshape is None:
+        return tuple(shape) or (1,) * len(view.dims)
+    sizes = iter([size for size, dim in zip(shape, view.reshape, strict=True) if dim == -1])
+    return tuple(next(sizes) if dim == -1 else dim for dim in view.dims)
 
 
 def wire_shape(shape: Sequence[int], *, batched: bool) -> tuple[int, ...]:

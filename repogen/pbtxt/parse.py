@@ -120,7 +120,8 @@ def quoted(text: str) -> str:
 def message_text(message: Message) -> str:
     """Return a message as a person would write it: two spaces a level, short lists on a line, a gap between fields.
 
-    The same message gives the same text; maps are sorted by key.
+    The same message gives the same text; maps are sorted by key. A ``kind`` is written even where it is the first of
+    its enum, which protobuf takes for nothing to be said.
     """
     return "\n\n".join("\n".join(_field(field, value)) for field, value in message.ListFields())
 
@@ -140,7 +141,12 @@ def _field(field: FieldDescriptor, value: Any) -> Iterator[str]:  # noqa: ANN401
 
 
 def _lines(message: Message) -> list[str]:
-    return [line for field, value in message.ListFields() for line in _field(field, value)]
+    said: list[tuple[Any, Any]] = list(message.ListFields())
+    kind = message.DESCRIPTOR.fields_by_name.get("kind")
+    if kind is not None and kind.enum_type is not None and not any(field.name == "kind" for field, _ in said):
+        said.append((kind, 0))
+        said.sort(key=lambda pair: pair[0].number)
+    return [line for field, value in said for line in _field(field, value)]
 
 
 def _block(name: str, inside: list[str]) -> Iterator[str]:

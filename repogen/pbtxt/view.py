@@ -23,6 +23,10 @@ class TensorView:
         dims: Without the batch when the model batches.
         reshape: The shape the model itself sees, without the batch; None when not given.
         label_filename: File of an output's class names; empty when it has none.
+        format: Of an image, ``FORMAT_NCHW`` or ``FORMAT_NHWC``; empty when not said.
+        allow_ragged_batch: Whether the rows of a batch may differ in length.
+        optional: Whether a request may leave it out.
+        from_spec: Whether a spec, and not the graph, says its dims.
     """
 
     name: str
@@ -30,6 +34,10 @@ class TensorView:
     dims: tuple[int, ...]
     reshape: tuple[int, ...] | None = None
     label_filename: str = ""
+    format: str = ""
+    allow_ragged_batch: bool = False
+    optional: bool = False
+    from_spec: bool = False
 
     @property
     def model_dims(self) -> tuple[int, ...]:

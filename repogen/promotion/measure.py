@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from repogen.errors import RepogenError, ServerError, SmokeError, SpecError
 from repogen.gates import CANDIDATE, CHAMPION, alternate
 from repogen.spec.paths import check_holdout
-from repogen.values.labels import label_records
 from repogen.values.layout import CONFIG_FILE, DATA_FILE, MODEL_FILE, PYTHON_FILE, model_dir
 from repogen.values.manifest import read_manifest
+from repogen.values.named_files import named_records
 from repogen.values.promotion import Figures
 from repogen.values.registry import EntryState
 from repogen.values.serving import ControlMode
@@ -161,7 +161,7 @@ def _fetched(registry: ModelRegistry, entry: RegistryEntry, repository: Path, na
     version_dir.mkdir(parents=True)
     registry.fetch(entry, version_dir)
     manifest = read_manifest(version_dir)
-    for file in (CONFIG_FILE, *(labels.path for labels in label_records(manifest.files))):
+    for file in (CONFIG_FILE, *(labels.path for labels in named_records(manifest.files))):
         shutil.copyfile(version_dir / file, model / file)
     text = (version_dir / CONFIG_FILE).read_text(encoding="utf-8")
     config = ModelConfig(name, text, manifest.max_batch_size, manifest.signature)

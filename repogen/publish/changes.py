@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.publish.filesystem import Filesystem, sync
 from repogen.publish.recovery import Journal, config_bytes
 from repogen.values.digest import sha256_bytes
-from repogen.values.labels import label_records, labels_in_place
 from repogen.values.layout import CONFIG_FILE, journal_path
 from repogen.values.mark import MARK_FILE
+from repogen.values.named_files import DATA_PLACES, named_files_in_place, named_records, place_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -69,16 +69,20 @@ class Change:
         self._undo.callback(self._undo_config, source, before, target)
         self._filesystem.rename(source, target)
 
-    def move_labels(self) -> None:
-        """Rename the staged version's label files in, before any config names them; those that are there stay.
+    def move_named_files(self) -> None:
+        """Rename the files in that the staged config names, before any config names them; those that are there stay.
 
         They are named by their content: one that a kill leaves behind is of no effect, and right for the next publish.
         """
-        for record in label_records(self._staged.manifest.files):
-            source, target = self._staged.model_dir / record.path, self._model / record.path
+        for record in named_records(self._staged.manifest.files):
+            place = place_of(record.path)
+            source, target = self._staged.model_dir / place, self._model / place
+            if not target.parent.exists():  # Triton takes no notice of it while config.pbtxt names nothing there
+                self._undo.callback(_remove_empty, target.parent)
+                target.parent.mkdir()
             if not target.exists():
                 self._move(source, target)
-            elif not labels_in_place(self._model, [record]):
+            elif not named_files_in_place(self._model, [record]):
                 self._filesystem.rename(source, target)  # nobody wants a damaged one back
 
     def replace_version(self) -> None:
@@ -89,9 +93,13 @@ class Change:
         """Complete the staged model directory with all else that the published one holds, and swap the two."""
         staged = self._staged.model_dir
         self._number_staged_version()
-        for entry in self._model.iterdir():
-            if not (staged / entry.name).exists():
-                _link_tree(entry, staged / entry.name)
+        for entry in (
+            *self._model.iterdir(),
+            *(file for place in DATA_PLACES for file in self._model.glob(f"{place}/*")),
+        ):
+            target = staged / entry.relative_to(self._model)
+            if not target.exists():
+                _link_tree(entry, target)
         sync(staged)
         self._exchange(staged, self._model)
 
@@ -172,6 +180,11 @@ def _link_tree(source: Path, target: Path) -> None:
         shutil.copytree(source, target, symlinks=True, copy_function=_link)
     else:
         _link(str(source), str(target))
+
+
+def _remove_empty(directory: Path) -> None:
+    with suppress(OSError):
+        directory.rmdir()
 
 
 def _link(source: str, target: str) -> None:

@@ -9,9 +9,9 @@ from repogen.errors import ConfigError, PublishError, RepogenError, TrackingErro
 from repogen.publish.changes import open_and_sync
 from repogen.publish.policy import serving_only
 from repogen.publish.recovery import config_bytes
-from repogen.values.labels import label_records
 from repogen.values.layout import CONFIG_FILE, MANIFEST_FILE
 from repogen.values.manifest import damaged_files, read_manifest
+from repogen.values.named_files import named_records, place_of
 from repogen.values.versions import Manifest, ModelConfig, StagedVersion
 
 if TYPE_CHECKING:
@@ -45,8 +45,10 @@ def stage_wanted(private: Path, wanted: Wanted, version_dir: Path) -> StagedVers
         staged = StagedVersion(wanted.name, private, wanted.version, config, manifest)
         staged.model_dir.mkdir(exist_ok=True)
         (staged.model_dir / CONFIG_FILE).write_bytes(config.text.encode())
-        for labels in label_records(manifest.files):
-            shutil.copyfile(version_dir / labels.path, staged.model_dir / labels.path)
+        for record in named_records(manifest.files):
+            looked_for = staged.model_dir / place_of(record.path)
+            looked_for.parent.mkdir(exist_ok=True)
+            shutil.copyfile(version_dir / record.path, looked_for)
         open_and_sync(staged.model_dir)
     except OSError as error:
         raise PublishError(

@@ -22,10 +22,10 @@ from repogen.publish.lock import locked
 from repogen.publish.policy import serving_only, version_policy
 from repogen.publish.recovery import config_bytes
 from repogen.publish.version import require_plain_directory
-from repogen.values.labels import labels_in_place
 from repogen.values.layout import MANIFEST_FILE, model_dir, unserved_dir, versions
 from repogen.values.manifest import damaged_files, read_manifest
 from repogen.values.mark import RepositoryKind, RepositoryMark, read_mark, require_synced
+from repogen.values.named_files import named_files_in_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +73,7 @@ def look(repository: Path, wanted: Wanted) -> LocalModel:
     whole = _holds(version, wanted.content)
     kept = config_bytes(version) if whole else None
     meant = None if kept is None else serving_only(kept.decode(errors="replace"), wanted.version)
-    labeled = whole and labels_in_place(home, read_manifest(version).files)
+    labeled = whole and named_files_in_place(home, read_manifest(version).files)
     return LocalModel(
         home,
         visible=home == model,
@@ -207,7 +207,7 @@ def _holds(version: Path, content: str) -> bool:
 def _bring_in(change: Change, local: LocalModel, home: Path, staged: StagedVersion) -> None:
     """Bring in what is missing, the version before the config that names it."""
     configured = config_bytes(home) == staged.config.text.encode()
-    change.move_labels()
+    change.move_named_files()
     if not local.whole:
         if local.visible and not configured and _would_serve(home, staged.version):
             change.swap_model()

@@ -133,7 +133,7 @@ def _move_into(change: Change, model: Path, number: int, staged: StagedVersion, 
     if order is Order.SWAP:
         change.swap_model()
         return
-    change.move_labels()
+    change.move_named_files()
     if order is not Order.VERSION_ONLY:
         change.write_journal()
     if order is Order.CONFIG_FIRST:

@@ -10,6 +10,7 @@ from repogen.smoke import contract
 from repogen.smoke.batches import batch_sizes, refusals
 from repogen.smoke.bursts import dynamic_batching
 from repogen.smoke.inference import NoAnswerError, RefusedError
+from repogen.smoke.sequences import sequences
 from repogen.smoke.timing import latency
 from repogen.values.manifest import damaged_files
 from repogen.values.serving import SmokeCheck
@@ -60,6 +61,9 @@ def _claims(
 ) -> Iterator[tuple[str, Callable[[], SmokeCheck | Iterable[SmokeCheck]]]]:
     yield "metadata", lambda: contract.metadata(client, subject)
     yield "config", lambda: contract.config(client, subject)
+    if subject.config.HasField("sequence_batching"):
+        yield "sequences", lambda: sequences(client, subject)
+        return
     yield "golden", lambda: contract.golden(client, subject)
     if subject.max_batch_size > 0:
         yield "batch sizes", lambda: batch_sizes(client, subject, limits)

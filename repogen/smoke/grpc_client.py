@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tritonclient.grpc.service_pb2 import ModelMetadataResponse
     from tritonclient.utils import InferenceServerException
 
-    from repogen.smoke.inference import WireTensor
+    from repogen.smoke.inference import Turn, WireTensor
     from repogen.smoke.limits import Limits
     from repogen.values.tensors import Arrays
 
@@ -85,14 +85,17 @@ class GrpcClient:
         stats = answer.model_stats
         return Counts(sum(s.inference_count for s in stats), sum(s.execution_count for s in stats))
 
-    def infer(self, model: str, version: int, inputs: Sequence[WireTensor]) -> Arrays:
+    def infer(self, model: str, version: int, inputs: Sequence[WireTensor], turn: Turn | None = None) -> Arrays:
         """Outputs by name, in the shapes of the wire."""
+        seconds = self._limits.request_seconds
         with self._answers():
-            result = self._client.infer(model, _sent(inputs), str(version), client_timeout=self._limits.request_seconds)
+            result = self._client.infer(model, _sent(inputs), str(version), client_timeout=seconds, **_place(turn))
         return _received(result)
 
-    def burst(self, model: str, version: int, requests: Sequence[Sequence[WireTensor]]) -> list[Arrays]:
-        """All requests at once; their outputs in the requests' order."""
+    def burst(
+        self, model: str, version: int, requests: Sequence[Sequence[WireTensor]], turns: Sequence[Turn] = ()
+    ) -> list[Arrays]:
+        """All requests at once, each at its turn where there are some; their outputs in the requests' order."""
         sent = [_sent(inputs) for inputs in requests]
         gathered = _Gathered(len(sent))
         with self._answers():
@@ -103,6 +106,7 @@ class GrpcClient:
                     gathered.callback(index),
                     str(version),
                     client_timeout=self._limits.request_seconds,
+                    **_place(turns[index] if turns else None),
                 )
             return [_received(result) for result in gathered.results(self._limits.request_seconds)]
 
@@ -197,6 +201,12 @@ def _sent(inputs: Sequence[WireTensor]) -> list[InferInput]:
         item.set_data_from_numpy(tensor.array)
         sent.append(item)
     return sent
+
+
+def _place(turn: Turn | None) -> dict[str, int | bool]:
+    if turn is None:
+        return {}
+    return {"sequence_id": turn.number, "sequence_start": turn.start, "sequence_end": turn.end}
 
 
 def _received(result: InferResult) -> Arrays:

@@ -42,6 +42,21 @@ class WireTensor:
 
 
 @dataclass(frozen=True)
+class Turn:
+    """A request's place in a sequence, which goes beside its tensors.
+
+    Attributes:
+        number: The sequence's, not 0.
+        start: Whether it is the first of its sequence.
+        end: Whether it is the last.
+    """
+
+    number: int
+    start: bool
+    end: bool
+
+
+@dataclass(frozen=True)
 class TensorMetadata:
     """A tensor as the server describes it: full shape, -1 for what is dynamic."""
 
@@ -84,11 +99,13 @@ class InferenceClient(Protocol):
     def counts(self, model: str, version: int) -> Counts:
         """Statistics of the version."""
 
-    def infer(self, model: str, version: int, inputs: Sequence[WireTensor]) -> Arrays:
+    def infer(self, model: str, version: int, inputs: Sequence[WireTensor], turn: Turn | None = None) -> Arrays:
         """Outputs by name, in the shapes of the wire."""
 
-    def burst(self, model: str, version: int, requests: Sequence[Sequence[WireTensor]]) -> list[Arrays]:
-        """All requests at once; their outputs in the requests' order."""
+    def burst(
+        self, model: str, version: int, requests: Sequence[Sequence[WireTensor]], turns: Sequence[Turn] = ()
+    ) -> list[Arrays]:
+        """All requests at once, each at its turn where there are some; their outputs in the requests' order."""
 
     def load(self, model: str, config: str | None, files: Mapping[str, bytes]) -> None:
         """Load a model, from the server's repository or from ``files`` (version path -> bytes), with a JSON config."""

@@ -11,7 +11,6 @@ from repogen.pbtxt import parse
 from repogen.smoke.inference import NoAnswerError, RefusedError
 from repogen.smoke.overrides import as_json
 from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ
-from repogen.values.labels import is_label_file
 from repogen.values.layout import (
     CONFIG_FILE,
     DATA_FILE,
@@ -21,6 +20,7 @@ from repogen.values.layout import (
     UNCONFIRMED_FILE,
     latest_version,
 )
+from repogen.values.named_files import is_named_file, place_of
 from repogen.values.steps import requirements_in
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ def sent_files(version_dir: Path, version: int) -> dict[str, bytes]:
             "use --server embedded or docker, or --no-smoke and `repogen smoke` where the repository is mounted",
             code="smoke.too-large-to-send",
         )
-    labels = {path.name: path.read_bytes() for path in version_dir.iterdir() if is_label_file(path.name)}
-    return {**labels, **{f"{version}/{path.name}": path.read_bytes() for path in paths}}
+    named = {place_of(path.name): path.read_bytes() for path in version_dir.iterdir() if is_named_file(path.name)}
+    return {**named, **{f"{version}/{path.name}": path.read_bytes() for path in paths}}
 
 
 def requirements_of(config: ModelConfig, version_dir: Path, repository: Path) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from repogen.pbtxt import wire_array
 from repogen.smoke.inference import InferenceClient, WireTensor
+from repogen.smoke.sequences import alone
 from repogen.values.tensors import DTYPES, Array, Arrays, Signature, TensorSpec
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class Address:
         version: Version number on the server.
         max_batch_size: Rows of a request; 0 when the model does not batch.
         signature: Full shapes, the batch included.
+        sequences: Whether it serves sequences; each request is then one of its own.
     """
 
     grpc: str
@@ -30,6 +32,7 @@ class Address:
     version: int
     max_batch_size: int
     signature: Signature
+    sequences: bool = False
 
 
 class Predictor:
@@ -100,7 +103,8 @@ class Predictor:
             WireTensor(spec.name, DTYPES[spec.dtype].wire, wire_array(arrays[spec.name], batched=batched))
             for spec in signature.inputs
         ]
-        got = self._client.infer(self._address.model, self._address.version, sent)
+        turn = alone() if self._address.sequences else None
+        got = self._client.infer(self._address.model, self._address.version, sent, turn)
         return {spec.name: _own_shape(got[spec.name], spec) for spec in signature.outputs if spec.name in got}
 
 

@@ -16,6 +16,7 @@ from repogen.smoke.loading import loaded, requirements_of
 from repogen.smoke.overrides import overridden
 from repogen.smoke.report import report_of
 from repogen.smoke.subject import read_subject
+from repogen.smoke.untried import untried
 from repogen.values.layout import CONFIG_FILE, versions
 from repogen.values.manifest import read_manifest
 from repogen.values.serving import SmokeCheck
@@ -89,6 +90,8 @@ def _smoke_model(tester: _Tester, directory: Path) -> list[SmokeReport]:
     ending: list[SmokeCheck] = []
     with answering(tester.server, ending), ExitStack() as unloading:
         if endpoint.sees_files:
+            if untried(endpoint, model.config) is not None:
+                return [_smoke_version(tester, model, version) for version in model.versions]
             try:
                 tester.server.provide(_requirements(model, directory.parent))
                 config = model.config if model.overrides else None
@@ -137,6 +140,8 @@ def _smoke_version(tester: _Tester, model: _Model, version: int) -> SmokeReport:
     try:
         manifest = read_manifest(version_dir)
         checks.append(files_check(version_dir, manifest))
+        if (skipped := untried(tester.server.endpoint, model.config)) is not None:
+            return report_of(tester.server.endpoint, name, version, [*checks, skipped], model.overrides)
         subject = read_subject(version_dir, manifest, model.config, model=name, served_as=name, version=version)
     except FileNotFoundError as error:
         detail = f"it was not built by repogen, or lost a file: {_said(error)}"

@@ -12,7 +12,8 @@ from repogen.smoke.limits import Limits
 from repogen.smoke.loading import loaded, private_name, sent_files
 from repogen.smoke.overrides import overridden
 from repogen.smoke.predict import Address
-from repogen.smoke.subject import read_subject
+from repogen.smoke.sequences import alone
+from repogen.smoke.subject import read_subject, seen_by_clients
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,11 +55,17 @@ class ServedVersion:
 
     def ask(self, request: Request) -> None:
         """Make one request and wait for its answer."""
-        self.client.infer(self.subject.served_as, self.subject.version, request)
+        turn = alone() if self._in_sequences else None
+        self.client.infer(self.subject.served_as, self.subject.version, request, turn)
 
     def ask_many(self, request: Request, size: int) -> None:
         """Make a request ``size`` times at once and wait for all answers."""
-        self.client.burst(self.subject.served_as, self.subject.version, [request] * size)
+        turns = [alone() for _ in range(size)] if self._in_sequences else []
+        self.client.burst(self.subject.served_as, self.subject.version, [request] * size, turns)
+
+    @property
+    def _in_sequences(self) -> bool:
+        return bool(self.subject.config.HasField("sequence_batching"))
 
 
 @contextmanager
@@ -85,6 +92,9 @@ def serving(server: RunningTriton, staged: StagedVersion, limits: Limits | None 
     files = {} if endpoint.sees_files else sent_files(staged.version_dir, staged.version)
     name, version, manifest = told.name, staged.version, staged.manifest
     subject = read_subject(staged.version_dir, manifest, told, model=staged.name, served_as=name, version=version)
-    address = Address(endpoint.grpc, name, version, manifest.max_batch_size, manifest.signature)
+    in_sequences = bool(told.HasField("sequence_batching"))
+    address = Address(
+        endpoint.grpc, name, version, manifest.max_batch_size, seen_by_clients(manifest.signature, told), in_sequences
+    )
     with GrpcClient(endpoint.grpc, limits) as client, loaded(client, name, told, files):
         yield ServedVersion(address, subject, client, limits)

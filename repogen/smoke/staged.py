@@ -15,6 +15,7 @@ from repogen.smoke.loading import loaded, private_name, requirements_of, sent_fi
 from repogen.smoke.overrides import overridden
 from repogen.smoke.report import report_of
 from repogen.smoke.subject import read_subject
+from repogen.smoke.untried import untried
 from repogen.values.serving import SmokeCheck
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ def smoke_staged(server: RunningTriton, staged: StagedVersion, limits: Limits | 
             )
         told.name = private_name(staged.name)
         overrides = (f"name: {staged.name} -> {told.name} (a private copy: no live model is touched)", *overrides)
+    if (skipped := untried(endpoint, told)) is not None:
+        return report_of(endpoint, staged.name, staged.version, [*checks, skipped], overrides)
     subject = read_subject(
         staged.version_dir, staged.manifest, told, model=staged.name, served_as=told.name, version=staged.version
     )

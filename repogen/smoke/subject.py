@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from zipfile import BadZipFile
 
 from repogen.errors import SmokeError
-from repogen.pbtxt import wire_array
+from repogen.pbtxt import client_dims, tensor_views, wire_array
 from repogen.smoke.inference import WireTensor
 from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_from_json, unpacked
-from repogen.values.tensors import DTYPES
+from repogen.values.tensors import DTYPES, Signature, TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+    from repogen.pbtxt import TensorView
     from repogen.values.artifacts import GoldenCase, GoldenTensor
     from repogen.values.tensors import Array, Arrays
     from repogen.values.versions import Manifest
@@ -109,8 +110,9 @@ class Subject:
         return min(self.cases, key=lambda case: case.row_bytes)
 
     def wire(self, inputs: Arrays) -> list[WireTensor]:
-        """Return ``inputs`` as they are sent."""
-        return [WireTensor(name, self.dtypes[name], array) for name, array in inputs.items()]
+        """Return ``inputs`` as they are sent; what Triton's scheduler feeds is left out."""
+        declared = {tensor.name for tensor in self.config.input}
+        return [WireTensor(name, self.dtypes[name], array) for name, array in inputs.items() if name in declared]
 
 
 def read_subject(
@@ -127,13 +129,29 @@ def read_subject(
     golden = golden_from_json(text, f"{version_dir.name}/{GOLDEN_JSON}")
     arrays = _arrays(version_dir / GOLDEN_NPZ)
     batched = config.max_batch_size > 0
-    cases = tuple(_case(case, arrays, batched=batched) for case in golden.cases if case.batch > 0 or not batched)
+    cases = tuple(_case(case, arrays, config) for case in golden.cases if case.batch > 0 or not batched)
     if not cases:
         raise SmokeError(
             f"{model}: {GOLDEN_JSON} holds no case to test with", "build the model again", code="smoke.no-golden"
         )
     dtypes = {tensor.name: DTYPES[tensor.dtype].wire for tensor in manifest.signature.inputs}
     return Subject(model, served_as, version, config, dtypes, cases, golden.tolerances)
+
+
+def seen_by_clients(signature: Signature, config: ModelConfig) -> Signature:
+    """Return a signature as clients see it: without what the scheduler feeds and keeps, in the dims of the config."""
+    views = {view.name: view for view in tensor_views((*config.input, *config.output))}
+    return Signature(
+        tuple(_seen(spec, views[spec.name], config) for spec in signature.inputs if spec.name in views),
+        tuple(_seen(spec, views[spec.name], config) for spec in signature.outputs if spec.name in views),
+    )
+
+
+def _seen(spec: TensorSpec, view: TensorView, config: ModelConfig) -> TensorSpec:
+    if not view.reshape:
+        return spec
+    rows = spec.shape[:1] if config.max_batch_size > 0 else ()
+    return replace(spec, shape=(*rows, *("?" if dim == -1 else dim for dim in view.dims)))
 
 
 def _arrays(path: Path) -> dict[str, Array]:
@@ -146,23 +164,38 @@ def _arrays(path: Path) -> dict[str, Array]:
         raise SmokeError(f"{path.name} can't be read: {error}", "build the model again", code="smoke.golden") from error
 
 
-def _case(case: GoldenCase, arrays: Mapping[str, Array], *, batched: bool) -> Case:
+def _case(case: GoldenCase, arrays: Mapping[str, Array], config: ModelConfig) -> Case:
+    batched = config.max_batch_size > 0
+    answered = {view.name: view for view in tensor_views(config.output)}
+    # the states that a sequence keeps are no answer to a client
+    outputs = [tensor for tensor in case.outputs if tensor.name in answered]
     return Case(
         name=case.name,
         batch=case.batch,
-        inputs=_named(case.inputs, arrays, batched=batched),
-        outputs=_named(case.outputs, arrays, batched=batched),
+        inputs=_named(case.inputs, arrays, tensor_views(config.input), batched=batched),
+        outputs=_named(outputs, arrays, answered.values(), batched=batched),
     )
 
 
-def _named(tensors: Iterable[GoldenTensor], arrays: Mapping[str, Array], *, batched: bool) -> dict[str, Array]:
-    tensors = tuple(tensors)
+def _named(
+    tensors: Iterable[GoldenTensor], arrays: Mapping[str, Array], views: Iterable[TensorView], *, batched: bool
+) -> dict[str, Array]:
+    tensors, seen = tuple(tensors), {view.name: view for view in views}
     if missing := sorted(tensor.key for tensor in tensors if tensor.key not in arrays):
         raise SmokeError(f"{GOLDEN_NPZ} lacks {', '.join(missing)}", "build the model again", code="smoke.golden")
     try:
-        return {tensor.name: wire_array(_bytes(unpacked(arrays, tensor.key)), batched=batched) for tensor in tensors}
+        named = {tensor.name: _bytes(unpacked(arrays, tensor.key)) for tensor in tensors}
     except ValueError as error:
         raise SmokeError(f"{GOLDEN_NPZ} is damaged: {error}", "build the model again", code="smoke.golden") from error
+    return {name: _as_sent(array, seen.get(name), batched=batched) for name, array in named.items()}
+
+
+def _as_sent(array: Array, view: TensorView | None, *, batched: bool) -> Array:
+    """Return an array in the dims that clients see; what no client sees, in its own."""
+    if view is None or not view.reshape:
+        return wire_array(array, batched=batched)
+    rows = array.shape[:1] if batched else ()
+    return array.reshape((*rows, *client_dims(view, array.shape[len(rows) :])))
 
 
 def _wire_bytes(array: Array) -> int:

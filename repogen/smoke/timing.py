@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from repogen.smoke.sequences import alone
 from repogen.values.quantile import quantile
 from repogen.values.serving import Latency
 
@@ -18,12 +19,13 @@ def latency(client: InferenceClient, subject: Subject, limits: Limits) -> Latenc
     """Time requests, one after another, until there are enough or the time is up; at least one."""
     case = subject.smallest.rows([0]) if subject.max_batch_size > 0 else subject.smallest
     inputs = subject.wire(case.inputs)
+    in_sequences = subject.config.HasField("sequence_batching")
     started, times = time.perf_counter(), list[float]()
     while not times or (
         len(times) < limits.latency_requests and time.perf_counter() - started < limits.latency_seconds
     ):
         sent = time.perf_counter()
-        client.infer(subject.served_as, subject.version, inputs)
+        client.infer(subject.served_as, subject.version, inputs, alone() if in_sequences else None)
         times.append((time.perf_counter() - sent) * 1e3)
     times.sort()
     return Latency(quantile(times, 0.5), quantile(times, 0.95), quantile(times, 0.99), len(times))

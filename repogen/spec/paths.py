@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from repogen.spec.models import ExportSpec
     from repogen.spec.sources import SourceSpec
+    from repogen.spec.triton import TritonSpec
 
 Findings: TypeAlias = "Iterator[Finding]"
 
@@ -39,6 +40,8 @@ def check_model_paths(model: PartialModel, root: Path) -> Findings:
         yield from _examples(model.spec.examples, root)
     if "export" not in model.broken:
         yield from _export(model.spec.export, root)
+    if "triton" not in model.broken:
+        yield from _named_by_config(model.spec.triton, root)
     holdout = None if "promotion" in model.broken else model.spec.promotion.gates.holdout
     if holdout is not None:
         yield from check_holdout(holdout.callable, root, ("promotion", "gates", "holdout", "callable"))
@@ -82,6 +85,12 @@ def _callable(path: tuple[str, ...], reference: str, root: Path, example: str) -
         yield Finding(path, f'"{printable(reference)}" is neither file.py:callable nor package.module:callable', hint)
     elif named is not None and not _is(root, named["file"], "file"):
         yield Finding(path, f'there is no file "{printable(named["file"])}"', _START)
+
+
+def _named_by_config(triton: TritonSpec, root: Path) -> Findings:
+    for path, file in triton.files.items():
+        if not _is(root, file, "file"):
+            yield Finding(("triton", *path), f'RG405: there is no file "{printable(file)}"', _START)
 
 
 def _source(source: SourceSpec, root: Path) -> Findings:

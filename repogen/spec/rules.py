@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from repogen.spec.structure import Finding, PartialModel
+from repogen.spec.triton_rules import TRITON_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from repogen.spec.models import DimSpec, InputSpec, ModelSpec
-    from repogen.spec.triton import InstanceGroupSpec
     from repogen.values.target import Target
 
 Findings: TypeAlias = "Iterator[Finding]"
@@ -29,7 +29,7 @@ def check_model(model: PartialModel, target: Target | None) -> Findings:
         model: The model; rules that would read a broken section are left out.
         target: The Triton release; None when it is unknown.
     """
-    for sections, rule in _RULES:
+    for sections, rule in (*_RULES, *TRITON_RULES):
         if not sections & model.broken:
             yield from rule(model.spec)
     if target is not None and "export" not in model.broken:
@@ -119,7 +119,7 @@ def _output_names(model: ModelSpec) -> Findings:
 
 def _batching(model: ModelSpec) -> Findings:
     size = model.triton.max_batch_size
-    if not isinstance(size, int) or size == 0 or not model.inputs:
+    if not isinstance(size, int) or size == 0 or not model.inputs or model.triton.ragged:
         return
     path = ("triton", "max_batch_size")
     firsts = {declared.shape[0] if declared.shape else None for declared in model.inputs.values()}
@@ -134,50 +134,6 @@ def _batching(model: ModelSpec) -> Findings:
     if dim is not None and dim.min > 1:
         what = f"dims.{first}.min is {dim.min}, but Triton sends batches from 1 up"
         yield Finding(path, what, f"set dims.{first}.min to 1, or max_batch_size to 0")
-
-
-def _dynamic_batching(model: ModelSpec) -> Findings:
-    size, batching = model.triton.max_batch_size, model.triton.dynamic_batching
-    if batching is None or size == "auto":
-        return
-    path = ("triton", "dynamic_batching")
-    if size == 0:
-        yield Finding(path, "needs max_batch_size above 0", "remove it, or raise max_batch_size")
-        return
-    for position, preferred in enumerate(batching.preferred_batch_size):
-        if preferred > size:
-            what = f"{preferred} is above max_batch_size, {size}: Triton refuses the model"
-            yield Finding((*path, "preferred_batch_size", position), what)
-
-
-def _instance_groups(model: ModelSpec) -> Findings:
-    seen: set[str] = set()
-    for position, group in enumerate(model.triton.instance_group):
-        path = ("triton", "instance_group", position)
-        yield from _instance_group(path, group)
-        if group.name is not None and group.name in seen:
-            yield Finding((*path, "name"), f'the instance group "{group.name}" is given twice')
-        seen.add(group.name or "")
-
-
-def _instance_group(path: tuple[str | int, ...], group: InstanceGroupSpec) -> Findings:
-    if group.kind == "KIND_CPU" and group.gpus:
-        yield Finding(
-            (*path, "gpus"), "KIND_CPU takes no gpus: Triton refuses the model", "remove gpus, or use kind: KIND_GPU"
-        )
-
-
-def _version_policy(model: ModelSpec) -> Findings:
-    policy = model.triton.version_policy
-    if policy is None:
-        return
-    path = ("triton", "version_policy")
-    given = [name for name in ("latest", "all", "specific") if getattr(policy, name) is not None]
-    if len(given) != 1:
-        what = f"needs exactly one of latest, all, specific, not {' and '.join(given) or 'none'}"
-        yield Finding(path, what, "latest: {num_versions: 2}")
-    if policy.specific == ():
-        yield Finding((*path, "specific"), "names no version")
 
 
 def _oldest_opset(model: ModelSpec) -> Findings:
@@ -202,8 +158,5 @@ _RULES: tuple[tuple[frozenset[str], Callable[[ModelSpec], Findings]], ...] = (
     (frozenset({"outputs"}), _outputs),
     (frozenset({"inputs", "outputs"}), _output_names),
     (frozenset({"inputs", "dims", "triton"}), _batching),
-    (frozenset({"triton"}), _dynamic_batching),
-    (frozenset({"triton"}), _instance_groups),
-    (frozenset({"triton"}), _version_policy),
     (frozenset({"export"}), _oldest_opset),
 )

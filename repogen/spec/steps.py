@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 Findings: TypeAlias = "Iterator[Finding]"
 
 # What Triton refuses of an ensemble, which runs nothing by itself; what all models inherit is passed over.
-_NOT_OF_ENSEMBLES = ("dynamic_batching", "instance_group", "optimization", "model_warmup")
+NOT_OF_ENSEMBLES = {
+    "dynamic_batching": None,
+    "sequence_batching": None,
+    "batch_input": (),
+    "batch_output": (),
+    "instance_group": (),
+    "optimization": None,
+    "model_warmup": (),
+    "default_model_filename": None,
+}
+"""Keys of ``triton``, and what stands for their absence."""
 
 
 def check_steps(models: Mapping[str, PartialModel]) -> Findings:
@@ -65,7 +75,7 @@ def _ensemble(name: str, model: PartialModel, models: Mapping[str, PartialModel]
     spec = model.spec
     if "inputs" not in model.broken and spec.inputs:
         yield Finding(("inputs",), "an ensemble's inputs are those of its steps", "remove it")
-    for key in _NOT_OF_ENSEMBLES if "triton" not in model.broken else ():
+    for key in NOT_OF_ENSEMBLES if "triton" not in model.broken else ():
         if getattr(spec.triton, key):
             what = "an ensemble runs nothing by itself: Triton refuses it"
             yield Finding(("triton", key), what, "say it of the models in its steps")

@@ -5,11 +5,22 @@ Names of sections and keys are those of Triton's model_config.proto, so that wha
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import json
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, StrictBool
 
 from repogen.spec.base import INT32_MAX, AnyCount, Count, Section, Size, TensorName, must_be
+from repogen.spec.sequence import SequenceBatchingSpec  # noqa: TC001 - pydantic resolves it
+from repogen.spec.tensors import (  # noqa: TC001 - the same
+    BatchInputSpec,
+    BatchOutputSpec,
+    InputExtraSpec,
+    OutputExtraSpec,
+)
+
+if TYPE_CHECKING:
+    from repogen.spec.problems import KeyPath
 
 AutoOrCount = Annotated[Literal["auto"] | AnyCount, must_be("auto or an integer >= 0")]
 Level = Annotated[int, Field(strict=True, ge=-(2**31), le=INT32_MAX), must_be("an integer")]
@@ -138,7 +149,9 @@ class WarmupSpec(Section):
     name: TensorName = "warmup"
     batch_size: Size = 1
     count: Size = 1
-    data: Literal["zero", "random"] = "random"
+    data: Literal["zero", "random", "golden"] = Field(
+        default="random", description="golden: a row of the golden tensors, in files that are published with the model"
+    )
     sizes: dict[str, Size] = Field(default_factory=dict, description="Of dynamic dims; dims: of the model otherwise")
 
 
@@ -148,14 +161,31 @@ class ResponseCacheSpec(Section):
     enable: StrictBool = True
 
 
+def parameter_text(value: bool | float | str) -> str:  # noqa: FBT001 - a value of the spec's
+    """Return a parameter as Triton has it, which is as text: booleans as ``true``, numbers as JSON writes them.
+
+    >>> parameter_text(False), parameter_text(2), parameter_text("FP16")
+    ('false', '2', 'FP16')
+    """
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 class TritonSpec(Section):
     """What config.pbtxt says beyond the signature."""
 
     max_batch_size: AutoOrCount = "auto"
+    input: dict[TensorName, InputExtraSpec] = Field(default_factory=dict, description="By name of the graph's input")
+    output: dict[TensorName, OutputExtraSpec] = Field(default_factory=dict, description="By name of the graph's output")
+    batch_input: tuple[BatchInputSpec, ...] = ()
+    batch_output: tuple[BatchOutputSpec, ...] = ()
     dynamic_batching: DynamicBatchingSpec | None = None
+    sequence_batching: SequenceBatchingSpec | None = None
     instance_group: tuple[InstanceGroupSpec, ...] = ()
     version_policy: VersionPolicySpec | None = None
     optimization: OptimizationSpec | None = None
+    default_model_filename: (
+        Annotated[Literal["model.onnx"], must_be("model.onnx: repogen publishes every graph by that name")] | None
+    ) = None
     parameters: dict[Text, ParameterValue] = Field(
         default_factory=dict, description="Of the backend: intra_op_thread_count, enable_mem_arena, …"
     )
@@ -165,3 +195,23 @@ class TritonSpec(Section):
     extra: str = Field(
         default="", max_length=2**16, description="config.pbtxt's own text, for what no key says; checked like all"
     )
+
+    @property
+    def ragged(self) -> bool:
+        """Whether a batch is more than rows one behind the other, so that nothing outside Triton can make one."""
+        return bool(self.batch_input) or any(extra.allow_ragged_batch for extra in self.input.values())
+
+    @property
+    def files(self) -> dict[KeyPath, str]:
+        """The user's files that config.pbtxt is to name, by key path below ``triton``."""
+        states = enumerate(self.sequence_batching.state if self.sequence_batching is not None else ())
+        firsts = [(n, first.data_file) for n, state in states for first in state.initial_state]
+        return {
+            ("output", name, "label_filename"): extra.label_filename
+            for name, extra in self.output.items()
+            if extra.label_filename is not None
+        } | {
+            ("sequence_batching", "state", n, "initial_state", 0, "data_file"): file
+            for n, file in firsts
+            if file is not None
+        }

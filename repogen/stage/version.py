@@ -72,9 +72,11 @@ def stage_version(  # noqa: PLR0913 - all that a version is made of
         files.append(_write(directory / CONFIG_FILE, config.text.encode()))
         if isinstance(artifact, PythonArtifact) and artifact.requirements:
             files.append(_write(directory / REQUIREMENTS_FILE, "\n".join([*artifact.requirements, ""]).encode()))
-        for labels in config.label_files:
-            files.append(_write(directory / labels.name, labels.text.encode()))
-            _write(directory.parent / labels.name, labels.text.encode())  # where Triton looks for it
+        for file in config.named_files:
+            files.append(_write(directory / file.name, file.content))
+            looked_for = directory.parent / file.place
+            looked_for.parent.mkdir(exist_ok=True)
+            _write(looked_for, file.content)
         files.sort(key=lambda file: file.path)
         manifest = Manifest(config.name, config.max_batch_size, config.signature, tuple(files), provenance)
         _write(directory / MANIFEST_FILE, manifest_to_json(manifest).encode())

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.values.artifacts import FileRecord
-    from repogen.values.labels import LabelFile
+    from repogen.values.named_files import NamedFile
     from repogen.values.tensors import Signature
 
 
@@ -25,14 +25,14 @@ class ModelConfig:
         text: The file's text, UTF-8, Unix line ends.
         max_batch_size: 0 when the model does not batch.
         signature: Inputs and outputs with full shapes, the batch included.
-        label_files: The files that it names as ``label_filename``.
+        named_files: The files that it names: labels, data of warmups and states.
     """
 
     name: str
     text: str
     max_batch_size: int
     signature: Signature
-    label_files: tuple[LabelFile, ...] = ()
+    named_files: tuple[NamedFile, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import onnx
 import pytest
-from tritonclient.grpc import InferenceServerClient
+from agreement.triton import LenientTriton
+from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedOutput
+from tritonclient.utils import InferenceServerException
 
 from repogen.checking import check
 from repogen.configure import configure
@@ -19,9 +22,10 @@ from repogen.values.progress import Silent
 from repogen.values.serving import ControlMode
 from repogen.values.target import DEFAULT_RELEASE, targets
 from repogen.values.tensors import Signature, TensorSpec
-from tests import graphs
+from tests import graphs, wishes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 WISHES: dict[str, dict[str, Any]] = {
@@ -55,16 +59,25 @@ WISHES: dict[str, dict[str, Any]] = {
 }
 
 
-def written(repository: Path, name: str, wishes: dict[str, Any]) -> None:
-    """Write a model whose config says what a spec wishes."""
+PLAIN = Signature((TensorSpec("x", "float32", ("N", 4)),), (TensorSpec("y", "float32", ("N", 3)),))
+NOT_SERVED = {"ragged"}
+"""Loaded by the server's core alone: the embedded backend does not make batches of rows that differ in length."""
+
+
+def written(repository: Path, name: str, case: wishes.Case, graph: onnx.ModelProto) -> None:
+    """Write a model whose config says what a spec wishes, and the files that it names."""
     directory = repository / name / "1"
     directory.mkdir(parents=True)
-    onnx.save_model(graphs.matmul(), directory / "model.onnx")
-    signature = Signature((TensorSpec("x", "float32", ("N", 4)),), (TensorSpec("y", "float32", ("N", 3)),))
-    artifact = OnnxArtifact(directory / "model.onnx", False, signature, 17, 8, 1, "dynamo")  # noqa: FBT003 - external data
-    spec = ModelSpec(source=TorchSource(factory="m.py:f"), triton=TritonSpec.model_validate(wishes))
-    batch = BatchReport(batchable=True, max_batch_size=8)
-    made = configure(name, spec, artifact, batch, target=targets()[DEFAULT_RELEASE])
+    onnx.save_model(graph, directory / "model.onnx")
+    artifact = OnnxArtifact(directory / "model.onnx", False, case.signature, 17, 8, 1, "dynamo")  # noqa: FBT003 - external data
+    spec = ModelSpec(source=TorchSource(factory="m.py:f"), triton=TritonSpec.model_validate(case.triton))
+    batch = BatchReport(batchable=case.largest > 0, max_batch_size=case.largest)
+    root = repository.parent
+    wishes.write_golden(root, case.signature)
+    made = configure(name, spec, artifact, batch, target=targets()[DEFAULT_RELEASE], root=root, golden_dir=root)
+    for file in made.named_files:
+        (directory.parent / file.place).parent.mkdir(exist_ok=True)
+        (directory.parent / file.place).write_bytes(file.content)
     (directory.parent / "config.pbtxt").write_text(made.text, encoding="utf-8")
 
 
@@ -72,21 +85,88 @@ def written(repository: Path, name: str, wishes: dict[str, Any]) -> None:
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a repository with a model for each kind of wish."""
     directory: Path = tmp_path_factory.mktemp("wishes") / "repository"
-    for name, wishes in WISHES.items():
-        written(directory, name, wishes)
+    directory.mkdir()
+    wishes.write_files(directory.parent)
+    for name, triton in WISHES.items():
+        written(directory, name, wishes.Case(PLAIN, triton), graphs.matmul())
+    for name, case in wishes.CASES.items():
+        written(directory, name, case, case.graph())
     return directory
 
 
-def test_every_wish_is_loaded_by_a_real_triton(repository: Path) -> None:
-    """Strictly: one that is not would end the server."""
+@pytest.fixture(scope="module")
+def client(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InferenceServerClient]:
+    """Return a client of a real Triton that serves them, but those that its backend does not serve."""
+    served: Path = tmp_path_factory.mktemp("served")
+    for model in repository.iterdir():
+        if model.name not in NOT_SERVED:
+            (served / model.name).symlink_to(model)
     embedded = server("embedded", targets()[DEFAULT_RELEASE], Silent())
-    with embedded.running(repository, ControlMode.NONE) as running:
+    with embedded.running(served, ControlMode.NONE) as running:
         client = InferenceServerClient(running.endpoint.grpc)
-        index = client.get_model_repository_index()
+        yield client
         client.close()
-    assert {model.name for model in index.models if model.state == "READY"} == set(WISHES)
 
 
-def test_check_finds_no_error_in_any(repository: Path) -> None:
-    """As the server."""
-    assert [finding for finding in check(repository) if finding.severity == "error"] == []
+def test_every_wish_is_loaded_by_a_real_triton(client: InferenceServerClient) -> None:
+    """Strictly: one that is not would end the server."""
+    index = client.get_model_repository_index()
+    ready = {model.name for model in index.models if model.state == "READY"}
+    assert ready == {*WISHES, *wishes.CASES} - NOT_SERVED
+
+
+def test_the_servers_core_loads_what_the_embedded_backend_refuses(repository: Path, tmp_path: Path) -> None:
+    """With a backend that does not look: the core judges ragged inputs, and what is made of batches."""
+    for name in NOT_SERVED:
+        (tmp_path / "served").mkdir(exist_ok=True)
+        (tmp_path / "served" / name).symlink_to(repository / name)
+    with LenientTriton.prepared(tmp_path / "backends").running(tmp_path / "served", ControlMode.NONE) as running:
+        client = InferenceServerClient(running.endpoint.grpc)
+        ready = {model.name for model in client.get_model_repository_index().models if model.state == "READY"}
+        client.close()
+    assert ready == NOT_SERVED
+
+
+def test_check_finds_nothing_in_any(repository: Path) -> None:
+    """Not even a warning, but of what the specs ask for in so many words."""
+    assert [str(finding) for finding in check(repository)] == []
+
+
+def counted(client: InferenceServerClient, name: str, rows: int = 1, **place: Any) -> float:
+    """Add 2 to a sequence's total, and return it."""
+    shape = [rows, 4] if name != "sequence_alone" else [4]
+    x = InferInput("x", shape, "FP32")
+    x.set_data_from_numpy(np.full(shape, 2, np.float32))
+    return float(client.infer(name, [x], **place).as_numpy("total").ravel()[0])
+
+
+@pytest.mark.parametrize(("name", "first"), [("sequence_direct", 0.0), ("sequence_oldest", 10.0)])
+def test_states_are_kept_from_request_to_request(client: InferenceServerClient, name: str, first: float) -> None:
+    """By sequence; what each begins with is what the config says, zeros where the spec says nothing."""
+    starts = [counted(client, name, sequence_id=number, sequence_start=True) for number in (1, 2)]
+    assert starts == [first + 2, first + 2]
+    assert counted(client, name, sequence_id=1) == first + 4
+    assert counted(client, name, sequence_id=2, sequence_end=True) == first + 4
+    assert counted(client, name, sequence_id=1, sequence_end=True) == first + 6
+    assert counted(client, name, sequence_id=2, sequence_start=True, sequence_end=True) == first + 2
+
+
+def test_a_sequence_takes_one_row_at_a_time(client: InferenceServerClient) -> None:
+    """What a smoke test must know: the server refuses a batch, and a request outside of any sequence."""
+    with pytest.raises(InferenceServerException, match="must specify batch-size 1 due to requirements of sequence"):
+        counted(client, "sequence_direct", rows=2, sequence_id=3, sequence_start=True, sequence_end=True)
+    with pytest.raises(InferenceServerException, match="must specify a non-zero or non-empty correlation ID"):
+        counted(client, "sequence_direct")
+
+
+def test_clients_see_the_dims_that_the_spec_says(client: InferenceServerClient) -> None:
+    """The model sees the graph's; classification uses the spec's names."""
+    image, grid = InferInput("image", [1, 3, 4, 4], "FP32"), InferInput("grid", [1, 4], "FP32")
+    ids = InferInput("ids", [1, 2], "INT64")
+    image.set_data_from_numpy(np.zeros([1, 3, 4, 4], np.float32))
+    grid.set_data_from_numpy(np.array([[1, 5, 3, 4]], np.float32))
+    ids.set_data_from_numpy(np.zeros([1, 2], np.int64))
+    scores = InferRequestedOutput("scores", class_count=1)
+    answer = client.infer("tensors", [image, grid, ids], outputs=[scores, InferRequestedOutput("grid_out")])
+    assert answer.as_numpy("grid_out").tolist() == [[[[1], [5], [3], [4]]]]
+    assert answer.as_numpy("scores").ravel()[0].decode() == "5.000000:1:dog"

@@ -107,6 +107,17 @@ def test_a_change_is_told_in_words(file: str, content: str, reason: str, project
     assert expected == reasons(old, project)
 
 
+def test_a_file_that_config_pbtxt_names_is_an_input(project: Path) -> None:
+    """As the weights are; its key path says which it is."""
+    (project / "classes.txt").write_text("cat\n")
+    examples = "    examples: examples.npz\n"
+    labels = f"{examples}    triton: {{output: {{y: {{label_filename: classes.txt}}}}}}\n"
+    (project / "repogen.yaml").write_text(SPEC.replace(examples, labels))
+    old = recorded(project)
+    (project / "classes.txt").write_text("dog\n")
+    assert reasons(old, project) == ["the file of triton.output.y.label_filename changed"]
+
+
 def test_a_file_edited_after_the_worker_hashed_it_is_a_change(project: Path) -> None:
     """What counts is the worker's digest, not what lies there when the build ends."""
     (project / "models.py").write_text("def build(): return None\n")

@@ -123,6 +123,18 @@ def _controls(config: ModelConfig, signature: Signature) -> Iterator[Finding]:
                 message = f"control input {tensor.name!r} is TYPE_{said} in the config and {dtype.name} in the graph"
                 path = f"sequence_batching.control_input[{index}]"
                 yield Finding("RG205", "error", message, "give it the graph's type", path)
+        if tensor.name in specs:
+            yield from _control_shape(index, specs[tensor.name], batched=config.max_batch_size > 0)
+
+
+def _control_shape(index: int, spec: TensorSpec, *, batched: bool) -> Iterator[Finding]:
+    """Yield a control of another shape than one number a row, which is what the backend looks for."""
+    rows = spec.shape[1:] if batched else spec.shape
+    if rows != (1,):
+        message = f"control input {spec.name!r} has dims {dims_text(spec.shape)} in the graph, and Triton feeds "
+        message += "one number a row" if batched else "one number"
+        hint = f"give it the shape {'[batch, 1]' if batched else '[1]'} in the model"
+        yield Finding("RG206", "error", message, hint, f"sequence_batching.control_input[{index}]")
 
 
 def _control_dtype(control: ModelSequenceBatching.ControlInput.Control) -> str:

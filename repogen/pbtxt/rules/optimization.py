@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from repogen.pbtxt.findings import Finding
 from repogen.pbtxt.rules.identity import is_onnx
+from repogen.values.backend_parameters import NUMBERS, SWITCHES, is_known, meant_by, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,18 +18,6 @@ if TYPE_CHECKING:
 _GRAPH_LEVELS = range(-1, 3)  # -1 basic, 1 extended, 2 all in the backend; 0 is its default
 _GPU_ACCELERATORS = frozenset({"tensorrt", "cuda", "gpu_io"})
 _CPU_ACCELERATORS = frozenset({"openvino"})
-# Source: triton-inference-server/onnxruntime_backend, README and src/onnxruntime.cc.
-_NUMBERS = frozenset({
-    "intra_op_thread_count", "inter_op_thread_count", "execution_mode", "cudnn_conv_algo_search", "gpu_mem_limit",
-    "arena_extend_strategy",
-})  # fmt: skip
-_SWITCHES = frozenset({
-    "enable_mem_arena", "enable_mem_pattern", "use_device_allocator_for_initializers",
-})  # fmt: skip
-_TRUTHS = frozenset({"true", "false", "1", "0"})
-_FREE = re.compile(r"^(memory\.|session\.|ep\.|optimization\.|disable_|mlas\.)")
-_NEAR = {"intra_op_num_threads": "intra_op_thread_count", "inter_op_num_threads": "inter_op_thread_count"}
-_OF_TRITON = frozenset({"execution_mode", "TRITON_BATCH_STRATEGY_PATH", "MAX_BATCH_VOLUME_BYTES"})
 
 
 def optimization_rules(config: ModelConfig) -> Iterator[Finding]:
@@ -70,31 +58,18 @@ def _parameters(config: ModelConfig) -> Iterator[Finding]:
         return
     for index, (name, parameter) in enumerate(config.parameters.items()):
         path, value = f"parameters[{index}]", parameter.string_value
-        if wrong := _unreadable(name, value):
+        if wrong := unreadable(name, value):
             yield Finding("RG128", "error", f"parameter {name!r} is {value!r}: {wrong}", "write one, or drop it", path)
-        elif name in _NUMBERS and value.strip().startswith("-"):
+        elif name in NUMBERS and value.strip().startswith("-"):
             message = f"parameter {name!r} is {value}"
             yield Finding("RG128", "warning", message, "leave it out for ONNX Runtime's own choice", path)
-        elif name in _NEAR:
-            fix = f'parameters {{ key: "{_NEAR[name]}" value {{ string_value: "{value}" }} }}'
+        elif meant := meant_by(name):
+            fix = f'parameters {{ key: "{meant}" value {{ string_value: "{value}" }} }}'
             message = f"parameter {name!r} is unknown to the ONNX Runtime backend, which ignores it"
-            yield Finding("RG128", "warning", message, f"write {_NEAR[name]!r}", path, fix)
-        elif name not in _NUMBERS | _SWITCHES | _OF_TRITON and not _FREE.match(name):
+            yield Finding("RG128", "warning", message, f"write {meant!r}", path, fix)
+        elif not is_known(name):
             message = f"parameter {name!r} is unknown to the ONNX Runtime backend, which ignores it"
-            yield Finding("RG128", "warning", message, f"it knows {', '.join(sorted(_NUMBERS | _SWITCHES))}", path)
-
-
-def _unreadable(name: str, value: str) -> str:
-    """Return what the backend would have instead of a parameter's value; empty where it can read it.
-
-    Source: ParseIntValue (std::stoi) and ParseBoolValue of triton-inference-server/backend.
-    """
-    if name in _NUMBERS:
-        match = re.match(r"\s*[-+]?\d+", value)
-        if match is None or not -(2**31) <= int(match[0]) < 2**31:
-            return "a number of 32 bits is read from it"
-        return "it takes 0 or 1" if name == "execution_mode" and int(match[0]) not in {0, 1} else ""
-    return "it takes true, false, 1 or 0" if name in _SWITCHES and value.lower() not in _TRUTHS else ""
+            yield Finding("RG128", "warning", message, f"it knows {', '.join(sorted(NUMBERS | SWITCHES))}", path)
 
 
 def _scheduling(config: ModelConfig) -> Iterator[Finding]:

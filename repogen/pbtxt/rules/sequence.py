@@ -107,12 +107,18 @@ def _of_correlation(control: ModelSequenceBatching.ControlInput) -> str:
 
 
 def _states(batching: ModelSequenceBatching) -> Iterator[Finding]:
+    kinds = {control.kind for tensor in batching.control_input for control in tensor.control}
+    starts = 0 in kinds  # CONTROL_SEQUENCE_START, the first of its enum
     for index, state in enumerate(batching.state):
         path = f"sequence_batching.state[{index}]"
         what = f"state {state.input_name!r}"
         for key in ("input_name", "output_name", "data_type", "dims"):
             if not getattr(state, key):
                 yield Finding("RG122", "error", f"{what} has no {key}", "write the graph's", path)
+        if not state.initial_state and not starts:
+            message = f"{what} has no initial_state, and no control tells the model when a sequence starts"
+            hint = "write initial_state with zero_data: true: else it starts with whatever lies in memory"
+            yield Finding("RG122", "warning", message, hint, path)
         for axis, dim in enumerate(state.dims):
             if dim == 0 or dim < -1:
                 message = f"{what} has a dim of {dim}"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from math import prod
 from typing import TYPE_CHECKING
 
 from repogen.pbtxt.findings import Finding
 from repogen.pbtxt.rules.identity import is_ensemble, is_onnx, is_tensorrt
 from repogen.pbtxt.view import dims_text, dtype_name
+from repogen.values.elements import same_elements
 from repogen.values.tensors import DTYPES
 
 if TYPE_CHECKING:
@@ -87,25 +87,6 @@ def _reshape(config: ModelConfig, path: str, what: str, tensor: ModelInput | Mod
     elif dims and not same_elements(dims, shape):
         message = f"{what} reshapes {dims_text(dims)} to {dims_text(shape)}, which holds another number"
         yield Finding("RG114", "error", message, "give both the same number of elements", f"{path}.reshape")
-
-
-def same_elements(dims: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Whether two shapes hold as many elements, between their variable dims, too.
-
-    >>> same_elements((2, -1, 3), (2, -1, 3)), same_elements((6, -1), (2, 3, -1)), same_elements((2, -1), (-1, 2))
-    (True, True, False)
-    """
-    return _parts(dims) == _parts(shape)
-
-
-def _parts(dims: tuple[int, ...]) -> list[int]:
-    parts: list[list[int]] = [[]]
-    for dim in dims:
-        if dim == -1:
-            parts.append([])
-        else:
-            parts[-1].append(dim)
-    return [prod(part) for part in parts]
 
 
 def _image_formats(config: ModelConfig) -> Iterator[Finding]:

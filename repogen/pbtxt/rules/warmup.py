@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 def warmup_rules(config: ModelConfig) -> Iterator[Finding]:
     """Yield what is wrong with warmups."""
+    if config.model_warmup and config.sequence_batching.state:
+        message = "a warmup cannot feed the states of a sequence, and without them the model does not run"
+        yield Finding("RG116", "error", message, "drop model_warmup", "model_warmup[0]")
     for index, warmup in enumerate(config.model_warmup):
         path = f"model_warmup[{index}]"
         if missing := sorted(_controls(config) - set(warmup.inputs)):

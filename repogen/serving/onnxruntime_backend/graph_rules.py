@@ -136,7 +136,7 @@ def _completed(tensor: GraphTensor, *, batching: bool) -> Config:
 
 def _check_supported(config: Config) -> None:
     """Say plainly what this backend, unlike NVIDIA's, does not do."""
-    unsupported = [key for key in ("sequence_batching", "batch_input", "batch_output") if config.get(key)]
+    unsupported = [key for key in ("batch_input", "batch_output") if config.get(key)]
     if any(tensor.get("allow_ragged_batch") for tensor in config.get("input", ())):
         unsupported.append("allow_ragged_batch")
     if unsupported:
@@ -152,7 +152,8 @@ def _check_supported(config: Config) -> None:
 def _check_inputs(config: Config, graph: Graph) -> None:
     name = config["name"]
     declared = config.get("input", [])
-    required = sum(1 for tensor in declared if not tensor.get("optional"))
+    fed = _check_controls(config, graph)
+    required = sum(1 for tensor in declared if not tensor.get("optional")) + fed + len(states_of(config))
     if required != len(graph.inputs):
         raise Refusal(
             f"unable to load model '{name}', configuration expects {required} inputs, "
@@ -166,6 +167,42 @@ def _check_inputs(config: Config, graph: Graph) -> None:
                 "that support batching"
             )
         _check_tensor(config, tensor, known, "input")
+
+
+def controls_of(config: Config) -> dict[str, str]:
+    """Return the tensors by which Triton's sequence batcher tells of a request's place in its sequence, with types."""
+    entries = config.get("sequence_batching", {}).get("control_input", [])
+    return {entry["name"]: _control_type(control) for entry in entries for control in entry.get("control", [])}
+
+
+def states_of(config: Config) -> dict[str, str]:
+    """Return the states that are kept from request to request: the input of each, and the output that replaces it."""
+    return {state["input_name"]: state["output_name"] for state in config.get("sequence_batching", {}).get("state", [])}
+
+
+def _control_type(control: Config) -> str:
+    pairs = (("int32_false_true", "INT32"), ("fp32_false_true", "FP32"), ("bool_false_true", "BOOL"))
+    given = next((f"TYPE_{name}" for key, name in pairs if control.get(key)), None)
+    return given or str(control.get("data_type", "TYPE_INVALID"))
+
+
+def _check_controls(config: Config, graph: Graph) -> int:
+    """Hold each control against the graph, and return how many there are."""
+    known, model = {tensor.name: tensor for tensor in graph.inputs}, config["name"]
+    controls = controls_of(config)
+    for name, said in controls.items():
+        if name not in known:
+            raise Refusal(f"configuration specified sequence control '{name}', but model does not provide that input")
+        dims = known[name].dims[1:] if config.get("max_batch_size", 0) > 0 else known[name].dims
+        about = f"unable to load model '{model}', sequence control '{name}'"
+        if dims != (1,):
+            raise Refusal(f"{about} in model has dims {_text(dims)} but dims [1] is expected")
+        if said != known[name].config_type:
+            raise Refusal(
+                f"{about}, the model expects data-type {known[name].config_type} but the model configuration "
+                f"specifies data-type {said}"
+            )
+    return len(controls)
 
 
 def _check_outputs(config: Config, graph: Graph) -> None:

@@ -64,12 +64,17 @@ class TritonPythonModel:
         except graph_rules.Refusal as refusal:
             raise pb.TritonModelException(str(refusal)) from refusal
         self._batching = config.get("max_batch_size", 0) > 0
-        declared = {tensor["name"]: tensor for tensor in config.get("input", [])}
+        self._states = graph_rules.states_of(config)
+        self._kept: dict[Any, Tensors] = {}
+        declared = {tensor["name"] for tensor in config.get("input", [])}
+        declared.update(graph_rules.controls_of(config), self._states)
         self._inputs = {
             tensor.name: tensor for tensor in (*graph.inputs, *graph.initializers) if tensor.name in declared
         }
         self._outputs = {tensor.name: tensor for tensor in graph.outputs}
         self._output_dims = {tensor["name"]: tensor["dims"] for tensor in config.get("output", [])}
+        dims = {state["output_name"]: state["dims"] for state in config.get("sequence_batching", {}).get("state", [])}
+        self._output_dims = {**dims, **self._output_dims}
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """Answer the requests that Triton's scheduler handed over together.
@@ -101,11 +106,14 @@ class TritonPythonModel:
 
     def _run(self, requests: list[Any], group: list[tuple[int, Tensors]]) -> list[Any]:
         wanted = [set(requests[index].requested_output_names()) for index, _ in group]
-        names = [name for name in self._output_dims if any(name in names for names in wanted)]
+        after = set(self._states.values())
+        names = [name for name in self._output_dims if name in after or any(name in names for names in wanted)]
         batch = _joined([tensors for _, tensors in group])
         results = dict(zip(names, self._session.run(names, batch), strict=True))
         rows = [next(iter(tensors.values())).shape[0] if self._batching else 0 for _, tensors in group]
         parts = {name: self._split(name, results[name], rows) for name in names}
+        for i, (index, _) in enumerate(group):
+            self._keep(requests[index], {before: parts[after][i] for before, after in self._states.items()})
         return [
             pb.InferenceResponse([pb.Tensor(name, parts[name][i]) for name in names if name in wanted[i]])
             for i in range(len(group))
@@ -125,10 +133,24 @@ class TritonPythonModel:
             )
         return [np.ascontiguousarray(part) for part in np.split(array, np.cumsum(rows)[:-1])]
 
+    def _keep(self, request: Any, states: Tensors) -> None:
+        """Keep a sequence's states for its next request, until it ends; a slot without a request has no number."""
+        number = request.correlation_id()
+        if request.flags() & pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END:
+            self._kept.pop(number, None)
+        elif states and number:
+            self._kept[number] = states
+
     def _tensors(self, request: Any) -> Tensors:
         """Return the request's inputs as ONNX Runtime takes them; optional ones may be missing."""
         tensors: Tensors = {}
+        # Triton hands over each state as it is at the start; of what came after it knows by its C interface alone.
+        begins = request.flags() & pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START
+        kept = {} if begins else self._kept.get(request.correlation_id(), {})
         for name, tensor in self._inputs.items():
+            if name in kept:
+                tensors[name] = kept[name]
+                continue
             given = pb.get_input_tensor_by_name(request, name)
             if given is not None:
                 array = given.as_numpy()

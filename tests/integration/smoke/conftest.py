@@ -132,7 +132,7 @@ class Stage:
         _write_golden(model, directory, tolerance)
         spec = ModelSpec(source=TorchSource(factory="a.py:b"), triton=model.triton)
         verdict = BatchReport(model.max_batch_size > 0, model.max_batch_size)
-        made = configure(name, spec, artifact, verdict, target=TARGET)
+        made = configure(name, spec, artifact, verdict, target=TARGET, golden_dir=directory)
         if config is not None:
             made = ModelConfig(name, config, made.max_batch_size, made.signature)
         return stage_version(self.root, self.scratch / "published", made, artifact, directory, PROVENANCE)

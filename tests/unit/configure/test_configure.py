@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from repogen.configure import configure
 from repogen.errors import ConfigError
@@ -19,8 +20,11 @@ from repogen.spec.triton import DynamicBatchingSpec, InstanceGroupSpec, LatestPo
 from repogen.values.artifacts import BatchReport, OnnxArtifact
 from repogen.values.target import DEFAULT_RELEASE, targets
 from repogen.values.tensors import Signature, TensorSpec
+from tests import wishes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from repogen.values.versions import ModelConfig
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -61,6 +65,13 @@ def configured(
     return configure("digits", spec(triton), artifact(signature), batches(largest), target=TARGET, templates=templates)
 
 
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Return a spec's directory with the files that wishes name."""
+    wishes.write_files(tmp_path)
+    return tmp_path
+
+
 FULL = TritonSpec(
     max_batch_size=32,
     dynamic_batching=DynamicBatchingSpec(
@@ -79,8 +90,16 @@ EVERYTHING = TritonSpec.model_validate(
             "max_queue_delay_microseconds": 100,
             "priority_levels": 2,
             "default_priority_level": 2,
-            "default_queue_policy": {"timeout_action": "DELAY", "default_timeout_microseconds": 1000},
-            "priority_queue_policy": {1: {"max_queue_size": 8, "allow_timeout_override": True}},
+            "default_queue_policy": {
+                "timeout_action": "DELAY",
+                "default_timeout_microseconds": 1000,
+                "allow_timeout_override": True,
+                "max_queue_size": 64,
+            },
+            "priority_queue_policy": {
+                1: {"max_queue_size": 8, "allow_timeout_override": True},
+                2: {"timeout_action": "DELAY", "default_timeout_microseconds": 10},
+            },
         },
         "instance_group": [
             {
@@ -102,10 +121,10 @@ EVERYTHING = TritonSpec.model_validate(
                 "gpu_execution_accelerator": [
                     {"name": "tensorrt", "parameters": {"precision_mode": "FP16", "trt_engine_cache_enable": True}}
                 ],
-                "cpu_execution_accelerator": [{"name": "openvino"}],
+                "cpu_execution_accelerator": [{"name": "openvino", "parameters": {"num_streams": 1}}],
             },
             "input_pinned_memory": {"enable": False},
-            "output_pinned_memory": {},
+            "output_pinned_memory": {"enable": True},
             "gather_kernel_buffer_threshold": 64,
             "eager_batching": True,
         },
@@ -115,7 +134,7 @@ EVERYTHING = TritonSpec.model_validate(
             {"name": "small", "data": "zero"},
             {"name": "large", "batch_size": 32, "count": 3},
         ],
-        "response_cache": {},
+        "response_cache": {"enable": True},
         "extra": "model_transaction_policy { decoupled: false }  # as it is written",
     }
 )
@@ -140,14 +159,61 @@ CASES = {
         8,
     ),
     "unbatched": (SCALARS, TritonSpec(version_policy=VersionPolicySpec(all=True)), 0),
+    **{
+        name: (case.signature, TritonSpec.model_validate(case.triton), case.largest)
+        for name, case in wishes.CASES.items()
+    },
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_text_equals_the_golden_file(name: str) -> None:
+def test_text_equals_the_golden_file(name: str, directory: Path) -> None:
     """The rendered text is, to the byte, the one that was read and approved."""
     signature, triton, largest = CASES[name]
-    assert (GOLDEN / f"{name}.pbtxt").read_text(encoding="utf-8") == configured(signature, triton, largest).text
+    wishes.write_golden(directory, signature)
+    config = configure(
+        "digits",
+        spec(triton),
+        artifact(signature),
+        batches(largest),
+        target=TARGET,
+        root=directory,
+        golden_dir=directory,
+    )
+    assert (GOLDEN / f"{name}.pbtxt").read_text(encoding="utf-8") == config.text
+
+
+def test_every_key_of_the_section_has_a_golden_file() -> None:
+    """What a spec may say under ``triton:`` is said by one of the cases."""
+    said = {path for _, triton, _ in CASES.values() if triton is not None for path in _set_keys(triton)}
+    assert set(_known_keys(TritonSpec)) - said == set()
+
+
+def _set_keys(section: BaseModel, prefix: str = "") -> Iterator[str]:
+    for name in section.model_fields_set:
+        yield f"{prefix}{name}"
+        yield from _below(getattr(section, name), f"{prefix}{name}.")
+
+
+def _below(value: object, prefix: str) -> Iterator[str]:
+    if isinstance(value, BaseModel):
+        yield from _set_keys(value, prefix)
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else ():
+        yield from _below(item, prefix)
+
+
+def _known_keys(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, info in section.model_fields.items():
+        yield f"{prefix}{name}"
+        for below in _sections(info.annotation):
+            yield from _known_keys(below, f"{prefix}{name}.")
+
+
+def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _sections(argument)
 
 
 def test_every_golden_file_has_its_case() -> None:
@@ -262,7 +328,7 @@ def test_override_directory_without_the_file_changes_nothing(tmp_path: Path) -> 
         ("count: {{ group.count }}", "count: 4", "instance_group[0].count: meant 1, found 4"),
         ("TYPE_{{ t.dtype }}", "TYPE_FP64", "input[0].data_type: meant TYPE_FP32, found TYPE_FP64"),
         ("input [", 'input { name: "extra" data_type: TYPE_FP32 dims: 1 }\ninput [', "input: meant 1 of them, found 2"),
-        ("{{ t.dims | pblist }}\n", "{{ t.dims | pblist }} reshape: { shape: 64 }\n", "input[0].reshape: meant to be"),
+        ("    dims: {{", "    reshape: { shape: 64 }\n    dims: {{", "input[0].reshape: meant to be"),
     ],
 )
 def test_override_that_changes_what_was_meant_is_found(tmp_path: Path, old: str, new: str, difference: str) -> None:
@@ -330,8 +396,8 @@ def test_labels_are_a_file_named_by_its_content() -> None:
         configure("digits", spec(), artifact(), batches(8), target=TARGET, labels={"logits": labels})
         for labels in (["zero", "one"], ["eins", "zwei"])
     ]
-    (first,), (second,) = (config.label_files for config in made)
-    assert first.text == "zero\none\n"
+    (first,), (second,) = (config.named_files for config in made)
+    assert first.content == b"zero\none\n"
     assert first.name != second.name
     config = parse(made[0].text, "test")
     assert [tensor.label_filename for tensor in tensor_views((*config.input, *config.output))] == ["", first.name]

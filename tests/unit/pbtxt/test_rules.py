@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repogen.pbtxt import RULES, Finding, config_findings, errors_of, graph_findings, parse, target_findings
-from repogen.pbtxt.rules.tensors import same_elements
+from repogen.values.elements import same_elements
 from repogen.values.target import targets
 from repogen.values.tensors import Signature, TensorSpec
 
@@ -47,6 +47,10 @@ SEQUENCE = {
     'state { input_name: "s" output_name: "t" data_type: TYPE_FP32 dims: [ 4 ] initial_state { name: "zero" '
     "data_type: TYPE_FP32 dims: [ 4 ] zero_data: true } } }",
 }
+FED = " ".join(
+    f"inputs {{ key: '{name}' value {{ data_type: TYPE_{dtype} dims: {dims} zero_data: true }} }}"
+    for name, dtype, dims in (("x", "FP32", 3), ("start", "INT32", 1), ("id", "UINT64", 1))
+)
 GRAPH = Signature((TensorSpec("x", "float32", ("n", 3, "w")),), (TensorSpec("y", "int64", ("n", 10)),))
 
 
@@ -107,6 +111,12 @@ ALONE = [
     ("RG120", "error", "sequence_batching.control_input[0].control[0]", changed(SEQUENCE, (STEP, "[ 0, 1 ]", "[ 0 ]"))),
     ("RG120", "error", "sequence_batching.control_input[1].control[0]", changed(SEQUENCE, (STEP, "UINT64", "FP32"))),
     ("RG122", "error", "sequence_batching.state[0]", changed(SEQUENCE, (STEP, 'output_name: "t"', ""))),
+    ("RG122", "warning", "sequence_batching.state[0]", changed(
+        SEQUENCE, (STEP, 'initial_state { name: "zero" data_type: TYPE_FP32 dims: [ 4 ] zero_data: true }', ""),
+        (STEP, "kind: CONTROL_SEQUENCE_START", "kind: CONTROL_SEQUENCE_READY"))),
+    ("RG116", "error", "model_warmup[0]", without(SEQUENCE, more=f"model_warmup {{ name: 'w' batch_size: 1 {FED} }}")),
+    ("RG128", "warning", "parameters[0]", without(
+        PARTS, more='parameters { key: "session.use_device_allocator_for_initialiser" value { string_value: "1" } }')),
     ("RG123", "error", "platform", without(ENSEMBLE, "scheduling")),
     ("RG123", "error", "ensemble_scheduling", without(ENSEMBLE, "scheduling", more="ensemble_scheduling { }")),
     ("RG124", "error", "input[0].format", changed(PARTS, ("input", "TYPE_FP32", "TYPE_FP32 format: FORMAT_NCHW"))),

@@ -11,8 +11,8 @@ import pytest
 from repogen.publish.policy import version_policy
 from repogen.stage import stage_version
 from repogen.values.artifacts import OnnxArtifact
-from repogen.values.labels import label_file
 from repogen.values.layout import versions
+from repogen.values.named_files import data_file, label_file
 from repogen.values.tensors import Signature, TensorSpec
 from repogen.values.versions import ModelConfig, Provenance, StagedVersion
 
@@ -32,6 +32,7 @@ class Stage(Protocol):
         shape: tuple[Dim, ...] = ("batch", 4),
         policy: str = "",
         labels: tuple[str, ...] = (),
+        warmup: bytes = b"",
     ) -> StagedVersion:
         """Return the staged version; ``policy`` is what stands in ``version_policy { … }``."""
 
@@ -53,6 +54,7 @@ def stage(tmp_path: Path, repository: Path) -> Stage:
         shape: tuple[Dim, ...] = ("batch", 4),
         policy: str = "",
         labels: tuple[str, ...] = (),
+        warmup: bytes = b"",
     ) -> StagedVersion:
         root = next(roots)
         root.mkdir()
@@ -64,6 +66,11 @@ def stage(tmp_path: Path, repository: Path) -> Stage:
         text += f"version_policy {{ {policy} }}\n" if policy else ""
         files = (label_file(labels),) if labels else ()
         text += "".join(f'output {{ name: "y" label_filename: "{file.name}" }}\n' for file in files)
+        if warmup:
+            fed = data_file("warmup", warmup)
+            inputs = f'inputs {{ key: "x" value {{ input_data_file: "{fed.name}" }} }}'
+            text += f"model_warmup {{ {inputs} }}\n"
+            files = (*files, fed)
         made = Provenance({}, "", "", {}, "24.10", "dynamo", 20, 10, 1, 1, 1, 0.0, 0.0)
         artifact = OnnxArtifact(root / "model.onnx", external_data=False, signature=signature, opset=20, ir_version=10,
                                 nodes=1, exporter="dynamo")  # fmt: skip
@@ -90,6 +97,7 @@ def served() -> Served:
         loaded = version_policy(text).served(versions(model))
         assert loaded, "nothing would be served"
         assert all((model / file).is_file() for file in re.findall(r'label_filename: "(.*?)"', text)), "no label file"
+        assert all((model / "warmup" / file).is_file() for file in re.findall(r'input_data_file: "(.*?)"', text))
         for version in loaded:
             kept_batch, kept_graph = _facts((model / str(version) / "config.pbtxt").read_text())
             assert kept_graph == graph, f"version {version} would not load"

@@ -34,6 +34,7 @@ class Version(TypedDict, total=False):
     shape: tuple[Dim, ...]
     policy: str
     labels: tuple[str, ...]
+    warmup: bytes
 
 
 LATEST_2 = "latest { num_versions: 2 }"
@@ -51,6 +52,9 @@ SCENARIOS: dict[str, tuple[list[Version], Version, Order | None, int]] = {
     "labeled and lower": ([{"batch": 8}], {"batch": 0, "labels": ("a", "b")}, Order.CONFIG_FIRST, 5),
     "labeled the same": ([{"labels": ("a", "b")}], {"weights": b"2", "labels": ("a", "b")}, Order.VERSION_ONLY, 1),
     "labeled and breaking": ([{}], {"shape": ("batch", 5), "labels": ("a", "b")}, Order.SWAP, 1),
+    "warmed up": ([{}], {"warmup": b"1"}, Order.VERSION_FIRST, 5),
+    "warmed up otherwise": ([{"warmup": b"1"}], {"warmup": b"2"}, Order.VERSION_FIRST, 5),
+    "warmed up and breaking": ([{"warmup": b"1"}], {"shape": ("batch", 5), "warmup": b"2"}, Order.SWAP, 1),
     "breaking": ([{}, {}], {"shape": ("batch", 5)}, Order.SWAP, 1),
     "lower, old misfit": ([{"shape": (1,)}, {}, {}], {"batch": 4, "policy": LATEST_2}, Order.CONFIG_FIRST, 4),
     "lower, old misfit in the window": ([{"shape": (1,)}, {}], {"batch": 4, "policy": LATEST_2}, Order.SWAP, 1),

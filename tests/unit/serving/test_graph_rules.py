@@ -21,6 +21,12 @@ def graph(*dims: int) -> Graph:
     return Graph((GraphTensor("x", "TYPE_FP32", dims),), (GraphTensor("y", "TYPE_FP32", dims),))
 
 
+def control(name: str, **values: object) -> dict[str, Any]:
+    """Return the part of a config that lets Triton tell by a tensor where a sequence starts."""
+    said = {"kind": "CONTROL_SEQUENCE_START", **(values or {"fp32_false_true": [0, 1]})}
+    return {"sequence_batching": {"control_input": [{"name": name, "control": [said]}]}}
+
+
 @pytest.mark.parametrize(
     ("changes", "dims", "message"),
     [
@@ -28,7 +34,19 @@ def graph(*dims: int) -> Graph:
         ({}, (-1, 4), r"making complete shape \[-1,3\]"),
         ({"max_batch_size": 0}, (-1, 3), r"configuration specifies 1 dimensions \(shape \[3\]\)"),
         ({"input": []}, (-1, 3), "configuration expects 0 inputs, model provides 1"),
-        ({"sequence_batching": {"direct": {}}}, (-1, 3), "does not support sequence_batching"),
+        ({"batch_input": [{"kind": "BATCH_ELEMENT_COUNT"}]}, (-1, 3), "does not support batch_input"),
+        (control("z"), (-1, 3), "specified sequence control 'z', but model does not provide that input"),
+        (control("x"), (-1, 3), r"sequence control 'x' in model has dims \[3\] but dims \[1\] is expected"),
+        (
+            control("x", int32_false_true=[0, 1]),
+            (-1, 1),
+            "the model expects data-type TYPE_FP32 but the model configuration specifies data-type TYPE_INT32",
+        ),
+        (
+            {"sequence_batching": {"state": [{"input_name": "s", "output_name": "t"}]}},
+            (-1, 3),
+            "configuration expects 2 inputs, model provides 1",
+        ),
         (
             {"input": [{"name": "x", "data_type": "TYPE_BF16", "dims": [3]}]},
             (-1, 3),

@@ -17,6 +17,7 @@ from repogen.smoke.inference import (
     NoAnswerError,
     RefusedError,
     TensorMetadata,
+    Turn,
     WireTensor,
 )
 from repogen.smoke.subject import Case, Subject
@@ -43,6 +44,7 @@ class SimulatedTriton:
     counted: Counts = field(default_factory=lambda: Counts(0, 0))
     requests: int = 0
     dead: bool = False
+    turns: list[Turn | None] = field(default_factory=list)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -91,8 +93,9 @@ class SimulatedTriton:
         assert self.ready(model, version)
         return self.counted
 
-    def infer(self, model: str, version: int, inputs: Sequence[WireTensor]) -> Arrays:
+    def infer(self, model: str, version: int, inputs: Sequence[WireTensor], turn: Turn | None = None) -> Arrays:
         """Refuse what the config forbids, else answer."""
+        self.turns.append(turn)
         assert self.ready(model, version)
         self.requests += 1
         if "dies" in self.flaws or "hangs" in self.flaws:
@@ -119,9 +122,12 @@ class SimulatedTriton:
             y.flat[0] = np.nan
         return y
 
-    def burst(self, model: str, version: int, requests: Sequence[Sequence[WireTensor]]) -> list[Arrays]:
+    def burst(
+        self, model: str, version: int, requests: Sequence[Sequence[WireTensor]], turns: Sequence[Turn] = ()
+    ) -> list[Arrays]:
         """Answer all; two of them in one execution, unless told not to."""
-        answers = [self.infer(model, version, request) for request in requests]
+        places: list[Turn | None] = list(turns) or [None] * len(requests)
+        answers = [self.infer(model, version, request, turn) for request, turn in zip(requests, places, strict=True)]
         if "never joins" not in self.flaws:
             self.counted = Counts(self.counted.inferences, self.counted.executions - 1)
         return answers[::-1] if "mixes a burst" in self.flaws else answers

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-    from repogen.smoke.inference import Counts, ModelMetadata, WireTensor
+    from repogen.smoke.inference import Counts, ModelMetadata, Turn, WireTensor
     from repogen.values.tensors import Arrays
 
 
@@ -26,8 +26,9 @@ class Doubling:
         """Nothing was sent yet."""
         self.shapes: list[tuple[int, ...]] = []
 
-    def infer(self, model: str, version: int, inputs: Sequence[WireTensor]) -> Arrays:
-        """Double ``x``."""
+    def infer(self, model: str, version: int, inputs: Sequence[WireTensor], turn: Turn | None = None) -> Arrays:
+        """Double ``x``; outside of any sequence."""
+        assert turn is None
         assert (model, version) == ("served", 1)
         array = inputs[0].array
         self.shapes.append(array.shape)
@@ -53,8 +54,11 @@ class Doubling:
         """Nobody asks."""
         raise NotImplementedError
 
-    def burst(self, model: str, version: int, requests: Sequence[Sequence[WireTensor]]) -> list[Arrays]:
+    def burst(
+        self, model: str, version: int, requests: Sequence[Sequence[WireTensor]], turns: Sequence[Turn] = ()
+    ) -> list[Arrays]:
         """One after another."""
+        assert not turns
         return [self.infer(model, version, inputs) for inputs in requests]
 
     def load(self, model: str, config: str | None, files: object) -> None:

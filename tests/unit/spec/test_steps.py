@@ -121,7 +121,7 @@ def test_a_whole_one_is_read(folder: Path) -> None:
             id="made twice",
         ),
         pytest.param(
-            "source: {kind: ensemble, steps: [{model: encoder, version: 1}, {model: encoder, outputs: {embedding: e}}]}",
+            "source: {kind: ensemble, steps: [{model: encoder, version: 1}, {model: encoder, version: 2}]}",
             [
                 (
                     "14:69",

@@ -9,8 +9,8 @@ import pytest
 from repogen.errors import PublishError
 from repogen.stage import prepare_stage_root, stage_version
 from repogen.values.artifacts import OnnxArtifact
-from repogen.values.labels import label_file
 from repogen.values.manifest import damaged_files, read_manifest
+from repogen.values.named_files import label_file
 from repogen.values.tensors import Signature, TensorSpec
 from repogen.values.versions import ModelConfig, Provenance, StagedVersion
 

@@ -512,6 +512,21 @@ def test_filesystem_that_cannot_swap(registry: SimulatedRegistry, register: Regi
     assert served(repository) == 2
 
 
+def test_data_of_warmups_comes_with_its_version(
+    registry: SimulatedRegistry, register: Register, repository: Path
+) -> None:
+    """Their data lies in a directory of its own, where Triton looks for it, and comes back when it is lost."""
+    for number, labels in ((1, ("a", "b")), (2, ("c", "d"))):
+        register("m", bytes(number), "champion", labels=labels)
+        sync(registry, repository, CHAMPION, Silent())
+        assert served(repository) == number
+    (kept,) = (repository / "m" / "2").glob("warmup-*.bin")
+    assert {path.read_text() for path in (repository / "m" / "warmup").iterdir()} == {"('a', 'b')", "('c', 'd')"}
+    shutil.rmtree(repository / "m" / "warmup")
+    assert actions(sync(registry, repository, CHAMPION, Silent())) == [("m", "published", 2)]
+    assert (repository / "m" / "warmup" / kept.name).read_bytes() == kept.read_bytes()
+
+
 def test_labels_come_with_their_version(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
     """They lie beside config.pbtxt before it names them, and come back when they are lost or spoiled."""
     register("m", b"1", "champion", labels=("a", "b"))

@@ -1,0 +1,63 @@
+"""What is known of a model when its config is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from repogen.values.tensors import Signature
+
+
+ONNXRUNTIME = "onnxruntime"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A golden row of one input, in a file that warmups name.
+
+    Attributes:
+        shape: As the model itself sees it, without the batch.
+        file: Its name in the model's ``warmup`` directory.
+    """
+
+    shape: tuple[int, ...]
+    file: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a model when its config is written.
+
+    Attributes:
+        name: Model name.
+        signature: The graph's, full shapes.
+        max_batch_size: As measured and allowed; 0 when the model does not batch.
+        batch_measured: Whether it was measured that rows do not influence each other.
+        sizes: Of dynamic dims, for warmups that do not say.
+        labels: Name of the label file of each output that has one.
+        states: Name of the file in the model's ``initial_state`` directory, by the spec's path of it.
+        golden: A golden row, by input; empty where no warmup wants one.
+        backend: What runs it; empty for an ensemble.
+    """
+
+    name: str
+    signature: Signature
+    max_batch_size: int
+    batch_measured: bool = True
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    states: Mapping[str, str] = field(default_factory=dict)
+    golden: Mapping[str, Sample] = field(default_factory=dict)
+    backend: str = ONNXRUNTIME
+
+    @property
+    def batched(self) -> bool:
+        """Whether Triton adds the first dim itself."""
+        return self.max_batch_size > 0
+
+    def where(self, path: str) -> str:
+        """Return the key path of a part of the model's ``triton:`` section."""
+        return f"models.{self.name}.triton.{path}"
