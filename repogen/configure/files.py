@@ -50,7 +50,7 @@ def with_files(
     full = replace(
         known,
         labels={name: file.name for name, file in classes.items()},
-        states={path: file.name for path, file in states.items()},
+        states=states,
         golden={name: Sample(rows[name], file.name) for name, file in golden.items()},
     )
     return full, tuple({file.name: file for file in files}.values())

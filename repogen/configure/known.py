@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from repogen.values.named_files import NamedFile
     from repogen.values.tensors import Signature
 
 
@@ -38,7 +39,7 @@ class Known:
         batch_measured: Whether it was measured that rows do not influence each other.
         sizes: Of dynamic dims, for warmups that do not say.
         labels: Name of the label file of each output that has one.
-        states: Name of the file in the model's ``initial_state`` directory, by the spec's path of it.
+        states: File for the model's ``initial_state`` directory, by the spec's path of it.
         golden: A golden row, by input; empty where no warmup wants one.
         backend: What runs it; empty for an ensemble.
     """
@@ -49,7 +50,7 @@ class Known:
     batch_measured: bool = True
     sizes: Mapping[str, int] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    states: Mapping[str, str] = field(default_factory=dict)
+    states: Mapping[str, NamedFile] = field(default_factory=dict)
     golden: Mapping[str, Sample] = field(default_factory=dict)
     backend: str = ONNXRUNTIME
 

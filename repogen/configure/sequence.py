@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from google.protobuf import json_format
@@ -79,10 +80,12 @@ def _state(batching: ModelSequenceBatching, wish: StateSpec, known: Known, where
         use_growable_memory=wish.use_growable_memory,
     )
     given = wish.initial_state[0] if wish.initial_state else InitialStateSpec(zero_data=True)
-    _initial(added, given, known, where)
+    _initial(added, given, spec, known, where)
 
 
-def _initial(state: ModelSequenceBatching.State, wish: InitialStateSpec, known: Known, where: str) -> None:
+def _initial(
+    state: ModelSequenceBatching.State, wish: InitialStateSpec, spec: TensorSpec, known: Known, where: str
+) -> None:
     """Say what a state begins with. Left out, it would be whatever lies in the memory that Triton takes for it."""
     dims = wish.dims or tuple(state.dims)
     if any(size < 1 for size in dims):
@@ -95,6 +98,22 @@ def _initial(state: ModelSequenceBatching.State, wish: InitialStateSpec, known: 
     data_type = wish.data_type or state.data_type
     first = state.initial_state.add(name=wish.name or state.input_name, data_type=data_type, dims=dims)
     if wish.data_file is not None:
-        first.data_file = known.states[wish.data_file]
+        first.data_file = _data_file(wish.data_file, spec, dims, known, where)
     else:
         first.zero_data = True
+
+
+def _data_file(path: str, spec: TensorSpec, dims: tuple[int, ...], known: Known, where: str) -> str:
+    """Return the name of a file of first values. Triton refuses one that is too short, and cuts a longer one."""
+    import numpy as np  # noqa: PLC0415 - the room's import stays light
+
+    file = known.states[path]
+    wanted = None if spec.dtype == "string" else prod(dims) * np.dtype(spec.dtype).itemsize
+    if wanted is not None and len(file.content) != wanted:
+        raise ConfigError(
+            f"{path} has {len(file.content)} bytes, and dims {list(dims)} of {spec.dtype} make {wanted}",
+            "write the raw values, row-major and little-endian",
+            code="config.initial-state",
+            where=where,
+        )
+    return file.name

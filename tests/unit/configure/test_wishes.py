@@ -151,3 +151,12 @@ def test_labels_that_are_none(content: bytes | None, said: str, tmp_path: Path) 
         (tmp_path / "classes.txt").write_bytes(content)
     with pytest.raises(ConfigError, match=f"classes.txt {said}"):
         configured(GROWING, {"output": {"y": {"label_filename": "classes.txt"}}}, tmp_path)
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_first_values_are_as_many_as_the_state_holds(size: int, tmp_path: Path) -> None:
+    """Triton would refuse fewer, and cut more without a word."""
+    (tmp_path / "first.bin").write_bytes(bytes(4 * size))
+    state = {**STATE, "initial_state": [{"dims": [4], "data_file": "first.bin"}]}
+    with pytest.raises(ConfigError, match=rf"first.bin has {4 * size} bytes, and dims \[4\] of float32 make 16"):
+        configured(GROWING, sequence(state=[state]), tmp_path)
