@@ -171,7 +171,7 @@ def _now(spec: Spec, name: str, recorded: Iterable[str]) -> dict[str, str]:
     paths |= _source_files(model, root)
     return {
         "spec": spec_digest(spec, name),
-        "target": spec.release,
+        "target": f"{spec.release} gpu" if spec.gpu else spec.release,
         "repogen": _repogen_digest(),
         **{key: _version(key.removeprefix(_DIST)) for key in recorded if key.startswith(_DIST)},
         **_hash_all(paths),

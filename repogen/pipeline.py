@@ -259,6 +259,7 @@ def _configured(shared: Shared, name: str, built: BuiltModel) -> ModelConfig:
         labels=labels,
         root=spec.root,
         golden_dir=built.golden_dir,
+        gpu=spec.gpu,
     )
 
 

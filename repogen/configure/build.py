@@ -43,6 +43,7 @@ def configure(  # noqa: PLR0913 - all that a config is made of
     labels: Mapping[str, Sequence[str]] | None = None,
     root: Path = Path(),
     golden_dir: Path | None = None,
+    gpu: bool = False,
 ) -> ModelConfig:
     """Write config.pbtxt for a verified graph, or for Python code.
 
@@ -60,6 +61,7 @@ def configure(  # noqa: PLR0913 - all that a config is made of
         labels: Names of classes by output; each becomes a file that the config names.
         root: Directory of the spec, where the files that it names lie.
         golden_dir: Directory of ``golden.json`` and ``golden.npz``, for warmups.
+        gpu: Whether the target runs a graph on GPUs where the spec does not say.
 
     Returns:
         The config; its signature is the graph's, with full shapes.
@@ -75,7 +77,7 @@ def configure(  # noqa: PLR0913 - all that a config is made of
     sizes = {dim: spec.example or max(spec.min, min(spec.max, _USUAL_SIZE)) for dim, spec in model.dims.items()}
     graph = isinstance(artifact, OnnxArtifact)
     backend = ONNXRUNTIME if graph else "python"
-    known = Known(name, artifact.signature, largest, measured, sizes, backend=backend)
+    known = Known(name, artifact.signature, largest, measured, sizes, backend=backend, gpu=gpu and graph)
     known, named_files = with_files(known, model.triton, labels or {}, root, golden_dir)
     plan = plan_for(model.triton, known)
     text = render(plan, templates)

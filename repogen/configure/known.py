@@ -42,6 +42,7 @@ class Known:
         states: File for the model's ``initial_state`` directory, by the spec's path of it.
         golden: A golden row, by input; empty where no warmup wants one.
         backend: What runs it; empty for an ensemble.
+        gpu: Whether it is to run on GPUs where the spec does not say.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Known:
     states: Mapping[str, NamedFile] = field(default_factory=dict)
     golden: Mapping[str, Sample] = field(default_factory=dict)
     backend: str = ONNXRUNTIME
+    gpu: bool = False
 
     @property
     def batched(self) -> bool:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from repogen.spec.triton import DynamicBatchingSpec, TritonSpec, VersionPolicySpec
 
 # Left out, Triton would start two CPU instances, or one on each GPU; the config says what was verified instead.
-DEFAULT_GROUPS = (InstanceGroupSpec(),)
+_ON_CPU = (InstanceGroupSpec(),)
+_ON_GPU = (InstanceGroupSpec(kind="KIND_GPU"),)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def plan_for(triton: TritonSpec, known: Known) -> Plan:
         max_batch_size=known.max_batch_size,
         inputs=declared_inputs(triton, known),
         outputs=declared_outputs(triton, known),
-        instance_groups=triton.instance_group or DEFAULT_GROUPS,
+        instance_groups=triton.instance_group or (_ON_GPU if known.gpu else _ON_CPU),
         dynamic_batching=triton.dynamic_batching,
         version_policy=triton.version_policy,
         batch_origin=_batch_origin(triton, known),

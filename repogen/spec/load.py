@@ -189,4 +189,5 @@ def _spec(path: Path, file: SpecFile, whole: Node, release: str | None) -> Spec:
         locations={key_text(told): place for told, place in walk(whole, (), whole.place) if told},
         mlflow=file.mlflow,
         shown=str(path),
+        gpu=file.target.device == "gpu",
     )

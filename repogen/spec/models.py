@@ -148,9 +148,12 @@ class ModelSpec(Section):
 
 
 class TargetSpec(Section):
-    """The Triton release that will serve the repository."""
+    """The Triton that will serve the repository."""
 
     triton: Release = "24.10"
+    device: Literal["cpu", "gpu"] = Field(
+        default="cpu", description="Where a model runs whose instance_group is left out; Python code stays on the CPU"
+    )
 
 
 class MlflowSpec(Section):
@@ -195,6 +198,7 @@ class Spec:
         locations: Key path (``models.digits.outputs[0]``) -> place, for messages of later steps; what a model took
             from ``defaults`` is placed there.
         shown: The spec as the user named it; the file's name if empty.
+        gpu: Whether the target runs models on GPUs where they do not say.
     """
 
     path: Path
@@ -205,6 +209,7 @@ class Spec:
     locations: dict[str, Location]
     mlflow: MlflowSpec | None = None
     shown: str = ""
+    gpu: bool = False
 
     @property
     def root(self) -> Path:

@@ -444,3 +444,14 @@ def test_a_warmup_needs_a_size_for_each_dynamic_dim() -> None:
     assert {name: list(tensor.dims) for name, tensor in fed.items()} == {"input_ids": [7], "length": [1]}
     with pytest.raises(ConfigError, match="needs a size for dim 'sequence' of input 'input_ids'"):
         configured(SEQUENCES, TritonSpec.model_validate({"model_warmup": [{}]}))
+
+
+@pytest.mark.parametrize(("said", "kind"), [((), "KIND_GPU"), ((InstanceGroupSpec(count=2),), "KIND_CPU")])
+def test_a_target_with_gpus_decides_where_the_spec_does_not(said: tuple[InstanceGroupSpec, ...], kind: str) -> None:
+    """One instance on each GPU; what the spec says of a model goes before."""
+    wishes = TritonSpec(instance_group=said)
+    text = configure("digits", spec(wishes), artifact(), batches(8), target=TARGET, gpu=True).text
+
+    (group,) = parse(text, "config.pbtxt").instance_group
+    assert type(group).Kind.Name(group.kind) == kind
+    assert ("target.device is gpu" in text) == (kind == "KIND_GPU")
