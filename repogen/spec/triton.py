@@ -77,6 +77,7 @@ class InstanceGroupSpec(Section):
     kind: Literal["KIND_AUTO", "KIND_CPU", "KIND_GPU", "KIND_MODEL"] = "KIND_CPU"
     gpus: tuple[Count, ...] = ()
     name: TensorName | None = None
+    profile: tuple[Text, ...] = Field(default=(), description="TensorRT's alone: Triton refuses it of others")
     rate_limiter: RateLimiterSpec | None = None
     passive: StrictBool = False
     host_policy: Text = ""

@@ -59,6 +59,9 @@ def _instance_group(path: tuple[str | int, ...], group: InstanceGroupSpec) -> Fi
         yield Finding(
             (*path, "gpus"), "KIND_CPU takes no gpus: Triton refuses the model", "remove gpus, or use kind: KIND_GPU"
         )
+    if group.profile:
+        what = "RG130: TensorRT's engines have profiles, and ONNX models none: Triton refuses the model"
+        yield Finding((*path, "profile"), what, "remove it; of the TensorRT accelerator: its trt_profile_… parameters")
 
 
 def _version_policy(model: ModelSpec) -> Findings:
