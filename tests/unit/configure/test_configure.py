@@ -185,8 +185,8 @@ def test_text_equals_the_golden_file(name: str, directory: Path) -> None:
 
 def test_every_key_of_the_section_has_a_golden_file() -> None:
     """What a spec may say under ``triton:`` is said by one of the cases, but what is only there to be refused."""
-    said = {"instance_group.profile"} | {path for _, triton, _ in CASES.values() if triton is not None for path in _set_keys(triton)}
-    assert set(_known_keys(TritonSpec)) - said == set()
+    said = {path for _, triton, _ in CASES.values() if triton is not None for path in _set_keys(triton)}
+    assert set(_known_keys(TritonSpec)) - said == {"instance_group.profile"}
 
 
 def _set_keys(section: BaseModel, prefix: str = "") -> Iterator[str]:
