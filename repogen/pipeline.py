@@ -8,18 +8,14 @@ Each model goes through ``build_model``, which reads like the design's table:
 
 from __future__ import annotations
 
-import os
-import re
 import time
-import traceback
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from repogen.errors import ErrorRecord, RepogenError, SpecError
 from repogen.fingerprint import known_inputs, registered, step_inputs
-from repogen.members import built_steps, in_order, members, with_ensembles
+from repogen.members import built_steps, members, with_ensembles
+from repogen.schedule import build_all
 from repogen.shared import BuildOptions, Shared, fetched_files, open_desk, open_workshop, pinned, tracking_asked_for
 from repogen.spec.paths import check_repository
 from repogen.spec.sources import MlflowSource
@@ -32,21 +28,16 @@ from repogen.values.steps import EnsembleArtifact
 from repogen.values.target import targets
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Iterator, Mapping
-    from concurrent.futures import Future
     from pathlib import Path
 
     from repogen.desk import ReleaseDesk
+    from repogen.schedule import Steps
     from repogen.spec.models import Spec
     from repogen.values.artifacts import BuiltModel
     from repogen.values.progress import Progress
     from repogen.values.versions import ModelConfig, StagedVersion
 
 __all__ = ["BuildOptions", "build"]
-
-_PLACED = re.compile(r":\d+$")
-"""A place in a file, ``models.py:5``; a key path (``models.digits.triton``) ends in no line."""
 
 
 def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
@@ -73,7 +64,7 @@ def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
     with open_desk(shared, tracking if pending or unconfirmed else None, pending):
         if pending:
             with open_workshop(shared, pending):
-                reports.update(_build_all(shared, pending))
+                reports.update(build_all(shared, pending, build_model))
         if shared.desk is not None:
             for name, version in unconfirmed:
                 reports[name] = _confirmed(shared.desk, repository, reports[name], version)
@@ -113,88 +104,7 @@ def _chosen(spec: Spec, wanted: tuple[str, ...]) -> list[str]:
     return [name for name in spec.models if not wanted or name in wanted]
 
 
-def _build_all(shared: Shared, names: list[str]) -> dict[str, ModelReport]:
-    jobs = max(1, min(shared.options.jobs, len(names)))
-    threads = max(1, (os.cpu_count() or 1) // jobs)
-    with ThreadPoolExecutor(jobs, thread_name_prefix="model") as pool:
-        futures: dict[str, Future[ModelReport]] = {}
-        for name in in_order(shared.spec, names):  # what waits is begun after what it waits for
-            before = {step: futures[step] for step in members(shared.spec.models, name) if step in futures}
-            futures[name] = pool.submit(_guarded, shared, name, threads, before)
-        try:
-            return {name: future.result() for name, future in futures.items()}
-        except BaseException:
-            shared.cancelled.set()
-            if shared.triton is not None:
-                shared.triton.stop()  # ends a smoke test that is in the midst of its requests
-            pool.shutdown(cancel_futures=True)
-            raise
-
-
-def _guarded(shared: Shared, name: str, threads: int, before: Mapping[str, Future[ModelReport]]) -> ModelReport:
-    """Build one model, after those that it is made of; whatever goes wrong becomes part of its report."""
-    steps = _Steps(shared.progress, shared.cancelled, ModelReport(name, Status.FAILED))
-    if (unbuilt := _unbuilt(before)) is not None:
-        return _logged(
-            shared.desk, replace(steps.report, error=replace(unbuilt, where=shared.spec.where(f"models.{name}")))
-        )
-    try:
-        return build_model(shared, threads, steps)
-    except RepogenError as error:
-        record = error.record
-        if not _PLACED.search(record.where):  # a key path, or nothing: shown at that key, or at the model's
-            record = replace(record, where=shared.spec.where(record.where or f"models.{name}"))
-        return _logged(shared.desk, replace(steps.report, error=record, seconds=steps.seconds))
-    except Exception as error:  # noqa: BLE001 - a bug in one model's build must not stop the others
-        record = ErrorRecord("bug", f"unexpected {error!r}", "please report this", details=traceback.format_exc())
-        return replace(steps.report, error=record, seconds=steps.seconds)
-
-
-def _unbuilt(before: Mapping[str, Future[ModelReport]]) -> ErrorRecord | None:
-    """Wait for an ensemble's steps; return why it can't be built, None when they all are."""
-    for name, future in before.items():
-        error = future.result().error
-        if error is not None:
-            why = error.message.partition("\n")[0]
-            return ErrorRecord(
-                "ensemble.step",
-                f"its step {name} was not built: {why}",
-                f"mend {name} first",
-                exit_code=error.exit_code,
-            )
-    return None
-
-
-def _logged(desk: ReleaseDesk | None, report: ModelReport) -> ModelReport:
-    """Log a failure, unless it is MLflow's own or comes after the model's run was logged."""
-    if desk is None or report.error is None or "track" in report.seconds:
-        return report
-    return desk.log_failed(report)
-
-
-@dataclass
-class _Steps:
-    """A model's report as it fills, and the time each step took."""
-
-    progress: Progress
-    cancelled: threading.Event
-    report: ModelReport
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Time a step; none is begun once the build is cancelled, least of all publish."""
-        if self.cancelled.is_set():
-            raise KeyboardInterrupt
-        self.progress.step(self.report.name, name)
-        begun = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[name] = time.monotonic() - begun
-
-
-def build_model(shared: Shared, threads: int, steps: _Steps) -> ModelReport:
+def build_model(shared: Shared, threads: int, steps: Steps) -> ModelReport:
     """Run all steps for one model.
 
     Raises:
@@ -263,7 +173,7 @@ def _configured(shared: Shared, name: str, built: BuiltModel) -> ModelConfig:
     )
 
 
-def _released(shared: Shared, staged: StagedVersion, built: BuiltModel, steps: _Steps) -> ModelReport:
+def _released(shared: Shared, staged: StagedVersion, built: BuiltModel, steps: Steps) -> ModelReport:
     """Publish a verified version; where the build is tracked, it is logged before and confirmed after.
 
     Raises:
@@ -288,7 +198,7 @@ def _released(shared: Shared, staged: StagedVersion, built: BuiltModel, steps: _
     return replace(steps.report, seconds=steps.seconds)
 
 
-def _run_worker(shared: Shared, name: str, threads: int, steps: _Steps) -> BuiltModel:
+def _run_worker(shared: Shared, name: str, threads: int, steps: Steps) -> BuiltModel:
     from repogen.worker import Job, run_worker  # noqa: PLC0415 - pydantic builds its decoders at import
 
     work_dir = shared.root / "work" / name

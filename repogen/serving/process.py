@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import http.client
 import json
 import os
@@ -37,6 +38,7 @@ _NO_GPU_HINT = (
     "serve it on a machine with a GPU (--server docker hands GPUs on), or set instance_group's kind to KIND_CPU and "
     "build again; `repogen smoke` tests such a model on the CPU"
 )
+_RUN_DIR = "repogen-triton-"
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 
@@ -57,11 +59,18 @@ class Launch:
         identity: Unique name: the server's ``--id``, and the start of its shared memory's names.
         run_dir: Private directory, removed in the end.
         ports: Where to listen.
+        lock: Descriptor that tells others that the run directory is in use.
     """
 
     identity: str
     run_dir: Path
     ports: Ports
+    lock: int = -1
+
+    def remove(self) -> None:
+        """Remove the run directory."""
+        shutil.rmtree(self.run_dir, ignore_errors=True)
+        os.close(self.lock)
 
     @property
     def log(self) -> Path:
@@ -135,13 +144,14 @@ def started(command: Callable[[Launch], list[str]]) -> Iterator[ServerProcess]:
         yield process
     finally:
         process.stop()
-        shutil.rmtree(process.launch.run_dir, ignore_errors=True)
+        process.launch.remove()
 
 
 def _start(command: Callable[[Launch], list[str]]) -> ServerProcess:
     for attempt in range(1, _PORT_TRIES + 1):
         identity = f"repogen-{os.getpid()}-{secrets.token_hex(4)}"
-        launch = Launch(identity, Path(tempfile.mkdtemp(prefix="repogen-triton-")), free_ports())
+        run_dir, lock = _run_dir()
+        launch = Launch(identity, run_dir, free_ports(), lock)
         process: ServerProcess | None = None
         try:
             process = _spawn(launch, command(launch))
@@ -150,12 +160,41 @@ def _start(command: Callable[[Launch], list[str]]) -> ServerProcess:
             collided = process is not None and _port_taken(process)
             if process is not None:
                 process.stop()
-            shutil.rmtree(launch.run_dir, ignore_errors=True)
+            launch.remove()
             if collided and attempt < _PORT_TRIES:
                 continue
             raise
         return process
     raise AssertionError  # pragma: no cover - the last attempt returns or raises
+
+
+def _run_dir() -> tuple[Path, int]:
+    """Make a run directory, held by a lock as long as this process lives, and remove those that nobody holds.
+
+    A process that is killed before its supervisor runs leaves one behind.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{_RUN_DIR}*"):
+        with contextlib.suppress(OSError):  # another user's, or held
+            os.close(_locked(left))
+            shutil.rmtree(left, ignore_errors=True)
+    while True:
+        made = Path(tempfile.mkdtemp(prefix=_RUN_DIR))
+        with contextlib.suppress(OSError):  # taken for a dead one's before it was locked
+            lock = _locked(made)
+            if made.exists():
+                return made, lock
+            os.close(lock)
+
+
+def _locked(directory: Path) -> int:
+    """Return a descriptor that holds a directory's lock; raise OSError when another process holds it."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _spawn(launch: Launch, command: list[str]) -> ServerProcess:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import socket
 from pathlib import Path
 
@@ -138,3 +140,25 @@ def test_every_unmet_requirement_has_a_remedy() -> None:
         *("processor", "glibc", "interpreter", "bash", "shared memory", "paths", "disk")
     ]
     assert [each.name for each in found if not each.met and not each.remedy] == []
+
+
+def test_what_a_killed_process_left_is_removed_and_what_lives_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run directory without a process that holds its lock, from before its supervisor ran."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    dead, alive = tmp_path / "repogen-triton-dead", tmp_path / "repogen-triton-alive"
+    for directory in (dead, alive):
+        (directory / "lib").mkdir(parents=True)
+    held = os.open(alive, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+
+    def start() -> None:
+        with process.started(lambda _: ["false"]):
+            pass
+
+    with pytest.raises(ServerError, match="ended while it started"):
+        start()
+
+    os.close(held)
+    assert [path.name for path in tmp_path.iterdir()] == ["repogen-triton-alive"]
