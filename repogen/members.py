@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from repogen.errors import ConfigError
 from repogen.source.built import BuiltStep
 from repogen.spec.sources import EnsembleSource
-from repogen.values.layout import CONFIG_FILE, latest_version, model_dir
+from repogen.values.layout import CONFIG_FILE, latest_version, model_dir, versions
 from repogen.values.manifest import read_manifest
 from repogen.values.steps import EnsembleStep
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.spec.models import ModelSpec, Spec
+    from repogen.values.versions import Manifest
 
 
 def members(models: Mapping[str, ModelSpec], name: str) -> tuple[str, ...]:
@@ -46,13 +48,16 @@ def built_steps(spec: Spec, name: str, repository: Path) -> dict[str, BuiltStep]
         spec: The spec.
         name: The ensemble; for any other model nothing is returned.
         repository: A repository that holds its members.
+
+    Raises:
+        ConfigError: A version is not there, or was not built by repogen.
     """
     pinned = _pinned(spec, name)
     found = {}
     for member in members(spec.models, name):
         directory = model_dir(repository, member)
         version = pinned.get(member) or latest_version(directory)
-        manifest = read_manifest(directory / str(version))
+        manifest = _manifest(directory, version, f"models.{name}.source.steps")
         found[member] = BuiltStep(
             spec.models[member],
             directory / str(version),
@@ -61,6 +66,22 @@ def built_steps(spec: Spec, name: str, repository: Path) -> dict[str, BuiltStep]
             _steps_of(directory / str(version)) if isinstance(spec.models[member].source, EnsembleSource) else (),
         )
     return found
+
+
+def _manifest(directory: Path, version: int | None, where: str) -> Manifest:
+    there = ", ".join(map(str, versions(directory))) or "none"
+    if version not in versions(directory):
+        what = f"step {directory.name} is asked for in version {version}, and there are {there}"
+        raise ConfigError(what, "leave version: out for the newest", code="config.step-version", where=where)
+    try:
+        return read_manifest(directory / str(version))
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"version {version} of step {directory.name} was not built by repogen: nothing says what it takes",
+            "build it from this spec; an existing file with kind: onnx",
+            code="config.foreign-step",
+            where=where,
+        ) from error
 
 
 def _pinned(spec: Spec, name: str) -> dict[str, int]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.members import in_order, members, with_ensembles
+from repogen.errors import ConfigError
+from repogen.members import built_steps, in_order, members, with_ensembles
 from repogen.spec import load_spec
+from repogen.spec.sources import EnsembleSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,3 +51,20 @@ def test_what_a_changed_model_is_part_of_is_built_again(spec: Spec) -> None:
     """In the order of the spec."""
     assert with_ensembles(spec, spec.models, ["a"]) == ["outer", "inner", "a"]
     assert with_ensembles(spec, spec.models, ["other"]) == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [(1, "version 1 of step a was not built by repogen"), (2, "step a is asked for in version 2, and there are 1")],
+)
+def test_a_step_that_repogen_did_not_build_is_told(tmp_path: Path, spec: Spec, version: int, message: str) -> None:
+    """Its shapes are nowhere; and a version that is pinned must be there."""
+    (tmp_path / "models" / "a" / "1").mkdir(parents=True)
+    step = {"model": "a", "version": version}
+    source = EnsembleSource.model_validate({"kind": "ensemble", "steps": [step]})
+    models = {**spec.models, "inner": spec.models["inner"].model_copy(update={"source": source})}
+
+    with pytest.raises(ConfigError, match=message) as refused:
+        built_steps(replace(spec, models=models), "inner", tmp_path / "models")
+
+    assert refused.value.where == "models.inner.source.steps"
