@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from repogen.pbtxt import parse
 from repogen.smoke.grpc_client import GrpcClient
 from repogen.smoke.limits import Limits
-from repogen.smoke.loading import loaded, private_name, sent_files
+from repogen.smoke.loading import loaded, private_name, requirements_of, sent_files
 from repogen.smoke.overrides import overridden
 from repogen.smoke.predict import Address
 from repogen.smoke.sequences import alone
@@ -89,6 +89,7 @@ def serving(server: RunningTriton, staged: StagedVersion, limits: Limits | None 
     where = f"config.pbtxt of {staged.name}"
     told, _ = overridden(parse(staged.config.text, where), version=staged.version, has_gpu=endpoint.has_gpu)
     told.name = staged.name if endpoint.sees_files else private_name(staged.name)
+    server.provide(requirements_of(told, staged.version_dir, staged.repository))
     files = {} if endpoint.sees_files else sent_files(staged.version_dir, staged.version)
     name, version, manifest = told.name, staged.version, staged.manifest
     subject = read_subject(staged.version_dir, manifest, told, model=staged.name, served_as=name, version=version)
