@@ -1,6 +1,6 @@
 """The order of the steps.
 
-Each model goes through ``build_model``, which reads like the design's table:
+Each model goes through ``verify_model``, which reads like the design's table:
 
     preflight -> [worker: source -> export -> optimize -> validate] -> configure -> stage -> smoke
         -> track: logged, registered as pending -> publish -> track: confirmed
@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from repogen.errors import ErrorRecord, RepogenError, SpecError
+from repogen.errors import ErrorRecord, PublishError, RepogenError, SpecError
 from repogen.fingerprint import known_inputs, registered, step_inputs
-from repogen.members import built_steps, members, with_ensembles
+from repogen.members import built_steps, members, unfit_users, with_ensembles
 from repogen.schedule import build_all
 from repogen.shared import BuildOptions, Shared, fetched_files, open_desk, open_workshop, pinned, tracking_asked_for
 from repogen.spec.paths import check_repository
@@ -28,6 +29,7 @@ from repogen.values.steps import EnsembleArtifact
 from repogen.values.target import targets
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from repogen.desk import ReleaseDesk
@@ -64,7 +66,8 @@ def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
     with open_desk(shared, tracking if pending or unconfirmed else None, pending):
         if pending:
             with open_workshop(shared, pending):
-                reports.update(build_all(shared, pending, build_model))
+                shared.building = frozenset(pending)
+                reports.update(build_all(shared, pending, verify_model))
         if shared.desk is not None:
             for name, version in unconfirmed:
                 reports[name] = _confirmed(shared.desk, repository, reports[name], version)
@@ -104,8 +107,8 @@ def _chosen(spec: Spec, wanted: tuple[str, ...]) -> list[str]:
     return [name for name in spec.models if not wanted or name in wanted]
 
 
-def build_model(shared: Shared, threads: int, steps: Steps) -> ModelReport:
-    """Run all steps for one model.
+def verify_model(shared: Shared, threads: int, steps: Steps) -> Callable[[], ModelReport]:
+    """Run all steps for one model but those that others see, and return what does these.
 
     Raises:
         RepogenError: The first step that failed; ``steps.report`` holds what was learned until then.
@@ -146,8 +149,8 @@ def build_model(shared: Shared, threads: int, steps: Steps) -> ModelReport:
         steps.report = replace(steps.report, smoke=smoked)
         raise_for_failures(smoked)
     if options.dry_run:
-        return replace(steps.report, status=Status.VERIFIED, seconds=steps.seconds)
-    return _released(shared, staged, built, steps)
+        return lambda: replace(steps.report, status=Status.VERIFIED, seconds=steps.seconds)
+    return partial(_released, shared, staged, built, steps)
 
 
 def _configured(shared: Shared, name: str, built: BuiltModel) -> ModelConfig:
@@ -182,6 +185,7 @@ def _released(shared: Shared, staged: StagedVersion, built: BuiltModel, steps: S
     from repogen.publish import publish  # noqa: PLC0415 - as above
 
     repository, name = shared.repository, staged.name
+    steps.report = replace(steps.report, notes=(*steps.report.notes, *_users_told(shared, staged)))
     if shared.desk is not None:
         with steps.step("track"):
             verified = replace(steps.report, status=Status.VERIFIED, seconds=steps.seconds)
@@ -196,6 +200,22 @@ def _released(shared: Shared, staged: StagedVersion, built: BuiltModel, steps: S
             shared.desk.confirm(name, published.version, content, steps.report.registry_version)
     steps.progress.step(name, "done")
     return replace(steps.report, seconds=steps.seconds)
+
+
+def _users_told(shared: Shared, staged: StagedVersion) -> Iterator[str]:
+    """Tell of the repository's ensembles that a model is a step of, and that this build does not build again.
+
+    Raises:
+        PublishError: One would no longer load.
+    """
+    for user, why in unfit_users(shared.repository, staged, shared.building).items():
+        if why and not shared.options.breaking:
+            raise PublishError(
+                f"{user}, an ensemble in the repository, would no longer load: {why}",
+                f"build {user} with it; or --breaking, and {user} is down until it is built again",
+                code="publish.ensemble",
+            )
+        yield f"{user} is made of it, and was not built again" + (f": it no longer loads ({why})" if why else "")
 
 
 def _run_worker(shared: Shared, name: str, threads: int, steps: Steps) -> BuiltModel:

@@ -9,7 +9,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from repogen.errors import ErrorRecord, RepogenError
 from repogen.members import in_order, members
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from repogen.shared import Shared
     from repogen.values.progress import Progress
 
-    BuildModel = Callable[[Shared, int, "Steps"], ModelReport]
+    Release = Callable[[], ModelReport]
+    Verify = Callable[[Shared, int, "Steps"], Release]
+
+Result = TypeVar("Result")
 
 _PLACED = re.compile(r":\d+$")
 """A place in a file, ``models.py:5``; a key path (``models.digits.triton``) ends in no line."""
@@ -52,66 +55,115 @@ class Steps:
             self.seconds[name] = time.monotonic() - begun
 
 
-def build_all(shared: Shared, names: list[str], build_model: BuildModel) -> dict[str, ModelReport]:
+@dataclass
+class _Turn:
+    """A model that was built: its report, and what publishes it, where that has to wait for others."""
+
+    steps: Steps
+    report: ModelReport
+    release: Release | None = None
+
+
+def build_all(shared: Shared, names: list[str], verify: Verify) -> dict[str, ModelReport]:
     """Build models, ``options.jobs`` at a time; each fails by itself.
+
+    A model that is a step of an ensemble is published after the ensemble was proved, and not at all when that failed:
+    published before, it would be what the ensemble that is served now is made of.
 
     Args:
         shared: What they share.
         names: The models.
-        build_model: Builds one, with so many threads, and fills its report.
+        verify: Builds one, with so many threads, fills its report, and returns what publishes it.
 
     Raises:
         KeyboardInterrupt: Interrupted; what runs is being stopped.
     """
     jobs = max(1, min(shared.options.jobs, len(names)))
     threads = max(1, (os.cpu_count() or 1) // jobs)
+    within = {name: members(shared.spec.models, name) for name in names}
+    held = {each for name, steps in within.items() if steps for each in (name, *steps)}
+    order = in_order(shared.spec, names)  # what waits is begun after what it waits for
     with ThreadPoolExecutor(jobs, thread_name_prefix="model") as pool:
-        futures: dict[str, Future[ModelReport]] = {}
-        for name in in_order(shared.spec, names):  # what waits is begun after what it waits for
-            before = {step: futures[step] for step in members(shared.spec.models, name) if step in futures}
-            futures[name] = pool.submit(_guarded, build_model, shared, name, threads, before)
+        futures: dict[str, Future[_Turn]] = {}
+        for name in order:
+            before = {step: futures[step] for step in within[name] if step in futures}
+            wait = name in held and not shared.options.dry_run
+            futures[name] = pool.submit(_turn, verify, shared, name, threads, before, wait=wait)
         try:
-            return {name: future.result() for name, future in futures.items()}
+            turns = {name: future.result() for name, future in futures.items()}
         except BaseException:
             shared.cancelled.set()
             if shared.triton is not None:
                 shared.triton.stop()  # ends a smoke test that is in the midst of its requests
             pool.shutdown(cancel_futures=True)
             raise
+    for name in order:
+        _settle(shared, name, turns, within)
+    return {name: turns[name].report for name in names}
 
 
-def _guarded(
-    build_model: BuildModel, shared: Shared, name: str, threads: int, before: Mapping[str, Future[ModelReport]]
-) -> ModelReport:
-    """Build one model, after those that it is made of; whatever goes wrong becomes part of its report."""
+def _turn(
+    verify: Verify, shared: Shared, name: str, threads: int, before: Mapping[str, Future[_Turn]], *, wait: bool
+) -> _Turn:
+    """Build one model, after those that it is made of, and publish it unless that has to wait."""
     steps = Steps(shared.progress, shared.cancelled, ModelReport(name, Status.FAILED))
-    if (unbuilt := _unbuilt(before)) is not None:
-        return _logged(
-            shared.desk, replace(steps.report, error=replace(unbuilt, where=shared.spec.where(f"models.{name}")))
-        )
+    reports = {step: future.result().report for step, future in before.items()}
+    if (unbuilt := _unbuilt(reports)) is not None:
+        return _Turn(steps, _failed(shared, steps, unbuilt))
+    release = _guarded(shared, steps, lambda: verify(shared, threads, steps))
+    if isinstance(release, ModelReport):
+        return _Turn(steps, release)
+    if wait:
+        return _Turn(steps, steps.report, release)
+    return _Turn(steps, _guarded(shared, steps, release))
+
+
+def _settle(shared: Shared, name: str, turns: Mapping[str, _Turn], within: Mapping[str, tuple[str, ...]]) -> None:
+    """Publish a model that waited, unless something that it waited for failed."""
+    turn = turns[name]
+    if turn.release is None:
+        return
+    failed = next((user for user, of in within.items() if name in of and turns[user].report.error is not None), None)
+    reason = _unbuilt({step: turns[step].report for step in within[name] if step in turns})
+    if failed is not None and reason is None:
+        error = turns[failed].report.error
+        what = f"it holds, and was not published: {failed}, which is made of it, failed"
+        hint = f"mend {failed}; `--model {turn.steps.report.name}` builds it alone"
+        reason = ErrorRecord("ensemble.held-back", what, hint, exit_code=error.exit_code if error else 1)
+    turn.report = (
+        _failed(shared, turn.steps, reason) if reason is not None else _guarded(shared, turn.steps, turn.release)
+    )
+    turn.release = None
+
+
+def _guarded(shared: Shared, steps: Steps, act: Callable[[], Result]) -> Result | ModelReport:
+    """Do something for a model; whatever goes wrong becomes its report."""
     try:
-        return build_model(shared, threads, steps)
+        return act()
     except RepogenError as error:
-        record = error.record
-        if not _PLACED.search(record.where):  # a key path, or nothing: shown at that key, or at the model's
-            record = replace(record, where=shared.spec.where(record.where or f"models.{name}"))
-        return _logged(shared.desk, replace(steps.report, error=record, seconds=steps.seconds))
+        return _failed(shared, steps, error.record)
     except Exception as error:  # noqa: BLE001 - a bug in one model's build must not stop the others
         record = ErrorRecord("bug", f"unexpected {error!r}", "please report this", details=traceback.format_exc())
         return replace(steps.report, error=record, seconds=steps.seconds)
 
 
-def _unbuilt(before: Mapping[str, Future[ModelReport]]) -> ErrorRecord | None:
-    """Wait for an ensemble's steps; return why it can't be built, None when they all are."""
-    for name, future in before.items():
-        error = future.result().error
-        if error is not None:
-            why = error.message.partition("\n")[0]
+def _failed(shared: Shared, steps: Steps, record: ErrorRecord) -> ModelReport:
+    if not _PLACED.search(record.where):  # a key path, or nothing: shown at that key, or at the model's
+        record = replace(record, where=shared.spec.where(record.where or f"models.{steps.report.name}"))
+    report = replace(steps.report, status=Status.FAILED, error=record, seconds=steps.seconds)
+    return _logged(shared.desk, report)
+
+
+def _unbuilt(reports: Mapping[str, ModelReport]) -> ErrorRecord | None:
+    """Return why an ensemble can't be built of its steps, None when they all are there."""
+    for name, report in reports.items():
+        if report.error is not None:
+            why = report.error.message.partition("\n")[0]
             return ErrorRecord(
                 "ensemble.step",
                 f"its step {name} was not built: {why}",
                 f"mend {name} first",
-                exit_code=error.exit_code,
+                exit_code=report.error.exit_code,
             )
     return None
 

@@ -67,6 +67,7 @@ class Shared:
         desk: The connection to MLflow; None when the build is not tracked.
         root: The staging directory; ``open_workshop`` sets it.
         triton: The server; None without a smoke test.
+        building: The models that are built, not found unchanged.
         linking: Held while an ensemble's steps are linked into the private repository.
     """
 
@@ -78,6 +79,7 @@ class Shared:
     desk: ReleaseDesk | None = None
     root: Path = Path()
     triton: BackgroundTriton | None = None
+    building: frozenset[str] = frozenset()
     linking: threading.Lock = field(default_factory=threading.Lock)
 
     @property

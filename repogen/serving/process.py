@@ -38,7 +38,7 @@ _NO_GPU_HINT = (
     "serve it on a machine with a GPU (--server docker hands GPUs on), or set instance_group's kind to KIND_CPU and "
     "build again; `repogen smoke` tests such a model on the CPU"
 )
-_RUN_DIR = "repogen-triton-"
+_RUN_DIR = "repogen-server-"
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 

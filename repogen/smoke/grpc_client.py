@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
 from contextlib import contextmanager
@@ -210,7 +211,12 @@ def _place(turn: Turn | None) -> dict[str, int | bool]:
 
 
 def _received(result: InferResult) -> Arrays:
-    arrays = {output.name: result.as_numpy(output.name) for output in result.get_response().outputs}
+    try:
+        arrays = {output.name: result.as_numpy(output.name) for output in result.get_response().outputs}
+    except (ValueError, struct.error) as error:
+        raise RefusedError(
+            "INVALID_ANSWER", f"the answer's bytes do not fit its shape: {error} (a Python backend with NumPy 2?)"
+        ) from error
     return {name: array for name, array in arrays.items() if array is not None}
 
 

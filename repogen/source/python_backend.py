@@ -47,8 +47,40 @@ class Tensor:
     """A named array."""
 
     def __init__(self, name: str, array: Array) -> None:
-        """Keep them."""
-        self._name, self._array = name, np.asarray(array)
+        """Keep them.
+
+        Raises:
+            TritonModelException: It is no array, or one of a type that Triton has not; the server refuses both.
+        """
+        if not isinstance(array, np.ndarray):
+            raise TritonModelException(
+                f"Tensor({name!r}) takes a NumPy array, not {type(array).__name__}: np.array([…], dtype=…)"
+            )
+        if array.dtype.kind == "U":
+            raise TritonModelException(f"Tensor({name!r}) takes strings as objects: .astype(object), not {array.dtype}")
+        self._name, self._array = name, array
+
+    @staticmethod
+    def from_dlpack(name: str, tensor: Any) -> Tensor:  # noqa: ANN401 - of any library
+        """Return a tensor of another library's."""
+        return Tensor(name, np.from_dlpack(tensor))
+
+    def to_dlpack(self) -> object:
+        """Return a capsule for another library."""
+        return self.__dlpack__()
+
+    def __dlpack__(self, **options: Any) -> object:  # noqa: ANN401 - the protocol's own
+        """Return a capsule."""
+        array: Any = self._array
+        return array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return the CPU."""
+        return (1, 0)
+
+    def shape(self) -> list[int]:
+        """Return its sizes."""
+        return list(self._array.shape)
 
     def name(self) -> str:
         """Return the name."""
@@ -93,6 +125,14 @@ class InferenceRequest:
     def parameters(self) -> str:
         """Return no parameters, as JSON."""
         return "{}"
+
+    def timeout(self) -> int:
+        """Return 0: it may wait for ever."""
+        return 0
+
+    def flags(self) -> int:
+        """Return 0: it belongs to no sequence."""
+        return 0
 
     def is_cancelled(self) -> bool:
         """Return False: nobody goes away."""

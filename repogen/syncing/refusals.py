@@ -6,15 +6,20 @@ import shlex
 from typing import TYPE_CHECKING
 
 from repogen.errors import PublishError, SpecError, TrackingError
+from repogen.members import unfit
 from repogen.publish import is_from_registry
 from repogen.spec.problems import printable
 from repogen.values.layout import models_of, unserved_dir
 from repogen.values.registry import EntryState, ModelRegistry, RegistryEntry
 
+NO_STEP = "sync.no-step"
+"""Code of an ensemble that waits for its steps."""
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.values.sync import SyncOptions
+    from repogen.values.versions import StagedVersion
 
 
 def chosen_models(repository: Path, options: SyncOptions, aliased: dict[str, RegistryEntry]) -> list[str]:
@@ -96,6 +101,20 @@ def refuse_moved_alias(registry: ModelRegistry, alias: str, name: str, entry: Re
             "model was left as it is",
             "Sync again.",
             code="sync.alias-moved",
+        )
+
+
+def refuse_unfit_ensemble(staged: StagedVersion, repository: Path) -> None:
+    """Refuse an ensemble that Triton would not load beside the models that the repository serves.
+
+    Raises:
+        PublishError: A step's model or version is not there, or is another than the ensemble was built of.
+    """
+    if (why := unfit(staged.config.text, staged.name, repository)) is not None:
+        raise PublishError(
+            f"{staged.name} was not published: {why}",
+            "its steps must have the alias, too, and no pin (version:): the registry numbers versions anew",
+            code=NO_STEP,
         )
 
 

@@ -7,6 +7,7 @@ meanwhile; moved in or out by renames.
 
 from __future__ import annotations
 
+import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -17,11 +18,13 @@ from repogen.publish import Disk, Filesystem, discard, serve, stage_wanted, sync
 from repogen.stage import prepare_stage_root, private_repository
 from repogen.syncing.plan import Step, failed, plan, planned, wanted_of
 from repogen.syncing.refusals import (
+    NO_STEP,
     chosen_models,
     refuse_foreign,
     refuse_linked_shelf,
     refuse_moved_alias,
     refuse_other_registry,
+    refuse_unfit_ensemble,
 )
 from repogen.values.mark import require_synced
 from repogen.values.sync import CHANGES, SyncAction, SyncedVersion, SyncOptions, SyncReport
@@ -85,8 +88,13 @@ def sync(
     changed = [name for name, versions in done.items() if any(version.action in CHANGES for version in versions)]
     if changed and not options.dry_run:
         with _staging(repository) as root:
-            for name in changed:
-                done[name] = _synced(run, root, plans[name], aliased.get(name))
+            waiting = changed
+            while waiting:
+                for name in waiting:
+                    done[name] = _synced(run, root, plans[name], aliased.get(name))
+                before, waiting = waiting, [name for name in waiting if _waits(done[name])]
+                if waiting == before:  # an ensemble is looked at again after its steps have come
+                    break
     progress.step("", "done")
     return SyncReport(repository, options.alias, options.dry_run, tuple(chain.from_iterable(done.values())))
 
@@ -105,6 +113,10 @@ def _staging(repository: Path) -> Iterator[Path]:
             "filesystem; where the repository is a mount point, sync into a directory below it."
         )
         raise PublishError(error.message, hint, code=error.code) from error
+
+
+def _waits(versions: tuple[SyncedVersion, ...]) -> bool:
+    return any(version.error is not None and version.error.code == NO_STEP for version in versions)
 
 
 def _synced(run: _Run, root: Path, steps: list[Step], entry: RegistryEntry | None) -> tuple[SyncedVersion, ...]:
@@ -133,6 +145,7 @@ def _staged(run: _Run, root: Path, step: Step, entry: RegistryEntry) -> StagedVe
         return stage_wanted(private, wanted, step.local.home / str(wanted.version))
     run.progress.step(entry.name, "fetch")
     directory = private / entry.name / str(entry.version)
+    shutil.rmtree(directory.parent, ignore_errors=True)  # of an ensemble that waited for its steps
     directory.mkdir(parents=True)
     run.registry.fetch(entry, directory)
     return stage_wanted(private, wanted, directory)
@@ -147,6 +160,7 @@ def _do(run: _Run, root: Path, step: Step, staged: StagedVersion | None) -> None
                 "Sync again.",
                 code="sync.changed-meanwhile",
             )
+        refuse_unfit_ensemble(staged, run.repository)
         serve(staged, run.repository, step.local, run.filesystem)
     elif action is SyncAction.UNSERVED:
         unserve(run.repository, name, run.filesystem)

@@ -190,7 +190,7 @@ def test_an_ensemble_alone_needs_its_steps(project: Project) -> None:
 
 
 def test_steps_that_do_not_fit_are_refused_before_triton_does(project: Project) -> None:
-    """What one step takes as strings, another as numbers; its steps are published all the same."""
+    """What one step takes as strings, another as numbers; and no step is published that it could be made of."""
     project.edit("outputs: [name, score]", "outputs: [name]")
     project.edit("{model: scorer, inputs: {x: lengths}", "{model: scorer, inputs: {x: text}")
     project.edit("outputs: {lengths: lengths}}", "outputs: {lengths: unused}}")
@@ -200,7 +200,28 @@ def test_steps_that_do_not_fit_are_refused_before_triton_does(project: Project) 
     assert code == 3
     message = "tensor 'text' is string [batch, 1], and step scorer takes float32 [batch, 2]"
     assert reports["verdict"]["error"]["message"] == message
-    assert reports["scorer"]["status"] == "published"
+    assert reports["scorer"]["error"]["code"] == "ensemble.held-back"
+    assert reports["scorer"]["parity"]["passed"]
+    assert not list(project.repository.glob("*/1"))
+
+
+def test_a_step_alone_tells_of_its_ensembles(project: Project) -> None:
+    """What is served with it changes, too; and it is refused what would take the ensemble down."""
+    assert built(project)[0] == 0
+    project.edit("  scorer:\n", "  scorer:\n    limits: {memory_mb: 9000}\n")
+
+    code, reports = built(project, "--model", "scorer")
+
+    assert code == 0
+    assert "verdict is made of it, and was not built again" in reports["scorer"]["notes"]
+
+    project.edit("    export: {exporter: torchscript}\n", "    triton: {max_batch_size: 4}\n")
+    code, reports = built(project, "--model", "scorer")
+
+    assert code == 7
+    assert reports["scorer"]["error"]["code"] == "publish.ensemble"
+    assert "takes batches up to 8, and 'scorer' up to 4" in reports["scorer"]["error"]["message"]
+    assert project.run("check", "model_repository").returncode == 0
 
 
 def _asked(repository: Path) -> list[list[object]]:

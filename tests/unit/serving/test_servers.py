@@ -147,7 +147,7 @@ def test_what_a_killed_process_left_is_removed_and_what_lives_is_not(
 ) -> None:
     """A run directory without a process that holds its lock, from before its supervisor ran."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    dead, alive = tmp_path / "repogen-triton-dead", tmp_path / "repogen-triton-alive"
+    dead, alive = tmp_path / "repogen-server-dead", tmp_path / "repogen-server-alive"
     for directory in (dead, alive):
         (directory / "lib").mkdir(parents=True)
     held = os.open(alive, os.O_RDONLY)
@@ -161,4 +161,4 @@ def test_what_a_killed_process_left_is_removed_and_what_lives_is_not(
         start()
 
     os.close(held)
-    assert [path.name for path in tmp_path.iterdir()] == ["repogen-triton-alive"]
+    assert [path.name for path in tmp_path.iterdir()] == ["repogen-server-alive"]
