@@ -106,7 +106,8 @@ def user_error(error: BaseException, what: str, root: Path, code: str = "source.
     """
     frames = traceback.extract_tb(error.__traceback__)
     own = Path(__file__).resolve().parent.parent
-    theirs = [f for f in frames if not Path(f.filename).is_relative_to(own) and "importlib" not in f.filename]
+    named = [f for f in frames if not f.filename.startswith("<")]  # <frozen os> is nobody's to mend
+    theirs = [f for f in named if not Path(f.filename).is_relative_to(own) and "importlib" not in f.filename]
     below = [f for f in theirs if Path(f.filename).resolve().is_relative_to(root.resolve()) and _is_local(f.filename)]
     # PyTorch's own lines tell nobody what to change.
     candidates = below or [f for f in theirs if "/site-packages/torch/" not in f.filename]

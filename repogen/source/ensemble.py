@@ -153,12 +153,21 @@ def _dims(
 ) -> dict[str, DimRange]:
     """Return the dims of what goes in: what every step that has one of that name takes, and batches no step refuses."""
     used = {dim for spec in signature.inputs for dim in spec.shape if isinstance(dim, str)}
-    found = {name: dim for name, dim in declared.items() if name in used}
+    if unknown := sorted(declared.keys() - used):
+        raise SourceError(
+            f"no input of the ensemble has the dim {unknown[0]!r}",
+            f"it has {', '.join(sorted(used)) or 'none'}",
+            code="source.dim-unused",
+        )
+    found = dict(declared)
     for original in originals.values():
         for name, dim in original.dims.items() if original else ():
             if name in used:
                 known = found.get(name, dim)
                 low, high = max(known.min, dim.min), min(known.max, dim.max)
+                if name in declared and (low, high) != (known.min, known.max):
+                    what = f"dims.{name} says {known.min} to {known.max}, and a step takes {dim.min} to {dim.max}"
+                    raise SourceError(what, "narrow it, or widen the step's", code="source.ensemble")
                 found[name] = DimRange(low, high, min(max(known.example, low), high))
     if missing := sorted(used - found.keys()):
         raise SourceError(

@@ -180,6 +180,8 @@ def to_array(value: object) -> Array:
     """Return ``value`` (a tensor, an array, a list) as a C-contiguous NumPy array."""
     detach = getattr(value, "detach", None)
     plain = detach().cpu().numpy() if callable(detach) else value
+    if isinstance(plain, list) and not is_tensor(plain):
+        return np.array(plain, dtype=object, order="C")  # strings: NumPy's own types would cut and recode them
     return np.array(plain, order="C")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from repogen.source.built import PUBLISHED
 from repogen.source.onnx_read import read_onnx
 from repogen.source.onnx_runs import file_reference
-from repogen.source.python_step import described_config, open_python
+from repogen.source.python_model import described_config, open_python
 from repogen.source.wired import wired
 from repogen.values.layout import MODEL_FILE, PYTHON_FILE
 

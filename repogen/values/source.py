@@ -116,12 +116,14 @@ class Code:
         published: What is published, as it will run: a fresh instance of the code, the published steps composed.
         original: What the reference is, for people.
         served: What ``published`` is, for people.
+        told_batch: The ``max_batch_size`` that the code read in its config; None for what reads none.
     """
 
     artifact: PythonArtifact | EnsembleArtifact
     published: Reference
     original: str
     served: str
+    told_batch: int | None = None
 
 
 Origin: TypeAlias = "Eager | Program | Script | OnnxFile | Code"

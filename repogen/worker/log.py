@@ -48,7 +48,7 @@ class WorkerLog:
         """The user's innermost line on the stack of a crash, ``file:line`` relative to the spec; empty without one."""
         stacks = list(_STACK.finditer(self.text))
         for frame in _FRAME.finditer(stacks[-1]["frames"]) if stacks else ():
-            file = Path(frame["file"])
+            file = Path(frame["file"]).resolve()  # Python code runs through a link, for the files beside it
             if file.is_relative_to(self.root.resolve()) and "site-packages" not in file.parts:
                 return f"{file.relative_to(self.root.resolve())}:{frame['line']}"
         return ""

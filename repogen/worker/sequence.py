@@ -12,7 +12,7 @@ from repogen.export import export_with, exporters
 from repogen.graph import Finishing
 from repogen.optimize import optimize
 from repogen.source import load_source
-from repogen.validate import prove, validate
+from repogen.validate import Validation, prove, validate
 from repogen.values.artifacts import BuiltModel, RungOutcome
 from repogen.values.source import Code
 from repogen.values.target import targets
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.export import Exporter
-    from repogen.validate import Validation
     from repogen.values.artifacts import OnnxArtifact, PassOutcome
-    from repogen.values.source import SourceModel
+    from repogen.values.source import Reference, SourceModel
     from repogen.worker.job import Job
     from repogen.worker.ledger import Ledger
 
@@ -101,6 +100,9 @@ def _proved(source: SourceModel, code: Code, job: Job, ledger: Ledger) -> BuiltM
     golden = job.work_dir / "golden"
     with ledger.step("validate"):
         validation = prove(source, code.published, job.model, golden)
+        if code.told_batch not in {None, validation.batch.max_batch_size}:
+            parity = prove(*_told(job, validation.batch.max_batch_size), job.model, golden).parity
+            validation = Validation(parity, validation.batch)
     if unanswered := validation.parity.unanswered:
         ledger.note((_not_taken(unanswered),))
     return BuiltModel(
@@ -113,6 +115,14 @@ def _proved(source: SourceModel, code: Code, job: Job, ledger: Ledger) -> BuiltM
         companions={companion.name: companion.path for companion in source.companions},
         labels=dict(source.labels),
     )
+
+
+def _told(job: Job, largest: int) -> tuple[SourceModel, Reference]:
+    """Return Python code again, and another instance, that read in their config the batch which was measured."""
+    triton = job.model.triton.model_copy(update={"max_batch_size": largest})
+    model = job.model.model_copy(update={"triton": triton})
+    source = load_source(model, job.root, job.fetched, job.steps, job.work_dir)
+    return source, source.origin.published if isinstance(source.origin, Code) else source.reference
 
 
 def _not_taken(unanswered: tuple[str, ...]) -> str:

@@ -99,21 +99,49 @@ def test_it_answers_with_what_lies_beside_it(load: Callable[..., SourceModel], t
     assert source.origin.artifact.exporter == "python"
 
 
-def test_what_is_published_is_another_instance(load: Callable[..., SourceModel]) -> None:
-    """Parity compares two instances: what one keeps between requests shows."""
+def test_state_between_requests_is_told(load: Callable[..., SourceModel]) -> None:
+    """State, as random numbers, shows at the second request."""
     body = """
     self.seen = getattr(self, "seen", 0) + len(requests)
     return [pb.InferenceResponse([pb.Tensor("length", np.full((r.inputs()[0].as_numpy().shape[0], 1), self.seen))])
             for r in requests]
     """
+    assert "the same request is answered otherwise the second time" in refusal(load, body).message
+
+
+def test_requests_that_are_mixed_up_are_told(load: Callable[..., SourceModel]) -> None:
+    """Triton's dynamic batcher hands over several at once."""
+    body = """
+    sizes = [request.inputs()[0].as_numpy().shape for request in requests]
+    return [pb.InferenceResponse([pb.Tensor("length", np.full(size, len(requests)))]) for size in sizes]
+    """
     assert "two requests at once are answered otherwise" in refusal(load, body).message
+
+
+def test_what_is_installed_must_be_what_is_required(load: Callable[..., SourceModel]) -> None:
+    """What is proved is else not what is served; what is imported and not listed is a note."""
+    found = refusal(load, _GOOD, source={**_SPEC["source"], "requirements": ["pyyaml==1.0", "no-such==2"]})
+
+    assert found.message.startswith("pyyaml is ")
+    assert "requirements: say 1.0; no-such is not installed here" in found.message
+    assert "no-such==2" in found.hint
+
+    body = _GOOD.replace("\nreturn [", "\nimport yaml, json, numpy\nreturn [", 1)
+    assert load(body).notes == ("step.py imports yaml, which requirements: does not list: the server must have it",)
+
+
+@pytest.mark.parametrize("made", ["np.float32(1.0)", "np.array([['a']])"])
+def test_what_the_server_refuses_of_a_tensor_is_refused_here(load: Callable[..., SourceModel], made: str) -> None:
+    """Its own module takes arrays alone, and strings as objects."""
+    body = f"return [pb.InferenceResponse([pb.Tensor('length', {made})]) for r in requests]"
+    assert "Tensor('length') takes" in refusal(load, body).message
 
 
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("return []", "returned a list of 0 for 2 requests"),
-        ("return None", "returned a NoneType for 2 requests"),
+        ("return []", "returned a list of 0 for 1 requests"),
+        ("return None", "returned a NoneType for 1 requests"),
         ("return [1 for r in requests]", "returned a int among its responses"),
         ("return [pb.InferenceResponse([]) for r in requests]", "answered without output 'length' (it has none)"),
         (
