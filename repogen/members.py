@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
+    from tritonclient.grpc.model_config_pb2 import ModelConfig
+
     from repogen.pbtxt import Neighbor
     from repogen.spec.models import ModelSpec, Spec
     from repogen.values.versions import Manifest, StagedVersion
@@ -117,47 +119,39 @@ def unfit_users(repository: Path, staged: StagedVersion, building: Collection[st
         staged: The model's new version.
         building: Models to pass over: their ensembles are built again.
     """
-    from repogen.pbtxt import Neighbor, ensemble_findings, errors_of, parse  # noqa: PLC0415 - for what is published
+    from repogen.pbtxt import Neighbor, parse  # noqa: PLC0415 - for what is published
 
+    there = (*versions(repository / staged.name), staged.version)
+    new = {staged.name: Neighbor(parse(staged.config.text, f"config.pbtxt of {staged.name}"), there)}
     found = {}
     for path in sorted(repository.glob(f"*/{CONFIG_FILE}")):
         name, text = path.parent.name, path.read_text(encoding="utf-8", errors="replace")
-        if name in building or "ensemble_scheduling" not in text:
-            continue
-        config = parse(text, f"{name}/{CONFIG_FILE}")
-        steps = {step.model_name for step in config.ensemble_scheduling.step}
-        if staged.name in steps:
-            neighbors = {step: _neighbor(repository / step) for step in steps - {staged.name}}
-            there = (*versions(repository / staged.name), staged.version)
-            neighbors[staged.name] = Neighbor(parse(staged.config.text, f"config.pbtxt of {staged.name}"), there)
-            errors = errors_of(list(ensemble_findings(config, neighbors)))
-            found[name] = errors[0].message if errors else ""
+        if name not in building and "ensemble_scheduling" in text:
+            config = parse(text, f"{name}/{CONFIG_FILE}")
+            if any(step.model_name == staged.name for step in config.ensemble_scheduling.step):
+                found[name] = _misfit(config, repository, new)
     return found
 
 
-def unfit(text: str, name: str, repository: Path) -> str | None:
-    """Return why a config's ensemble would not load beside a repository's models; None where it would, or is none.
+def unfit(text: str, name: str, repository: Path) -> str:
+    """Return why a config's ensemble would not load beside a repository's models; empty where it would, or is none.
 
     Args:
         text: Of its config.pbtxt.
         name: The model.
         repository: The repository.
     """
-    from repogen.pbtxt import ensemble_findings, errors_of, parse  # noqa: PLC0415 - as above
+    from repogen.pbtxt import parse  # noqa: PLC0415 - as above
 
-    config = parse(text, f"{name}/{CONFIG_FILE}")
-    neighbors = {
-        step.model_name: _neighbor(repository / step.model_name)
-        for step in config.ensemble_scheduling.step
-        if (repository / step.model_name).is_dir()
-    }
-    errors = errors_of(list(ensemble_findings(config, neighbors)))
-    return errors[0].message if errors and config.HasField("ensemble_scheduling") else None
+    return _misfit(parse(text, f"{name}/{CONFIG_FILE}"), repository, {})
 
 
-def _neighbor(directory: Path) -> Neighbor:
-    from repogen.pbtxt import Neighbor, parse  # noqa: PLC0415 - as above
+def _misfit(config: ModelConfig, repository: Path, new: Mapping[str, Neighbor]) -> str:
+    from repogen.pbtxt import ensemble_findings, errors_of, neighbor_at  # noqa: PLC0415 - as above
 
-    path = directory / CONFIG_FILE
-    config = parse(path.read_text(encoding="utf-8"), f"{directory.name}/{CONFIG_FILE}") if path.is_file() else None
-    return Neighbor(config, tuple(versions(directory)))
+    if not config.HasField("ensemble_scheduling"):
+        return ""
+    names = {step.model_name for step in config.ensemble_scheduling.step}
+    there = {name: neighbor_at(repository / name) for name in names - new.keys() if (repository / name).is_dir()}
+    errors = errors_of(list(ensemble_findings(config, {**there, **new})))
+    return errors[0].message if errors else ""

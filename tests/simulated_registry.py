@@ -189,6 +189,7 @@ def version_of_bytes(  # noqa: PLR0913 - all that a version can differ in
     shape: tuple[Dim, ...] = ("batch", 4),
     policy: str = "",
     labels: tuple[str, ...] = (),
+    template: str = CONFIG,
 ) -> Path:
     """Stage a version below ``root``, an empty directory, whose `model.onnx` is a few bytes; return its directory.
 
@@ -200,6 +201,7 @@ def version_of_bytes(  # noqa: PLR0913 - all that a version can differ in
         shape: Of input ``x`` and output ``y``, with the batch.
         policy: What stands in ``version_policy { … }``; no policy when empty.
         labels: Names of the classes of output ``y``; with them comes data of a warmup.
+        template: Of config.pbtxt.
     """
     root.mkdir(parents=True)
     for place, content in {"model.onnx": weights, "golden.json": b"{}", "golden.npz": b"npz"}.items():
@@ -207,7 +209,7 @@ def version_of_bytes(  # noqa: PLR0913 - all that a version can differ in
     signature = Signature((TensorSpec("x", "float32", shape),), (TensorSpec("y", "float32", shape),))
     dims = ", ".join("-1" if isinstance(dim, str) else str(dim) for dim in (shape[1:] if batch else shape))
     stated = f"\nversion_policy: {{ {policy} }}\n" if policy else ""
-    config = CONFIG.format(name=name, batch=batch, dims=dims, policy=stated)
+    config = template.format(name=name, batch=batch, dims=dims, policy=stated)
     files = (label_file(labels), data_file("warmup", repr(labels).encode())) if labels else ()
     for file in files[:1]:
         config = config.replace('name: "y"', f'name: "y" label_filename: "{file.name}"')

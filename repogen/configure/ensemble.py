@@ -16,9 +16,8 @@ from repogen.configure.files import with_files
 from repogen.configure.known import Known
 from repogen.configure.plan import message_for, plan_for
 from repogen.configure.render import ENSEMBLE_TEMPLATE, origin_of, render
-from repogen.pbtxt import Neighbor, circle_findings, config_findings, differences, ensemble_findings, parse
+from repogen.pbtxt import Neighbor, circle_findings, config_findings, differences, ensemble_findings, neighbor_at, parse
 from repogen.spec.steps import NOT_OF_ENSEMBLES
-from repogen.values.layout import CONFIG_FILE, versions
 from repogen.values.versions import ModelConfig
 
 if TYPE_CHECKING:
@@ -106,7 +105,8 @@ def configure_ensemble(  # noqa: PLR0913 - all that a config is made of
     meant.platform = "ensemble"
     _set_steps(meant, artifact.steps)
     refuse_other_than_meant(name, differences(meant, parsed), origin)
-    neighbors = {**_neighbors(repository, artifact.steps), name: Neighbor(parsed, ())}
+    neighbors = {step.model: neighbor_at(repository / step.model) for step in artifact.steps}
+    neighbors[name] = Neighbor(parsed, ())
     findings = [
         *config_findings(parsed, name),
         *ensemble_findings(parsed, neighbors),
@@ -121,12 +121,3 @@ def _set_steps(message: Message, steps: Sequence[EnsembleStep]) -> None:
         added = message.ensemble_scheduling.step.add(model_name=step.model, model_version=step.version or -1)
         added.input_map.update(step.inputs)
         added.output_map.update(step.outputs)
-
-
-def _neighbors(repository: Path, steps: Sequence[EnsembleStep]) -> dict[str, Neighbor]:
-    found: dict[str, Neighbor] = {}
-    for step in steps:
-        directory = repository / step.model
-        config = parse((directory / CONFIG_FILE).read_text(encoding="utf-8"), f"config.pbtxt of {step.model}")
-        found[step.model] = Neighbor(config, tuple(versions(directory)))
-    return found

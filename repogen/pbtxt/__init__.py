@@ -10,7 +10,7 @@ from repogen.pbtxt.findings import RULES, Finding, errors_of
 from repogen.pbtxt.parse import PbtxtError, empty_config, message_text, parse, quoted
 from repogen.pbtxt.places import Fields, Place, fields_of
 from repogen.pbtxt.rules import config_findings, graph_findings, target_findings
-from repogen.pbtxt.rules.members import Neighbor, circle_findings, ensemble_findings
+from repogen.pbtxt.rules.members import Neighbor, circle_findings, ensemble_findings, neighbor_at
 from repogen.pbtxt.view import TensorView, tensor_views
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "fields_of",
     "graph_findings",
     "message_text",
+    "neighbor_at",
     "parse",
     "quoted",
     "target_findings",

@@ -17,7 +17,7 @@ from filelock import FileLock
 from repogen.errors import ServerError
 from repogen.serving import install, wheels
 from repogen.values.digest import sha256_bytes
-from repogen.values.steps import requirements_in
+from repogen.values.steps import PINNED, requirements_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from repogen.serving.install import Installation
     from repogen.values.progress import Progress
 
-_PINNED = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w.,-]+\])?==[\w.!+-]+")
 _LIST = "repogen.pth"
 # Beside a model.py, where it would be published with the version that is tested.
 _NO_BYTECODE = "import sys; sys.dont_write_bytecode = True"
@@ -89,7 +88,7 @@ def _listed(installation: Installation, run_dir: Path) -> Path:
 
 def _installed(installation: Installation, wanted: list[str], progress: Progress) -> Path:
     """Return the directory that holds ``wanted`` and all they need; installed once, and whole or not at all."""
-    if unpinned := [line for line in wanted if not _PINNED.fullmatch(line)]:
+    if unpinned := [line for line in wanted if not re.fullmatch(PINNED, line)]:
         raise ServerError(
             f"the requirement {unpinned[0]!r} is not pinned",
             "write NAME==VERSION: what was tested is then what is installed elsewhere",

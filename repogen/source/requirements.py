@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
 
 from repogen.errors import SourceError
 from repogen.source.python_backend import MODULE
@@ -53,10 +54,10 @@ def unlisted_imports(path: Path, source: PythonSource) -> Iterator[str]:
         source: Its spec.
     """
     given = {*_GIVEN, *sys.stdlib_module_names, *(Path(file).stem for file in source.data)}
-    listed = {_normalized(line.partition("==")[0].partition("[")[0]) for line in source.requirements}
+    listed = {canonicalize_name(line.partition("==")[0].partition("[")[0]) for line in source.requirements}
     owners = importlib.metadata.packages_distributions()
     for name in sorted(_imported(path) - given):
-        if not {_normalized(owner) for owner in owners.get(name, ())} & listed:
+        if not {canonicalize_name(owner) for owner in owners.get(name, ())} & listed:
             yield f"{source.path} imports {name}, which requirements: does not list: the server must have it"
 
 
@@ -69,7 +70,3 @@ def _imported(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module.partition(".")[0])
     return names
-
-
-def _normalized(distribution: str) -> str:
-    return re.sub(r"[-_.]+", "-", distribution).lower()

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from pydantic import Discriminator, Field, StrictBool, Tag
 
 from repogen.spec.base import AnySize, Section, TensorName, must_be
+from repogen.values.steps import PINNED
 
 DEFAULT_KIND = "torch"
 Path = Annotated[str, Field(min_length=1, max_length=4096)]
@@ -83,9 +84,7 @@ class MlflowSource(Section):
 
 
 Requirement = Annotated[
-    Annotated[
-        str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}(\[[A-Za-z0-9._,-]{1,127}\])?==[A-Za-z0-9.!+_-]{1,64}$")
-    ],
+    Annotated[str, Field(pattern=PINNED)],
     must_be("NAME==VERSION: what was tested is what the server must have"),
 ]
 

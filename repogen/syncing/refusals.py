@@ -110,7 +110,7 @@ def refuse_unfit_ensemble(staged: StagedVersion, repository: Path) -> None:
     Raises:
         PublishError: A step's model or version is not there, or is another than the ensemble was built of.
     """
-    if (why := unfit(staged.config.text, staged.name, repository)) is not None:
+    if why := unfit(staged.config.text, staged.name, repository):
         raise PublishError(
             f"{staged.name} was not published: {why}",
             "its steps must have the alias, too, and no pin (version:): the registry numbers versions anew",

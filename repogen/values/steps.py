@@ -9,6 +9,9 @@ from repogen.values.decode import malformed
 from repogen.values.layout import PYTHON_FILE, REQUIREMENTS_FILE
 from repogen.values.tensors import Signature  # noqa: TC001 - the same
 
+PINNED = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}(\[[A-Za-z0-9._,-]{1,127}\])?==[A-Za-z0-9.!+_-]{1,64}$"
+"""A requirement as ``name==version``: no option of pip's, no URL, no range."""
+
 
 @dataclass(frozen=True)
 class EnsembleStep:

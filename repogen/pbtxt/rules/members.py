@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from repogen.pbtxt.findings import Finding
+from repogen.pbtxt.parse import parse
 from repogen.pbtxt.view import dims_text, tensor_views
+from repogen.values.layout import CONFIG_FILE, versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig
 
@@ -27,6 +30,17 @@ class Neighbor:
     config: ModelConfig | None
     versions: tuple[int, ...]
     guess: int | None = None
+
+
+def neighbor_at(directory: Path) -> Neighbor:
+    """Return a model as it lies in a repository.
+
+    Raises:
+        ConfigError: Its config.pbtxt can't be parsed.
+    """
+    path = directory / CONFIG_FILE
+    config = parse(path.read_text(encoding="utf-8"), f"{directory.name}/{CONFIG_FILE}") if path.is_file() else None
+    return Neighbor(config, tuple(versions(directory)))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 from repogen.values.layout import model_dir
 from repogen.values.manifest import damaged_files, read_manifest
 from repogen.values.registry import EntryState
-from tests.simulated_registry import SimulatedRegistry, version_of_bytes
+from tests.simulated_registry import CONFIG, SimulatedRegistry, version_of_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +34,7 @@ class Register(Protocol):
         shape: tuple[Dim, ...] = ("batch", 4),
         policy: str = "",
         labels: tuple[str, ...] = (),
+        template: str = CONFIG,
         state: EntryState = EntryState.PUBLISHED,
     ) -> RegistryEntry:
         """Return the entry."""
@@ -58,9 +59,12 @@ def register(registry: SimulatedRegistry, tmp_path: Path) -> Register:
         shape: tuple[Dim, ...] = ("batch", 4),
         policy: str = "",
         labels: tuple[str, ...] = (),
+        template: str = CONFIG,
         state: EntryState = EntryState.PUBLISHED,
     ) -> RegistryEntry:
-        version = version_of_bytes(next(roots), name, weights, batch=batch, shape=shape, policy=policy, labels=labels)
+        version = version_of_bytes(
+            next(roots), name, weights, batch=batch, shape=shape, policy=policy, labels=labels, template=template
+        )
         return registry.register(version, *aliases, state=state)
 
     return add

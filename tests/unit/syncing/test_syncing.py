@@ -16,7 +16,7 @@ from repogen.values.layout import unserved_dir
 from repogen.values.progress import Silent
 from repogen.values.registry import EntryState
 from repogen.values.sync import SyncAction, SyncedVersion, SyncOptions, SyncReport
-from tests.simulated_registry import SimulatedRegistry, version_of_bytes
+from tests.simulated_registry import CONFIG, SimulatedRegistry, version_of_bytes
 
 from .conftest import contents, served
 
@@ -157,6 +157,41 @@ def test_prunes_what_the_same_run_replaces(registry: SimulatedRegistry, register
     assert actions(sync(registry, repository, PRUNE, Silent())) == [("m", "published", 2), ("m", "pruned", 1)]
     assert served(repository) == 2
     assert sorted(path.name for path in (repository / "m").iterdir()) == ["2", "config.pbtxt"]
+
+
+def ensemble(version: int) -> str:
+    """Return the template of an ensemble with one step, model m in some version."""
+    step = f'{{{{ model_name: "m" model_version: {version} input_map {{{{ key: "x" value: "x" }}}}'
+    step += ' output_map {{ key: "y" value: "y" }} }}'
+    head = CONFIG.partition("instance_group")[0].replace('backend: "onnxruntime"', 'platform: "ensemble"')
+    return head + "ensemble_scheduling {{ step [ " + step + " ] }}\n"
+
+
+def test_an_ensemble_comes_after_its_steps(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """Whatever their names; without them it is left out, for Triton would not load it."""
+    register("a", b"1", "champion", template=ensemble(-1))
+    register("m", b"1", "champion")
+
+    alone = sync(registry, repository, SyncOptions("champion", models=("a",)), Silent())
+
+    assert actions(alone) == [("a", "failed", 1)]
+    assert alone.versions[0].error is not None
+    assert alone.versions[0].error.code == "sync.no-step"
+    assert not (repository / "a").exists()
+    assert actions(sync(registry, repository, CHAMPION, Silent())) == [("a", "published", 1), ("m", "published", 1)]
+
+
+def test_an_ensemble_that_pins_another_number_is_left_out(
+    registry: SimulatedRegistry, register: Register, repository: Path
+) -> None:
+    """The registry numbers versions anew."""
+    register("a", b"1", "champion", template=ensemble(7))
+    register("m", b"1", "champion")
+
+    report = sync(registry, repository, CHAMPION, Silent())
+
+    assert actions(report) == [("a", "failed", 1), ("m", "published", 1)]
+    assert "asks for version 7 of 'm'" in str(report.versions[0].error)
 
 
 def test_dry_run(registry: SimulatedRegistry, register: Register, repository: Path) -> None:

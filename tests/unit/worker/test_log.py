@@ -54,3 +54,12 @@ def test_of_a_long_log_the_end_is_read(tmp_path: Path) -> None:
     (tmp_path / "worker.log").write_bytes(b"x" * 100_000 + b"\n\xffend\n")
     text = read_log(tmp_path / "worker.log", ROOT).text
     assert (len(text), text[-6:]) == (16 * 1024, "\n\ufffdend\n")
+
+
+def test_a_link_to_the_users_file_is_that_file(tmp_path: Path) -> None:
+    """Python code runs through one, for the files beside it."""
+    (tmp_path / "spec").mkdir()
+    (tmp_path / "spec" / "step.py").touch()
+    (tmp_path / "model.py").symlink_to(tmp_path / "spec" / "step.py")
+    stack = f'Stack (most recent call first):\n  File "{tmp_path}/model.py", line 9 in execute\n'
+    assert WorkerLog(stack, tmp_path / "spec").place == "step.py:9"
