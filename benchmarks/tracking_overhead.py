@@ -24,11 +24,11 @@ from measure import measure, middle
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from repogen.console.text import table  # noqa: E402 - after the path
-from tests.release_server import release_server  # noqa: E402 - the same
+from repogen.reporting.text import table  # noqa: E402 - after the path
+from tests.support.release_server import release_server  # noqa: E402 - the same
 
 if TYPE_CHECKING:
-    from tests.release_server import ReleaseServer
+    from tests.support.release_server import ReleaseServer
 
 REPOGEN = str(Path(sys.executable).with_name("repogen"))
 MODELS = """\

@@ -5,12 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from repogen.version import __version__
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.pbtxt import Finding
+    from repogen.triton_config.rules.findings import Finding
 
-__version__ = "0.1.0"
 __all__ = ["__version__", "check"]
 
 
@@ -29,5 +30,5 @@ def check(*paths: Path | str, target: str = "24.10") -> list[Finding]:
         repogen.errors.SpecError: A path is not there, or the release is unknown.
     """
     # By name: `import repogen` stays free of protobuf, and every room may import it for its version.
-    found: list[Finding] = import_module("repogen.checking").check(*paths, release=target)
+    found: list[Finding] = import_module("repogen.check").check(*paths, release=target)
     return found

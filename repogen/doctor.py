@@ -7,14 +7,14 @@ import platform
 import shutil
 import subprocess
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement as Dependency
 
-from repogen import __version__
-from repogen.values.target import DEFAULT_RELEASE, targets
+from repogen.artifacts.environment import Check
+from repogen.targets import DEFAULT_RELEASE, targets
+from repogen.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,29 +26,10 @@ _MEND_BUILD = "pip install 'triton-repogen[build]'"
 _MEND_BASE = "pip install triton-repogen"
 
 
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked at.
-
-    Attributes:
-        name: What.
-        found: Version or state.
-        ok: Whether repogen can do its job with it.
-        optional: Whether repogen does without; ``ok`` is then true although it is missing.
-        remedy: The command that mends it; empty when nothing needs mending.
-    """
-
-    name: str
-    found: str
-    ok: bool
-    optional: bool = False
-    remedy: str = ""
-
-
 def diagnose() -> list[Check]:
     """Return every check, in the order in which a build would need them."""
     target = targets()[DEFAULT_RELEASE]
-    from repogen.serving import embedded_requirements, embedded_version, installed_path  # noqa: PLC0415 - heavy
+    from repogen.serving.servers import embedded_requirements, embedded_version, installed_path  # noqa: PLC0415 - heavy
 
     checks = [Check("repogen", __version__, ok=True), _python()]
     checks += _distributions(_BASE, _MEND_BASE)

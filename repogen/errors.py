@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class ExitCode(IntEnum):
@@ -171,3 +175,9 @@ def error_from_record(record: ErrorRecord) -> RepogenError:
     """Return an error that asks for the same exit code and says the same as ``record``."""
     kind = next((kind for kind in _KINDS if kind.exit_code == record.exit_code), RepogenError)
     return kind(record.message, record.hint, code=record.code, where=record.where, details=record.details)
+
+
+def first_line(error: BaseException, directory: Path) -> str:
+    """Return the first line that ``error`` says, without the path of the ``directory`` it worked in."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].replace(f"{directory}/", "") if lines else type(error).__name__

@@ -14,7 +14,7 @@ from pip._internal.commands import create_command
 from pip._internal.commands.download import DownloadCommand
 from pip._internal.models.target_python import TargetPython
 
-from repogen.values.target import targets
+from repogen.targets import targets
 
 LOCK = Path(__file__).resolve().parent.parent / "repogen/data/embedded.lock.json"
 TRITON = ("nvidia-pytriton", "0.7.0")

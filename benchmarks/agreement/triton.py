@@ -14,11 +14,11 @@ from itertools import count
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.serving import ControlMode
 from repogen.errors import ServerError
 from repogen.serving.embedded import EmbeddedTriton, RunningEmbedded
-from repogen.values.progress import Silent
-from repogen.values.serving import ControlMode
-from repogen.values.target import DEFAULT_RELEASE, targets
+from repogen.targets import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from repogen.cli.frame import debug_option, errors, json_option, main
+from repogen.cli.group import debug_option, errors, json_option, main
 from repogen.errors import ExitCode
 
 
@@ -16,8 +16,8 @@ from repogen.errors import ExitCode
 def doctor(*, as_json: bool, debug: bool) -> None:
     """Say what is installed, what is missing, and the command that mends it."""
     with errors(debug=debug, as_json=as_json):
-        from repogen.console.diagnosis import diagnosis_json, diagnosis_text  # noqa: PLC0415 - see the package's text
         from repogen.doctor import diagnose  # noqa: PLC0415 - the same
+        from repogen.reporting.doctor import diagnosis_json, diagnosis_text  # noqa: PLC0415 - see the package's text
 
         findings = diagnose()
         click.echo(diagnosis_json(findings) if as_json else diagnosis_text(findings))
@@ -29,6 +29,6 @@ def schema() -> None:
     """Print the JSON Schema of the spec; editors complete from it."""
     import json  # noqa: PLC0415 - see the package's text
 
-    from repogen.spec import json_schema  # noqa: PLC0415 - the same
+    from repogen.spec.schema import json_schema  # noqa: PLC0415 - the same
 
     click.echo(json.dumps(json_schema(), indent=2))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from repogen.cli.frame import DIRECTORY, FILE, SERVER, debug_option, errors, json_option, main, tracking_option
+from repogen.cli.group import DIRECTORY, FILE, SERVER, debug_option, errors, json_option, main, tracking_option
 
 
 @main.command()
@@ -21,7 +21,8 @@ from repogen.cli.frame import DIRECTORY, FILE, SERVER, debug_option, errors, jso
 def init(directory: Path, *, source: str | None, github: bool, force: bool, debug: bool) -> None:
     """Write a commented, working repogen.yaml with a tiny model to DIRECTORY, or one for the model of --from."""
     with errors(debug=debug):
-        from repogen.scaffold import describe, scaffold, scaffold_from  # noqa: PLC0415 - see the package's text
+        from repogen.scaffold.describe import describe  # noqa: PLC0415 - see the package's text
+        from repogen.scaffold.files import scaffold, scaffold_from  # noqa: PLC0415 - see the package's text
 
         model = None if source is None else describe(source, directory)
         written = () if model is None else scaffold_from(model, directory, force=force)
@@ -70,12 +71,12 @@ def build(  # noqa: PLR0913 - one parameter a flag
 ) -> None:
     """Export, verify, smoke-test and publish the models of SPEC (default: repogen.yaml)."""
     with errors(debug=debug, as_json=as_json):
-        from repogen.console.document import build_json  # noqa: PLC0415 - see the package's text
-        from repogen.console.github import guarded, tell_build  # noqa: PLC0415 - the same
-        from repogen.console.progress import progress_view  # noqa: PLC0415 - the same
-        from repogen.console.text import build_text  # noqa: PLC0415 - the same
-        from repogen.pipeline import BuildOptions, build  # noqa: PLC0415 - the same
-        from repogen.spec import load_spec  # noqa: PLC0415 - the same
+        from repogen.build.pipeline import BuildOptions, build  # noqa: PLC0415 - the same
+        from repogen.reporting.github import guarded, tell_build  # noqa: PLC0415 - the same
+        from repogen.reporting.json_document import build_json  # noqa: PLC0415 - see the package's text
+        from repogen.reporting.progress import progress_view  # noqa: PLC0415 - the same
+        from repogen.reporting.text import build_text  # noqa: PLC0415 - the same
+        from repogen.spec.load import load_spec  # noqa: PLC0415 - the same
 
         options = BuildOptions(
             models=models,
@@ -106,12 +107,12 @@ def build(  # noqa: PLR0913 - one parameter a flag
 def diagnose(*, model: str, spec: Path, target: str | None, as_json: bool, debug: bool) -> None:
     """Try every exporter on MODEL and name the first operator that each gets wrong; publishes nothing."""
     with errors(debug=debug, as_json=as_json):
-        from repogen.console.document import build_json  # noqa: PLC0415 - see the package's text
-        from repogen.console.github import guarded  # noqa: PLC0415 - the same
-        from repogen.console.progress import progress_view  # noqa: PLC0415 - the same
-        from repogen.console.text import rungs_text  # noqa: PLC0415 - the same
-        from repogen.pipeline import BuildOptions, build  # noqa: PLC0415 - the same
-        from repogen.spec import load_spec  # noqa: PLC0415 - the same
+        from repogen.build.pipeline import BuildOptions, build  # noqa: PLC0415 - the same
+        from repogen.reporting.github import guarded  # noqa: PLC0415 - the same
+        from repogen.reporting.json_document import build_json  # noqa: PLC0415 - see the package's text
+        from repogen.reporting.progress import progress_view  # noqa: PLC0415 - the same
+        from repogen.reporting.text import rungs_text  # noqa: PLC0415 - the same
+        from repogen.spec.load import load_spec  # noqa: PLC0415 - the same
 
         options = BuildOptions(models=(model,), server=None, force=True, dry_run=True, every_rung=True)
         loaded = load_spec(spec, target)

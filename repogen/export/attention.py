@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from repogen.export.ladder import Exporter
-    from repogen.values.source import SourceModel
+    from repogen.artifacts.source import SourceModel
+    from repogen.export.exporter import Exporter
 
 
 class EagerAttention:

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from repogen.artifacts.source import Program
 from repogen.errors import ExportError
-from repogen.export.assumptions import DOUBTS, doubts_of, noted_programs
-from repogen.export.origin import keep_outputs, traceable
-from repogen.values.source import Program
+from repogen.export.export_source import keep_outputs, traceable
+from repogen.export.guards import DOUBTS, doubts_of, noted_programs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import onnx_ir as ir
 
-    from repogen.values.source import SourceModel
-    from repogen.values.tensors import Signature
+    from repogen.artifacts.source import SourceModel
+    from repogen.artifacts.tensors import Signature
 
 _STATIC = re.compile(r"inferred a static shape of (\d+) for dimension inputs\[.*?\](?:\[(\d+)\])?\.shape\[(\d+)\]")
 _CALL_SITE = re.compile(r'The following call raised this error:\s+File "([^"]+)", line (\d+), in [^\n]*\n\s*([^\n]*)')

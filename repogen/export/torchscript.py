@@ -13,14 +13,14 @@ import onnx_ir as ir
 import torch
 from torch.onnx.utils import register_custom_op_symbolic
 
+from repogen.artifacts.source import Script
 from repogen.errors import ExportError
-from repogen.export.assumptions import DOUBTS
-from repogen.export.origin import keep_outputs, traceable
-from repogen.export.predicates import ValueRead, watch_reads
-from repogen.values.source import Script
+from repogen.export.export_source import keep_outputs, traceable
+from repogen.export.guards import DOUBTS
+from repogen.export.trace_guards import ValueRead, watch_reads
 
 if TYPE_CHECKING:
-    from repogen.values.source import SourceModel
+    from repogen.artifacts.source import SourceModel
 
 _IN_MEMORY = 2**31 - 2**24
 _UNSUPPORTED = re.compile(

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Protocol
 import onnx
 import onnx_ir as ir
 
-from repogen.errors import RepogenError
-from repogen.graph import Finishing, count_nodes, finish, first_line
+from repogen.artifacts.built_model import UNCHANGED, OnnxArtifact, PassOutcome
+from repogen.errors import RepogenError, first_line
+from repogen.onnx_graph.describe import count_nodes
+from repogen.onnx_graph.normalize import Finishing, finish
 from repogen.optimize.runtime_graph import runtime_nodes
 from repogen.optimize.simplify import Onnxsim
-from repogen.values.artifacts import UNCHANGED, OnnxArtifact, PassOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,7 +10,7 @@ import onnxruntime
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.values.artifacts import OnnxArtifact
+    from repogen.artifacts.built_model import OnnxArtifact
 
 
 def runtime_nodes(artifact: OnnxArtifact, directory: Path) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 if TYPE_CHECKING:
-    from repogen.values.artifacts import OnnxArtifact
+    from repogen.artifacts.built_model import OnnxArtifact
 
 
 class Onnxsim:

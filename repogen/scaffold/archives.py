@@ -9,7 +9,7 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 from repogen.errors import SpecError
-from repogen.scaffold.found import Found, flow, model_name, shape_text
+from repogen.scaffold.description import Found, flow, model_name, shape_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

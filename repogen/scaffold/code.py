@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.errors import SpecError
-from repogen.scaffold.found import Found, flow, model_name
+from repogen.scaffold.description import Found, flow, model_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

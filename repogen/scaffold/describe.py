@@ -15,7 +15,7 @@ from repogen.scaffold.huggingface import describe_directory
 from repogen.scaffold.onnx_file import describe_onnx
 
 if TYPE_CHECKING:
-    from repogen.scaffold.found import Found
+    from repogen.scaffold.description import Found
 
 _CALLABLE = re.compile(r"(?P<module>.+):(?P<attribute>[^\W\d][\w.]*)")
 _WEIGHTS = {".safetensors", ".pth", ".pt", ".ckpt"}

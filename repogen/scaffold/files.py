@@ -6,17 +6,17 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen import __version__
 from repogen.errors import SpecError
 from repogen.resources import templates_dir
-from repogen.scaffold.found import flow, one_line
+from repogen.scaffold.description import flow, one_line
+from repogen.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jinja2 import Environment
 
-    from repogen.scaffold.found import Found
+    from repogen.scaffold.description import Found
 
 SPEC = "repogen.yaml"
 WORKFLOW = ".github/workflows/repogen.yml"

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from repogen.errors import SpecError
-from repogen.scaffold.found import Found, model_name
+from repogen.scaffold.description import Found, model_name
 
 if TYPE_CHECKING:
     from pathlib import Path

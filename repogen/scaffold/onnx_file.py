@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.tensors import DTYPES
 from repogen.errors import SpecError
-from repogen.scaffold.found import Found, flow, model_name, shape_text
-from repogen.values.tensors import DTYPES
+from repogen.scaffold.description import Found, flow, model_name, shape_text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,16 +8,16 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.serving import ControlMode, Endpoint
 from repogen.errors import ServerError
 from repogen.serving import process
-from repogen.values.serving import ControlMode, Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from repogen.values.progress import Progress
-    from repogen.values.target import Target
+    from repogen.artifacts.progress import Progress
+    from repogen.targets import Target
 
 _ELSEWHERE = "or use --server embedded, --server HOST:PORT or --no-smoke"
 _PROBE_SECONDS = 20.0
@@ -114,7 +114,7 @@ class DockerTriton:
 def image(target: Target) -> str:
     """Return NVIDIA's image of a release.
 
-    >>> from repogen.values.target import targets
+    >>> from repogen.targets import targets
     >>> image(targets()["24.10"])
     'nvcr.io/nvidia/tritonserver:24.10-py3'
     """

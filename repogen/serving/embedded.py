@@ -7,17 +7,17 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.serving import ControlMode, Endpoint
 from repogen.errors import ServerError
 from repogen.serving import environment, install, process, requirements
-from repogen.values.serving import ControlMode, Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from repogen.artifacts.progress import Progress
     from repogen.serving.install import Installation
-    from repogen.values.progress import Progress
-    from repogen.values.target import Target
+    from repogen.targets import Target
 
 _UNSET = ("PYTHONHOME", "PYTHONPATH", "LD_PRELOAD")
 

@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
+from repogen.artifacts.steps import PINNED
 from repogen.errors import ServerError
+from repogen.repository.digest import sha256_bytes
+from repogen.repository.layout import requirements_in
 from repogen.serving import install, wheels
-from repogen.values.digest import sha256_bytes
-from repogen.values.steps import PINNED, requirements_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from repogen.artifacts.progress import Progress
     from repogen.serving.install import Installation
-    from repogen.values.progress import Progress
 
 _LIST = "repogen.pth"
 # Beside a model.py, where it would be published with the version that is tested.

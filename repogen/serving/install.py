@@ -22,13 +22,14 @@ import platformdirs
 from filelock import FileLock
 
 from repogen.errors import ServerError
-from repogen.serving import interpreter, lock, wheels
-from repogen.values.digest import sha256_bytes
+from repogen.repository.digest import sha256_bytes
+from repogen.serving import interpreter, wheels
+from repogen.serving import wheel_lock as lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from repogen.values.progress import Progress
+    from repogen.artifacts.progress import Progress
 
 CACHE_VARIABLE = "REPOGEN_CACHE_DIR"
 NEEDED_BYTES = 450 * 2**20

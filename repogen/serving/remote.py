@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.serving import ControlMode, Endpoint
 from repogen.errors import ServerError
-from repogen.values.serving import ControlMode, Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,14 +9,15 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.serving import Requirement
 from repogen.errors import ServerError
-from repogen.serving import install, interpreter, lock
-from repogen.values.serving import Requirement
+from repogen.serving import install, interpreter
+from repogen.serving import wheel_lock as lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from repogen.values.target import Target
+    from repogen.targets import Target
 
 NEEDED_GLIBC = (2, 35)
 _ELSEWHERE = "use --server docker, --server HOST:PORT or --no-smoke"

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.errors import ServerError
-from repogen.values.digest import sha256_file
+from repogen.repository.digest import sha256_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from repogen.serving.lock import Wheel
-    from repogen.values.progress import Progress
+    from repogen.artifacts.progress import Progress
+    from repogen.serving.wheel_lock import Wheel
 
 _PLATFORMS = (*(f"manylinux_2_{minor}_x86_64" for minor in range(35, 16, -1)), "manylinux2014_x86_64")
 _OFFLINE_HINT = "without a network: collect the wheels elsewhere, then `repogen server install --from DIR`"

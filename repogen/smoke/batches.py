@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from repogen.smoke.contract import answer_to
+from repogen.artifacts.serving import SmokeCheck
+from repogen.smoke.basic_checks import answer_to
 from repogen.smoke.inference import RefusedError, WireTensor
-from repogen.values.serving import SmokeCheck
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from repogen.artifacts.tensors import Array
+    from repogen.smoke.deployed_model import Case, Subject
     from repogen.smoke.inference import InferenceClient
     from repogen.smoke.limits import Limits
-    from repogen.smoke.subject import Case, Subject
-    from repogen.values.tensors import Array
 
 # Another dtype of the same width, so that nothing but the dtype is wrong: wire name -> (wire name, NumPy's).
 _OTHER = {

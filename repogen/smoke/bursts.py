@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from repogen.smoke.contract import verdict_on
+from repogen.artifacts.serving import SmokeCheck
+from repogen.smoke.basic_checks import verdict_on
 from repogen.smoke.inference import RefusedError
-from repogen.values.serving import SmokeCheck
 
 if TYPE_CHECKING:
+    from repogen.smoke.deployed_model import Case, Subject
     from repogen.smoke.inference import InferenceClient
     from repogen.smoke.limits import Limits
-    from repogen.smoke.subject import Case, Subject
 
 NAME = "dynamic batching"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from repogen.values.tensors import Array, Arrays
+    from repogen.artifacts.tensors import Array, Arrays
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from tritonclient.grpc.service_pb2 import ModelMetadataResponse
     from tritonclient.utils import InferenceServerException
 
+    from repogen.artifacts.tensors import Arrays
     from repogen.smoke.inference import Turn, WireTensor
     from repogen.smoke.limits import Limits
-    from repogen.values.tensors import Arrays
 
 _PROBE_SECONDS = 10.0
 _LOST = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-    from repogen.values.tensors import Array, Arrays
+    from repogen.artifacts.tensors import Array, Arrays
 
 
 class RefusedError(Exception):

@@ -6,22 +6,21 @@ import uuid
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from repogen.errors import SmokeError
-from repogen.pbtxt import parse
-from repogen.smoke.inference import NoAnswerError, RefusedError
-from repogen.smoke.overrides import as_json
-from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ
-from repogen.values.layout import (
+from repogen.artifacts.file_names import (
     CONFIG_FILE,
     DATA_FILE,
     MANIFEST_FILE,
     MODEL_FILE,
     PYTHON_FILE,
     UNCONFIRMED_FILE,
-    latest_version,
 )
-from repogen.values.named_files import is_named_file, place_of
-from repogen.values.steps import requirements_in
+from repogen.errors import SmokeError
+from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
+from repogen.repository.layout import latest_version, requirements_in
+from repogen.repository.named_files import is_named_file, place_of
+from repogen.smoke.inference import NoAnswerError, RefusedError
+from repogen.smoke.overrides import as_json
+from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

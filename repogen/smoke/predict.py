@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from repogen.pbtxt import wire_array
+from repogen.artifacts.tensors import DTYPES, Array, Arrays, Signature, TensorSpec
 from repogen.smoke.inference import InferenceClient, WireTensor
 from repogen.smoke.sequences import alone
-from repogen.values.tensors import DTYPES, Array, Arrays, Signature, TensorSpec
+from repogen.triton_config.text.dims import wire_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

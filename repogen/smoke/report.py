@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.serving import SmokeReport
 from repogen.errors import SmokeError
-from repogen.values.serving import SmokeReport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from repogen.values.serving import Endpoint, Latency, SmokeCheck
+    from repogen.artifacts.serving import Endpoint, Latency, SmokeCheck
 
 _HINTS = (
     ("model IR version", "lower export.opset or raise target.triton in the spec, or ask a newer server"),

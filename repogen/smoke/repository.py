@@ -6,20 +6,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.file_names import CONFIG_FILE
+from repogen.artifacts.serving import SmokeCheck
 from repogen.errors import RepogenError
-from repogen.pbtxt import parse
-from repogen.smoke.examine import answering, examine, files_check
+from repogen.repository.layout import versions
+from repogen.repository.manifest import read_manifest
+from repogen.smoke.deployed_model import read_subject
 from repogen.smoke.grpc_client import GrpcClient
 from repogen.smoke.inference import RefusedError
 from repogen.smoke.limits import Limits
 from repogen.smoke.loading import loaded, requirements_of
 from repogen.smoke.overrides import overridden
 from repogen.smoke.report import report_of
-from repogen.smoke.subject import read_subject
-from repogen.smoke.untried import untried
-from repogen.values.layout import CONFIG_FILE, versions
-from repogen.values.manifest import read_manifest
-from repogen.values.serving import SmokeCheck
+from repogen.smoke.run_checks import answering, examine, files_check
+from repogen.smoke.unsupported import untried
+from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+    from repogen.artifacts.serving import RunningTriton, SmokeReport
     from repogen.smoke.inference import InferenceClient
-    from repogen.values.serving import RunningTriton, SmokeReport
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
-from repogen.smoke.contract import verdict_on
+from repogen.artifacts.serving import SmokeCheck
+from repogen.smoke.basic_checks import verdict_on
 from repogen.smoke.inference import RefusedError, Turn, WireTensor
-from repogen.values.serving import SmokeCheck
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tritonclient.grpc.model_config_pb2 import ModelSequenceBatching
 
+    from repogen.artifacts.tensors import Array
+    from repogen.smoke.deployed_model import Case, Subject
     from repogen.smoke.inference import InferenceClient
-    from repogen.smoke.subject import Case, Subject
-    from repogen.values.tensors import Array
 
 _ROWS = 8
 """Of each golden case: a sequence takes one row at a time."""

@@ -6,22 +6,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from repogen.pbtxt import parse
+from repogen.smoke.deployed_model import read_subject, seen_by_clients
 from repogen.smoke.grpc_client import GrpcClient
 from repogen.smoke.limits import Limits
 from repogen.smoke.loading import loaded, private_name, requirements_of, sent_files
 from repogen.smoke.overrides import overridden
 from repogen.smoke.predict import Address
 from repogen.smoke.sequences import alone
-from repogen.smoke.subject import read_subject, seen_by_clients
+from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from repogen.artifacts.serving import RunningTriton
+    from repogen.artifacts.versions import StagedVersion
+    from repogen.smoke.deployed_model import Subject
     from repogen.smoke.inference import InferenceClient, WireTensor
-    from repogen.smoke.subject import Subject
-    from repogen.values.serving import RunningTriton
-    from repogen.values.versions import StagedVersion
 
     Request = list[WireTensor]
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.serving import SmokeCheck
 from repogen.errors import SmokeError
-from repogen.pbtxt import parse
-from repogen.smoke.examine import answering, examine, files_check
+from repogen.smoke.deployed_model import read_subject
 from repogen.smoke.grpc_client import GrpcClient
 from repogen.smoke.inference import RefusedError
 from repogen.smoke.limits import Limits
 from repogen.smoke.loading import loaded, private_name, requirements_of, sent_files
 from repogen.smoke.overrides import overridden
 from repogen.smoke.report import report_of
-from repogen.smoke.subject import read_subject
-from repogen.smoke.untried import untried
-from repogen.values.serving import SmokeCheck
+from repogen.smoke.run_checks import answering, examine, files_check
+from repogen.smoke.unsupported import untried
+from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
     from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+    from repogen.artifacts.serving import Latency, RunningTriton, SmokeReport
+    from repogen.artifacts.versions import StagedVersion
+    from repogen.smoke.deployed_model import Subject
     from repogen.smoke.inference import InferenceClient
-    from repogen.smoke.subject import Subject
-    from repogen.values.serving import Latency, RunningTriton, SmokeReport
-    from repogen.values.versions import StagedVersion
 
 
 def smoke_staged(server: RunningTriton, staged: StagedVersion, limits: Limits | None = None) -> SmokeReport:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.quantile import quantile
+from repogen.artifacts.serving import Latency
 from repogen.smoke.sequences import alone
-from repogen.values.quantile import quantile
-from repogen.values.serving import Latency
 
 if TYPE_CHECKING:
+    from repogen.smoke.deployed_model import Subject
     from repogen.smoke.inference import InferenceClient
     from repogen.smoke.limits import Limits
-    from repogen.smoke.subject import Subject
 
 
 def latency(client: InferenceClient, subject: Subject, limits: Limits) -> Latency:

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import torch
 
-from repogen.source.operators import load_operators
+from repogen.source.torch.operators import load_operators
 from repogen.spec.sources import EnsembleSource, MlflowSource, PythonSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from repogen.source.built import BuiltStep
+    from repogen.artifacts.source import SourceModel
+    from repogen.source.common.built_step import BuiltStep
     from repogen.spec.models import ModelSpec
-    from repogen.values.source import SourceModel
 
 
 _LOADERS = {
-    "torch": ("torch_source", "load_torch"),
-    "torchscript": ("script", "load_script"),
-    "torch_export": ("program", "load_program"),
-    "onnx": ("onnx_file", "load_onnx"),
-    "huggingface": ("huggingface", "load_huggingface"),
-    "mlflow": ("mlflow_model", "load_mlflow"),
-    "python": ("python_step", "load_python"),
-    "ensemble": ("ensemble", "load_ensemble"),
+    "torch": ("torch.loader", "load_torch"),
+    "torchscript": ("torch.script", "load_script"),
+    "torch_export": ("torch.exported_program", "load_program"),
+    "onnx": ("onnx.loader", "load_onnx"),
+    "huggingface": ("huggingface.loading", "load_huggingface"),
+    "mlflow": ("mlflow.loader", "load_mlflow"),
+    "python": ("python.loader", "load_python"),
+    "ensemble": ("ensemble.loader", "load_ensemble"),
 }
 
 
@@ -57,17 +58,19 @@ def load_source(
     torch.manual_seed(model.parity.seed)
     module, name = _LOADERS[model.source.kind]
     load = getattr(importlib.import_module(f"repogen.source.{module}"), name)  # each brings what only it needs
-    made: SourceModel = load(model.source, model, root, *_more(model, fetched or root, steps, work_dir))
+    made: SourceModel = load(model.source, model, root, *_more(model, root, fetched, steps, work_dir))
     return replace(made, operators=load_operators(model.export, root))
 
 
-def _more(model: ModelSpec, fetched: Path, steps: Mapping[str, BuiltStep], work_dir: Path | None) -> tuple[object, ...]:
+def _more(
+    model: ModelSpec, root: Path, fetched: Path | None, steps: Mapping[str, BuiltStep], work_dir: Path | None
+) -> tuple[object, ...]:
     """Return what the loader of a kind takes beyond the spec."""
     match model.source:
         case MlflowSource():
-            return (fetched,)
+            return (fetched or root,)
         case PythonSource():
             return (work_dir,)
         case EnsembleSource():
-            return steps, work_dir
+            return steps, partial(load_source, root=root, steps=steps, work_dir=work_dir)
     return ()

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import yaml
 
 from repogen.spec.models import Location
-from repogen.spec.problems import KeyPath, Problem, key_text, printable, shown, value_text
+from repogen.spec.problems import Problem, key_text, printable, shown, value_text
 from repogen.spec.scalars import CORE_TAGS, Scalar, ScalarError, resolve_plain, resolve_tagged, short_tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from repogen.triton_config.sections.base import KeyPath
 
 MAX_NODES = 20_000
 MAX_DEPTH = 32

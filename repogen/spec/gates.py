@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool
 
-from repogen.spec.base import Seconds, Section, Tolerance, must_be
+from repogen.triton_config.sections.base import Seconds, Section, Tolerance, must_be
 
 Positive = Annotated[float, Field(strict=True, gt=0, le=1e9, allow_inf_nan=False), must_be("a number > 0 and <= 1e9")]
 Figure = Annotated[float, Field(strict=True, ge=-1e9, le=1e9, allow_inf_nan=False), must_be("a number")]

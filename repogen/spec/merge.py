@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from repogen.spec.models import Location
-    from repogen.spec.problems import KeyPath
+    from repogen.triton_config.sections.base import KeyPath
 
 
 def merge(defaults: Node, model: Node) -> Node:

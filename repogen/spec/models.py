@@ -7,10 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import Discriminator, Field, StrictBool, Tag
 
-from repogen.spec.base import INT32_MAX, AnySize, Count, Seconds, Section, Size, TensorName, Tolerance, must_be
 from repogen.spec.gates import PromotionSpec
-from repogen.spec.sources import SourceSpec  # noqa: TC001 - pydantic resolves it
-from repogen.spec.triton import TritonSpec
+from repogen.spec.sources import SourceSpec
+from repogen.triton_config.sections.base import (
+    INT32_MAX,
+    AnySize,
+    Count,
+    Seconds,
+    Section,
+    Size,
+    TensorName,
+    Tolerance,
+    must_be,
+)
+from repogen.triton_config.sections.model import TritonSpec
 
 if TYPE_CHECKING:
     from pathlib import Path

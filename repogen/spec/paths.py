@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from repogen.spec.problems import KeyPath, printable
+from repogen.artifacts.file_names import RESERVED_FILES
+from repogen.spec.problems import printable
 from repogen.spec.sources import OnnxSource, PythonSource, TorchExportSource, TorchScriptSource, TorchSource
 from repogen.spec.structure import Finding, PartialModel
-from repogen.values.layout import RESERVED_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from repogen.spec.models import ExportSpec
     from repogen.spec.sources import SourceSpec
-    from repogen.spec.triton import TritonSpec
+    from repogen.triton_config.sections.base import KeyPath
+    from repogen.triton_config.sections.model import TritonSpec
 
 Findings: TypeAlias = "Iterator[Finding]"
 

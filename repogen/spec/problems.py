@@ -5,14 +5,15 @@ from __future__ import annotations
 import difflib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from repogen.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-KeyPath: TypeAlias = tuple[str | int, ...]
+    from repogen.triton_config.sections.base import KeyPath
+
 """Keys and list positions from the top of the file down to a value."""
 
 MAX_SHOWN = 100

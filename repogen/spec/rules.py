@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from repogen.spec.models import DimSpec, InputSpec, ModelSpec
-    from repogen.values.target import Target
+    from repogen.targets import Target
 
 Findings: TypeAlias = "Iterator[Finding]"
 

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, StrictBool, Tag
 
-from repogen.spec.base import AnySize, Section, TensorName, must_be
-from repogen.values.steps import PINNED
+from repogen.artifacts.steps import PINNED
+from repogen.triton_config.sections.base import AnySize, Section, TensorName, must_be
 
 DEFAULT_KIND = "torch"
 Path = Annotated[str, Field(min_length=1, max_length=4096)]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from repogen.spec.problems import nearest, printable
 from repogen.spec.sources import EnsembleSource, PythonSource
 from repogen.spec.structure import Finding, PartialModel
+from repogen.triton_config.sections.model import NOT_OF_ENSEMBLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -15,19 +16,6 @@ if TYPE_CHECKING:
     from repogen.spec.sources import StepSpec
 
 Findings: TypeAlias = "Iterator[Finding]"
-
-# What Triton refuses of an ensemble, which runs nothing by itself; what all models inherit is passed over.
-NOT_OF_ENSEMBLES = {
-    "dynamic_batching": None,
-    "sequence_batching": None,
-    "batch_input": (),
-    "batch_output": (),
-    "instance_group": (),
-    "optimization": None,
-    "model_warmup": (),
-    "default_model_filename": None,
-}
-"""Keys of ``triton``, and what stands for their absence."""
 
 
 def check_steps(models: Mapping[str, PartialModel]) -> Findings:

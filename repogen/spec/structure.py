@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from repogen.artifacts.tensors import DTYPES
 from repogen.spec.models import ModelSpec, SpecFile
-from repogen.spec.problems import MAX_SHOWN, KeyPath, closest, nearest, printable, value_text
+from repogen.spec.problems import MAX_SHOWN, closest, nearest, printable, value_text
 from repogen.spec.sources import KINDS
-from repogen.values.tensors import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pydantic_core import ErrorDetails
+
+    from repogen.triton_config.sections.base import KeyPath
 
 _KEY = "[key]"
 _MISSING = "is missing"

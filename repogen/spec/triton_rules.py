@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
-from repogen.spec.base import INT32_MAX
+from repogen.artifacts.tensors import same_elements
 from repogen.spec.problems import printable
 from repogen.spec.structure import Finding
-from repogen.spec.triton import parameter_text
-from repogen.values.backend_parameters import meant_by, unreadable
-from repogen.values.elements import same_elements
+from repogen.triton_config.rules.backend_parameters import meant_by, unreadable
+from repogen.triton_config.sections.base import INT32_MAX
+from repogen.triton_config.sections.model import parameter_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from repogen.spec.models import ModelSpec
-    from repogen.spec.problems import KeyPath
-    from repogen.spec.sequence import ControlSpec, SequenceBatchingSpec
-    from repogen.spec.triton import InstanceGroupSpec
+    from repogen.triton_config.sections.base import KeyPath
+    from repogen.triton_config.sections.model import InstanceGroupSpec
+    from repogen.triton_config.sections.sequence import ControlSpec, SequenceBatchingSpec
 
 Findings: TypeAlias = "Iterator[Finding]"
 

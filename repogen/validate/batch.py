@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from repogen.artifacts.built_model import BatchReport
+from repogen.artifacts.source import Code
 from repogen.errors import ConfigError, RepogenError
 from repogen.validate.compare import difference, not_finite
-from repogen.values.artifacts import BatchReport
-from repogen.values.source import Code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Literal
 
-    from repogen.values.source import SourceModel
-    from repogen.values.tensors import Array, Arrays
+    from repogen.artifacts.source import SourceModel
+    from repogen.artifacts.tensors import Array, Arrays
 
 _SIZES = (1, 2, 3, 5)
 _SEEDS = 20

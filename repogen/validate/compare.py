@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from repogen.artifacts.tensors import Array, Arrays, Signature
     from repogen.spec.models import ParitySpec
-    from repogen.values.tensors import Array, Arrays, Signature
 
 # By dtype: about what reordered sums and fused kernels cost over a network's depth in that precision.
 _BY_DTYPE = {

@@ -14,15 +14,15 @@ import onnx
 import onnxruntime
 import torch
 
+from repogen.artifacts.built_model import Divergence
 from repogen.validate.trace import trace
-from repogen.values.artifacts import Divergence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from repogen.artifacts.tensors import Array, Arrays
     from repogen.validate.trace import Operation, Trace
-    from repogen.values.tensors import Array, Arrays
 
     _Flat = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from repogen.values.artifacts import Golden, GoldenCase, GoldenTensor
-from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_to_json, packed
+from repogen.artifacts.built_model import Golden, GoldenCase, GoldenTensor
+from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_to_json, packed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from repogen.artifacts.tensors import Array, Arrays
     from repogen.validate.sweep import SweepCase
-    from repogen.values.tensors import Array, Arrays
 
 _MOST_CASES = 4
 _MOST_BYTES = 2 * 1024 * 1024

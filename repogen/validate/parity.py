@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from repogen.artifacts.built_model import ParityCase, ParityReport
+from repogen.artifacts.source import Code, OnnxFile
 from repogen.errors import ExportError, ParityError, SourceError
 from repogen.validate.compare import Difference, difference, not_finite
 from repogen.validate.sweep import SweepCase, plan_sweep
-from repogen.values.artifacts import ParityCase, ParityReport
-from repogen.values.source import Code, OnnxFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from repogen.artifacts.source import Reference, SourceModel
+    from repogen.artifacts.tensors import Array, Arrays
     from repogen.spec.models import ParitySpec
     from repogen.validate.golden import GoldenKeeper
-    from repogen.values.source import Reference, SourceModel
-    from repogen.values.tensors import Array, Arrays
 
 _SHOWN = 5
 _NOISE = 1e-4

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import onnxruntime
 
-from repogen.errors import ParityError
-from repogen.graph import first_line
+from repogen.errors import ParityError, first_line
 
 if TYPE_CHECKING:
-    from repogen.values.artifacts import OnnxArtifact
-    from repogen.values.tensors import Array, Arrays
+    from repogen.artifacts.built_model import OnnxArtifact
+    from repogen.artifacts.tensors import Array, Arrays
 
 
 class OnnxModel:

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from repogen.errors import ExportError
-from repogen.graph import first_line
+from repogen.errors import ExportError, first_line
 
 if TYPE_CHECKING:
-    from repogen.values.artifacts import OnnxArtifact
-    from repogen.values.target import Target
+    from repogen.artifacts.built_model import OnnxArtifact
+    from repogen.targets import Target
 
 
 def check_structure(artifact: OnnxArtifact, target: Target) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from repogen.values.source import DimRange
+    from repogen.artifacts.source import DimRange
 
 
 @dataclass(frozen=True)

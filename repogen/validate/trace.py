@@ -10,12 +10,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from repogen.values.watching import forget_compiled, user_line
+from repogen.source.torch.torch_frames import forget_compiled, user_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from repogen.values.tensors import Array
+    from repogen.artifacts.tensors import Array
 
 _MOST_BYTES = 1 << 30
 

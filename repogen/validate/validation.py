@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.source import Eager, Program
 from repogen.validate.batch import check_batch
 from repogen.validate.compare import tolerances
 from repogen.validate.diverge import first_divergence
@@ -13,17 +14,16 @@ from repogen.validate.golden import GoldenKeeper
 from repogen.validate.parity import check_parity
 from repogen.validate.runtime import OnnxModel
 from repogen.validate.structure import check_structure
-from repogen.values.source import Eager, Program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from repogen.artifacts.built_model import BatchReport, OnnxArtifact, ParityReport
+    from repogen.artifacts.source import Reference, SourceModel
+    from repogen.artifacts.tensors import Arrays
     from repogen.spec.models import ModelSpec
-    from repogen.values.artifacts import BatchReport, OnnxArtifact, ParityReport
-    from repogen.values.source import Reference, SourceModel
-    from repogen.values.target import Target
-    from repogen.values.tensors import Arrays
+    from repogen.targets import Target
 
 
 @dataclass(frozen=True)

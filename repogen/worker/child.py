@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.errors import ErrorRecord, ExitCode, RepogenError
-from repogen.worker.extras import EXTRAS, missing_extra
 from repogen.worker.job import EVENT, JOB, Event, Job
-from repogen.worker.ledger import Ledger
+from repogen.worker.progress import Ledger
+from repogen.worker.requirements import EXTRAS, missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable

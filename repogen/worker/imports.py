@@ -9,10 +9,9 @@ import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import repogen
-from repogen.source.built import PUBLISHED
-from repogen.values.artifacts import ImportedCode
-from repogen.values.digest import sha256_file
+from repogen.artifacts.built_model import ImportedCode
+from repogen.repository.digest import sha256_file
+from repogen.source.common.built_step import PUBLISHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +41,7 @@ def imported_code(root: Path, data: Iterable[Path] = ()) -> ImportedCode:
 
 def _is_installed(path: Path) -> bool:
     """Whether ``path`` belongs to the interpreter, to a distribution or to repogen."""
-    own = Path(repogen.__file__).resolve().parent
+    own = Path(__file__).resolve().parents[1]
     paths = sysconfig.get_paths()
     stdlib = {Path(paths[key]).resolve() for key in ("stdlib", "platstdlib")}
     resolved = path.resolve()

@@ -8,10 +8,10 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
+from repogen.artifacts.built_model import BuiltModel, Learned
 from repogen.errors import ErrorRecord, RepogenError
-from repogen.source.built import BuiltStep  # noqa: TC001 - the same
+from repogen.source.common.built_step import BuiltStep  # noqa: TC001 - the same
 from repogen.spec.models import ModelSpec  # noqa: TC001 - the same
-from repogen.values.artifacts import BuiltModel, Learned
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from repogen.artifacts.built_model import BuiltModel, Learned
 from repogen.errors import ExportError, ParityError, RepogenError, error_from_record
-from repogen.values.artifacts import BuiltModel, Learned
 from repogen.worker.job import EVENT, JOB, Event, Job, Outcome
 from repogen.worker.log import read_log
 
 if TYPE_CHECKING:
     import threading
 
-    from repogen.values.progress import Progress
+    from repogen.artifacts.progress import Progress
 
 _LOG = "worker.log"
 _TICK = 0.2
@@ -54,7 +54,7 @@ def run_worker(job: Job, progress: Progress, cancelled: threading.Event) -> Outc
     with log_path.open("wb") as log, os.fdopen(read_end, "rb", buffering=0) as events:
         process = subprocess.Popen(
             # -P: a queue.py in the user's working directory must not take the place of the standard library's.
-            [sys.executable, "-P", "-m", "repogen.worker.warden", str(write_end), str(os.getpid())],
+            [sys.executable, "-P", "-m", "repogen.worker.supervisor", str(write_end), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

@@ -7,26 +7,26 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.built_model import BuiltModel, RungOutcome
+from repogen.artifacts.source import Code
 from repogen.errors import ExportError, ParityError, RepogenError
-from repogen.export import export_with, exporters
-from repogen.graph import Finishing
-from repogen.optimize import optimize
-from repogen.source import load_source
-from repogen.validate import Validation, prove, validate
-from repogen.values.artifacts import BuiltModel, RungOutcome
-from repogen.values.source import Code
-from repogen.values.target import targets
+from repogen.export.fallback_chain import export_with, exporters
+from repogen.onnx_graph.normalize import Finishing
+from repogen.optimize.passes import optimize
+from repogen.source.load import load_source
+from repogen.targets import targets
+from repogen.validate.validation import Validation, prove, validate
 from repogen.worker.imports import imported_code
-from repogen.worker.share import at_most
+from repogen.worker.timeout import at_most
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.export import Exporter
-    from repogen.values.artifacts import OnnxArtifact, PassOutcome
-    from repogen.values.source import Reference, SourceModel
+    from repogen.artifacts.built_model import OnnxArtifact, PassOutcome
+    from repogen.artifacts.source import Reference, SourceModel
+    from repogen.export.exporter import Exporter
     from repogen.worker.job import Job
-    from repogen.worker.ledger import Ledger
+    from repogen.worker.progress import Ledger
 
 # The model's own fault: another exporter would meet it again.
 _MODEL_FAULTS = frozenset({"parity.not-finite", "parity.non-deterministic", "source.declared-size"})

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.serving import server
-from repogen.values.progress import Silent
-from repogen.values.serving import ControlMode
-from repogen.values.target import DEFAULT_RELEASE, targets
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.serving import ControlMode
+from repogen.serving.servers import server
+from repogen.targets import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from repogen.values.serving import RunningTriton
+    from repogen.artifacts.serving import RunningTriton
 
 
 @dataclass(frozen=True)

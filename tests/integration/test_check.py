@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.checking import check
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.serving import ControlMode
+from repogen.check.checker import check
 from repogen.errors import ServerError
-from repogen.serving import server
-from repogen.values.progress import Silent
-from repogen.values.serving import ControlMode
-from repogen.values.target import DEFAULT_RELEASE, targets
-from tests.unit.checking.conftest import CONFIG, add_model
+from repogen.serving.servers import server
+from repogen.targets import DEFAULT_RELEASE, targets
+from tests.unit.check.conftest import CONFIG, add_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

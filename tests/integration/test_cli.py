@@ -18,9 +18,9 @@ import onnx
 import pytest
 from click.testing import CliRunner
 
-from repogen import __version__
-from repogen.cli import main
-from repogen.values.layout import journal_path
+from repogen.cli.group import main
+from repogen.repository.layout import journal_path
+from repogen.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

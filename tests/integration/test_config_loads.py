@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,18 +12,21 @@ from agreement.triton import LenientTriton
 from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedOutput
 from tritonclient.utils import InferenceServerException
 
-from repogen.checking import check
-from repogen.configure import configure
-from repogen.serving import server
+from repogen.artifacts.built_model import BatchReport, OnnxArtifact
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.serving import ControlMode
+from repogen.artifacts.tensors import Signature, TensorSpec
+from repogen.check.checker import check
+from repogen.repository.golden import first_golden_inputs
+from repogen.repository.named_files import place_of
+from repogen.serving.servers import server
 from repogen.spec.models import ModelSpec
 from repogen.spec.sources import TorchSource
-from repogen.spec.triton import TritonSpec
-from repogen.values.artifacts import BatchReport, OnnxArtifact
-from repogen.values.progress import Silent
-from repogen.values.serving import ControlMode
-from repogen.values.target import DEFAULT_RELEASE, targets
-from repogen.values.tensors import Signature, TensorSpec
-from tests import graphs, wishes
+from repogen.targets import DEFAULT_RELEASE, targets
+from repogen.triton_config.render.model import configure
+from repogen.triton_config.sections.model import TritonSpec
+from tests.support import config_sections as wishes
+from tests.support import graphs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,10 +78,18 @@ def written(repository: Path, name: str, case: wishes.Case, graph: onnx.ModelPro
     batch = BatchReport(batchable=case.largest > 0, max_batch_size=case.largest)
     root = repository.parent
     wishes.write_golden(root, case.signature)
-    made = configure(name, spec, artifact, batch, target=targets()[DEFAULT_RELEASE], root=root, golden_dir=root)
+    made = configure(
+        name,
+        spec,
+        artifact,
+        batch,
+        target=targets()[DEFAULT_RELEASE],
+        root=root,
+        golden_inputs=partial(first_golden_inputs, root),
+    )
     for file in made.named_files:
-        (directory.parent / file.place).parent.mkdir(exist_ok=True)
-        (directory.parent / file.place).write_bytes(file.content)
+        (directory.parent / place_of(file.name)).parent.mkdir(exist_ok=True)
+        (directory.parent / place_of(file.name)).write_bytes(file.content)
     (directory.parent / "config.pbtxt").write_text(made.text, encoding="utf-8")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from repogen.values.target import DEFAULT_RELEASE
+from repogen.targets import DEFAULT_RELEASE
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -21,10 +21,10 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from repogen import __version__
-from repogen.cli import main
-from repogen.scaffold import ACTION, scaffold
-from repogen.values.manifest import damaged_files, read_manifest
+from repogen.cli.group import main
+from repogen.repository.manifest import damaged_files, read_manifest
+from repogen.scaffold.files import ACTION, scaffold
+from repogen.version import __version__
 
 ROOT = Path(__file__).parents[2]
 GIT = shutil.which("git") or "git"

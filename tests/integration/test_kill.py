@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from tritonclient.grpc import InferenceServerClient, InferInput
 
-from repogen.serving import server
-from repogen.values.progress import Silent
-from repogen.values.serving import ControlMode
-from repogen.values.target import DEFAULT_RELEASE, targets
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.serving import ControlMode
+from repogen.serving.servers import server
+from repogen.targets import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
     import subprocess

@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from repogen.fingerprint import changes, files_intact
-from repogen.pipeline import BuildOptions, build
-from repogen.spec import load_spec
-from repogen.values.layout import CONFIG_FILE, latest_version
-from repogen.values.manifest import read_manifest
-from repogen.values.mark import RepositoryKind, RepositoryMark, read_mark
-from repogen.values.progress import Silent
+from repogen.artifacts.file_names import CONFIG_FILE
+from repogen.artifacts.progress import Silent
+from repogen.build.fingerprint import changes, files_intact
+from repogen.build.pipeline import BuildOptions, build
+from repogen.repository.layout import latest_version
+from repogen.repository.manifest import read_manifest
+from repogen.repository.ownership import RepositoryKind, RepositoryMark, read_mark
+from repogen.spec.load import load_spec
 
 ROOT = Path(__file__).parents[2]
 SPEC = ROOT / "examples" / "digits" / "repogen.yaml"

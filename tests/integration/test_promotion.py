@@ -10,21 +10,23 @@ import onnx
 import pytest
 from onnx import helper
 
-from repogen.configure import configure
-from repogen.gates import Schedule, with_flags
-from repogen.promotion import PromotionRequest, history, promote, rollback
+from repogen.artifacts.built_model import BatchReport, Golden, GoldenCase, GoldenTensor, OnnxArtifact
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.promotion import Outcome, PromotionReport, Verdict
+from repogen.artifacts.tensors import Signature, TensorSpec
+from repogen.artifacts.versions import Provenance
+from repogen.registry.gates.ab_timing import Schedule
+from repogen.registry.gates.flags import with_flags
+from repogen.registry.promotion.promote import history, promote, rollback
+from repogen.registry.promotion.request import PromotionRequest
+from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_to_json
+from repogen.repository.stage import stage_version
 from repogen.spec.gates import GatesSpec
 from repogen.spec.models import ModelSpec
 from repogen.spec.sources import TorchSource
-from repogen.stage import stage_version
-from repogen.values.artifacts import BatchReport, Golden, GoldenCase, GoldenTensor, OnnxArtifact
-from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_to_json
-from repogen.values.progress import Silent
-from repogen.values.promotion import Outcome, PromotionReport, Verdict
-from repogen.values.target import DEFAULT_RELEASE, targets
-from repogen.values.tensors import Signature, TensorSpec
-from repogen.values.versions import Provenance
-from tests.simulated_registry import SimulatedRegistry
+from repogen.targets import DEFAULT_RELEASE, targets
+from repogen.triton_config.render.model import configure
+from tests.support.simulated_registry import SimulatedRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

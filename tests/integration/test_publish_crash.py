@@ -14,17 +14,18 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from repogen.publish import publish, recover
+from repogen.artifacts.built_model import OnnxArtifact
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.serving import ControlMode, RunningTriton, TritonServer
+from repogen.artifacts.tensors import Signature, TensorSpec
+from repogen.artifacts.versions import ModelConfig, Provenance, StagedVersion
+from repogen.repository.publish import publish
+from repogen.repository.recovery import recover
+from repogen.repository.stage import stage_version
 from repogen.serving.embedded import EmbeddedTriton
-from repogen.stage import stage_version
-from repogen.values.artifacts import OnnxArtifact
-from repogen.values.progress import Silent
-from repogen.values.serving import ControlMode, RunningTriton, TritonServer
-from repogen.values.target import DEFAULT_RELEASE, targets
-from repogen.values.tensors import Signature, TensorSpec
-from repogen.values.versions import ModelConfig, Provenance, StagedVersion
+from repogen.targets import DEFAULT_RELEASE, targets
 
-PROGRAM = Path(__file__).parents[1] / "unit" / "publish" / "killed_publish.py"
+PROGRAM = Path(__file__).parents[1] / "unit" / "repository" / "publish" / "killed_publish.py"
 MADE = Provenance({}, "", "", {}, DEFAULT_RELEASE, "dynamo", 17, 8, 1, 1, 1, 0.0, 0.0)
 
 

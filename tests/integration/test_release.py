@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from tritonclient.grpc import InferenceServerClient, InferInput
 
-from repogen import live
-from repogen.publish.lock import locked
-from repogen.values.progress import Silent
-from tests.release_server import ReleaseServer, release_server
+from repogen.artifacts.progress import Silent
+from repogen.repository.lock import locked
+from repogen.serving import commands as live
+from tests.support.release_server import ReleaseServer, release_server
 
 if TYPE_CHECKING:
     import subprocess

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.serving import ControlMode
 from repogen.errors import ServerError
-from repogen.serving import server
-from repogen.values.progress import Silent
-from repogen.values.serving import ControlMode
-from repogen.values.target import DEFAULT_RELEASE, targets
+from repogen.serving.servers import server
+from repogen.targets import DEFAULT_RELEASE, targets
 
 IDENTITY_MODEL = """
 import sys

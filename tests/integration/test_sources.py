@@ -16,7 +16,7 @@ import torch
 import yaml
 from torch import nn
 
-from tests import graphs
+from tests.support import graphs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

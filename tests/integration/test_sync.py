@@ -10,12 +10,12 @@ import numpy as np
 from onnx import TensorProto, helper
 from tritonclient.grpc import InferenceServerClient, InferInput
 
-from repogen import live
-from repogen.syncing import sync
-from repogen.values.layout import unserved_dir, versions
-from repogen.values.progress import Silent
-from repogen.values.sync import SyncOptions
-from tests.simulated_registry import SimulatedRegistry, version_of_bytes
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.sync import SyncOptions
+from repogen.registry.sync.sync import sync
+from repogen.repository.layout import unserved_dir, versions
+from repogen.serving import commands as live
+from tests.support.simulated_registry import SimulatedRegistry, version_of_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

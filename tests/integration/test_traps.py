@@ -10,11 +10,11 @@ from pathlib import Path
 import onnx
 import pytest
 
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.report import ModelReport, Status
+from repogen.build.pipeline import BuildOptions, build
 from repogen.errors import ErrorRecord, ExitCode
-from repogen.pipeline import BuildOptions, build
-from repogen.spec import load_spec
-from repogen.values.progress import Silent
-from repogen.values.report import ModelReport, Status
+from repogen.spec.load import load_spec
 
 MODELS = Path(__file__).parent / "trap_models.py"
 ROWS = "inputs: {x: {dtype: float32, shape: [batch, 4]}}"

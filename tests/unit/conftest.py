@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from repogen.values.source import SourceModel
+    from repogen.artifacts.source import SourceModel
 
 
 @pytest.fixture(scope="session")
@@ -27,14 +27,14 @@ def as_source() -> Callable[..., SourceModel]:
 
         import torch  # noqa: PLC0415
 
-        from repogen.source.call import named_call  # noqa: PLC0415
-        from repogen.source.dims import dim_ranges  # noqa: PLC0415
-        from repogen.source.eager import TorchReference, _output_spec  # noqa: PLC0415
-        from repogen.source.examples import DrawnExamples  # noqa: PLC0415
-        from repogen.source.flat import FlatModule, choose_outputs, tensors_among  # noqa: PLC0415
+        from repogen.artifacts.source import Eager, SourceModel  # noqa: PLC0415
+        from repogen.artifacts.tensors import Signature, TensorSpec  # noqa: PLC0415
+        from repogen.source.common.call import named_call  # noqa: PLC0415
+        from repogen.source.common.dims import dim_ranges  # noqa: PLC0415
+        from repogen.source.common.examples import DrawnExamples  # noqa: PLC0415
+        from repogen.source.torch.eager import TorchReference, _output_spec  # noqa: PLC0415
+        from repogen.source.torch.flat import FlatModule, choose_outputs, tensors_among  # noqa: PLC0415
         from repogen.spec.models import DimSpec, InputSpec  # noqa: PLC0415
-        from repogen.values.source import Eager, SourceModel  # noqa: PLC0415
-        from repogen.values.tensors import Signature, TensorSpec  # noqa: PLC0415
 
         inputs = {"x": ["batch", 4]} if inputs is None else inputs
         used = {dim for shape in inputs.values() for dim in shape if isinstance(dim, str)}

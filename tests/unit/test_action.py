@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import repogen
-from repogen.scaffold import ACTION
+from repogen.scaffold.files import ACTION
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / ".github" / "actions" / "repogen" / "action.py"

@@ -3,7 +3,3 @@
 The directory is read by repogen itself; transformers is given a configuration and tensors, never the directory, so
 that nothing in it (pickles, adapters, kernels, code) is run unless the spec trusts its code.
 """
-
-from repogen.source.huggingface.loading import load_huggingface
-
-__all__ = ["load_huggingface"]

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from repogen.artifacts.tensors import TensorSpec
 from repogen.source.huggingface.files import PREPROCESSOR
 from repogen.spec.models import DimSpec
-from repogen.values.tensors import TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from repogen.source.call import Parameters
+    from repogen.artifacts.tensors import Array, Dim
+    from repogen.source.common.call import Parameters
     from repogen.source.huggingface.files import Checkpoint
     from repogen.source.huggingface.untyped import Config, Model
-    from repogen.values.tensors import Array, Dim
 
 SAMPLES, FRAMES = "samples", "frames"
 _MASK = "attention_mask"

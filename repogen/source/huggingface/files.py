@@ -8,8 +8,8 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.source import Companion
 from repogen.errors import SourceError
-from repogen.values.source import Companion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from repogen.artifacts.tensors import TensorSpec
 from repogen.source.huggingface.files import PREPROCESSOR
 from repogen.spec.models import DimSpec
-from repogen.values.tensors import TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from repogen.artifacts.tensors import Array, Dim
     from repogen.source.huggingface.files import Checkpoint
     from repogen.source.huggingface.untyped import Config, Json, Model
-    from repogen.values.tensors import Array, Dim
 
 HEIGHT, WIDTH = "height", "width"
 # Their configuration's image_size is of no effect: they take any size, and the preprocessor knows which is usual.

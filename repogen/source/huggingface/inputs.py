@@ -5,26 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from repogen.artifacts.tensors import TensorSpec
 from repogen.errors import SourceError
-from repogen.source.call import Call, Slot
-from repogen.source.dims import BATCH, FOUND_BATCH, dim_ranges
+from repogen.source.common.call import Call, Slot
+from repogen.source.common.dims import BATCH, FOUND_BATCH, dim_ranges
+from repogen.source.common.inputs import Inputs
 from repogen.source.huggingface.audio import audio_part
 from repogen.source.huggingface.image import image_part
 from repogen.source.huggingface.text import text_part
-from repogen.source.inputs import Inputs
 from repogen.spec.models import DimSpec
-from repogen.values.tensors import TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from repogen.source.call import Parameters
+    from repogen.artifacts.source import DimRange
+    from repogen.artifacts.tensors import Array
+    from repogen.source.common.call import Parameters
     from repogen.source.huggingface.files import Checkpoint
     from repogen.source.huggingface.tasks import Task
     from repogen.source.huggingface.untyped import Model
     from repogen.spec.models import ModelSpec
-    from repogen.values.source import DimRange
-    from repogen.values.tensors import Array
 
 CONTRASTIVE = "zero-shot-image-classification"
 TEXT_BATCH, IMAGE_BATCH = "text_batch", "image_batch"

@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from repogen.artifacts.tensors import Signature
     from repogen.source.huggingface.tasks import Task
     from repogen.source.huggingface.untyped import Config
-    from repogen.values.tensors import Signature
 
 _DEFAULT = re.compile(r"LABEL_\d+")
 _RANK = 2

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 from repogen.errors import SourceError
-from repogen.source.callables import RAISED, user_error
-from repogen.source.eager import of_module
+from repogen.source.common.callables import RAISED, user_error
+from repogen.source.common.inputs import find_inputs
 from repogen.source.huggingface.card import pipeline_tag
 from repogen.source.huggingface.configuration import read_config
 from repogen.source.huggingface.files import CONFIG, has_remote_code
@@ -20,19 +20,19 @@ from repogen.source.huggingface.labels import labels_of
 from repogen.source.huggingface.outputs import choose
 from repogen.source.huggingface.tasks import choose_head, remote_head
 from repogen.source.huggingface.weights import load_model
-from repogen.source.inputs import find_inputs
-from repogen.source.module import prepare
+from repogen.source.torch.eager import of_module
+from repogen.source.torch.module import prepare
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from repogen.artifacts.source import SourceModel
+    from repogen.source.common.inputs import Inputs
     from repogen.source.huggingface.files import Checkpoint
     from repogen.source.huggingface.tasks import Head
     from repogen.source.huggingface.untyped import Config, Model
-    from repogen.source.inputs import Inputs
     from repogen.spec.models import ModelSpec
     from repogen.spec.sources import HuggingFaceSource
-    from repogen.values.source import SourceModel
 
 
 def load_huggingface(source: HuggingFaceSource, model: ModelSpec, root: Path) -> SourceModel:

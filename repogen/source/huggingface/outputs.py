@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from repogen.source.callables import RAISED
-from repogen.source.flat import FlatModule
+from repogen.source.common.callables import RAISED
+from repogen.source.torch.flat import FlatModule
 
 if TYPE_CHECKING:
+    from repogen.source.common.inputs import Inputs
     from repogen.source.huggingface.tasks import Task
-    from repogen.source.inputs import Inputs
     from repogen.spec.models import ModelSpec
 
 _BY_PRODUCTS = (

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from repogen.artifacts.tensors import TensorSpec
 from repogen.spec.models import DimSpec
-from repogen.values.tensors import TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from repogen.source.call import Parameters
+    from repogen.artifacts.tensors import Array
+    from repogen.source.common.call import Parameters
     from repogen.source.huggingface.files import Checkpoint
     from repogen.source.huggingface.untyped import Config, Model
-    from repogen.values.tensors import Array
 
 SEQUENCE = "sequence"
 MOST_TOKENS = 512

@@ -10,9 +10,9 @@ import torch
 from transformers.utils import logging
 
 from repogen.errors import SourceError
-from repogen.source.callables import RAISED, user_error
+from repogen.source.common.callables import RAISED, user_error
 from repogen.source.huggingface.tasks import related
-from repogen.source.weights import read_state
+from repogen.source.torch.weights import read_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

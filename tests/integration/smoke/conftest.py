@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -10,19 +11,20 @@ import onnx
 import pytest
 from onnx import helper
 
-from repogen.configure import configure
-from repogen.serving import server
+from repogen.artifacts.built_model import BatchReport, Golden, GoldenCase, GoldenTensor, OnnxArtifact
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.serving import ControlMode, RunningTriton
+from repogen.artifacts.tensors import DTYPES, Arrays, Signature, TensorSpec
+from repogen.artifacts.versions import ModelConfig, Provenance, StagedVersion
+from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, first_golden_inputs, golden_to_json
+from repogen.repository.stage import stage_version
+from repogen.repository.workspace import private_repository
+from repogen.serving.servers import server
 from repogen.spec.models import ModelSpec
 from repogen.spec.sources import TorchSource
-from repogen.spec.triton import TritonSpec
-from repogen.stage import private_repository, stage_version
-from repogen.values.artifacts import BatchReport, Golden, GoldenCase, GoldenTensor, OnnxArtifact
-from repogen.values.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_to_json
-from repogen.values.progress import Silent
-from repogen.values.serving import ControlMode, RunningTriton
-from repogen.values.target import DEFAULT_RELEASE, targets
-from repogen.values.tensors import DTYPES, Arrays, Signature, TensorSpec
-from repogen.values.versions import ModelConfig, Provenance, StagedVersion
+from repogen.targets import DEFAULT_RELEASE, targets
+from repogen.triton_config.render.model import configure
+from repogen.triton_config.sections.model import TritonSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -132,7 +134,9 @@ class Stage:
         _write_golden(model, directory, tolerance)
         spec = ModelSpec(source=TorchSource(factory="a.py:b"), triton=model.triton)
         verdict = BatchReport(model.max_batch_size > 0, model.max_batch_size)
-        made = configure(name, spec, artifact, verdict, target=TARGET, golden_dir=directory)
+        made = configure(
+            name, spec, artifact, verdict, target=TARGET, golden_inputs=partial(first_golden_inputs, directory)
+        )
         if config is not None:
             made = ModelConfig(name, config, made.max_batch_size, made.signature)
         return stage_version(self.root, self.scratch / "published", made, artifact, directory, PROVENANCE)

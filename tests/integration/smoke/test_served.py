@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from repogen.smoke import Predictor, RefusedError, serving
+from repogen.smoke.inference import RefusedError
+from repogen.smoke.predict import Predictor
+from repogen.smoke.served import serving
 
 if TYPE_CHECKING:
-    from repogen.values.serving import RunningTriton
-    from repogen.values.tensors import Array
+    from repogen.artifacts.serving import RunningTriton
+    from repogen.artifacts.tensors import Array
     from tests.integration.smoke.conftest import Model, SharedTriton, Stage
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from repogen.smoke import smoke_repository
-from repogen.spec.triton import LatestPolicy, TritonSpec, VersionPolicySpec
+from repogen.smoke.repository import smoke_repository
+from repogen.triton_config.sections.model import LatestPolicy, TritonSpec, VersionPolicySpec
 
 if TYPE_CHECKING:
-    from repogen.values.serving import RunningTriton, SmokeReport
+    from repogen.artifacts.serving import RunningTriton, SmokeReport
 
 
 def failures(report: SmokeReport) -> list[tuple[str, str]]:

@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from repogen.artifacts.serving import ControlMode, RunningTriton, SmokeReport
+from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.errors import SmokeError
 from repogen.smoke import loading as smoke_loading
-from repogen.smoke import raise_for_failures, smoke_staged
 from repogen.smoke.grpc_client import GrpcClient
 from repogen.smoke.limits import Limits
 from repogen.smoke.loading import loaded
-from repogen.spec.triton import DynamicBatchingSpec, InstanceGroupSpec, TritonSpec, VersionPolicySpec
-from repogen.values.serving import ControlMode, RunningTriton, SmokeReport
-from repogen.values.tensors import DTYPES, Signature, TensorSpec
+from repogen.smoke.report import raise_for_failures
+from repogen.smoke.staged import smoke_staged
+from repogen.triton_config.sections.model import DynamicBatchingSpec, InstanceGroupSpec, TritonSpec, VersionPolicySpec
 
 Start = Callable[[Path, ControlMode], AbstractContextManager[RunningTriton]]
 

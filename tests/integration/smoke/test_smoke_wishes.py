@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from repogen.smoke import smoke_staged
+from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.smoke.served import serving
-from repogen.spec.triton import TritonSpec
-from repogen.values.tensors import Signature, TensorSpec
+from repogen.smoke.staged import smoke_staged
+from repogen.triton_config.sections.model import TritonSpec
 
 if TYPE_CHECKING:
-    from repogen.values.serving import RunningTriton, SmokeReport
+    from repogen.artifacts.serving import RunningTriton, SmokeReport
 
 ROW, FLAG = ("batch", 4), ("batch", 1)
 CONTROLS = [

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.export.dynamo import explain
-from repogen.values.tensors import Signature, TensorSpec
 
 if TYPE_CHECKING:
     from repogen.errors import ExportError

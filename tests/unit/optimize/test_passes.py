@@ -9,17 +9,17 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
 
-from repogen.graph import Finishing, finish
-from repogen.optimize import PASSES, optimize
-from repogen.values.artifacts import UNCHANGED
-from repogen.values.target import targets
-from repogen.values.tensors import Signature, TensorSpec
+from repogen.artifacts.built_model import UNCHANGED
+from repogen.artifacts.tensors import Signature, TensorSpec
+from repogen.onnx_graph.normalize import Finishing, finish
+from repogen.optimize.passes import PASSES, optimize
+from repogen.targets import targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from repogen.values.artifacts import OnnxArtifact
+    from repogen.artifacts.built_model import OnnxArtifact
 
 FINISHING = Finishing(
     Signature((TensorSpec("x", "float32", ("batch", 4)),), (TensorSpec("y", "float32", ("batch", 4)),)),

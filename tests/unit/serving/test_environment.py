@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from repogen.artifacts.progress import Silent
 from repogen.errors import ServerError
 from repogen.serving import environment, install
-from repogen.values.progress import Silent
-from repogen.values.target import DEFAULT_RELEASE, targets
+from repogen.targets import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
     from pathlib import Path

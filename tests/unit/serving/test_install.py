@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from repogen.artifacts.progress import Silent
 from repogen.errors import ServerError
-from repogen.serving import install, interpreter, lock, wheels
-from repogen.values.digest import sha256_file
-from repogen.values.progress import Silent
+from repogen.repository.digest import sha256_file
+from repogen.serving import install, interpreter, wheels
+from repogen.serving import wheel_lock as lock
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.serving import ControlMode
 from repogen.errors import ServerError
-from repogen.serving import docker, embedded, embedded_requirements, lock, process, server
+from repogen.serving import docker, embedded, process
+from repogen.serving import wheel_lock as lock
 from repogen.serving.install import Installation
 from repogen.serving.interpreter import Interpreter
 from repogen.serving.remote import RemoteTriton
-from repogen.values.progress import Silent
-from repogen.values.serving import ControlMode
-from repogen.values.target import targets
+from repogen.serving.servers import embedded_requirements, server
+from repogen.targets import targets
 
 TARGET = targets()["24.10"]
 LAUNCH = process.Launch("repogen-1-ab", Path("/run"), process.Ports(5001, 5000, 5002))

@@ -10,21 +10,14 @@ import numpy as np
 import pytest
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from repogen.pbtxt import parse, tensor_views
-from repogen.smoke.inference import (
-    Counts,
-    ModelMetadata,
-    NoAnswerError,
-    RefusedError,
-    TensorMetadata,
-    Turn,
-    WireTensor,
-)
-from repogen.smoke.subject import Case, Subject
-from repogen.values.serving import Endpoint
+from repogen.artifacts.serving import Endpoint
+from repogen.smoke.deployed_model import Case, Subject
+from repogen.smoke.inference import Counts, ModelMetadata, NoAnswerError, RefusedError, TensorMetadata, Turn, WireTensor
+from repogen.triton_config.text.parse import parse
+from repogen.triton_config.text.view import tensor_views
 
 if TYPE_CHECKING:
-    from repogen.values.tensors import Arrays
+    from repogen.artifacts.tensors import Arrays
 
 CONFIG = """
 name: "double" backend: "onnxruntime" max_batch_size: 8

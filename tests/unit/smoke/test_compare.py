@@ -10,7 +10,7 @@ import pytest
 from repogen.smoke.compare import Comparison, compare
 
 if TYPE_CHECKING:
-    from repogen.values.tensors import Array
+    from repogen.artifacts.tensors import Array
 
 NAN, INF = float("nan"), float("inf")
 

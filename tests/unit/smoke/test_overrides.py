@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from repogen.pbtxt import differences, parse
 from repogen.smoke.overrides import as_json, overridden
+from repogen.triton_config.text.compare import differences
+from repogen.triton_config.text.parse import parse
 
 BASE = 'name: "m" backend: "onnxruntime" max_batch_size: 4 '
 

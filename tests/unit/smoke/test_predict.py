@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from repogen.smoke import Address, Predictor
-from repogen.values.tensors import Dim, Signature, TensorSpec
+from repogen.artifacts.tensors import Dim, Signature, TensorSpec
+from repogen.smoke.predict import Address, Predictor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+    from repogen.artifacts.tensors import Arrays
     from repogen.smoke.inference import Counts, ModelMetadata, Turn, WireTensor
-    from repogen.values.tensors import Arrays
 
 
 class Doubling:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.live import recorded_target
-from repogen.values.artifacts import FileRecord
-from repogen.values.manifest import manifest_to_json
-from repogen.values.target import DEFAULT_RELEASE, targets
-from repogen.values.tensors import Signature, TensorSpec
-from repogen.values.versions import Manifest, Provenance
+from repogen.artifacts.built_model import FileRecord
+from repogen.artifacts.tensors import Signature, TensorSpec
+from repogen.artifacts.versions import Manifest, Provenance
+from repogen.repository.manifest import manifest_to_json
+from repogen.serving.commands import recorded_target
+from repogen.targets import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
     from pathlib import Path

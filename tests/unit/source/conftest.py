@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from repogen.source import load_source
+from repogen.source.load import load_source
 from repogen.spec.models import ModelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from repogen.values.source import SourceModel
+    from repogen.artifacts.source import SourceModel
 
 HEADER = "import torch\nfrom torch import nn\n"
 

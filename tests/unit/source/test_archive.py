@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from repogen.errors import SourceError
-from repogen.source.formats import ArchiveKind, check_archive
+from repogen.source.common.formats import ArchiveKind, check_archive
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from repogen.errors import SourceError
-from repogen.source.call import Call, Slot, named_call, taken_call
-from repogen.source.examples import is_tensor
+from repogen.source.common.call import Call, Slot, named_call, taken_call
+from repogen.source.common.examples import is_tensor
 
 A, B, C = np.zeros(1), np.zeros(2), np.zeros(3)
 

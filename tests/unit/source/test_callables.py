@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repogen.errors import SourceError
-from repogen.source.callables import import_callable
+from repogen.source.common.callables import import_callable
 
 if TYPE_CHECKING:
     from pathlib import Path

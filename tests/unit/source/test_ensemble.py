@@ -8,19 +8,19 @@ import numpy as np
 import onnx
 import pytest
 
+from repogen.artifacts.source import Code
+from repogen.artifacts.steps import EnsembleArtifact, EnsembleStep
+from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import SourceError
-from repogen.source import load_source
-from repogen.source.built import BuiltStep
+from repogen.source.common.built_step import BuiltStep
+from repogen.source.load import load_source
 from repogen.spec.models import ModelSpec
-from repogen.values.source import Code
-from repogen.values.steps import EnsembleArtifact, EnsembleStep
-from repogen.values.tensors import Signature, TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from repogen.values.source import SourceModel
+    from repogen.artifacts.source import SourceModel
 
 BATCH = {"batch": {"max": 6}}
 DOUBLE = """\

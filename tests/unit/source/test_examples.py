@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from repogen.artifacts.tensors import Array, TensorSpec
 from repogen.errors import SourceError
-from repogen.source.examples import CalledExamples, DrawnExamples, MadeExamples, StoredExamples, load_data
+from repogen.source.common.examples import CalledExamples, DrawnExamples, MadeExamples, StoredExamples, load_data
 from repogen.spec.models import InputSpec
-from repogen.values.tensors import Array, TensorSpec
 
 ROWS = (TensorSpec("x", "float32", ("batch", 2)),)
 

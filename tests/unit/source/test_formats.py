@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from repogen.errors import SourceError
-from repogen.source.formats import check_format
+from repogen.source.common.formats import check_format
 
 if TYPE_CHECKING:
     from pathlib import Path

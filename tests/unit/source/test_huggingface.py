@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from repogen.source import load_source
+from repogen.source.load import load_source
 from repogen.spec.models import ModelSpec
 
 from .checkpoints import MODELS, save
@@ -17,8 +17,8 @@ from .checkpoints import MODELS, save
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.values.source import SourceModel
-    from repogen.values.tensors import TensorSpec
+    from repogen.artifacts.source import SourceModel
+    from repogen.artifacts.tensors import TensorSpec
 
 B, S = "batch", "sequence"
 IDS = {"input_ids": (B, S), "attention_mask": (B, S)}

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from transformers import dynamic_module_utils
 
 from repogen.errors import SourceError
-from repogen.source import load_source
+from repogen.source.load import load_source
 from repogen.spec.models import ModelSpec
 
 from .checkpoints import save

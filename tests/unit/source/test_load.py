@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from repogen.artifacts.source import DimRange, Eager, SourceModel
 from repogen.errors import SourceError
-from repogen.source.dims import example_range
+from repogen.source.common.dims import example_range
 from repogen.spec.models import DimSpec
-from repogen.values.source import DimRange, Eager, SourceModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

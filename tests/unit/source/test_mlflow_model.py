@@ -11,11 +11,11 @@ import torch
 import yaml
 from torch import nn
 
+from repogen.artifacts.source import Eager, OnnxFile, Program, Script, SourceModel
 from repogen.errors import SourceError
-from repogen.source import load_source
+from repogen.source.load import load_source
 from repogen.spec.models import ModelSpec
-from repogen.values.source import Eager, OnnxFile, Program, Script, SourceModel
-from tests import graphs
+from tests.support import graphs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from repogen.errors import SourceError
-from repogen.source.module import prepare
+from repogen.source.torch.module import prepare
 
 
 def quantized() -> nn.Module:

@@ -9,17 +9,17 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from repogen.artifacts.source import DimRange, OnnxFile
+from repogen.artifacts.tensors import TensorSpec
 from repogen.errors import SourceError
-from repogen.source import load_source
+from repogen.source.load import load_source
 from repogen.spec.models import ModelSpec
-from repogen.values.source import DimRange, OnnxFile
-from repogen.values.tensors import TensorSpec
-from tests import graphs
+from tests.support import graphs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.values.source import SourceModel
+    from repogen.artifacts.source import SourceModel
 
 
 class Load(Protocol):

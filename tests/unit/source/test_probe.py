@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from repogen.artifacts.source import Eager
 from repogen.errors import ParityError, SourceError
-from repogen.values.source import Eager
 
 from .test_load import returning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from repogen.values.source import SourceModel
+    from repogen.artifacts.source import SourceModel
 
     Load = Callable[..., SourceModel]
 

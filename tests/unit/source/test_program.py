@@ -14,11 +14,11 @@ import torch
 from torch import nn
 from torch.export import Dim
 
+from repogen.artifacts.source import DimRange, Eager, Program, SourceModel
 from repogen.errors import SourceError
-from repogen.source import load_source
-from repogen.source.program_scan import scan_program
+from repogen.source.load import load_source
+from repogen.source.torch.scan_program import scan_program
 from repogen.spec.models import ModelSpec
-from repogen.values.source import DimRange, Eager, Program, SourceModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

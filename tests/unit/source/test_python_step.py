@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from repogen.artifacts.source import Code
 from repogen.errors import SourceError
-from repogen.source import load_source
+from repogen.source.load import load_source
 from repogen.spec.models import ModelSpec
-from repogen.values.source import Code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from repogen.values.source import SourceModel
+    from repogen.artifacts.source import SourceModel
 
 _SPEC: dict[str, Any] = {
     "source": {"kind": "python", "path": "step.py", "data": ["suffix.txt"]},

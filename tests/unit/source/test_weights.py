@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from repogen.errors import SourceError
-from repogen.source.weights import load_weights
+from repogen.source.torch.weights import load_weights
 
 
 class Bomb:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.spec import load_spec
+from repogen.spec.load import load_spec
 from repogen.spec.problems import SpecProblemsError
 
 if TYPE_CHECKING:

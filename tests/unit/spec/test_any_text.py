@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repogen.spec import load_spec
+from repogen.spec.load import load_spec
 from repogen.spec.models import ModelSpec, Spec, SpecFile
 from repogen.spec.problems import SpecProblemsError
 

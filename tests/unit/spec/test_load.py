@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repogen.errors import SpecError
-from repogen.spec import load_spec
+from repogen.spec.load import load_spec
 from repogen.spec.problems import SpecProblemsError
 from repogen.spec.sources import TorchSource
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.fingerprint import spec_digest
-from repogen.spec import json_schema, load_spec
+from repogen.build.fingerprint import spec_digest
 from repogen.spec.gates import GatesSpec
+from repogen.spec.load import load_spec
+from repogen.spec.schema import json_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

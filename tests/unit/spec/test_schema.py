@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from repogen.spec import json_schema
+from repogen.spec.schema import json_schema
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.spec import load_spec
+from repogen.spec.load import load_spec
 from repogen.spec.sources import EnsembleSource
 
 if TYPE_CHECKING:

@@ -10,16 +10,16 @@ import pytest
 import torch
 from torch import nn
 
+from repogen.artifacts.built_model import BatchReport
 from repogen.errors import ConfigError, ExitCode
-from repogen.source.examples import DrawnExamples, StoredExamples
+from repogen.source.common.examples import DrawnExamples, StoredExamples
 from repogen.spec.models import InputSpec
 from repogen.validate.batch import check_batch
-from repogen.values.artifacts import BatchReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from repogen.values.source import Examples, SourceModel
+    from repogen.artifacts.source import Examples, SourceModel
 
     AsSource = Callable[..., SourceModel]
 

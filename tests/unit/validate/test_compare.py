@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from repogen.artifacts.tensors import Array, Signature, TensorSpec
 from repogen.spec.models import ParitySpec
 from repogen.validate.compare import Difference, difference, not_finite, tolerances
-from repogen.values.tensors import Array, Signature, TensorSpec
 
 
 def compare(expected: object, actual: object, dtype: str = "float32", allowed: tuple[float, float] = (0.0, 0.0)) -> str:

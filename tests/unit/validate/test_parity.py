@@ -14,27 +14,27 @@ import pytest
 import torch
 from torch import nn
 
+from repogen.artifacts.built_model import OnnxArtifact, ParityCase, ParityReport
+from repogen.artifacts.tensors import TensorSpec
 from repogen.errors import ExportError, ParityError
-from repogen.export import export_with, exporters
-from repogen.graph import Finishing, finish
+from repogen.export.fallback_chain import export_with, exporters
+from repogen.onnx_graph.normalize import Finishing, finish
+from repogen.repository.golden import golden_from_json
 from repogen.spec.models import ExportSpec, ModelSpec
-from repogen.validate import validate
+from repogen.targets import targets
 from repogen.validate.golden import GoldenKeeper
 from repogen.validate.parity import _missed
 from repogen.validate.runtime import OnnxModel
 from repogen.validate.structure import check_structure
 from repogen.validate.sweep import SweepCase
-from repogen.values.artifacts import OnnxArtifact, ParityCase, ParityReport
-from repogen.values.golden import golden_from_json
-from repogen.values.target import targets
-from repogen.values.tensors import TensorSpec
+from repogen.validate.validation import validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from repogen.validate import Validation
-    from repogen.values.source import SourceModel
+    from repogen.artifacts.source import SourceModel
+    from repogen.validate.validation import Validation
 
 TARGET = targets()["24.10"]
 

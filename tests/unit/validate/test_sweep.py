@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from repogen.artifacts.source import DimRange
 from repogen.validate.sweep import SweepCase, plan_sweep
-from repogen.values.source import DimRange
 
 BATCH = DimRange(1, 32, 2)
 TIME = DimRange(4, 64, 16)

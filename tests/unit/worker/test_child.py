@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from repogen.artifacts.built_model import Learned, PassOutcome, RungOutcome
 from repogen.errors import ExitCode, ExportError, ParityError, RepogenError
 from repogen.spec.models import ModelSpec
-from repogen.values.artifacts import Learned, PassOutcome, RungOutcome
 from repogen.worker.child import _bug, _key, _missing, _shown
 from repogen.worker.job import Job
-from repogen.worker.ledger import Ledger
+from repogen.worker.progress import Ledger
 from repogen.worker.sequence import none_worked
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from repogen.spec.models import ModelSpec
 from repogen.worker.job import Job
-from repogen.worker.ledger import Ledger
+from repogen.worker.progress import Ledger
 from repogen.worker.sequence import build_model
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from repogen.artifacts.progress import Silent
 from repogen.errors import RepogenError
 from repogen.spec.models import ModelSpec
-from repogen.values.progress import Silent
-from repogen.worker import Job, Outcome, run_worker
-from repogen.worker.job import EVENT, JOB, Event
+from repogen.worker.job import EVENT, JOB, Event, Job, Outcome
+from repogen.worker.process import run_worker
 
 
 class Steps(Silent):
@@ -268,7 +268,7 @@ def test_the_worker_and_what_it_started_die_with_repogen(tmp_path: Path) -> None
     (tmp_path / "job.json").write_bytes(JOB.dump_json(job(tmp_path, STARTS + "start()\ntime.sleep(3600)\n")))
     program = (
         "import sys, threading; from pathlib import Path\n"
-        "from repogen.values.progress import Silent; from repogen.worker import run_worker\n"
+        "from repogen.artifacts.progress import Silent; from repogen.worker import run_worker\n"
         "from repogen.worker.job import JOB\n"
         "run_worker(JOB.validate_json(Path(sys.argv[1]).read_bytes()), Silent(), threading.Event())\n"
     )

@@ -1,0 +1,114 @@
+"""Tensors by name, dtype and shape, and the dtype names of NumPy, Triton and ONNX side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    import numpy.typing as npt
+
+Dim: TypeAlias = "int | str"
+"""A fixed size, or the name of a symbolic dim (``?`` for one that nobody named)."""
+
+Array: TypeAlias = "npt.NDArray[np.generic]"
+Arrays: TypeAlias = "Mapping[str, npt.NDArray[np.generic]]"
+"""Arrays by tensor name."""
+
+
+@dataclass(frozen=True)
+class Dtype:
+    """One element type under its three names.
+
+    Attributes:
+        name: The spec's and NumPy's name, for example ``float32``.
+        triton: Name in config.pbtxt without ``TYPE_``, for example ``FP32`` (``STRING`` for strings).
+        wire: Name in the inference protocol, equal to ``triton`` but ``BYTES`` for strings.
+        onnx: Number of ``onnx.TensorProto.DataType``.
+    """
+
+    name: str
+    triton: str
+    wire: str
+    onnx: int
+
+
+# Source: Triton's model_configuration.md (datatypes) and onnx.proto3's TensorProto.DataType.
+DTYPES: dict[str, Dtype] = {
+    d.name: d
+    for d in (
+        Dtype("bool", "BOOL", "BOOL", 9),
+        Dtype("uint8", "UINT8", "UINT8", 2),
+        Dtype("uint16", "UINT16", "UINT16", 4),
+        Dtype("uint32", "UINT32", "UINT32", 12),
+        Dtype("uint64", "UINT64", "UINT64", 13),
+        Dtype("int8", "INT8", "INT8", 3),
+        Dtype("int16", "INT16", "INT16", 5),
+        Dtype("int32", "INT32", "INT32", 6),
+        Dtype("int64", "INT64", "INT64", 7),
+        Dtype("float16", "FP16", "FP16", 10),
+        Dtype("float32", "FP32", "FP32", 1),
+        Dtype("float64", "FP64", "FP64", 11),
+        Dtype("string", "STRING", "BYTES", 8),
+    )
+}
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A named tensor of a model's signature.
+
+    Attributes:
+        name: Tensor name in the graph and in config.pbtxt.
+        dtype: A key of ``DTYPES``.
+        shape: Full shape, the batch included; symbolic dims by name.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Inputs and outputs of a model, in order."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+    @property
+    def batch_dim(self) -> str | None:
+        """The symbolic dim on axis 0 of every input: the only one that can be a batch. None when there is none."""
+        first = {spec.shape[0] if spec.shape else 0 for spec in self.inputs}
+        dim = next(iter(first)) if len(first) == 1 else 0
+        return dim if isinstance(dim, str) else None
+
+
+def numpy_dtype(name: str) -> np.dtype[np.generic]:
+    """Return NumPy's dtype for a key of ``DTYPES``; strings are objects, each of them ``bytes``."""
+    import numpy  # noqa: PLC0415, ICN001 - this room's import stays light
+
+    return numpy.dtype(object if name == "string" else name)
+
+
+def same_elements(dims: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether two shapes hold as many elements, between their variable dims, too.
+
+    >>> same_elements((2, -1, 3), (2, -1, 3)), same_elements((6, -1), (2, 3, -1)), same_elements((2, -1), (-1, 2))
+    (True, True, False)
+    """
+    return _parts(dims) == _parts(shape)
+
+
+def _parts(dims: tuple[int, ...]) -> list[int]:
+    parts: list[list[int]] = [[]]
+    for dim in dims:
+        if dim == -1:
+            parts.append([])
+        else:
+            parts[-1].append(dim)
+    return [prod(part) for part in parts]

@@ -1,0 +1,145 @@
+"""A model version on its way into the repository."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PYTHON_FILE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from repogen.artifacts.built_model import FileRecord
+    from repogen.artifacts.named_file import NamedFile
+    from repogen.artifacts.tensors import Signature
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A config.pbtxt that was rendered, parsed back and checked.
+
+    Attributes:
+        name: Model name.
+        text: The file's text, UTF-8, Unix line ends.
+        max_batch_size: 0 when the model does not batch.
+        signature: Inputs and outputs with full shapes, the batch included.
+        named_files: The files that it names: labels, data of warmups and states.
+    """
+
+    name: str
+    text: str
+    max_batch_size: int
+    signature: Signature
+    named_files: tuple[NamedFile, ...] = ()
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What the manifest says of how a version came to be; no path of the machine, no time of day.
+
+    Attributes:
+        tools: Tool -> version.
+        git_commit: Commit of the spec's repository, with ``-dirty`` when it was; empty outside git.
+        spec_sha256: Digest of the model's spec block.
+        fingerprint: Key -> digest or version of everything the build depends on (see ``repogen.build.fingerprint``).
+        target: Triton release.
+        exporter: ``dynamo`` or ``torchscript``; ``python`` or ``ensemble`` where there is no graph.
+        opset: ``ai.onnx`` opset; 0 where there is no graph.
+        ir_version: ONNX IR version; 0 the same.
+        nodes_exported: Nodes before optimization.
+        nodes_optimized: Nodes of the published graph.
+        parity_cases: Number of parity cases.
+        parity_max_abs_diff: Largest absolute difference.
+        parity_max_rel_diff: Largest relative difference.
+    """
+
+    tools: dict[str, str]
+    git_commit: str
+    spec_sha256: str
+    fingerprint: dict[str, str]
+    target: str
+    exporter: str
+    opset: int
+    ir_version: int
+    nodes_exported: int
+    nodes_optimized: int
+    parity_cases: int
+    parity_max_abs_diff: float
+    parity_max_rel_diff: float
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """``manifest.json`` of a version directory, written last.
+
+    Attributes:
+        model: Model name.
+        max_batch_size: As in the version's config.pbtxt.
+        signature: Full shapes.
+        files: Every other file of the version directory.
+        provenance: How it came to be.
+    """
+
+    model: str
+    max_batch_size: int
+    signature: Signature
+    files: tuple[FileRecord, ...]
+    provenance: Provenance
+
+    @property
+    def sha256(self) -> str:
+        """Digest of ``model.onnx``; of ``model.py`` for Python code, of config.pbtxt for an ensemble."""
+        digests = {record.path: record.sha256 for record in self.files}
+        return next(digests[name] for name in (MODEL_FILE, PYTHON_FILE, CONFIG_FILE) if name in digests)
+
+    @property
+    def size(self) -> int:
+        """Bytes of every file that it lists."""
+        return sum(record.size for record in self.files)
+
+    @property
+    def content_sha256(self) -> str:
+        """Digest over the path and digest of every file: what a registry and a repository know a version by."""
+        lines = sorted(f"{record.path} {record.sha256}\n" for record in self.files)
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class StagedVersion:
+    """A private one-version model directory: ``<repository>/<name>/{config.pbtxt,<version>/…}``.
+
+    Attributes:
+        name: Model name.
+        repository: The private repository's root, outside the real one and on the same filesystem.
+        version: Number the staged directory bears; publish may give it another.
+        config: Its config.
+        manifest: Its manifest.
+    """
+
+    name: str
+    repository: Path
+    version: int
+    config: ModelConfig
+    manifest: Manifest
+
+    @property
+    def model_dir(self) -> Path:
+        """Directory of the model in the private repository."""
+        return self.repository / self.name
+
+    @property
+    def version_dir(self) -> Path:
+        """Directory of the version in the private repository."""
+        return self.model_dir / str(self.version)
+
+
+@dataclass(frozen=True)
+class PublishedVersion:
+    """A version in the real repository."""
+
+    name: str
+    version: int
+    path: Path
+    sha256: str

@@ -1,0 +1,1 @@
+"""Findings about any model repository on disk; needs no server."""

@@ -1,1 +1,0 @@
-"""Reports and errors as text for people, progress, and JSON for machines."""

@@ -1,0 +1,1 @@
+"""ONNX files: what they contain, how they are normalized, and how they are written."""

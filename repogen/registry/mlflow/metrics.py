@@ -1,0 +1,114 @@
+"""What MLflow is told of a model's build: params, metrics and tags."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+from repogen.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from repogen.artifacts.built_model import BuiltModel
+    from repogen.artifacts.report import ModelReport
+    from repogen.artifacts.versions import StagedVersion
+
+# Source: mlflow.utils.validation: a param holds 6,000 characters, a tag 8,000.
+_LONGEST = 5000
+
+
+def params(staged: StagedVersion, report: ModelReport) -> dict[str, str]:
+    """Return what was chosen or found, as text."""
+    made = staged.manifest.provenance
+    found = {
+        "exporter": report.exporter,
+        "opset": str(report.opset),
+        "ir_version": str(report.ir_version),
+        "passes": ", ".join(done.name for done in report.passes if done.applied) or "none",
+        "max_batch_size": str(report.max_batch_size),
+        "target": made.target,
+        "spec_sha256": made.spec_sha256,
+        **{f"tool.{name}": version for name, version in made.tools.items()},
+    }
+    return {key: value[:_LONGEST] for key, value in found.items()}
+
+
+def metrics(built: BuiltModel, report: ModelReport) -> Iterator[tuple[str, float, int]]:
+    """Yield name, value and step; a parity case is a step of its metric, so that cases need no names of their own."""
+    cases = built.parity.cases
+    yield "parity.cases", float(len(cases)), 0
+    yield "parity.max_abs_diff", built.parity.max_abs_diff, 0
+    yield "parity.max_rel_diff", built.parity.max_rel_diff, 0
+    yield "parity.min_cosine", min((case.cosine for case in cases), default=1.0), 0
+    for step, case in enumerate(cases):
+        yield "parity.case.max_abs_diff", case.max_abs_diff, step
+        yield "parity.case.max_rel_diff", case.max_rel_diff, step
+        yield "parity.case.cosine", case.cosine, step
+    yield "nodes.exported", float(report.nodes_exported), 0
+    yield "nodes.optimized", float(report.nodes_optimized), 0
+    yield "size.bytes", float(report.size), 0
+    yield "peak_rss.bytes", float(report.peak_rss_bytes), 0
+    for step_name, seconds in report.seconds.items():
+        yield f"seconds.{step_name}", seconds, 0
+    if report.smoke is not None:
+        checks = report.smoke.checks
+        yield "smoke.checks", float(len(checks)), 0
+        yield "smoke.passed", float(sum(check.passed for check in checks)), 0
+        if report.smoke.latency is not None:
+            for quantile in ("p50", "p95", "p99"):
+                yield f"smoke.latency_{quantile}.ms", getattr(report.smoke.latency, quantile), 0
+
+
+def run_tags(root: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return who built, of which commit and branch, in which CI run; what is not known is left out.
+
+    Args:
+        root: Directory of the spec.
+        environment: The process's environment variables.
+    """
+    branch = (
+        environment.get("GITHUB_HEAD_REF")
+        or environment.get("GITHUB_REF_NAME")
+        or _git(root, "branch", "--show-current")
+    )
+    run_url = _ci_run(environment)
+    found = {
+        "mlflow.user": environment.get("GITHUB_ACTOR") or _user(),
+        "mlflow.source.name": "repogen build",
+        "mlflow.source.type": "JOB" if run_url else "LOCAL",
+        "mlflow.source.git.commit": _git(root, "rev-parse", "HEAD"),
+        "mlflow.source.git.branch": branch,
+        "repogen.git.branch": branch,
+        "repogen.ci.run_url": run_url,
+        "repogen.version": __version__,
+    }
+    return {key: value[:_LONGEST] for key, value in found.items() if value}
+
+
+def _ci_run(environment: Mapping[str, str]) -> str:
+    """Return the CI run's URL: GitHub, GitLab, or whatever says BUILD_URL (Jenkins)."""
+    server, repository, run = (environment.get(f"GITHUB_{key}") for key in ("SERVER_URL", "REPOSITORY", "RUN_ID"))
+    if server and repository and run:
+        return f"{server}/{repository}/actions/runs/{run}"
+    return environment.get("CI_JOB_URL") or environment.get("BUILD_URL") or ""
+
+
+def _user() -> str:
+    import getpass  # noqa: PLC0415 - for this alone
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return str(os.getuid())
+
+
+def _git(root: Path, *arguments: str) -> str:
+    try:
+        command = ["git", "-C", str(root), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

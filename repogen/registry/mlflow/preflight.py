@@ -1,0 +1,115 @@
+"""Is the tracking server there? Asked before minutes of export are spent, in seconds and without mlflow's import.
+
+MLflow's own client retries for about four minutes before it says that nobody listens.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import os
+import ssl
+import urllib.error
+import urllib.request
+from http import HTTPStatus
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repogen.errors import MissingExtraError, TrackingError
+from repogen.registry.mlflow.uri import shown, sqlite_file
+
+if TYPE_CHECKING:
+    from repogen.artifacts.tracking import Tracking
+
+_SECONDS = 8.0
+_ASKED = "/api/2.0/mlflow/experiments/search?max_results=1"
+_DOWN = "start the server or correct the tracking URI; --no-track builds without it"
+
+
+def preflight(tracking: Tracking, seconds: float = _SECONDS) -> None:
+    """Ask the server for one experiment, with the credentials that MLflow would send.
+
+    Args:
+        tracking: Which server.
+        seconds: How long to wait for its answer.
+
+    Raises:
+        MissingExtraError: mlflow is not installed.
+        TrackingError: The server is down, slow, refuses, or is no MLflow; or the database's directory is missing.
+    """
+    if find_spec("mlflow") is None:
+        raise MissingExtraError("tracking needs mlflow", "pip install 'triton-repogen[track]', or --no-track")
+    database = sqlite_file(tracking.uri)
+    if database is not None:
+        _writable(Path(database))
+    elif tracking.uri.startswith(("http://", "https://")):
+        _ask(tracking.uri, seconds)
+
+
+def _writable(database: Path) -> None:
+    place = database if database.exists() else database.parent
+    if not place.parent.is_dir() or not os.access(place, os.W_OK) or database.is_dir():
+        raise TrackingError(
+            f"the tracking database {database} can't be written",
+            "create its directory, mend permissions, or name another in mlflow.tracking_uri",
+            code="tracking.database",
+        )
+
+
+def _ask(uri: str, seconds: float) -> None:
+    request = urllib.request.Request(uri.rstrip("/") + _ASKED, headers=_authorization())  # noqa: S310 - http or https
+    try:
+        with urllib.request.urlopen(request, timeout=seconds, context=_tls(uri)) as answer:  # noqa: S310 - the same
+            begins = answer.read(1)
+    except urllib.error.HTTPError as error:
+        with error:  # it is the answer, too
+            raise _refused(uri, error) from error
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        if isinstance(reason, TimeoutError):
+            what, code = f"did not answer within {seconds:g} s", "tracking.slow"
+        else:
+            what, code = f"can't be reached: {reason}", "tracking.unreachable"
+        raise TrackingError(f"MLflow at {shown(uri)} {what}", _DOWN, code=code) from error
+    if begins != b"{":
+        raise TrackingError(f"{shown(uri)} answers, but not as MLflow does", "correct the URI", code="tracking.foreign")
+
+
+def _refused(uri: str, error: urllib.error.HTTPError) -> TrackingError:
+    if error.code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        return TrackingError(
+            f"MLflow at {shown(uri)} refuses these credentials ({error.code})",
+            "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN",
+            code="tracking.credentials",
+        )
+    if error.code == HTTPStatus.NOT_FOUND:
+        return TrackingError(
+            f"{shown(uri)} is no MLflow server: it has no {_ASKED.partition('?')[0]}",
+            "correct the URI",
+            code="tracking.foreign",
+        )
+    return TrackingError(f"MLflow at {shown(uri)} answers {error.code} {error.reason}", _DOWN, code="tracking.server")
+
+
+def _authorization() -> dict[str, str]:
+    """Return what MLflow's client would send. Source: mlflow.utils.rest_utils.http_request."""
+    user = os.environ.get("MLFLOW_TRACKING_USERNAME")
+    if user is not None:
+        pair = f"{user}:{os.environ.get('MLFLOW_TRACKING_PASSWORD', '')}"
+        return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+    token = os.environ.get("MLFLOW_TRACKING_TOKEN")
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def _tls(uri: str) -> ssl.SSLContext | None:
+    if not uri.startswith("https"):
+        return None
+    context = ssl.create_default_context(cafile=os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH"))
+    if os.environ.get("MLFLOW_TRACKING_INSECURE_TLS", "").lower() in {"1", "true"}:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    client = os.environ.get("MLFLOW_TRACKING_CLIENT_CERT_PATH")
+    if client:
+        context.load_cert_chain(client)
+    return context

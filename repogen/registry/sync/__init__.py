@@ -1,0 +1,1 @@
+"""``repogen sync``: a Triton repository that follows an alias of a registry."""

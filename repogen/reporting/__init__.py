@@ -1,0 +1,1 @@
+"""Reports, findings and errors as text, Markdown, JSON and GitHub annotations; progress on a terminal."""

@@ -1,0 +1,140 @@
+"""What went wrong, as GitHub's workflow commands: one annotation a problem, on the line it is about."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repogen.artifacts.promotion import Verdict
+from repogen.spec.problems import SpecProblemsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from repogen.artifacts.promotion import GateResult, PromotionReport
+    from repogen.artifacts.report import BuildReport, ModelReport
+    from repogen.artifacts.serving import SmokeReport
+    from repogen.errors import ErrorRecord, RepogenError
+    from repogen.spec.models import Spec
+
+# https://docs.github.com/actions/reference/workflow-commands-for-github-actions; the escapes are those of its own
+# toolkit, in which `%` comes first.
+_DATA = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+_PROPERTY = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"})
+_PLACE = re.compile(r"(?P<file>.+?)(?::(?P<line>[0-9]+))?(?::(?P<col>[0-9]+))?")
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """A message on a line of a file of the workspace.
+
+    Attributes:
+        level: ``error``, ``warning`` or ``notice``.
+        title: One line.
+        message: Any text.
+        places: ``file``, ``file:line`` or ``file:line:column``, the best first: the first whose file is in the
+            workspace is shown.
+        root: Where a file is looked for if it is not in the working directory.
+    """
+
+    level: str
+    title: str
+    message: str
+    places: tuple[str, ...] = ()
+    root: Path = Path()
+
+    def command(self, workspace: Path) -> str:
+        """Return it as one line for the runner.
+
+        Args:
+            workspace: What GitHub shows files relative to.
+        """
+        located = (_located(place, self.root, workspace.resolve()) for place in self.places)
+        properties = {**next(filter(None, located), {}), "title": _visible(self.title)}
+        listed = ",".join(f"{name}={value.translate(_PROPERTY)}" for name, value in properties.items())
+        return f"::{self.level} {listed}::{_visible(self.message).translate(_DATA)}"
+
+
+def error_annotations(error: RepogenError) -> list[Annotation]:
+    """Return one annotation a problem: all of a spec's, not just the first."""
+    if isinstance(error, SpecProblemsError):
+        return [
+            Annotation(
+                "error", error.code, _told(f"{p.key_path}: {p.what}" if p.key_path else p.what, p.hint), (p.where,)
+            )
+            for p in error.problems
+        ]
+    return [_of_record(error.record)]
+
+
+def build_annotations(report: BuildReport, spec: Spec) -> list[Annotation]:
+    """Return an error for each model that failed, on its line of the spec or of its source, and the warnings."""
+    found = [note for model in report.models for note in _of_model(model, spec)]
+    return found if report.error is None else [*found, _of_record(report.error)]
+
+
+def smoke_annotations(reports: Iterable[SmokeReport]) -> list[Annotation]:
+    """Return an error for each check that failed, and a warning for each that needs a look."""
+    return [note for report in reports for note in _of_smoke(report, (), failures=True)]
+
+
+def promotion_annotations(report: PromotionReport, spec: Spec | None) -> list[Annotation]:
+    """Return an error for each gate that failed, on the model's line of the spec if there is one."""
+    place = "" if spec is None else spec.where(f"models.{report.model}.promotion")
+    return [
+        Annotation("error", f"{report.model}: {gate.gate}", _failure(gate), (place,))
+        for gate in report.gates
+        if gate.verdict is Verdict.FAILED
+    ]
+
+
+def _failure(gate: GateResult) -> str:
+    return _told(f"measured {gate.measured}, asked for {gate.limit or 'none'}", gate.note)
+
+
+def _of_model(model: ModelReport, spec: Spec) -> Iterator[Annotation]:
+    own = spec.where(f"models.{model.name}")
+    if (error := model.error) is not None:
+        places = (error.where, own)
+        yield Annotation("error", f"{model.name}: {error.code}", _told(error.message, error.hint), places, spec.root)
+    if model.parity_skipped:
+        text = f"{len(model.parity_skipped)} parity cases were left out by parity.budget_seconds"
+        yield Annotation("warning", f"{model.name}: parity", text, (own,))
+    if model.smoke is not None:
+        yield from _of_smoke(model.smoke, (own,), failures=False)
+
+
+def _of_smoke(report: SmokeReport, places: tuple[str, ...], *, failures: bool) -> Iterator[Annotation]:
+    for check in report.checks:
+        title = f"{report.model}: {check.name}"
+        if check.warning:
+            yield Annotation("warning", title, check.detail, places)
+        elif failures and not check.passed:
+            yield Annotation("error", title, check.detail or "failed", places)
+
+
+def _of_record(error: ErrorRecord) -> Annotation:
+    return Annotation("error", error.code, _told(error.message, error.hint), (error.where,))
+
+
+def _told(message: str, hint: str) -> str:
+    return f"{message}\n{hint}" if hint else message
+
+
+def _visible(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _located(place: str, root: Path, workspace: Path) -> dict[str, str]:
+    """Return the properties that name a place; none when it is no file of the workspace."""
+    match = _PLACE.fullmatch(place)
+    if match is None:
+        return {}
+    for base in (Path(), root):
+        file = (base / match["file"]).resolve()
+        if file.is_relative_to(workspace) and file.is_file():
+            named = {"file": file.relative_to(workspace).as_posix(), "line": match["line"], "col": match["col"]}
+            return {name: value for name, value in named.items() if value}
+    return {}

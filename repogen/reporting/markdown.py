@@ -1,0 +1,209 @@
+"""Reports as Markdown. Whatever a template prints is escaped; only what this module marks as Markdown is not."""
+
+from __future__ import annotations
+
+import html
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from repogen.artifacts.promotion import Verdict
+from repogen.artifacts.report import BuildReport, ModelReport, Status
+from repogen.reporting.notes import model_notes, size_text, smoke_notes
+from repogen.resources import templates_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from jinja2 import Environment
+
+    from repogen.artifacts.promotion import GateResult, PromotionReport
+    from repogen.artifacts.serving import SmokeReport
+    from repogen.errors import ErrorRecord, RepogenError
+
+# A backslash is enough for some; the others would, in some renderers, still end a table's cell or begin a tag.
+_INLINE = str.maketrans(
+    {character: f"\\{character}" for character in "`*_[]#~"}
+    | {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "\\": "&#92;"}
+)
+# What would begin a list or a rule where a line of ours begins with the text.
+_LEADING = re.compile(r"^([-+=](?=.)|[0-9]+(?=[.)] ))([.)]?)")
+_BACKTICKS = re.compile(r"`+")
+
+
+class _Markdown(str):
+    """Text that is Markdown already."""
+
+    __slots__ = ()
+
+
+def report_markdown(report: BuildReport) -> str:
+    """Return a build's report: failures with their remedy, a table with a row a model, then the details of each.
+
+    Args:
+        report: The build; models that failed come first in every list.
+    """
+    models = sorted(report.models, key=lambda model: model.status is not Status.FAILED)
+    failures = [(model.name, model.error) for model in models if model.error is not None]
+    if report.error is not None:
+        failures.append(("", report.error))
+    return _rendered("report.md.j2", headline=_headline(report), failures=failures, models=models)
+
+
+def error_markdown(error: RepogenError, command: str) -> str:
+    """Return the report of a command that failed before it had anything to report.
+
+    Args:
+        error: The failure.
+        command: What was asked, for example ``build``.
+    """
+    return _rendered("report.md.j2", headline=f"repogen {command} failed", failures=[("", error.record)], models=[])
+
+
+def smoke_markdown(reports: Sequence[SmokeReport]) -> str:
+    """Return what a Triton answered: what failed, then a table with a row a model."""
+    failed = sum(not report.passed for report in reports)
+    verdict = f"{failed} of {_counted(len(reports))} failed" if failed else f"{_counted(len(reports))} passed"
+    ordered = sorted(reports, key=lambda report: report.passed)
+    return _rendered("smoke.md.j2", headline=f"repogen smoke: {verdict}", reports=ordered)
+
+
+def promotion_markdown(report: PromotionReport) -> str:
+    """Return what became of an alias: what the gates measured, those that failed first."""
+    old = "no version" if report.old is None else f"version {report.old}"
+    headline = (
+        f"repogen promote: {report.alias} of {report.model}, {old} → version {report.new}: {report.outcome.value}"
+    )
+    return _rendered("promotion.md.j2", headline=headline, report=report)
+
+
+def inline(text: object) -> str:
+    r"""Return ``text`` as one line of Markdown that says just that, in a table's cell, too.
+
+    >>> inline("a|b <img> *c*\n[d](e)")
+    'a&#124;b &lt;img&gt; \\*c\\* \\[d\\](e)'
+    """
+    line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(str(text).split()))
+    return _LEADING.sub(_leading, line.translate(_INLINE))
+
+
+def _leading(match: re.Match[str]) -> str:
+    return f"{match[1]}\\{match[2]}" if match[2] else f"\\{match[1]}"
+
+
+def fenced(text: str) -> str:
+    r"""Return ``text`` as a block of code whose fence is longer than any in it.
+
+    >>> fenced("a\n```\nb")
+    '````text\na\n```\nb\n````'
+    """
+    longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    shown = "".join(
+        c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text.replace("\r\n", "\n")
+    )
+    return _Markdown(f"{fence}text\n{shown.rstrip()}\n{fence}")
+
+
+def _rendered(template: str, **variables: object) -> str:
+    return f"{_environment().get_template(template).render(variables).strip()}\n"
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import FileSystemLoader, StrictUndefined  # noqa: PLC0415 - 30 ms, for what few commands write
+    from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415 - the same
+
+    environment = ImmutableSandboxedEnvironment(
+        loader=FileSystemLoader(templates_dir()),
+        undefined=StrictUndefined,
+        autoescape=False,  # Jinja's knows HTML only; `finalize` escapes, and for Markdown
+        finalize=_escaped,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(_FILTERS)
+    return environment
+
+
+def _escaped(value: object) -> str:
+    return value if isinstance(value, _Markdown) else inline("-" if value is None else value)
+
+
+def _headline(report: BuildReport) -> str:
+    counts = {status: sum(model.status is status for model in report.models) for status in Status}
+    parts = [f"{n} {status.value}" for status, n in counts.items() if n]
+    return f"repogen build: {', '.join(parts) or 'no models'}"
+
+
+def _counted(number: int) -> str:
+    return f"{number} model{'' if number == 1 else 's'}"
+
+
+def _status(model: ModelReport) -> str:
+    return _Markdown("**failed**") if model.status is Status.FAILED else model.status.value
+
+
+def _told(error: ErrorRecord) -> str:
+    known = not error.where or error.where in error.message
+    return error.message if known else f"{error.where}: {error.message}"
+
+
+def _html(text: str) -> str:
+    """Return ``text`` for a line that begins with a tag: Markdown leaves such a line alone."""
+    return _Markdown(html.escape(" ".join(text.split())))
+
+
+def _seconds(seconds: dict[str, float]) -> str:
+    return ", ".join(f"{step} {taken:.1f}" for step, taken in seconds.items())
+
+
+def _failures_first(gates: Iterable[GateResult]) -> list[GateResult]:
+    return sorted(gates, key=lambda gate: gate.verdict is not Verdict.FAILED)
+
+
+def _verdict(gate: GateResult) -> str:
+    return _Markdown("**failed**") if gate.verdict is Verdict.FAILED else gate.verdict.value
+
+
+def _nodes(model: ModelReport) -> str:
+    if not model.nodes_exported:
+        return "-"
+    if model.nodes_exported == model.nodes_optimized:
+        return f"{model.nodes_optimized}"
+    return f"{model.nodes_exported} → {model.nodes_optimized}"
+
+
+def _parity(model: ModelReport) -> str:
+    return f"{model.max_abs_diff:.1e} in {model.parity_cases} cases" if model.parity_cases else "-"
+
+
+def _latency(smoke: SmokeReport | None) -> str:
+    if smoke is None or smoke.latency is None:
+        return "-"
+    return f"{smoke.latency.p50:.1f} / {smoke.latency.p95:.1f} / {smoke.latency.p99:.1f} ms"
+
+
+def _smoke(smoke: SmokeReport | None) -> str:
+    if smoke is None:
+        return "-"
+    passed = sum(check.passed for check in smoke.checks)
+    return f"{passed}/{len(smoke.checks)}" if smoke.passed else _Markdown(f"**{passed}/{len(smoke.checks)}**")
+
+
+_FILTERS: dict[str, Callable[..., object]] = {
+    "failures_first": _failures_first,
+    "fenced": fenced,
+    "html": _html,
+    "latency": _latency,
+    "nodes": _nodes,
+    "notes": model_notes,
+    "parity": _parity,
+    "seconds": _seconds,
+    "size": size_text,
+    "smoke": _smoke,
+    "smoke_notes": smoke_notes,
+    "status": _status,
+    "told": _told,
+    "verdict": _verdict,
+}

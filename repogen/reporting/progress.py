@@ -1,0 +1,115 @@
+"""Progress on standard error: a live view on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from repogen.artifacts.progress import Progress, Silent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
+
+_MEGABYTE = 2**20
+
+
+@contextmanager
+def progress_view(*, quiet: bool) -> Iterator[Progress]:
+    """Yield a Progress that fits standard error.
+
+    Args:
+        quiet: Say nothing (``--json``).
+    """
+    if quiet:
+        yield Silent()
+    elif sys.stderr.isatty() and os.environ.get("GITHUB_ACTIONS") != "true":  # some runners give their steps a terminal
+        with _live() as live:
+            yield live
+    else:
+        yield PlainProgress()
+
+
+class PlainProgress:
+    """One line an event, with the seconds since the start: for CI logs."""
+
+    def __init__(self) -> None:
+        """Start the clock."""
+        self._begun = time.monotonic()
+        self._shown: dict[str, int] = {}
+
+    def step(self, model: str, step: str) -> None:
+        """Print the step."""
+        if model or step != "done":
+            self._line(f"{model + ': ' if model else ''}{step}")
+
+    def note(self, model: str, text: str) -> None:
+        """Print the note."""
+        self._line(f"{model + ': ' if model else ''}note: {text}")
+
+    def download(self, what: str, done: int, total: int) -> None:
+        """Print every tenth of a download."""
+        tenth = 10 * done // total if total else 0
+        if tenth > self._shown.get(what, -1):
+            self._shown[what] = tenth
+            self._line(f"{what}: {done / _MEGABYTE:.0f} of {total / _MEGABYTE:.0f} MB")
+
+    def _line(self, text: str) -> None:
+        print(f"[{time.monotonic() - self._begun:6.1f}s] {text}", file=sys.stderr, flush=True)  # noqa: T201 - the view
+
+
+class LiveProgress:
+    """A line for each model with its present step, and a bar for each download.
+
+    Args:
+        view: A started rich Progress.
+    """
+
+    def __init__(self, view: RichProgress) -> None:
+        """Keep the view."""
+        self._view = view
+        self._lines: dict[str, TaskID] = {}
+        self._lock = threading.Lock()
+
+    def step(self, model: str, step: str) -> None:
+        """Show the step in the model's line."""
+        self._show(model or "repogen", step, None, None)
+
+    def note(self, model: str, text: str) -> None:
+        """Print the note above the lines."""
+        self._view.console.print(f"{model or 'repogen'}: {text}", markup=False, highlight=False)
+
+    def download(self, what: str, done: int, total: int) -> None:
+        """Show the bar."""
+        self._show(what, f"{done / _MEGABYTE:.0f} of {total / _MEGABYTE:.0f} MB", done, total)
+
+    def _show(self, line: str, text: str, done: int | None, total: int | None) -> None:
+        with self._lock:
+            if line not in self._lines:
+                self._lines[line] = self._view.add_task(line, total=total, state=text)
+            finished = text == "done"
+            self._view.update(
+                self._lines[line], state=text, completed=1 if finished else done, total=1 if finished else total
+            )
+
+
+@contextmanager
+def _live() -> Iterator[LiveProgress]:
+    from rich.console import Console  # noqa: PLC0415 - only on a terminal
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (
+        SpinnerColumn(finished_text="[green]✓[/]"),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=16),
+        TextColumn("{task.fields[state]}", markup=False),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as view:
+        yield LiveProgress(view)

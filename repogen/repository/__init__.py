@@ -1,0 +1,1 @@
+"""A model repository on disk: layout, versions, manifests, ownership, staging, publishing and recovery."""

@@ -1,0 +1,108 @@
+"""Whether a new version can live under one config.pbtxt with the versions that are there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from repogen.errors import PublishError
+from repogen.repository.decode import MalformedRecordError
+from repogen.repository.layout import versions
+from repogen.repository.manifest import read_manifest
+from repogen.repository.version_policy import version_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from repogen.artifacts.tensors import Signature, TensorSpec
+    from repogen.artifacts.versions import Manifest, StagedVersion
+
+
+def differences(old: Signature, new: Signature) -> tuple[str, ...]:
+    """Return what a client of ``old`` would notice in ``new``, one line each.
+
+    Order and the names of symbolic dims are nobody's business: clients and config.pbtxt go by tensor names, and a dim
+    is fixed or it is not.
+    """
+    return (*_differences("input", old.inputs, new.inputs), *_differences("output", old.outputs, new.outputs))
+
+
+def require_same_signature(published: Manifest, version: int, staged: StagedVersion) -> None:
+    """Refuse a version whose inputs or outputs are not those of the published one.
+
+    Raises:
+        PublishError: They differ; every difference is listed.
+    """
+    lines = differences(published.signature, staged.manifest.signature)
+    if lines:
+        raise PublishError(
+            f"{staged.name}: inputs or outputs differ from version {version} in the repository, and config.pbtxt "
+            "belongs to all versions:\n" + "\n".join(f"  {line}" for line in lines),
+            "Publish it under another model name, or allow the break for every client with --breaking.",
+            code="publish.breaking",
+        )
+
+
+def misfits(model: Path, served: frozenset[int], staged: StagedVersion) -> tuple[str, ...]:
+    """Return why the new config fits not all of the published versions ``served``, one line each.
+
+    A version that repogen did not build, or whose manifest is damaged, is passed over: its graph is unknown here.
+    """
+    return tuple(line for version in sorted(served) for line in _misfit(model / str(version), staged))
+
+
+def require_servable(model: Path, number: int, staged: StagedVersion) -> None:
+    """Refuse a config whose version policy would serve no version, or an older one that the config does not fit.
+
+    Args:
+        model: The model's directory.
+        number: The new version.
+        staged: The new version.
+
+    Raises:
+        PublishError: Triton would serve nothing, fail on such a version, or batch one that was never shown to batch.
+    """
+    policy = version_policy(staged.config.text)
+    served = policy.served([*versions(model), number])
+    if not served:
+        raise PublishError(
+            f"{staged.name}: version_policy names only version {', '.join(map(str, sorted(policy.specific)))}: neither "
+            f"there, nor the one to be published, {number}: Triton would serve nothing",
+            f"Name {number} in `triton.version_policy: {{specific: [...]}}`, or set `{{latest: {{num_versions: 1}}}}`.",
+            code="publish.version-policy",
+        )
+    if lines := misfits(model, served - {number}, staged):
+        raise PublishError(
+            f"{staged.name}: version_policy would also serve older versions that the new config.pbtxt does not fit:\n"
+            + "\n".join(f"  {line}" for line in lines),
+            "Set `triton.version_policy: {latest: {num_versions: 1}}`, or move those version directories away.",
+            code="publish.version-policy",
+        )
+
+
+def _misfit(version: Path, staged: StagedVersion) -> Iterator[str]:
+    try:
+        old = read_manifest(version)
+    except (OSError, MalformedRecordError):
+        return
+    for line in differences(old.signature, staged.manifest.signature):
+        yield f"version {version.name}: {line}"
+    if staged.config.max_batch_size and not old.max_batch_size:
+        yield f"version {version.name}: was published with max_batch_size 0, not {staged.config.max_batch_size}"
+
+
+def _differences(kind: str, old: tuple[TensorSpec, ...], new: tuple[TensorSpec, ...]) -> Iterator[str]:
+    before, after = {tensor.name: tensor for tensor in old}, {tensor.name: tensor for tensor in new}
+    for name, tensor in before.items():
+        if name not in after:
+            yield f"{kind} {name!r} is gone"
+        elif (was := _describe(tensor)) != (now := _describe(after[name])):
+            yield f"{kind} {name!r} was {was}, is {now}"
+    for name in after:
+        if name not in before:
+            yield f"{kind} {name!r} is new"
+
+
+def _describe(tensor: TensorSpec) -> str:
+    """Return dtype and shape, symbolic dims as ``-1``."""
+    return f"{tensor.dtype} [{', '.join(str(-1 if isinstance(dim, str) else dim) for dim in tensor.shape)}]"

@@ -1,0 +1,1 @@
+"""What several kinds of source share: callables, example inputs, symbolic dims and file formats."""

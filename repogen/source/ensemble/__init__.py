@@ -1,0 +1,1 @@
+"""``kind: ensemble``: other models of the spec, composed."""

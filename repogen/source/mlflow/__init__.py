@@ -1,0 +1,1 @@
+"""``kind: mlflow``: a model that MLflow stores."""

@@ -1,0 +1,1 @@
+"""``kind: onnx``: an ONNX file that already exists."""

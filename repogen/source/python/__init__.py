@@ -1,0 +1,1 @@
+"""``kind: python``: code for Triton's Python backend."""

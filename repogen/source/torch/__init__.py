@@ -1,0 +1,1 @@
+"""``kind: torch``, ``torch_export`` and ``torchscript``: modules, exported programs and TorchScript archives."""

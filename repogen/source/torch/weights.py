@@ -1,0 +1,190 @@
+"""Loads weights into a module: safetensors, or ``.pt`` without running what it pickles."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, TypeAlias
+
+import torch
+
+from repogen.errors import SourceError
+from repogen.source.common.formats import check_format
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+State: TypeAlias = "Mapping[str, torch.Tensor]"
+
+_SHOWN = 5
+_REFUSED = re.compile(r"GLOBAL ([\w.]+\w)")
+_SAVE = "safetensors.torch.save_file(model.state_dict(), 'model.safetensors')"
+_KWARGS_HINT = "give the factory the arguments that these weights were trained with (source.kwargs)"
+_DTYPE_HINT = "a cast would change these values: save them in the model's dtype (quantized weights: dequantize them)"
+# Who puts a prefix before every key.
+_WRAPPERS = {
+    "module.": "nn.DataParallel wrapped the model",
+    "_orig_mod.": "torch.compile wrapped the model",
+}
+
+
+def load_weights(module: torch.nn.Module, path: Path) -> tuple[str, ...]:
+    """Load ``path`` into ``module``, strictly: every tensor has a place and every place its tensor.
+
+    Returns:
+        What a person should know: tensors that were cast to another precision.
+
+    Raises:
+        SourceError: The file is unreadable, wants to run code, or does not match the module.
+    """
+    state = read_state(path)
+    own = module.state_dict()
+    shared = [key for key in own if key in state]
+    problems = {
+        "missing": [key for key in own if key not in state and not _tied(key, own, state)],
+        "unexpected": [key for key in state if key not in own],
+        "other shape": [
+            f"{key}: file {list(state[key].shape)}, model {list(own[key].shape)}"
+            for key in shared
+            if state[key].shape != own[key].shape
+        ],
+        "other dtype": [
+            f"{key}: file {_dtype(state[key])}, model {_dtype(own[key])}"
+            for key in shared
+            if not _castable(state[key], own[key].dtype)
+        ],
+    }
+    if any(problems.values()):
+        listed = "; ".join(f"{what}: {_cut(keys)}" for what, keys in problems.items() if keys)
+        only_dtype = not (problems["missing"] or problems["unexpected"] or problems["other shape"])
+        raise SourceError(
+            f"{path.name} does not match the model; {listed}",
+            _DTYPE_HINT if only_dtype else _prefix_hint(own, state, path.name) or _KWARGS_HINT,
+            code="source.weights-mismatch",
+            where=path.name,
+        )
+    module.load_state_dict(dict(state), strict=False)
+    casts = Counter((_dtype(state[key]), _dtype(own[key])) for key in shared if state[key].dtype != own[key].dtype)
+    return tuple(
+        f"{count} of {len(shared)} tensors are {have} in {path.name} and {want} in the model: they were cast"
+        for (have, want), count in casts.items()
+    )
+
+
+def _cut(keys: list[str]) -> str:
+    return f"{', '.join(keys[:_SHOWN])}{f' and {len(keys) - _SHOWN} more' if len(keys) > _SHOWN else ''}"
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _castable(have: torch.Tensor, want: torch.dtype) -> bool:
+    """Whether a cast only changes the precision of real numbers, or nothing of whole ones."""
+    if have.dtype == want or (have.is_floating_point() and want.is_floating_point):
+        return True
+    whole = not (have.is_floating_point() or have.is_complex() or have.is_quantized)
+    if not whole or want.is_floating_point or want.is_complex:
+        return False
+    return torch.equal(have.to(want).to(have.dtype), have)
+
+
+def _prefix_hint(own: State, state: State, name: str) -> str:
+    """Return how to mend keys that differ by a prefix alone; empty when they do not."""
+    if prefix := _prefix(own, state):
+        why = f" ({_WRAPPERS[prefix]})" if prefix in _WRAPPERS else ""
+        return (
+            f"the keys of {name} begin with {prefix!r}{why}: save model.{prefix}state_dict(), or strip it: "
+            f"{{k.removeprefix({prefix!r}): v for k, v in state.items() if k.startswith({prefix!r})}}"
+        )
+    if prefix := _prefix(state, own):
+        add = f", or add the prefix: {{{prefix!r} + k: v for k, v in state.items()}}" if len(state) == len(own) else ""
+        return f"the keys of {name} are those of model.{prefix[:-1]} alone: save the state_dict of the whole model{add}"
+    return ""
+
+
+def _prefix(short: Collection[str], long: Collection[str]) -> str:
+    """Return the prefix with which every key of ``short`` is one of ``long``; empty when there is none."""
+    first = next(iter(short), None)
+    for key in long if first is not None else ():
+        if key.endswith(f".{first}"):
+            prefix = key.removesuffix(str(first))
+            if all(prefix + other in long for other in short):
+                return prefix
+    return ""
+
+
+def _tied(key: str, own: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor]) -> bool:
+    """Whether ``key`` shares its storage with a tensor that the file does hold (safetensors stores it once)."""
+    mine = own[key]
+    return any(
+        other in state and tensor.data_ptr() == mine.data_ptr() and tensor.shape == mine.shape
+        for other, tensor in own.items()
+        if other != key
+    )
+
+
+def read_state(path: Path) -> State:
+    """Return the state_dict that a file holds.
+
+    Raises:
+        SourceError: It is something else, wants to run code, or is damaged.
+    """
+    check_format(path)
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file  # noqa: PLC0415 - only when asked for
+
+            loaded: object = load_file(path)
+        else:
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        refused = _REFUSED.search(str(error)) if isinstance(error, pickle.UnpicklingError) else None
+        raise _unsafe(path, refused[1], error) if refused else _damaged(path, error) from error
+    return _state_dict(loaded, path)
+
+
+def _unsafe(path: Path, name: str, error: Exception) -> SourceError:
+    return SourceError(
+        f"{path.name} holds more than tensors ({name}), and loading it would run its code",
+        f"save the state_dict alone: {_SAVE}",
+        code="source.weights-unsafe",
+        where=path.name,
+        details=str(error),
+    )
+
+
+def _damaged(path: Path, error: Exception) -> SourceError:
+    # What the loaders say is for their authors, or advice to switch the protection off.
+    return SourceError(
+        f"{path.name} cannot be read: it is damaged, cut short, or was not written by "
+        f"{'safetensors' if path.suffix == '.safetensors' else 'torch.save'}",
+        "save it again, or download it again",
+        code="source.weights-unreadable",
+        where=path.name,
+        details=f"{type(error).__name__}: {error}",
+    )
+
+
+def _state_dict(loaded: object, path: Path) -> State:
+    """Return the state_dict that a file holds, alone or under the key ``state_dict``."""
+    if isinstance(loaded, dict) and _is_state_dict(loaded.get("state_dict")):
+        loaded = loaded["state_dict"]
+    if isinstance(loaded, dict) and (not loaded or _is_state_dict(loaded)):
+        return {str(key): value for key, value in loaded.items()}
+    hint = "save model.state_dict()"
+    if not isinstance(loaded, dict):
+        what = f"it holds a value of type {type(loaded).__name__}"
+    elif inner := [str(key) for key, value in loaded.items() if _is_state_dict(value)]:
+        what = f"it is a checkpoint, and the weights lie under {' or '.join(map(repr, inner))}"
+        hint = f"save them alone: torch.save(torch.load({path.name!r})[{inner[0]!r}], 'weights.pt')"
+    else:
+        key, value = next((k, v) for k, v in loaded.items() if not isinstance(v, torch.Tensor))
+        what = f"under {str(key)!r} it holds a value of type {type(value).__name__}"
+    raise SourceError(f"{path.name} is no state_dict: {what}", hint, code="source.weights-type", where=path.name)
+
+
+def _is_state_dict(value: object) -> bool:
+    return isinstance(value, dict) and bool(value) and all(isinstance(v, torch.Tensor) for v in value.values())

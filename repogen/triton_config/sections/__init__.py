@@ -1,0 +1,1 @@
+"""Typed ModelConfig sections: what the ``triton:`` key of a spec accepts."""

@@ -1,0 +1,101 @@
+"""``sequence_batching`` of ``triton:``: which requests belong together, and what Triton keeps between them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictBool
+
+from repogen.triton_config.sections.base import INT32_MAX, AnySize, Count, Section, Size, TensorName, must_be
+
+Int32 = Annotated[int, Field(strict=True, ge=-(2**31), le=INT32_MAX)]
+Float = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Share = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False), must_be("a number from 0 to 1 (RG121)")]
+# One below what brings tritonserver 2.51 down.
+Candidates = Annotated[
+    int, Field(strict=True, ge=1, lt=INT32_MAX), must_be("an integer from 1 to 2147483646 (RG121)")
+]  # fmt: skip
+Idle = Annotated[int, Field(strict=True, ge=0, le=2**63 - 1), must_be("a number of microseconds >= 0")]
+StateDim = Annotated[int, Field(strict=True, ge=-1, le=2**63 - 1)]
+StateDims = Annotated[
+    tuple[StateDim, ...], Field(min_length=1), must_be("a list of dims, -1 for a dynamic one (RG106)")
+]
+InitialDims = Annotated[tuple[AnySize, ...], Field(min_length=1), must_be("a list of sizes, each >= 1 (RG122)")]
+DataType = Literal[
+    "TYPE_BOOL", "TYPE_UINT8", "TYPE_UINT16", "TYPE_UINT32", "TYPE_UINT64", "TYPE_INT8", "TYPE_INT16", "TYPE_INT32",
+    "TYPE_INT64", "TYPE_FP16", "TYPE_FP32", "TYPE_FP64", "TYPE_STRING",
+]  # fmt: skip
+
+
+class DirectSpec(Section):
+    """Each running sequence has a slot of the batch to itself."""
+
+    max_queue_delay_microseconds: Count = 0
+    minimum_slot_utilization: Share = 0.0
+
+
+class OldestSpec(Section):
+    """Requests of different sequences make up a batch, oldest first."""
+
+    max_candidate_sequences: Candidates
+    preferred_batch_size: tuple[Size, ...] = ()
+    max_queue_delay_microseconds: Count = 0
+    preserve_ordering: StrictBool = False
+
+
+class ControlSpec(Section):
+    """What a control tensor says; without values its type is the graph's, and false and true are 0 and 1."""
+
+    kind: Literal["CONTROL_SEQUENCE_START", "CONTROL_SEQUENCE_END", "CONTROL_SEQUENCE_READY", "CONTROL_SEQUENCE_CORRID"]
+    int32_false_true: Annotated[tuple[Int32, Int32], must_be("two integers, [false, true] (RG120)")] | None = None
+    fp32_false_true: Annotated[tuple[Float, Float], must_be("two numbers, [false, true] (RG120)")] | None = None
+    bool_false_true: Annotated[tuple[StrictBool, StrictBool], must_be("two booleans (RG120)")] | None = None
+    data_type: (
+        Annotated[
+            Literal["TYPE_UINT64", "TYPE_INT64", "TYPE_UINT32", "TYPE_INT32", "TYPE_STRING"],
+            must_be("TYPE_UINT64, TYPE_INT64, TYPE_UINT32, TYPE_INT32 or TYPE_STRING (RG120)"),
+        ]
+        | None
+    ) = Field(default=None, description="Of CONTROL_SEQUENCE_CORRID; the graph's when left out")
+
+
+class ControlInputSpec(Section):
+    """An input of the graph that Triton's sequence batcher feeds."""
+
+    name: TensorName
+    control: tuple[ControlSpec, ...]
+
+
+class InitialStateSpec(Section):
+    """What a state is when a sequence starts; exactly one of zero_data and data_file."""
+
+    name: TensorName | None = None
+    data_type: DataType | None = None
+    dims: InitialDims | None = None
+    zero_data: Literal[True] | None = None
+    data_file: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
+        default=None, description="Raw values, row-major and little-endian; relative to the spec"
+    )
+
+
+class StateSpec(Section):
+    """An output of the graph that becomes an input of the sequence's next request."""
+
+    input_name: TensorName
+    output_name: TensorName
+    data_type: DataType | None = Field(default=None, description="The graph's when left out")
+    dims: StateDims | None = Field(default=None, description="Without the batch; the graph's when left out")
+    initial_state: tuple[InitialStateSpec, ...] = Field(default=(), description="One; zeros when left out")
+    use_same_buffer_for_input_output: StrictBool = False
+    use_growable_memory: StrictBool = False
+
+
+class SequenceBatchingSpec(Section):
+    """Triton's sequence batcher; at most one of direct and oldest."""
+
+    direct: DirectSpec | None = None
+    oldest: OldestSpec | None = None
+    max_sequence_idle_microseconds: Idle | None = Field(default=None, description="Triton's own is one second")
+    control_input: tuple[ControlInputSpec, ...] = ()
+    state: tuple[StateSpec, ...] = ()
+    iterative_sequence: StrictBool = False

@@ -1,0 +1,75 @@
+"""What a graph's shape becomes in config.pbtxt and on the wire: the one place that knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from repogen.artifacts.tensors import Array, Dim
+    from repogen.triton_config.text.view import TensorView
+
+
+def config_dims(shape: Sequence[Dim], *, batched: bool) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Return ``dims`` and ``reshape`` for a tensor of the graph.
+
+    Triton wants at least one dim. A batching model's ``[batch]`` tensor therefore travels as ``[batch, 1]`` and is
+    reshaped; a 0-d tensor travels as ``[1]``, without a reshape, which Triton's backend undoes by itself.
+
+    Args:
+        shape: The graph's full shape, the batch included; symbolic dims by name.
+        batched: Whether ``max_batch_size`` is above 0, so that Triton adds the first dim itself.
+
+    Returns:
+        ``dims`` with -1 for symbolic dims, and the shape for ``reshape`` or None.
+
+    >>> config_dims(("batch", 3, "width"), batched=True)
+    ((3, -1), None)
+    >>> config_dims(("batch",), batched=True)
+    ((1,), ())
+    >>> config_dims((), batched=False)
+    ((1,), None)
+    """
+    dims = tuple(dim if isinstance(dim, int) else -1 for dim in shape)
+    if batched:
+        dims = dims[1:]
+        return (dims, None) if dims else ((1,), ())
+    return dims or (1,), None
+
+
+def client_dims(view: TensorView, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the dims in which clients send or receive a tensor.
+
+    Args:
+        view: The tensor as it is declared.
+        shape: Sizes of one that the model itself sees; without the batch where the model batches.
+
+    >>> from repogen.triton_config.text.view import TensorView
+    >>> client_dims(TensorView("x", "FP32", (64, -1), (1, 64, -1)), (1, 64, 5))
+    (64, 5)
+    >>> client_dims(TensorView("x", "FP32", (1,)), ())
+    (1,)
+    """
+    if view.reshape is None:
+        return tuple(shape) or (1,) * len(view.dims)
+    sizes = iter([size for size, dim in zip(shape, view.reshape, strict=True) if dim == -1])
+    return tuple(next(sizes) if dim == -1 else dim for dim in view.dims)
+
+
+def wire_shape(shape: Sequence[int], *, batched: bool) -> tuple[int, ...]:
+    """Return the shape in which a client sends or receives an array of the model's own ``shape``.
+
+    >>> wire_shape((4,), batched=True)
+    (4, 1)
+    >>> wire_shape((), batched=False)
+    (1,)
+    """
+    if batched:
+        return (shape[0], 1) if len(shape) == 1 else tuple(shape)
+    return tuple(shape) or (1,)
+
+
+def wire_array(array: Array, *, batched: bool) -> Array:
+    """Return ``array`` in the shape in which a client sends or receives it."""
+    return array.reshape(wire_shape(array.shape, batched=batched))

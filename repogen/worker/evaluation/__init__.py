@@ -1,0 +1,1 @@
+"""The evaluation gate: user code, in a process of its own, evaluates a served version."""

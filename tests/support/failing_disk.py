@@ -1,0 +1,45 @@
+"""A disk that fails once, at any operation of choice: publish and sync must survive it alike."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+from repogen.repository.filesystem import Disk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+class Failing(Disk):
+    """The disk, but operation number ``at`` fails, before or after it had its effect."""
+
+    def __init__(self, at: int, *, late: bool) -> None:
+        """Fail once."""
+        self.left = at
+        self.late = late
+
+    def _run(self, deed: Callable[[], None]) -> None:
+        self.left -= 1
+        if self.left != -1 or self.late:
+            deed()
+        if self.left == -1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "disk")
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename or fail."""
+        self._run(lambda: Disk.rename(self, source, target))
+
+    def exchange(self, first: Path, second: Path) -> None:
+        """Swap or fail."""
+        self._run(lambda: Disk.exchange(self, first, second))
+
+    def write(self, path: Path, text: str) -> None:
+        """Write or fail."""
+        self._run(lambda: Disk.write(self, path, text))
+
+    def remove(self, path: Path) -> None:
+        """Remove or fail."""
+        self._run(lambda: Disk.remove(self, path))

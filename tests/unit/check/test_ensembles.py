@@ -1,0 +1,74 @@
+"""An ensemble is held against the models that its steps name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.check.checker import check
+from tests.unit.check.conftest import CONFIG, add_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ENSEMBLE = """\
+name: "e"
+platform: "ensemble"
+max_batch_size: 8
+input { name: "in" data_type: TYPE_FP32 dims: [ 4 ] }
+output { name: "out" data_type: TYPE_FP32 dims: [ 3 ] }
+ensemble_scheduling {
+  step [
+    {
+      model_name: "m"
+      model_version: -1
+      input_map { key: "x" value: "in" }
+      output_map { key: "y" value: "out" }
+    }
+  ]
+}
+"""
+
+
+def with_ensemble(repository: Path, text: str) -> Path:
+    """Add the ensemble."""
+    (repository / "e" / "1").mkdir(parents=True)
+    (repository / "e" / "config.pbtxt").write_text(text, encoding="utf-8")
+    return repository
+
+
+def test_a_good_ensemble_has_no_findings(repository: Path) -> None:
+    """Its version directory is empty, and that is right."""
+    assert check(with_ensemble(repository, ENSEMBLE)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "line"),
+    [
+        ('model_name: "m"', 'model_name: "k"', "RG501", 9),
+        ("model_version: -1", "model_version: 7", "RG501", 10),
+        ('key: "x"', 'key: "z"', "RG502", 11),
+        ('key: "y"', 'key: "z"', "RG502", 12),
+        ("TYPE_FP32 dims: [ 4 ]", "TYPE_FP16 dims: [ 4 ]", "RG503", 11),
+        ("dims: [ 3 ]", "dims: [ 3, 1 ]", "RG503", 12),
+        ("dims: [ 3 ]", "dims: [ 5 ]", "RG503", 12),
+        ("max_batch_size: 8", "max_batch_size: 16", "RG503", 8),
+    ],
+)
+def test_what_does_not_fit(repository: Path, old: str, new: str, code: str, line: int) -> None:
+    """Models, versions, tensors, types, shapes and batches, at the line of the ensemble's config."""
+    found = check(with_ensemble(repository, ENSEMBLE.replace(old, new)))
+    assert (code, line) in {(finding.code, finding.line) for finding in found}
+    assert {finding.code for finding in found} <= {code, "RG502"}
+
+
+def test_tensors_between_steps(repository: Path) -> None:
+    """What one step makes is what the next one takes."""
+    add_model(repository, "n", CONFIG.replace('"m"', '"n"'))
+    maps = 'input_map { key: "x" value: "t" } output_map { key: "y" value: "out" }'
+    second = f'    {{ model_name: "n" model_version: -1 {maps} }}\n'
+    text = ENSEMBLE.replace('value: "out" }\n    }\n', f'value: "t" }}\n    }},\n{second}')
+    (finding,) = check(with_ensemble(repository, text))
+    assert finding.code == "RG503"
+    assert finding.message == ("tensor 't' is [ -1, 3 ] by 'm' and [ -1, 4 ] by 'n' (the batch included)")

@@ -1,0 +1,77 @@
+"""Each rule has a page; what its example breaks is found at the line that says so, and its fix keeps every rule."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from repogen.check.checker import check
+from repogen.triton_config.rules.findings import RULES, errors_of
+from tests.unit.check.conftest import CONFIG, add_model
+
+PAGES = Path(__file__).parents[3] / "docs" / "rules"
+HERE = "  # here"
+
+
+def page(code: str) -> str:
+    """Return a rule's page."""
+    return (PAGES / f"{code}.md").read_text(encoding="utf-8")
+
+
+def blocks(code: str, language: str) -> list[str]:
+    """Return what stands in the fences of a page: its example, and the fix."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page(code), re.MULTILINE | re.DOTALL)
+
+
+def repository_of(root: Path, config: str) -> Path:
+    """Write the repository that the pages' examples stand in; return it."""
+    model = add_model(root, "m", CONFIG if "ensemble" in config else config)
+    if 'backend: "python"' in config:
+        (model / "1" / "model.py").touch()
+    if "ensemble" in config:
+        (root / "e" / "1").mkdir(parents=True)
+        (root / "e" / "config.pbtxt").write_text(config, encoding="utf-8")
+    return root
+
+
+WITH_CONFIG = [code for code in RULES if (PAGES / f"{code}.md").exists() and blocks(code, "pbtxt")]
+
+
+def test_every_code_has_a_page_and_a_line_in_the_index() -> None:
+    """And no page or line is without a code."""
+    assert {path.stem for path in PAGES.glob("*.md")} == {*RULES, "README"}
+    index = (PAGES / "README.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^\| (RG\d+) \| (.+) \| \[.+\]\((RG\d+)\.md\) \|$", index, re.MULTILINE)
+    assert lines == [(code, rule, code) for code, rule in RULES.items()]
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_a_page_s_shape(code: str) -> None:
+    """The rule as its title, the same sections on each, an example and a fix, and how to wave it through."""
+    lines = page(code).splitlines()
+    assert lines[0] == f"# {code}: {RULES[code]}"
+    assert [line for line in lines if line.startswith("## ")] == ["## Why", "## Example", "## Fix"]
+    assert len(blocks(code, "pbtxt")) + len(blocks(code, "text")) == 2
+    assert lines[-1] in {f"Waved through by: `# repogen: ignore[{code}]`", f"Waved through by: `--ignore {code}`"}
+
+
+@pytest.mark.parametrize("code", WITH_CONFIG)
+def test_an_example_breaks_its_rule(tmp_path: Path, code: str) -> None:
+    """It is found at each line that the page marks, at no other, and a comment there waves it through."""
+    example, _ = blocks(code, "pbtxt")
+    marked = {number for number, line in enumerate(example.splitlines(), 1) if line.endswith(HERE)}
+    found = check(repository_of(tmp_path / "marked", example))
+    assert {finding.line for finding in found if finding.code == code} == marked != set()
+    waved = repository_of(tmp_path / "waved", example.replace(HERE, f"  # repogen: ignore[{code}]"))
+    assert code not in {finding.code for finding in check(waved)}
+
+
+@pytest.mark.parametrize("code", WITH_CONFIG)
+def test_a_fix_keeps_every_rule(tmp_path: Path, code: str) -> None:
+    """The rule itself as well as any whose breach is an error."""
+    _, fix = blocks(code, "pbtxt")
+    found = check(repository_of(tmp_path, fix))
+    assert errors_of(found) == ()
+    assert code not in {finding.code for finding in found}

@@ -1,0 +1,102 @@
+"""config.pbtxt as text: what Triton's parser would refuse, at its line, and what comments wave through."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.check.checker import check
+from tests.unit.check.conftest import CONFIG, told
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def rewritten(repository: Path, content: str | bytes) -> Path:
+    """Write the model's config."""
+    data = content if isinstance(content, bytes) else content.encode()
+    (repository / "m" / "config.pbtxt").write_bytes(data)
+    return repository
+
+
+def test_a_good_repository_has_no_findings(repository: Path) -> None:
+    """Nothing is found where nothing is wrong."""
+    assert check(repository) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "line"),
+    [
+        (CONFIG + "max_batchsize: 3\n", "RG001", 6),
+        (CONFIG + "dynamic_batching {\n", "RG001", 6),
+        (CONFIG.replace("TYPE_FP32", "TYPE_FLOAT", 1), "RG001", 4),
+        (CONFIG.replace("8", "99999999999"), "RG001", 3),
+        (CONFIG + "max_batch_size: 4\n", "RG001", 6),
+        (CONFIG + "model_metrics { }\n", "RG002", 6),
+        ("\ufeff" + CONFIG, "RG003", 1),
+        (CONFIG.replace("8", "${BATCH}"), "RG004", 3),
+        (CONFIG.replace("8", "{{ batch }}"), "RG004", 3),
+        (CONFIG + "{% if gpu %}\n", "RG004", 6),
+        (CONFIG + 'parameters { key: "k" value { string_value: "${HOME}" } }\n', "RG004", 6),
+        (CONFIG.encode() + b"# caf\xe9\n", "RG005", 0),
+        (b"#" * (16 * 2**20 + 1), "RG005", 0),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_the_text(repository: Path, content: str | bytes, code: str, line: int) -> None:
+    """One finding says it, at its line."""
+    found = [entry for entry in told(rewritten(repository, content)) if entry[0] != "RG128"]
+    assert found == [(code, "m/config.pbtxt", line)]
+
+
+def test_a_template_s_left_over_in_a_comment_is_nobody_s(repository: Path) -> None:
+    """Comments are not read."""
+    assert check(rewritten(repository, CONFIG + "# ${BATCH} {{ x }}\n")) == []
+
+
+def test_a_field_is_unknown_to_releases_before_it(repository: Path) -> None:
+    """The message says when it came, and a newer target takes it."""
+    rewritten(repository, CONFIG + "model_metrics { }\n")
+    (finding,) = check(repository)
+    assert finding.message == "model_metrics of ModelConfig is unknown to Triton 24.10: it came with 24.11"
+    assert check(repository, release="24.11") == []
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe", "dangling"])
+def test_a_config_that_is_no_file(repository: Path, kind: str) -> None:
+    """It is said, and nothing waits for a pipe's other end."""
+    path = repository / "m" / "config.pbtxt"
+    path.unlink()
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("nowhere")
+    assert ("RG005", "m/config.pbtxt", 0) in told(repository)
+
+
+@pytest.mark.parametrize(
+    ("comment", "left"),
+    [
+        ("  # repogen: ignore[RG207]", 0),
+        ("  # repogen: ignore[RG2]", 0),
+        ("  # repogen: ignore[RG101, RG207] for the demo", 0),
+        ("  # repogen: ignore[RG101]", 1),
+        ("  # repogen: ignore[]", 1),
+    ],
+)
+def test_a_comment_waves_through_findings_of_its_line(repository: Path, comment: str, left: int) -> None:
+    """By code or family, and no others."""
+    rewritten(repository, CONFIG.replace("dims: [ 3 ] }", "dims: [ 4 ] }" + comment))
+    assert len(check(repository)) == left
+
+
+def test_a_comment_alone_waves_through_the_next_line_or_the_file(repository: Path) -> None:
+    """Whichever it says."""
+    bad = CONFIG.replace("dims: [ 3 ]", "dims: [ 4 ]").replace('name: "m"', 'name: "other"')
+    rewritten(repository, bad.replace("output", "# repogen: ignore[RG207]\noutput"))
+    assert [code for code, *_ in told(repository)] == ["RG101"]
+    rewritten(repository, "# repogen: ignore-file[RG2,RG101]\n" + bad)
+    assert check(repository) == []

@@ -1,0 +1,176 @@
+"""Both exporters on real modules: names, dims, opsets, and what is refused."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import onnx
+import pytest
+import torch
+from torch import nn
+
+from repogen.artifacts.source import Eager, OnnxFile
+from repogen.artifacts.tensors import Signature, TensorSpec
+from repogen.errors import ExportError
+from repogen.export.fallback_chain import check_dims, export_with, exporters
+from repogen.onnx_graph.normalize import Finishing
+from repogen.spec.models import ExportSpec
+from repogen.targets import targets
+from repogen.validate.structure import check_structure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from repogen.artifacts.built_model import OnnxArtifact
+    from repogen.artifacts.source import SourceModel
+
+BOTH = pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+
+
+class Net(nn.Module):
+    """Two inputs, two outputs."""
+
+    def __init__(self) -> None:
+        """Make a layer."""
+        super().__init__()
+        self.linear = nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor, scale: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return floats and integers."""
+        y = self.linear(x) * scale
+        return {"logits": y, "label": y.argmax(-1)}
+
+
+class Baked(nn.Module):
+    """Only takes the batch it was written for."""
+
+    def __init__(self) -> None:
+        """Make a layer that needs rows of 4."""
+        super().__init__()
+        self.linear = nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Reshape with a literal."""
+        result: torch.Tensor = self.linear(x.reshape(2, -1))
+        return result
+
+
+def export(source: SourceModel, directory: Path, release: str = "24.10", **spec: object) -> OnnxArtifact:
+    """Export with the first exporter of the spec."""
+    chosen = ExportSpec.model_validate(spec)
+    exporter = exporters(source.origin, chosen)[0]
+    finishing = Finishing(source.signature, targets()[release], external_data=False, exporter=exporter.name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's and onnxscript's own deprecations, as in the worker
+        return export_with(exporter, source, chosen, finishing, directory)
+
+
+def test_auto_tries_dynamo_and_then_torchscript() -> None:
+    """And a choice is one rung."""
+    plain, attentive = Eager(torch.nn.Identity()), Eager(torch.nn.Identity(), attention=True)
+    assert [e.name for e in exporters(plain, ExportSpec())] == ["dynamo", "torchscript"]
+    assert [e.name for e in exporters(plain, ExportSpec(exporter="torchscript"))] == ["torchscript"]
+    assert [e.name for e in exporters(attentive, ExportSpec())] == [
+        "dynamo",
+        "torchscript",
+        "dynamo-eager",
+        "torchscript-eager",
+    ]
+
+
+def test_an_exporter_that_does_not_take_the_source_is_refused(tmp_path: Path) -> None:
+    """An ONNX file has no module that dynamo could export."""
+    with pytest.raises(ExportError, match="dynamo does not take this kind of source"):
+        exporters(OnnxFile(tmp_path), ExportSpec(exporter="dynamo"))
+
+
+@BOTH
+@pytest.mark.parametrize(("shape", "scale"), [(["batch", 4], []), ([3, 4], [1]), (["batch", "time", 4], [])])
+def test_names_dims_and_types_are_the_specs(
+    as_source: Callable[..., SourceModel],
+    tmp_path: Path,
+    exporter: str,
+    shape: list[int | str],
+    scale: list[int | str],
+) -> None:
+    """With one dim, several, or none, a scalar input, and integer outputs."""
+    source = as_source(Net(), {"x": shape, "scale": scale})
+    artifact = export(source, tmp_path, exporter=exporter)
+    assert artifact.signature.inputs == source.signature.inputs
+    assert [(s.name, s.dtype) for s in artifact.signature.outputs] == [("logits", "float32"), ("label", "int64")]
+    assert (artifact.exporter, artifact.opset, artifact.external_data) == (exporter, 20, False)
+    onnx.checker.check_model(artifact.path, full_check=True)
+    assert str(tmp_path).encode() not in artifact.path.read_bytes()
+
+
+@BOTH
+@pytest.mark.parametrize(("release", "opset"), [("23.08", 19), ("24.10", 20), ("26.08", 20)])
+def test_the_opset_is_one_that_the_target_loads(
+    as_source: Callable[..., SourceModel], tmp_path: Path, exporter: str, release: str, opset: int
+) -> None:
+    """Both exporters reach the oldest release's opset and IR version."""
+    source = as_source(Net(), {"x": ["batch", 4], "scale": []})
+    artifact = export(source, tmp_path, release, exporter=exporter)
+    assert artifact.opset == opset
+    check_structure(artifact, targets()[release])
+
+
+def test_a_specialized_dim_is_refused_by_dynamo(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """The exporter's own error becomes ours, with the dim's name."""
+    with pytest.raises(ExportError, match=r"dim 'batch' \(axis 0 of input 'x'\)") as caught:
+        export(as_source(Baked()), tmp_path, exporter="dynamo")
+    assert caught.value.code == "export.specialized-dim"
+
+
+@BOTH
+def test_an_opset_that_does_not_exist_is_an_error(
+    as_source: Callable[..., SourceModel], tmp_path: Path, exporter: str
+) -> None:
+    """An exporter that falls back to another opset without a word does not pass."""
+    source = as_source(Net(), {"x": ["batch", 4], "scale": []})
+    with pytest.raises(ExportError) as caught:
+        export(source, tmp_path, exporter=exporter, opset=99)
+    assert "opset" in caught.value.message
+    assert str(tmp_path) not in caught.value.message
+
+
+def signature(dtype: str, *shape: int | str) -> Signature:
+    """Return a signature of one input."""
+    return Signature((TensorSpec("x", dtype, shape),), ())
+
+
+@pytest.mark.parametrize(
+    ("found", "declared", "code", "words"),
+    [
+        (signature("float32", 2, 4), signature("float32", "batch", 4), "export.specialized-dim", "fixes it to 2"),
+        (
+            signature("float32", "batch", "n"),
+            signature("float32", "batch", 4),
+            "export.generalized-dim",
+            "axis 1 of input 'x' is declared 4, but is 'n'",
+        ),
+        (
+            signature("float32", "batch", 5),
+            signature("float32", "batch", 4),
+            "export.generalized-dim",
+            "declared 4, but is 5",
+        ),
+        (signature("int64", "batch"), signature("int32", "batch"), "export.input-type", "is int64"),
+        (signature("float32", "batch"), signature("float32", "batch", 4), "export.input-type", "['batch']"),
+    ],
+)
+def test_a_graph_that_lost_what_was_declared_is_refused(
+    found: Signature, declared: Signature, code: str, words: str
+) -> None:
+    """Dynamic stays dynamic, fixed stays fixed."""
+    with pytest.raises(ExportError) as caught:
+        check_dims(found, declared)
+    assert caught.value.code == code
+    assert words in caught.value.message
+
+
+def test_a_graph_that_kept_everything_passes() -> None:
+    """Another name for a dynamic dim is no loss."""
+    assert check_dims(signature("float32", "s0", 4), signature("float32", "batch", 4)) is None  # type: ignore[func-returns-value]

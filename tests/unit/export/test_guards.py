@@ -1,0 +1,74 @@
+"""Branches on sizes are frozen by an export; the sizes at which that shows are found, and parity is measured there."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+
+from repogen.export.fallback_chain import export_with, exporters
+from repogen.onnx_graph.normalize import Finishing
+from repogen.spec.models import ExportSpec
+from repogen.targets import targets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from repogen.artifacts.source import SourceModel
+
+
+class Branching(nn.Module):
+    """Adds one where a condition on the length holds."""
+
+    def __init__(self, condition: Callable[[int], bool]) -> None:
+        """Keep the condition."""
+        super().__init__()
+        self.condition = condition
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Branch."""
+        return x + 1 if self.condition(x.shape[1]) else x * 2
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+@pytest.mark.parametrize(
+    ("condition", "doubted"),
+    [
+        (lambda n: n == 10, {10}),
+        (lambda n: n > 20, {21}),
+        (lambda n: n * 2 == 26 and n > 0, {13}),
+        (lambda n: n % 4 != 0, {5}),
+    ],
+)
+def test_sizes_that_take_the_other_branch_are_doubted(
+    as_source: Callable[..., SourceModel],
+    tmp_path: Path,
+    exporter: str,
+    condition: Callable[[int], bool],
+    doubted: set[int],
+) -> None:
+    """At 16 none of the conditions holds; the other branch has a size among the doubts, next to a number in tracing."""
+    source = as_source(Branching(condition), {"x": ["batch", "time"]}, time={"min": 4, "max": 32})
+    assert source.dims["time"].example == 16
+    spec = ExportSpec(exporter=exporter)
+    finishing = Finishing(source.signature, targets()["24.10"], external_data=False, exporter=exporter)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporters' own deprecations, as in the worker
+        made = export_with(exporters(source.origin, spec)[0], source, spec, finishing, tmp_path)
+    sizes = {sizes["time"] for sizes in made.doubts}
+    assert doubted <= sizes or (exporter == "torchscript" and doubted == {13})
+    assert all(set(sizes) == {"batch", "time"} for sizes in made.doubts)
+
+
+def test_a_model_without_branches_has_no_doubts(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """Nothing is tried for nothing."""
+    source = as_source(nn.Linear(4, 2))
+    finishing = Finishing(source.signature, targets()["24.10"], external_data=False, exporter="dynamo")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as above
+        made = export_with(exporters(source.origin, ExportSpec())[0], source, ExportSpec(), finishing, tmp_path)
+    assert made.doubts == ()

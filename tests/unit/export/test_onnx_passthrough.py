@@ -1,0 +1,89 @@
+"""A file as a rung: taken as it is, or converted where the target would not load it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+
+from repogen.errors import ExportError
+from repogen.export.onnx_passthrough import OnnxAsIs
+from repogen.source.load import load_source
+from repogen.spec.models import ModelSpec
+from tests.support import graphs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import onnx_ir as ir
+
+    from repogen.artifacts.source import SourceModel
+
+
+def read(graph: onnx.ModelProto | None, directory: Path, opset: int = 21, **spec: Any) -> tuple[SourceModel, ir.Model]:
+    """Write and load a graph, or load ``model.onnx`` that is there, and read it as the rung does."""
+    if graph is not None:
+        onnx.save_model(graph, directory / "model.onnx")
+    source = load_source(
+        ModelSpec.model_validate({"source": {"kind": "onnx", "path": "model.onnx"}, **spec}), directory
+    )
+    return source, OnnxAsIs().export(source, (), opset, directory)
+
+
+def test_an_older_opset_is_kept(tmp_path: Path) -> None:
+    """Nothing is converted that need not be."""
+    _, model = read(graphs.matmul(), tmp_path)
+    assert (model.opset_imports[""], [value.name for value in model.graph.inputs]) == (17, ["x"])
+
+
+def test_a_newer_opset_is_converted(tmp_path: Path) -> None:
+    """Down to what the target loads."""
+    _, model = read(graphs.matmul(opset=23, ir=10), tmp_path)
+    assert model.opset_imports[""] == 21
+
+
+def test_what_can_t_be_converted_is_told(tmp_path: Path) -> None:
+    """With the opset to export for."""
+    node = onnx.helper.make_node("Swish", ["x"], ["y"])  # new in opset 24
+    graph = graphs.model([node], [graphs.value("x", ["N", 4])], [graphs.value("y", ["N", 4])], opset=24, ir=11)
+    with pytest.raises(ExportError, match="is of opset 24, the target loads up to 21") as caught:
+        read(graph, tmp_path)
+    assert caught.value.code == "export.opset"
+    assert "export it again for opset 21" in caught.value.hint
+
+
+def test_what_the_spec_fixes_is_fixed_in_the_graph(tmp_path: Path) -> None:
+    """And outputs that it does not choose are gone, with what only they need."""
+    nodes = [onnx.helper.make_node(kind, ["x"], [name]) for kind, name in (("Relu", "r"), ("Tanh", "t"))]
+    ends = [graphs.value("x", ["N", "c"])], [graphs.value("r", ["N", "c"]), graphs.value("t", ["N", "c"])]
+    inputs = {"x": {"dtype": "float32", "shape": ["batch", 4]}}
+    spec: dict[str, Any] = {"inputs": inputs, "dims": {"batch": {"max": 4}}, "outputs": ["t"]}
+    _, model = read(graphs.model(nodes, *ends), tmp_path, **spec)
+    assert [str(dim) for dim in model.graph.inputs[0].shape or ()] == ["batch", "4"]
+    assert [node.op_type for node in model.graph] == ["Tanh"]
+
+
+def test_weights_among_the_inputs_are_no_inputs(tmp_path: Path) -> None:
+    """IR 3 wanted them there, and newer ones do not."""
+    graph = graphs.matmul(opset=8, ir=3)
+    graph.graph.input.append(graphs.value("w", [4, 3]))
+    _, model = read(graph, tmp_path)
+    assert (model.ir_version, [value.name for value in model.graph.inputs]) == (4, ["x"])
+
+
+def test_external_data_behind_links_is_read(tmp_path: Path) -> None:
+    """A hub cache has nothing but links."""
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "c0ffee"
+    blobs.mkdir()
+    snapshot.mkdir(parents=True)
+    graphs.with_external(tmp_path / "made.onnx")
+    (tmp_path / "made.onnx").rename(blobs / "aaa")
+    (tmp_path / "model.onnx.data").rename(blobs / "bbb")
+    (snapshot / "model.onnx").symlink_to("../../blobs/aaa")
+    (snapshot / "model.onnx.data").symlink_to("../../blobs/bbb")
+    _, model = read(None, snapshot)
+    weight = model.graph.initializers["w"].const_value
+    assert weight is not None
+    np.testing.assert_array_equal(weight.numpy(), graphs.WEIGHT)

@@ -1,0 +1,155 @@
+"""Reads of tensors into Python: those that hang on values are errors, those on shapes are not."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+from repogen.errors import ExportError
+from repogen.export.torchscript import TorchScript
+from repogen.export.trace_guards import watch_reads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from repogen.artifacts.source import SourceModel
+
+
+class Reading(nn.Module):
+    """Adds what a function reads out of its input, and has weights of its own."""
+
+    def __init__(self, read: Callable[[torch.Tensor, torch.Tensor], object]) -> None:
+        """Keep the function."""
+        super().__init__()
+        self.read = read
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Branch on the value read."""
+        return x + self.weight if self.read(x, self.weight) else x - self.weight
+
+
+def export(source: SourceModel, directory: Path, *allowed: str) -> Any:
+    """Trace ``source``."""
+    args = tuple(torch.from_numpy(array) for array in source.examples(source.example_sizes, 0).values())
+    return TorchScript(allowed).export(source, args, 17, directory)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x, _: bool(x.sum() > 0),
+        lambda x, _: bool(x[0, 0].item() > 0),
+        lambda x, _: bool(int(x[0, 0])),
+        lambda x, _: bool(float(x.max()) > 0),
+        lambda x, _: bool((x * x.shape[0]).sum() + 1 > 2),
+        lambda x, _: bool(x.detach().numpy()[0, 0] > 0),
+        lambda x, _: bool(x.tolist()[0][0] > 0),
+        lambda x, _: bool([1, 2, 3][(x[0, 0] > 0).long()]),
+        lambda x, w: bool((x @ w).sum() > 0),
+        lambda x, _: bool(0.5 in x),
+        lambda x, _: bool((torch.ones_like(x) * x).sum() > 0),
+        lambda x, _: bool(json.dumps(x.flatten().tolist())),
+        lambda x, _: torch.equal(x, x * 2),
+        lambda x, w: torch.allclose(w, x[0]),
+        lambda x, _: x.sum().is_nonzero(),
+        lambda x, _: bool((x.data if x.dim() else x).sum() > 0),
+        # how many elements there are hangs on the values
+        lambda x, _: bool(x[x > 3].shape[0] > 0),
+        lambda x, _: len(x[x > 3]) > 0,
+        lambda x, _: bool(list(x[x[:, 0] > 0])),
+        lambda x, _: bool((x > 3).nonzero().numel() > 0),
+        lambda x, _: bool(torch.where(x > 3)[0].size(0)),
+        lambda x, _: bool(torch.masked_select(x, x > 3).shape[0] > 1),
+        lambda x, _: bool(torch.unique(x).shape[0] > 2),
+        lambda x, w: bool(w[x[0] > 0].shape[0] > 1),
+        lambda x, _: bool(torch.zeros(int(x.max())).shape[0] > 1),
+        lambda x, _: bool((x[x > 3] * 2).reshape(-1, 1).relu().shape[0] > 0),
+        lambda x, w: bool(torch.cat([w, x[x > 3]]).shape[0] > 4),
+    ],
+)
+def test_reads_of_values_are_refused_with_their_line(
+    as_source: Callable[..., SourceModel], tmp_path: Path, read: Callable[..., object]
+) -> None:
+    """Through arithmetic, mixed with shapes, and by any way into Python."""
+    with pytest.raises(ExportError) as caught:
+        export(as_source(Reading(read)), tmp_path)
+    line = read.__code__.co_firstlineno
+    assert caught.value.code == "export.data-dependent"
+    assert f"test_trace_guards.py:{line}" in caught.value.message
+    assert caught.value.where == f"{__file__}:{line}"
+    assert "torch.where" in caught.value.hint
+    assert str(tmp_path) not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x, _: bool(x.shape[0] > 1),
+        lambda x, _: bool(x.size(0) * 2 + 1 > 3),
+        lambda x, _: bool(int(torch.tensor(x.shape).prod()) > 4),
+        lambda x, _: bool(len(x) > 1),
+        lambda x, _: bool(x.dim() == 2),
+        lambda x, _: bool(x.dtype == torch.float32),
+        lambda _, w: bool(w.sum() > 0),
+        lambda *_: bool(torch.arange(4).sum() > 3),
+        lambda x, _: bool(torch.ones_like(x).sum() > 0),
+        lambda x, _: bool(x.new_zeros(2).any()),
+        lambda _, w: torch.equal(w, w * 2),
+        lambda x, _: bool(list(x)),
+        lambda _, w: bool(w[w > 3].shape[0] > 0),
+        lambda x, _: bool(x[torch.tensor([0, 0])].shape[0] > 1),
+        lambda x, _: bool((x * x.sum()).reshape(x.shape[0], -1).shape[0] > 1),
+        lambda x, _: bool(x[(x.argmax(0) > 0).long()].shape[0] > 1),
+        lambda x, w: bool(torch.cat([w, x[0]]).shape[0] > 4),
+        lambda x, _: bool(torch.zeros(x.shape[0], 2).nonzero().shape[0]),
+    ],
+)
+def test_reads_of_shapes_and_weights_are_not(
+    as_source: Callable[..., SourceModel], tmp_path: Path, read: Callable[..., object]
+) -> None:
+    """Sizes, arithmetic on sizes, dtypes, constants and parameters are left to the sweep."""
+    graph = export(as_source(Reading(read)), tmp_path)
+    assert len(graph.graph.inputs) == 1
+
+
+def library_read(tensor: torch.Tensor) -> bool:
+    """Stand for a library that reads on the model's behalf."""
+    return bool(torch.Tensor.__bool__(tensor.sum() > 0))
+
+
+def test_a_read_in_a_library_is_placed_there(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """The frame that reads is the place, not the model that calls it; frames of torch are passed over."""
+    with pytest.raises(ExportError) as caught:
+        export(as_source(Reading(lambda x, _: library_read(x))), tmp_path)
+    assert caught.value.where == f"{__file__}:{library_read.__code__.co_firstlineno + 2}"
+
+
+def test_allowed_places_are_matched_by_file_and_line(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """The file's name, or more of its path, and the exact line."""
+
+    def read(x: torch.Tensor, _: object) -> object:
+        return bool(x.sum() > 0)
+
+    source, line = as_source(Reading(read)), read.__code__.co_firstlineno + 1
+    for place in (f"test_trace_guards.py:{line}", f"export/test_trace_guards.py:{line}"):
+        assert export(source, tmp_path, "other.py:1", place).graph.inputs[0].name == "x"
+    for place in (f"test_trace_guards.py:{line + 1}", f"predicates.py:{line}", f"source/test_trace_guards.py:{line}"):
+        with pytest.raises(ExportError, match="tracing freezes"):
+            export(source, tmp_path, place)
+
+
+def test_watching_ends_with_its_block() -> None:
+    """Tensor's own methods are back, and reads outside a trace are nobody's business."""
+    before = torch.Tensor.item
+    with watch_reads(1) as reads:
+        during = torch.Tensor.item
+        assert torch.ones(1).item() == 1.0
+    assert during is not before
+    assert torch.Tensor.item is before
+    assert reads.values == []

@@ -1,0 +1,220 @@
+"""What is written: the spec's names, a valid graph, one data file, nothing of this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from repogen.artifacts.tensors import Signature, TensorSpec
+from repogen.errors import ExportError
+from repogen.onnx_graph.describe import count_nodes, describe
+from repogen.onnx_graph.normalize import Finishing, finish
+from repogen.targets import targets
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from repogen.artifacts.built_model import OnnxArtifact
+    from repogen.artifacts.tensors import Array
+
+ROW = ("batch", 3)
+
+
+def tensor(name: str, kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
+    """Return a [batch, 3] tensor of a graph."""
+    return helper.make_tensor_value_info(name, kind, list(ROW))
+
+
+def model(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Sequence[str] = ("x",),
+    outputs: Sequence[str] = ("y",),
+    weights: Sequence[onnx.TensorProto] = (),
+    opset: int = 20,
+) -> ir.Model:
+    """Return a small model of IR 10."""
+    graph = helper.make_graph(
+        list(nodes), "g", [tensor(n) for n in inputs], [tensor(n) for n in outputs], initializer=list(weights)
+    )
+    return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10))
+
+
+def how(
+    inputs: Sequence[str] = ("x",), outputs: Sequence[str] = ("y",), *, external: bool = False, release: str = "24.10"
+) -> Finishing:
+    """Return what to make of it."""
+    sides = (tuple(TensorSpec(name, "float32", ROW) for name in names) for names in (inputs, outputs))
+    return Finishing(Signature(*sides), targets()[release], external, "dynamo")
+
+
+def run(artifact: OnnxArtifact, **inputs: Array) -> dict[str, Array]:
+    """Check the file as ``validate`` does, and run it."""
+    onnx.checker.check_model(artifact.path, full_check=True)
+    names = [output.name for output in artifact.signature.outputs]
+    session = onnxruntime.InferenceSession(artifact.path, providers=["CPUExecutionProvider"])
+    return dict(zip(names, session.run(names, inputs), strict=True))
+
+
+ONES = np.ones((2, 3), np.float32)
+
+
+def test_inputs_and_outputs_get_the_specs_names_in_order(tmp_path: Path) -> None:
+    """The exporter's names are replaced, position by position."""
+    graph = model([helper.make_node("Sub", ["x", "391"], ["layer_norm_12"])], ["x", "391"], ["layer_norm_12"])
+    artifact = finish(graph, tmp_path / "model.onnx", how(["image", "mask"], ["logits"]))
+    assert [s.name for s in artifact.signature.inputs] == ["image", "mask"]
+    assert run(artifact, image=3 * ONES, mask=ONES)["logits"].tolist() == (2 * ONES).tolist()
+
+
+def test_names_may_change_places(tmp_path: Path) -> None:
+    """Inputs that are renamed to each other's names stay themselves."""
+    graph = model([helper.make_node("Sub", ["a", "b"], ["y"])], ["a", "b"])
+    artifact = finish(graph, tmp_path / "model.onnx", how(["b", "a"]))
+    assert run(artifact, b=3 * ONES, a=ONES)["y"][0, 0] == 2.0
+
+
+def test_inner_values_make_way_for_the_specs_names(tmp_path: Path) -> None:
+    """Values and weights that bear a wanted name, or the name they would be moved to, are renamed."""
+    weight = numpy_helper.from_array(ONES[0], "mask")
+    nodes = [
+        helper.make_node("Add", ["x", "mask"], ["logits"]),
+        helper.make_node("Add", ["logits", "mask"], ["logits__inner"]),
+        helper.make_node("Add", ["logits__inner", "logits"], ["out"]),
+    ]
+    artifact = finish(model(nodes, ["x"], ["out"], [weight]), tmp_path / "model.onnx", how(["mask"], ["logits"]))
+    assert run(artifact, mask=ONES)["logits"][0, 0] == 5.0
+
+
+def test_names_inside_a_branch_make_way_too(tmp_path: Path) -> None:
+    """A subgraph may not shadow the graph's inputs."""
+
+    def branch(kind: str) -> onnx.GraphProto:
+        return helper.make_graph([helper.make_node(kind, ["x"], ["image"])], kind, [], [tensor("image")])
+
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        helper.make_node("Greater", ["sum", "zero"], ["positive"]),
+        helper.make_node("If", ["positive"], ["y"], then_branch=branch("Identity"), else_branch=branch("Neg")),
+    ]
+    zero = numpy_helper.from_array(np.array(0, np.float32), "zero")
+    artifact = finish(model(nodes, weights=[zero]), tmp_path / "model.onnx", how(["image"]))
+    assert run(artifact, image=-ONES)["y"][0, 0] == 1.0
+    assert artifact.nodes == 5
+
+
+@pytest.mark.parametrize("outputs", [["x", "y"], ["y", "y"], ["w", "y"]])
+def test_outputs_that_are_something_else_too_get_a_node_of_their_own(tmp_path: Path, outputs: list[str]) -> None:
+    """An output that is an input, a weight, or another output, can have its own name."""
+    graph = model([helper.make_node("Add", ["x", "w"], ["y"])], weights=[numpy_helper.from_array(ONES, "w")])
+    values = {value.name: value for value in [*graph.graph.inputs, *graph.graph.outputs]}
+    values["w"] = graph.graph.initializers["w"]
+    graph.graph.outputs[:] = [values[name] for name in outputs]
+    artifact = finish(graph, tmp_path / "model.onnx", how(["x"], ["first", "second"]))
+    result = run(artifact, x=ONES)
+    expected = {"x": ONES, "y": 2 * ONES, "w": ONES}
+    assert [result["first"].tolist(), result["second"].tolist()] == [expected[name].tolist() for name in outputs]
+
+
+def test_another_number_of_inputs_or_outputs_is_refused(tmp_path: Path) -> None:
+    """Names tell what there is and what was declared."""
+    add = helper.make_node("Identity", ["x"], ["y"])
+    with pytest.raises(ExportError, match="has inputs x, declared are a, b") as caught:
+        finish(model([add]), tmp_path / "model.onnx", how(["a", "b"]))
+    assert caught.value.code == "export.inputs"
+    with pytest.raises(ExportError, match="has 1 outputs, the model 2"):
+        finish(model([add]), tmp_path / "model.onnx", how(["x"], ["y", "z"]))
+
+
+def test_an_input_that_the_exporter_dropped_is_there_again(tmp_path: Path) -> None:
+    """Clients send it, as they send it to PyTorch; the record tells that nothing reads it."""
+    made = finish(model([helper.make_node("Identity", ["x"], ["y"])]), tmp_path / "model.onnx", how(["mask", "x"]))
+    assert [spec.name for spec in made.signature.inputs] == ["mask", "x"]
+    assert made.unused == ("mask",)
+
+
+def test_nothing_of_this_machine_is_left(tmp_path: Path) -> None:
+    """Doc strings, producer and metadata of every node, value, graph and model are gone."""
+    secret = "/home/me/models.py:12"  # noqa: S105 - a path
+    graph = model([helper.make_node("Neg", ["x"], ["y"], doc_string=secret)])
+    places: list[Any] = [graph, graph.graph, *graph.graph.all_nodes(), *graph.graph.inputs, *graph.graph.outputs]
+    for place in places:
+        place.metadata_props["pkg.torch.onnx.stack_trace"] = secret
+        place.doc_string = secret
+    graph.producer_name = graph.graph.name = secret
+    artifact = finish(graph, tmp_path / "model.onnx", how())
+    assert secret.encode() not in artifact.path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("opset", "release", "expected"), [(19, "23.08", 9), (20, "24.03", 9), (20, "24.10", 10), (21, "24.03", 10)]
+)
+def test_the_ir_version_is_lowered_for_older_targets(tmp_path: Path, opset: int, release: str, expected: int) -> None:
+    """As far as the opset allows; what it does not allow is left for the structure check to refuse."""
+    graph = model([helper.make_node("Neg", ["x"], ["y"])], opset=opset)
+    artifact = finish(graph, tmp_path / "model.onnx", how(release=release))
+    assert (artifact.ir_version, artifact.opset) == (expected, opset)
+
+
+def scattered(directory: Path) -> ir.Model:
+    """Return a model whose two weights lie in a file each, as the TorchScript exporter leaves them over 2 GB."""
+    directory.mkdir()
+    weights = [numpy_helper.from_array(np.full((64, 3), i, np.float32), f"w{i}") for i in (1, 2)]
+    nodes = [helper.make_node("Gather", [f"w{i}", "zero"], [f"row{i}"]) for i in (1, 2)]
+    nodes += [helper.make_node("Add", ["x", "row1"], ["sum"]), helper.make_node("Add", ["sum", "row2"], ["y"])]
+    zero = numpy_helper.from_array(np.array(0, np.int64), "zero")
+    graph = helper.make_graph(nodes, "g", [tensor("x")], [tensor("y")], initializer=[*weights, zero])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    onnx.save(
+        proto, directory / "traced.onnx", save_as_external_data=True, all_tensors_to_one_file=False, size_threshold=0
+    )
+    assert {"w1", "w2"} <= {path.name for path in directory.iterdir()}
+    return ir.load(directory / "traced.onnx")
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_scattered_weights_come_to_one_place(tmp_path: Path, *, external: bool) -> None:
+    """One data file beside the model when asked for, else none; the exporter's own files are no longer needed."""
+    graph = scattered(tmp_path / "exporter")
+    target = tmp_path / "result"
+    target.mkdir()
+    artifact = finish(graph, target / "model.onnx", how(external=external))
+    for path in (tmp_path / "exporter").iterdir():
+        path.unlink()
+    assert artifact.external_data is external
+    expected = {"model.onnx", "model.onnx.data"} if external else {"model.onnx"}
+    assert {path.name for path in target.iterdir()} == expected
+    assert run(artifact, x=ONES)["y"][0, 0] == 4.0
+
+
+def test_dtypes_that_triton_does_not_serve_are_refused(tmp_path: Path) -> None:
+    """BF16 ends here when an exporter brought it in."""
+    graph = model([helper.make_node("Cast", ["x"], ["y"], to=TensorProto.BFLOAT16)])
+    graph.graph.outputs[0].dtype = ir.DataType.BFLOAT16
+    with pytest.raises(ExportError, match="'y' is") as caught:
+        describe(graph, tmp_path / "model.onnx", "dynamo")
+    assert caught.value.code == "export.dtype"
+
+
+def test_dims_without_a_name_show_as_a_question_mark(tmp_path: Path) -> None:
+    """A symbolic dim stays symbolic."""
+    graph = model([helper.make_node("Neg", ["x"], ["y"])])
+    graph.graph.outputs[0].shape = ir.Shape([None, 3])
+    assert describe(graph, tmp_path / "model.onnx", "dynamo").signature.outputs[0].shape == ("?", 3)
+    assert count_nodes(graph) == 1
+
+
+def test_an_exporter_s_names_of_dims_do_not_make_them_equal(tmp_path: Path) -> None:
+    """TorchScript calls several axes of an output alike; dims that the inputs declare keep their names."""
+    made = model([helper.make_node("Identity", ["x"], ["y"])])
+    made.graph.outputs[0].shape = ir.Shape(["batch", "Same_dim_0"])
+    assert finish(made, tmp_path / "m.onnx", how()).signature.outputs[0].shape == ("batch", "y_dim_1")
+    made = model([helper.make_node("Identity", ["x"], ["y"])])
+    made.graph.outputs[0].shape = ir.Shape(["Same_dim_0", "Same_dim_0"])
+    assert finish(made, tmp_path / "m.onnx", how()).signature.outputs[0].shape == ("y_dim_0", "y_dim_1")

@@ -1,0 +1,83 @@
+"""Aliases and their history in MLflow's registry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from repogen.artifacts.registry import AliasMove, EntryState
+from repogen.errors import TrackingError
+from repogen.registry.mlflow.entries import move_key, move_value
+from repogen.registry.mlflow.registry import MlflowRegistry
+
+from .conftest import Stage, built, report
+
+if TYPE_CHECKING:
+    from repogen.registry.mlflow.client import Connection
+
+FIRST = AliasMove("champion", None, 1, "me", "2026-11-21T10:00:00Z", "promote", {"p95": "1.0 ms"})
+SECOND = AliasMove("champion", 1, 2, "me", "2026-11-21T11:00:00+00:00", "promote", {})
+
+
+def registered(name: str, track: Any, stage: Stage) -> None:
+    """Register two versions."""
+    for factor in (1.0, 2.0):
+        staged = stage(name, factor)
+        track(staged.name).log(staged, built(staged), report(staged), "", staged.repository)
+
+
+def test_an_alias_moves_and_its_history_stays(store: Connection, track: Any, stage: Stage) -> None:
+    """Oldest first, each alias by itself."""
+    registered("moved", track, stage)
+    registry = MlflowRegistry(store)
+    registry.move_alias("moved", FIRST)
+    registry.move_alias("moved", SECOND)
+    other = replace(FIRST, alias="canary", at="2026-11-21T12:00:00Z")
+    registry.move_alias("moved", other)
+    assert registry.moves("moved", "champion") == (FIRST, SECOND)
+    assert registry.moves("moved") == (FIRST, SECOND, other)
+    (entry,) = (entry for entry in registry.with_alias("champion") if entry.name == "moved")
+    assert (entry.version, entry.aliases) == (2, ("champion",))
+    assert [entry.version for entry in registry.entries("moved")] == [2, 1]
+
+
+def test_an_alias_that_was_moved_meanwhile_stays(store: Connection, track: Any, stage: Stage) -> None:
+    """Who decided on what is no longer so must decide again."""
+    registered("raced", track, stage)
+    registry = MlflowRegistry(store)
+    registry.move_alias("raced", SECOND_TO_NONE)
+    with pytest.raises(TrackingError, match="it points to version 2, not to version 1") as caught:
+        registry.move_alias("raced", replace(SECOND, old=1, new=1))
+    assert caught.value.code == "tracking.alias-moved"
+    assert registry.moves("raced") == (SECOND_TO_NONE,)
+
+
+SECOND_TO_NONE = replace(SECOND, old=None)
+
+
+def test_a_promotion_killed_before_it_moved_the_alias_is_no_history(
+    store: Connection, track: Any, stage: Stage
+) -> None:
+    """Its note does not count; it does when the alias was moved, and only the end of the note is missing."""
+    registered("killed", track, stage)
+    registry = MlflowRegistry(store)
+    registry.move_alias("killed", FIRST)
+    store.client.set_registered_model_tag("killed", move_key(SECOND), move_value(SECOND, done=False))
+    assert registry.moves("killed") == (FIRST,)
+    store.client.set_registered_model_alias("killed", "champion", "2")
+    assert registry.moves("killed") == (FIRST, SECOND)
+
+
+def test_strangers(store: Connection) -> None:
+    """A model that is not there has no versions; one that somebody else registered is foreign."""
+    registry = MlflowRegistry(store)
+    assert registry.entries("not there") == ()
+    assert registry.entries("it's") == ()
+    assert registry.moves("not there") == ()
+    store.client.create_registered_model("stranger", tags={"repogen.move.champion.x": "no JSON"})
+    store.client.create_model_version("stranger", "file:///nowhere")
+    (entry,) = registry.entries("stranger")
+    assert (entry.state, entry.content) == (EntryState.FOREIGN, "")
+    assert registry.moves("stranger") == ()

@@ -1,0 +1,103 @@
+"""Which server is meant, and that its password goes nowhere."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.errors import SpecError
+from repogen.registry.mlflow.uri import shown, tracking_of
+from repogen.spec.load import load_spec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SPEC = """\
+{mlflow}
+models:
+  m:
+    source: {{factory: "models.py:build"}}
+    inputs: {{x: {{dtype: float32, shape: [4]}}}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("URI", "USERNAME", "PASSWORD"):
+        monkeypatch.setenv(f"MLFLOW_TRACKING_{name}", "")
+        monkeypatch.delenv(f"MLFLOW_TRACKING_{name}")
+
+
+def spec_in(folder: Path, mlflow: str) -> Path:
+    """Write a spec with an ``mlflow:`` line."""
+    folder.mkdir(exist_ok=True)
+    (folder / "models.py").touch()
+    (folder / "repogen.yaml").write_text(SPEC.format(mlflow=mlflow))
+    return folder / "repogen.yaml"
+
+
+def test_the_flag_wins_over_the_environment_over_the_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a relative database lies beside the spec."""
+    spec = load_spec(
+        spec_in(tmp_path / "p", 'mlflow: {tracking_uri: "sqlite:///a.db", experiment: e, register: false}')
+    )
+    found = tracking_of(spec, None, tmp_path)
+    assert (found.uri, found.experiment, found.register) == (f"sqlite:///{tmp_path}/p/a.db", "e", False)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    assert tracking_of(spec, None, tmp_path).uri == "http://127.0.0.1:1"
+    assert tracking_of(spec, "sqlite:////b.db", tmp_path).uri == "sqlite:////b.db"
+    assert tracking_of(None, "sqlite:///b.db", tmp_path).uri == f"sqlite:///{tmp_path}/b.db"
+
+
+def test_none_is_an_error_with_the_ways_to_name_one(tmp_path: Path) -> None:
+    """Flag, environment, spec."""
+    with pytest.raises(SpecError, match="no MLflow tracking server is named") as caught:
+        tracking_of(None, None, tmp_path)
+    assert all(way in caught.value.hint for way in ("--tracking-uri", "MLFLOW_TRACKING_URI", "mlflow:"))
+
+
+def test_credentials_leave_the_uri(tmp_path: Path) -> None:
+    """They go where MLflow's client looks for them."""
+    found = tracking_of(None, "https://me:s3%40cret@host:8443/mlflow", tmp_path)
+    assert found.uri == "https://host:8443/mlflow"
+    assert (os.environ["MLFLOW_TRACKING_USERNAME"], os.environ["MLFLOW_TRACKING_PASSWORD"]) == ("me", "s3@cret")
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        ("postgresql+psycopg2://me:s3cret@db/mlflow?password=s3cret", "postgresql+psycopg2://db/mlflow"),
+        ("http://host:5000", "http://host:5000"),
+        ("sqlite:////a/b.db?x=y", "sqlite:////a/b.db"),
+    ],
+)
+def test_what_messages_show(uri: str, expected: str) -> None:
+    """Neither user nor password nor query."""
+    assert expected == shown(uri)
+
+
+@pytest.mark.parametrize(
+    ("uri", "what", "hint"),
+    [
+        ("http://me:pw@host", "holds a password", "MLFLOW_TRACKING_PASSWORD"),
+        ("postgresql://me:pw@host/db", "holds a password", "set MLFLOW_TRACKING_URI"),
+        ("./mlruns", "is not a tracking store with a model registry", "sqlite:///mlflow.db"),
+        ("http://[::1", "is no URI", "127.0.0.1"),
+    ],
+)
+def test_a_spec_s_uri_is_judged_with_its_place(tmp_path: Path, uri: str, what: str, hint: str) -> None:
+    """Line and column, what, and what to write."""
+    with pytest.raises(SpecError) as caught:
+        load_spec(spec_in(tmp_path, f'mlflow: {{tracking_uri: "{uri}"}}'))
+    (line,) = str(caught.value).splitlines()
+    assert ":1:10 mlflow.tracking_uri" in line
+    assert what in line
+    assert hint in line
+
+
+def test_a_misspelt_key_is_told_by_the_name_that_the_spec_uses(tmp_path: Path) -> None:
+    """Not by that of a Python attribute."""
+    with pytest.raises(SpecError, match='did you mean "register"'):
+        load_spec(spec_in(tmp_path, "mlflow: {registre: true}"))

@@ -1,0 +1,100 @@
+"""A registry in memory with versions of a few bytes, and what a fresh Triton would make of a synced repository."""
+
+from __future__ import annotations
+
+import re
+from itertools import count
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+from repogen.artifacts.registry import EntryState
+from repogen.repository.layout import model_dir
+from repogen.repository.manifest import damaged_files, read_manifest
+from tests.support.simulated_registry import CONFIG, SimulatedRegistry, version_of_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from repogen.artifacts.registry import RegistryEntry
+    from repogen.artifacts.tensors import Dim
+
+POLICY = re.compile(r"^version_policy: { specific: { versions: \[ (\d+) \] } }$", re.MULTILINE)
+
+
+class Register(Protocol):
+    """Registers a version of a few bytes."""
+
+    def __call__(  # noqa: PLR0913 - all that a version can differ in
+        self,
+        name: str = "m",
+        weights: bytes = b"w",
+        *aliases: str,
+        batch: int = 8,
+        shape: tuple[Dim, ...] = ("batch", 4),
+        policy: str = "",
+        labels: tuple[str, ...] = (),
+        template: str = CONFIG,
+        state: EntryState = EntryState.PUBLISHED,
+    ) -> RegistryEntry:
+        """Return the entry."""
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> SimulatedRegistry:
+    """Return an empty registry."""
+    return SimulatedRegistry(tmp_path / "registry")
+
+
+@pytest.fixture
+def register(registry: SimulatedRegistry, tmp_path: Path) -> Register:
+    """Return what registers versions in ``registry``."""
+    roots = (tmp_path / "built" / str(n) for n in count())
+
+    def add(  # noqa: PLR0913 - the same
+        name: str = "m",
+        weights: bytes = b"w",
+        *aliases: str,
+        batch: int = 8,
+        shape: tuple[Dim, ...] = ("batch", 4),
+        policy: str = "",
+        labels: tuple[str, ...] = (),
+        template: str = CONFIG,
+        state: EntryState = EntryState.PUBLISHED,
+    ) -> RegistryEntry:
+        version = version_of_bytes(
+            next(roots), name, weights, batch=batch, shape=shape, policy=policy, labels=labels, template=template
+        )
+        return registry.register(version, *aliases, state=state)
+
+    return add
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Return the path of a repository that does not exist yet."""
+    return tmp_path / "place" / "repo"
+
+
+def contents(root: Path) -> dict[str, tuple[bytes | None, int]]:
+    """Return what lies beside and in the repository, with the times of change; the lock file is nobody's business."""
+    return {
+        str(path.relative_to(root.parent)): (path.read_bytes() if path.is_file() else None, path.stat().st_mtime_ns)
+        for path in root.parent.rglob("*")
+        if path.name != ".repogen.lock"
+    }
+
+
+def served(repository: Path, name: str = "m") -> int:
+    """Return the one version that a fresh Triton serves: config.pbtxt is that version's own but for the policy."""
+    model = model_dir(repository, name)
+    config = (model / "config.pbtxt").read_text()
+    (version,) = POLICY.findall(config)
+    assert damaged_files(model / version, read_manifest(model / version)) == ()
+    own = (model / version / "config.pbtxt").read_text()
+    assert _without_policy(own) == _without_policy(config)
+    return int(version)
+
+
+def _without_policy(config: str) -> list[str]:
+    return [line for line in config.splitlines() if line and not line.startswith("version_policy")]

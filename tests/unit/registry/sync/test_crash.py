@@ -1,0 +1,162 @@
+"""Killed or failing at any operation, a sync leaves what a fresh Triton serves, and the next one completes."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.sync import SyncAction, SyncOptions
+from repogen.registry.sync.sync import sync
+from repogen.repository.layout import unserved_dir
+from tests.support.failing_disk import Failing
+
+from .conftest import contents, served
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.simulated_registry import SimulatedRegistry
+
+    from .conftest import Register
+
+ROOT = Path(__file__).parents[4]
+CHAMPION = SyncOptions("champion")
+EDITED = 'name: "m"\nversion_policy { latest { num_versions: 1 } }\n'
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What happens between two syncs of model ``m``.
+
+    Attributes:
+        before: Registry version that the first sync serves; None when there is no first sync.
+        after: Registry version that the second is to serve; None when the alias is lost.
+        operations: Operations of the second sync.
+        prune: Whether the second prunes.
+        spoil: File in the repository that is overwritten between the two.
+        shelved: Whether the model was unserved between the two.
+    """
+
+    before: int | None
+    after: int | None
+    operations: int
+    prune: bool = False
+    spoil: str = ""
+    shelved: bool = False
+
+    @property
+    def options(self) -> SyncOptions:
+        """The second sync's."""
+        return SyncOptions("champion", prune=self.prune)
+
+
+# In the registry, version 2 takes other inputs than version 1 and does not batch.
+SCENARIOS = {
+    "first": Scenario(None, 1, 3),
+    "next": Scenario(1, 2, 2),
+    "next, pruned": Scenario(1, 2, 3, prune=True),
+    "edited config": Scenario(1, 2, 1, spoil="config.pbtxt"),
+    "edited config, same version": Scenario(1, 1, 1, spoil="config.pbtxt"),
+    "damaged": Scenario(1, 1, 1, spoil="1/model.onnx"),
+    "lost alias": Scenario(1, None, 1),
+    "lost alias, pruned": Scenario(1, None, 1, prune=True),
+    "back": Scenario(1, 1, 1, shelved=True),
+    "back as the next": Scenario(1, 2, 3, shelved=True),
+    "back, damaged": Scenario(1, 1, 2, shelved=True, spoil="1/model.onnx"),
+}
+KILLS = [(name, at) for name, scenario in SCENARIOS.items() for at in range(scenario.operations + 1)]
+
+
+@pytest.fixture
+def between(registry: SimulatedRegistry, register: Register, repository: Path) -> Callable[[Scenario], None]:
+    """Return what brings registry and repository to where a scenario's second sync begins."""
+
+    def prepare(scenario: Scenario) -> None:
+        register("m", b"1")
+        register("m", b"2", batch=0, shape=("batch", 5))
+        if scenario.before is not None:
+            registry.point("m", "champion", scenario.before)
+            sync(registry, repository, CHAMPION, Silent())
+        home = repository
+        if scenario.shelved:
+            registry.point("m", "champion", None)
+            sync(registry, repository, CHAMPION, Silent())
+            home = unserved_dir(repository)
+        if scenario.spoil:
+            (home / "m" / scenario.spoil).write_text(EDITED)
+        registry.point("m", "champion", scenario.after)
+
+    return prepare
+
+
+@pytest.mark.parametrize(("name", "at"), KILLS)
+def test_sigkill(
+    name: str,
+    at: int,
+    between: Callable[[Scenario], None],
+    registry: SimulatedRegistry,
+    repository: Path,
+    tmp_path: Path,
+) -> None:
+    """After SIGKILL at any operation a fresh Triton serves the old version or the new one, and a rerun completes."""
+    scenario = SCENARIOS[name]
+    between(scenario)
+    pickled = tmp_path / "registry.pickle"
+    pickled.write_bytes(pickle.dumps(registry))
+    program = [sys.executable, "-m", "tests.unit.syncing.killed_sync", str(pickled), str(repository), str(at)]
+    code = subprocess.run(program + ["prune"] * scenario.prune, cwd=ROOT, check=False).returncode
+
+    completed = at == scenario.operations
+    assert (0 if completed else -signal.SIGKILL) == code
+    models = [path.name for path in repository.iterdir() if path.is_dir()] if repository.exists() else []
+    if models and (completed or not scenario.spoil):
+        assert served(repository) in ({scenario.after} if completed else {scenario.before, scenario.after})
+    assert models in ([], ["m"])
+    assert bool(models) or scenario.before is None or scenario.shelved or scenario.after is None
+
+    sync(registry, repository, scenario.options, Silent())
+    if scenario.after is None:
+        assert not (repository / "m").exists()
+    else:
+        assert served(repository) == scenario.after
+    assert not sync(registry, repository, scenario.options, Silent()).changed
+    beside = {path.name for path in repository.parent.iterdir()} - {"repo.unserved"}
+    assert beside == {"repo"}
+
+
+def _models(root: Path) -> dict[str, bytes | None]:
+    """Return what there is of models, but for the times of change and an empty place for the unserved."""
+    files = {name: content for name, (content, _) in contents(root).items() if "/" in name or "." not in name}
+    return {name: content for name, content in files.items() if not name.endswith("repogen.json") and name != "repo"}
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(("name", "at"), [(name, at) for name, at in KILLS if at < SCENARIOS[name].operations])
+def test_failure(
+    name: str,
+    at: int,
+    between: Callable[[Scenario], None],
+    registry: SimulatedRegistry,
+    repository: Path,
+    *,
+    late: bool,
+) -> None:
+    """A full disk at any operation leaves the models byte for byte as they were, but for a version that is served."""
+    scenario = SCENARIOS[name]
+    between(scenario)
+    before = _models(repository)
+    report = sync(registry, repository, scenario.options, Silent(), Failing(at, late=late))
+    assert [row.error.code for row in report.versions if row.error] == ["sync.write"]
+    assert "No space left on device" in next(row.error.message for row in report.versions if row.error)
+    if [row for row in report.versions if row.action is SyncAction.PUBLISHED]:
+        assert served(repository) == scenario.after
+    else:
+        assert before == _models(repository)

@@ -1,0 +1,580 @@
+"""What sync makes of a repository by alias, state and damage; what it refuses; a second run changes nothing."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.registry import EntryState
+from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncOptions, SyncReport
+from repogen.errors import PublishError, RepogenError, SpecError, TrackingError
+from repogen.registry.sync.sync import sync
+from repogen.repository.filesystem import Disk
+from repogen.repository.layout import unserved_dir
+from repogen.repository.lock import locked
+from repogen.repository.mirror import synced_repository
+from tests.support.simulated_registry import CONFIG, SimulatedRegistry, version_of_bytes
+
+from .conftest import contents, served
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from repogen.artifacts.registry import RegistryEntry
+
+    from .conftest import Register
+
+CHAMPION = SyncOptions("champion")
+PRUNE = SyncOptions("champion", prune=True)
+
+
+def actions(report: SyncReport) -> list[tuple[str, str, int | None]]:
+    """Return model, action and version of each row."""
+    return [(row.model, row.action.value, row.version) for row in report.versions]
+
+
+def test_publishes_under_the_registry_s_number(
+    registry: SimulatedRegistry, register: Register, repository: Path
+) -> None:
+    """The aliased version alone is there, under its number in the registry, readable for everyone, marked as synced."""
+    register("m", b"1")
+    register("m", b"2", "champion")
+    register("other", b"1", "challenger")
+    report = sync(registry, repository, CHAMPION, Silent())
+    assert actions(report) == [("m", "published", 2)]
+    assert (report.changed, report.exit_code) == (True, 0)
+    assert sorted(path.name for path in repository.iterdir()) == [".repogen.lock", "m", "repogen.json"]
+    assert sorted(path.name for path in (repository / "m").iterdir()) == ["2", "config.pbtxt"]
+    assert served(repository) == 2
+    assert (repository / "repogen.json").read_text() == '{"schema": 1, "kind": "synced", "aliases": ["champion"]}\n'
+    modes = {(path.is_dir(), path.stat().st_mode & 0o777) for path in (repository / "m").rglob("*")}
+    assert modes == {(True, 0o755), (False, 0o644)}
+    assert [path.name for path in repository.parent.iterdir()] == ["repo"]
+
+
+def test_second_run_changes_nothing(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """Not a byte and not a time of change, with and without --prune."""
+    for name in ("a", "b", "c"):
+        register(name, b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    registry.point("c", "champion", None)
+    sync(registry, repository, CHAMPION, Silent())
+    before = contents(repository)
+    report = sync(registry, repository, CHAMPION, Silent())
+    assert actions(report) == [("a", "kept", 1), ("b", "kept", 1)]
+    assert not report.changed
+    assert before == contents(repository)
+    sync(registry, repository, PRUNE, Silent())
+    before = contents(repository)
+    assert not sync(registry, repository, PRUNE, Silent()).changed
+    assert before == contents(repository)
+
+
+def test_follows_the_alias_forth_and_back(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """Each move changes what is served, even where inputs differ; the way back needs no download."""
+    register("m", b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    register("m", b"2", "champion", batch=0, shape=("batch", 5))
+    (row,) = sync(registry, repository, CHAMPION, Silent()).versions
+    assert SyncedVersion("m", SyncAction.PUBLISHED, 2, "instead of 1") == row
+    assert served(repository) == 2
+    registry.point("m", "champion", 1)
+    shutil.rmtree(registry.artifacts(registry.entries("m")[1]))
+    (row,) = sync(registry, repository, CHAMPION, Silent()).versions
+    assert SyncedVersion("m", SyncAction.PUBLISHED, 1, "instead of 2") == row
+    assert served(repository) == 1
+    registry.point("m", "champion", None)
+    assert actions(sync(registry, repository, CHAMPION, Silent())) == [("m", "unserved", 1)]  # not 2, which is there
+
+
+@pytest.mark.parametrize("policy", ["", "latest { num_versions: 2 }", "all { }", "specific { versions: [ 1, 7 ] }"])
+def test_policy_is_replaced_whatever_it_was(
+    registry: SimulatedRegistry, register: Register, repository: Path, policy: str
+) -> None:
+    """The version's own policy, or the lack of one, is replaced; no other line of config.pbtxt changes."""
+    register("m", b"1", "champion", policy=policy)
+    sync(registry, repository, CHAMPION, Silent())
+    assert served(repository) == 1
+
+
+def test_unserves_and_serves_again(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """Without its alias a model is moved beside the repository, whole; with it, it comes back by the same way."""
+    register("m", b"1", "champion")
+    register("stays", b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    inode = (repository / "m").stat().st_ino
+    registry.point("m", "champion", None)
+    report = sync(registry, repository, CHAMPION, Silent())
+    assert actions(report) == [("m", "unserved", 1), ("stays", "kept", 1)]
+    assert not (repository / "m").exists()
+    assert served(unserved_dir(repository)) == 1
+    registry.point("m", "champion", 1)
+    shutil.rmtree(registry.artifacts(registry.entries("m")[0]))
+    assert sync(registry, repository, CHAMPION, Silent()).versions[0].note == "back from repo.unserved"
+    assert served(repository) == 1
+    assert inode == (repository / "m").stat().st_ino
+    assert list(unserved_dir(repository).iterdir()) == []
+
+
+def test_comes_back_as_another_version(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """An unserved model that gets its alias back on a new version is completed before it is served."""
+    register("m", b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    registry.point("m", "champion", None)
+    sync(registry, repository, CHAMPION, Silent())
+    (unserved_dir(repository) / "m" / "1" / "model.onnx").write_bytes(b"spoilt")
+    register("m", b"2", "champion")
+    assert actions(sync(registry, repository, CHAMPION, Silent())) == [("m", "published", 2)]
+    assert served(repository) == 2
+
+
+def test_prune(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """Only with --prune go old versions, unserved models, and models that lose their alias; foreign files stay."""
+    for name in ("a", "b", "c"):
+        register(name, b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    register("a", b"2", "champion")
+    registry.point("b", "champion", None)
+    sync(registry, repository, CHAMPION, Silent())
+    registry.point("c", "champion", None)
+    (repository / "a" / "labels.txt").touch()
+    (repository / "a" / "9").mkdir()
+    report = sync(registry, repository, PRUNE, Silent())
+    assert actions(report) == [("a", "kept", 2), ("a", "pruned", 1), ("b", "pruned", 1), ("c", "pruned", 1)]
+    assert sorted(path.name for path in (repository / "a").iterdir()) == ["2", "9", "config.pbtxt", "labels.txt"]
+    assert [path.name for path in repository.iterdir() if path.is_dir()] == ["a"]
+    assert list(unserved_dir(repository).iterdir()) == []
+
+
+def test_prunes_what_the_same_run_replaces(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """A version goes in the run that ends its service, and only after that."""
+    register("m", b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    register("m", b"2", "champion")
+    assert actions(sync(registry, repository, PRUNE, Silent())) == [("m", "published", 2), ("m", "pruned", 1)]
+    assert served(repository) == 2
+    assert sorted(path.name for path in (repository / "m").iterdir()) == ["2", "config.pbtxt"]
+
+
+def ensemble(version: int) -> str:
+    """Return the template of an ensemble with one step, model m in some version."""
+    step = f'{{{{ model_name: "m" model_version: {version} input_map {{{{ key: "x" value: "x" }}}}'
+    step += ' output_map {{ key: "y" value: "y" }} }}'
+    head = CONFIG.partition("instance_group")[0].replace('backend: "onnxruntime"', 'platform: "ensemble"')
+    return head + "ensemble_scheduling {{ step [ " + step + " ] }}\n"
+
+
+def test_an_ensemble_comes_after_its_steps(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """Whatever their names; without them it is left out, for Triton would not load it."""
+    register("a", b"1", "champion", template=ensemble(-1))
+    register("m", b"1", "champion")
+
+    alone = sync(registry, repository, SyncOptions("champion", models=("a",)), Silent())
+
+    assert actions(alone) == [("a", "failed", 1)]
+    assert alone.versions[0].error is not None
+    assert alone.versions[0].error.code == "sync.no-step"
+    assert not (repository / "a").exists()
+    assert actions(sync(registry, repository, CHAMPION, Silent())) == [("a", "published", 1), ("m", "published", 1)]
+
+
+def test_an_ensemble_that_pins_another_number_is_left_out(
+    registry: SimulatedRegistry, register: Register, repository: Path
+) -> None:
+    """The registry numbers versions anew."""
+    register("a", b"1", "champion", template=ensemble(7))
+    register("m", b"1", "champion")
+
+    report = sync(registry, repository, CHAMPION, Silent())
+
+    assert actions(report) == [("a", "failed", 1), ("m", "published", 1)]
+    assert "asks for version 7 of 'm'" in str(report.versions[0].error)
+
+
+def test_dry_run(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """It says what would be done, and not even the repository is made."""
+    register("m", b"1", "champion")
+    report = sync(registry, repository, SyncOptions("champion", dry_run=True), Silent())
+    assert (actions(report), report.changed) == ([("m", "published", 1)], True)
+    assert not repository.parent.exists()
+
+
+def test_model_leaves_the_others_alone(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """With --model, others are neither published nor unserved, and a name that nobody knows is an error."""
+    for name in ("a", "b"):
+        register(name, b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    registry.point("a", "champion", None)
+    register("b", b"2", "champion")
+    register("c", b"1", "champion")
+    assert actions(sync(registry, repository, SyncOptions("champion", ("b",)), Silent())) == [("b", "published", 2)]
+    assert sorted(path.name for path in repository.iterdir() if path.is_dir()) == ["a", "b"]
+    with pytest.raises(SpecError, match="'nobody' has the alias champion") as caught:
+        sync(registry, repository, SyncOptions("champion", ("b", "nobody")), Silent())
+    assert caught.value.code == "sync.no-such-model"
+
+
+def test_pending_is_ignored(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """An alias on a version whose build did not publish it changes nothing; what was served stays."""
+    register("m", b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    register("m", b"2", "champion", state=EntryState.PENDING)
+    before = contents(repository)
+    report = sync(registry, repository, PRUNE, Silent())
+    assert actions(report) == [("m", "ignored", 2)]
+    assert "build it again" in report.versions[0].note
+    assert before == contents(repository)
+
+
+def test_foreign_entry_stops_all(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """What repogen did not build is refused with the commands that would build it, before anything is changed."""
+    register("a", b"1", "champion")
+    registry.register_foreign("x", "champion")
+    registry.register_foreign("y", "champion")
+    with pytest.raises(TrackingError, match="x version 1, y version 1") as caught:
+        sync(registry, repository, CHAMPION, Silent())
+    assert caught.value.code == "sync.foreign-entry"
+    assert "repogen build --model x && repogen promote x --alias champion" in caught.value.hint
+    assert not repository.parent.exists()
+    assert actions(sync(registry, repository, SyncOptions("champion", ("a",)), Silent())) == [("a", "published", 1)]
+
+
+@pytest.mark.parametrize("spoil", ["model.onnx", "manifest.json", "config.pbtxt", "version"])
+def test_damage_here_is_repaired(registry: SimulatedRegistry, register: Register, repository: Path, spoil: str) -> None:
+    """A version whose files changed, or are gone, is fetched again, and an edited config.pbtxt is rewritten."""
+    register("m", b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    version = repository / "m" / "1"
+    if spoil == "version":
+        shutil.rmtree(version)
+    else:
+        (version.parent if spoil == "config.pbtxt" else version).joinpath(spoil).write_text("spoilt {")
+    assert actions(sync(registry, repository, CHAMPION, Silent())) == [("m", "published", 1)]
+    assert served(repository) == 1
+
+
+def test_edited_config_does_not_serve_early(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """Where the config that is there would serve the new version, both come in by one swap, foreign files included."""
+    register("m", b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    (repository / "m" / "config.pbtxt").write_text('name: "m"\nversion_policy { latest { num_versions: 1 } }\n')
+    (repository / "m" / "labels.txt").touch()
+    inode = (repository / "m").stat().st_ino
+    register("m", b"2", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    assert served(repository) == 2
+    assert inode != (repository / "m").stat().st_ino
+    assert sorted(path.name for path in (repository / "m").iterdir()) == ["1", "2", "config.pbtxt", "labels.txt"]
+
+
+@pytest.mark.parametrize("what", ["altered", "gone", "other", "more", "link"])
+def test_artifacts_are_not_believed(
+    registry: SimulatedRegistry, register: Register, repository: Path, what: str
+) -> None:
+    """Artifacts that are not what the entry names fail their model alone, which goes on as it was."""
+    register("m", b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    entry = register("m", b"2", "champion")
+    register("n", b"1", "champion")
+    spoil(registry, entry, what)
+    before = {key: value for key, value in contents(repository / "m").items() if key.startswith("m/")}
+    report = sync(registry, repository, CHAMPION, Silent())
+    assert actions(report) == [("m", "failed", 2), ("n", "published", 1)]
+    assert report.exit_code == 8
+    assert before == {key: value for key, value in contents(repository / "m").items() if key.startswith("m/")}
+    assert served(repository) == 1
+
+
+def spoil(registry: SimulatedRegistry, entry: RegistryEntry, what: str) -> None:
+    """Spoil the registry's artifacts of a version."""
+    place = registry.artifacts(entry)
+    if what == "altered":
+        (place / "model.onnx").write_bytes(b"x")
+    elif what == "gone":
+        shutil.rmtree(place)
+    elif what == "other":
+        shutil.rmtree(place)
+        shutil.copytree(place.parent / "1", place)
+    else:
+        registry.litter = {entry.name: what}
+
+
+def test_config_that_cannot_be_served(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """A config that the rules refuse, though its digest is right, fails with exit code 7."""
+    register("m", b"1", "champion", policy="latest { num_versions: 1 } }\nwarmup {")
+    report = sync(registry, repository, CHAMPION, Silent())
+    assert report.versions[0].error is not None
+    assert (report.versions[0].error.code, report.exit_code) == ("sync.config", 7)
+    assert not repository.exists()
+
+
+@pytest.mark.parametrize("name", ["../m", "m/n", ".m", "repogen.json"])
+def test_hostile_names(registry: SimulatedRegistry, register: Register, repository: Path, name: str) -> None:
+    """A registered model whose name would lead out of the repository, or hide in it, fails alone."""
+    register("a", b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    version = version_of_bytes(repository.parent.parent / "hostile", "m", b"1")
+    registry.register(version, "champion", name=name)
+    report = sync(registry, repository, CHAMPION, Silent())
+    assert {row.action for row in report.versions if row.model == name} == {SyncAction.FAILED}
+    assert report.exit_code == 7
+    assert sorted(path.name for path in repository.iterdir()) == [".repogen.lock", "a", "repogen.json"]
+
+
+@pytest.mark.parametrize("calls", range(8))
+def test_registry_goes_down(registry: SimulatedRegistry, register: Register, repository: Path, calls: int) -> None:
+    """Whenever it goes down, each model is as it was or as it should be, exit code 8; the next run completes."""
+    for name in ("a", "b", "c"):
+        register(name, b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    for name in ("a", "b"):
+        register(name, b"2", "champion")
+    registry.point("c", "champion", None)
+    registry.calls_left = calls
+    try:
+        code = sync(registry, repository, CHAMPION, Silent()).exit_code
+    except TrackingError as error:
+        code = int(error.exit_code)
+    assert code == (8 if calls < 6 else 0)
+    done = [calls >= 3, calls >= 5, calls >= 6]
+    assert [served(repository, name) for name in ("a", "b")] == [2 if changed else 1 for changed in done[:2]]
+    assert (repository / "c").exists() is not done[2]
+    assert [path.name for path in repository.parent.iterdir() if "stage" in path.name] == []
+    registry.calls_left = None
+    sync(registry, repository, CHAMPION, Silent())
+    assert [served(repository, name) for name in ("a", "b")] == [2, 2]
+    assert not (repository / "c").exists()
+
+
+class Overtaken(SimulatedRegistry):
+    """A registry whose alias moves, and whose other sync has followed it, while a version is downloaded."""
+
+    other: Path | None = None
+
+    def fetch(self, entry: RegistryEntry, directory: Path) -> Path:
+        """Let the other sync overtake."""
+        if self.other is not None:
+            repository, self.other = self.other, None
+            self.point(entry.name, "champion", 3)
+            sync(self, repository, CHAMPION, Silent())
+        return super().fetch(entry, directory)
+
+
+def test_alias_moves_meanwhile(tmp_path: Path, repository: Path) -> None:
+    """What a slow sync downloaded does not replace what a later alias brought."""
+    registry = Overtaken(tmp_path / "registry")
+    for n in range(3):
+        registry.register(version_of_bytes(tmp_path / str(n), "m", bytes([n])))
+    registry.point("m", "champion", 1)
+    sync(registry, repository, CHAMPION, Silent())
+    registry.point("m", "champion", 2)
+    registry.other = repository
+    (row,) = sync(registry, repository, CHAMPION, Silent()).versions
+    assert row.error is not None
+    assert (row.error.code, row.error.exit_code) == ("sync.alias-moved", 8)
+    assert served(repository) == 3
+
+
+def test_another_registry_empties_nothing(
+    registry: SimulatedRegistry, register: Register, repository: Path, tmp_path: Path
+) -> None:
+    """A registry that knows none of the models is refused, however its alias looks."""
+    register("m", b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    with pytest.raises(TrackingError, match=r"knows no model of .*repo \(m\)") as caught:
+        sync(SimulatedRegistry(tmp_path / "empty"), repository, CHAMPION, Silent())
+    assert caught.value.code == "sync.other-registry"
+    assert served(repository) == 1
+
+
+def test_what_a_person_put_there_stays(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """A model that came by other ways is left alone, and not overwritten when its name gets the alias."""
+    register("m", b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    (repository / "mine" / "1").mkdir(parents=True)
+    report = sync(registry, repository, PRUNE, Silent())
+    assert actions(report) == [("m", "kept", 1), ("mine", "ignored", None)]
+    register("mine", b"1", "champion")
+    report = sync(registry, repository, PRUNE, Silent())
+    assert [row.error.code for row in report.versions if row.error] == ["sync.foreign-model"]
+    assert list((repository / "mine").iterdir()) == [repository / "mine" / "1"]
+
+
+@pytest.mark.parametrize("link", ["m", "m/config.pbtxt"])
+def test_writes_through_no_link(
+    registry: SimulatedRegistry, register: Register, repository: Path, tmp_path: Path, link: str
+) -> None:
+    """A link in place of a model or of its config is refused."""
+    register("m", b"1", "champion")
+    register("n", b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    (repository / link).rename(tmp_path / "away")
+    (repository / link).symlink_to(tmp_path / "away")
+    registry.point("m", "champion", None)
+    report = sync(registry, repository, CHAMPION, Silent())
+    assert [row.error.code for row in report.versions if row.error] == ["publish.symlink"]
+    assert (repository / link).is_symlink()
+
+
+def test_linked_place_of_the_unserved(
+    registry: SimulatedRegistry, register: Register, repository: Path, tmp_path: Path
+) -> None:
+    """Nothing is moved through a link, nor deleted behind it."""
+    register("m", b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    (tmp_path / "away" / "precious").mkdir(parents=True)
+    unserved_dir(repository).symlink_to(tmp_path / "away")
+    with pytest.raises(PublishError, match="is a symlink"):
+        sync(registry, repository, PRUNE, Silent())
+    assert (tmp_path / "away" / "precious").is_dir()
+
+
+def test_the_way_out_is_blocked(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """A directory of the same name among the unserved is not overwritten."""
+    register("m", b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    (unserved_dir(repository) / "m").mkdir(parents=True)
+    registry.point("m", "champion", None)
+    (row,) = sync(registry, repository, CHAMPION, Silent()).versions
+    assert row.error is not None
+    assert row.error.code == "sync.in-the-way"
+    assert served(repository) == 1
+
+
+def test_built_repository_is_refused(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """With a mark, or with models and no mark, a repository is the builds' own."""
+    register("m", b"1", "champion")
+    (repository / "old").mkdir(parents=True)
+    with pytest.raises(PublishError, match="written by `repogen build`") as caught:
+        sync(registry, repository, CHAMPION, Silent())
+    assert caught.value.code == "sync.built-repository"
+    (repository / "old").rmdir()
+    (repository / "repogen.json").write_text('{"schema": 1, "kind": "built"}')
+    with pytest.raises(PublishError, match="written by `repogen build`"):
+        sync(registry, repository, CHAMPION, Silent())
+    assert [path.name for path in repository.iterdir()] == ["repogen.json"]
+
+
+def test_other_alias_is_refused(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """A repository follows one alias: a mistyped one does not empty it."""
+    register("m", b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    with pytest.raises(PublishError, match="follows the alias champion, not campion") as caught:
+        sync(registry, repository, SyncOptions("campion"), Silent())
+    assert caught.value.code == "sync.other-alias"
+    assert served(repository) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"kind": "synced"}', '{"schema": 1, "kind": "x"}', '{"schema": 2, "kind": "built"}',
+             '{"schema": 1, "kind": "synced", "aliases": [1]}', "\xff"]
+)  # fmt: skip
+def test_damaged_mark(registry: SimulatedRegistry, register: Register, repository: Path, text: str) -> None:
+    """A mark that is not repogen's stops both commands, with exit code 7."""
+    register("m", b"1", "champion")
+    repository.mkdir(parents=True)
+    (repository / "repogen.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(RepogenError, match=r"repogen\.json: ") as caught:
+        sync(registry, repository, CHAMPION, Silent())
+    assert caught.value.exit_code == 7
+
+
+def test_nothing_to_serve(registry: SimulatedRegistry, repository: Path) -> None:
+    """Before the first promotion there is nothing to do, and no repository is made."""
+    report = sync(registry, repository, CHAMPION, Silent())
+    assert (report.versions, report.exit_code, repository.exists()) == ((), 0, False)
+
+
+def test_one_at_a_time(repository: Path) -> None:
+    """While another publish holds the lock, a sync waits, and in the end says so."""
+    repository.mkdir(parents=True)
+    with (
+        locked(repository, 0.0),
+        pytest.raises(PublishError, match="another repogen has been publishing"),
+        synced_repository(repository, "champion", Disk(), 0.0),
+    ):
+        pass
+
+
+def test_no_place_for_downloads(registry: SimulatedRegistry, register: Register, tmp_path: Path) -> None:
+    """Where nothing can lie beside the repository, the hint says what is needed, and names no flag of `build`."""
+    register("m", b"1", "champion")
+    (tmp_path / "file").touch()
+    with pytest.raises(PublishError, match="cannot be made") as caught:
+        sync(registry, tmp_path / "file" / "repo", CHAMPION, Silent())
+    assert "must be writable" in caught.value.hint
+    assert "--stage-dir" not in caught.value.hint
+
+
+def test_side_by_side(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """Four syncs at once publish each model once: nobody fails, nothing is replaced, nothing is left behind."""
+    for name in ("a", "b"):
+        register(name, b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    for name in ("a", "b", "c"):
+        register(name, b"2", "champion")
+    with ThreadPoolExecutor(4) as pool:
+        reports = list(pool.map(lambda _: sync(registry, repository, CHAMPION, Silent()), range(4)))
+    assert [row.error for report in reports for row in report.versions if row.error] == []
+    published = [row.model for report in reports for row in report.versions if row.action is SyncAction.PUBLISHED]
+    assert sorted(published) == ["a", "b", "c"]
+    assert [served(repository, name) for name in ("a", "b", "c")] == [2, 2, 1]
+    assert [path.name for path in repository.parent.iterdir()] == ["repo"]
+
+
+class CannotSwap(Disk):
+    """A disk without ``renameat2(RENAME_EXCHANGE)``."""
+
+    def exchange(self, first: Path, second: Path) -> None:
+        """Refuse."""
+        raise PublishError(f"{first} and {second} cannot be swapped", code="publish.no-exchange")
+
+
+def test_filesystem_that_cannot_swap(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """There, damage is told with the way to mend it, and every other change works."""
+    register("m", b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent(), CannotSwap())
+    (repository / "m" / "1" / "model.onnx").write_bytes(b"spoilt")
+    (row,) = sync(registry, repository, CHAMPION, Silent(), CannotSwap()).versions
+    assert row.error is not None
+    assert f"Remove {repository / 'm'} while no Triton needs it" in row.error.hint
+    assert (repository / "m" / "1" / "model.onnx").read_bytes() == b"spoilt"
+    register("m", b"2", "champion")
+    sync(registry, repository, PRUNE, Silent(), CannotSwap())
+    assert served(repository) == 2
+
+
+def test_data_of_warmups_comes_with_its_version(
+    registry: SimulatedRegistry, register: Register, repository: Path
+) -> None:
+    """Their data lies in a directory of its own, where Triton looks for it, and comes back when it is lost."""
+    for number, labels in ((1, ("a", "b")), (2, ("c", "d"))):
+        register("m", bytes(number), "champion", labels=labels)
+        sync(registry, repository, CHAMPION, Silent())
+        assert served(repository) == number
+    (kept,) = (repository / "m" / "2").glob("warmup-*.bin")
+    assert {path.read_text() for path in (repository / "m" / "warmup").iterdir()} == {"('a', 'b')", "('c', 'd')"}
+    shutil.rmtree(repository / "m" / "warmup")
+    assert actions(sync(registry, repository, CHAMPION, Silent())) == [("m", "published", 2)]
+    assert (repository / "m" / "warmup" / kept.name).read_bytes() == kept.read_bytes()
+
+
+def test_labels_come_with_their_version(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """They lie beside config.pbtxt before it names them, and come back when they are lost or spoiled."""
+    register("m", b"1", "champion", labels=("a", "b"))
+    sync(registry, repository, CHAMPION, Silent())
+    (first,) = (repository / "m").glob("labels-*.txt")
+    assert first.read_text() == "a\nb\n"
+    first.unlink()
+    assert actions(sync(registry, repository, CHAMPION, Silent())) == [("m", "published", 1)]
+    first.write_text("spoiled")
+    sync(registry, repository, CHAMPION, Silent())
+    assert first.read_text() == "a\nb\n"
+    register("m", b"2", "champion", labels=("c", "d"))
+    sync(registry, repository, CHAMPION, Silent())
+    assert served(repository) == 2
+    assert {path.read_text() for path in (repository / "m").glob("labels-*.txt")} == {"a\nb\n", "c\nd\n"}

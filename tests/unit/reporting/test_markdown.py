@@ -1,0 +1,200 @@
+"""The Markdown that people read on GitHub and beside a run in MLflow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from repogen.artifacts.built_model import UNCHANGED, PassOutcome, RungOutcome
+from repogen.artifacts.promotion import GateResult, Outcome, PromotionReport, Verdict
+from repogen.artifacts.report import BuildReport, ModelReport, Status
+from repogen.artifacts.serving import Latency, SmokeCheck, SmokeReport
+from repogen.errors import ErrorRecord, PublishError
+from repogen.reporting.markdown import (
+    error_markdown,
+    fenced,
+    inline,
+    promotion_markdown,
+    report_markdown,
+    smoke_markdown,
+)
+from repogen.reporting.notes import model_notes
+from repogen.spec.problems import Problem, SpecProblemsError
+
+GOLDEN = Path(__file__).parent / "golden"
+
+SMOKE = SmokeReport(
+    model="digits",
+    version=3,
+    server="embedded",
+    server_version="2.51.0",
+    runtime="ONNX Runtime 1.19.2",
+    checks=(
+        SmokeCheck("ready", passed=True),
+        SmokeCheck("dynamic batching", passed=True, detail="not observed", warning=True),
+    ),
+    overrides=("instance_group[0].kind: KIND_GPU -> KIND_CPU",),
+    latency=Latency(1.0, 2.0, 3.0, 30),
+)
+GOOD = ModelReport(
+    "digits",
+    Status.PUBLISHED,
+    version=3,
+    sha256="ab" * 32,
+    size=2 * 2**20,
+    exporter="torchscript",
+    opset=20,
+    ir_version=10,
+    max_batch_size=0,
+    parity_cases=5,
+    parity_skipped=("batch=32 seed=4",),
+    max_abs_diff=4.8e-6,
+    nodes_exported=12,
+    nodes_optimized=8,
+    rungs=(RungOutcome("dynamo", ok=False, reason="no translation", seconds=1.0),),
+    passes=(
+        PassOutcome("onnxsim", applied=False, nodes_before=8, nodes_after=8, reason=UNCHANGED),
+        PassOutcome("other", applied=False, nodes_before=8, nodes_after=8, reason="parity"),
+    ),
+    batch_reason="rows mix",
+    notes=("model.eval() was called",),
+    smoke=SMOKE,
+    seconds={"export": 1.25, "smoke": 2.0},
+    peak_rss_bytes=5 * 2**30,
+)
+BAD = ModelReport(
+    "bert", Status.FAILED, error=ErrorRecord("parity.drift", "off by 2\nin case 3", "lower it", "repogen.yaml:9:3", 4)
+)
+REPORT = BuildReport(Path("model_repository"), (GOOD, BAD))
+
+
+def test_a_report_shows_failures_first_then_a_row_a_model() -> None:
+    """The whole report, as it was looked at and approved."""
+    assert (GOLDEN / "report.md").read_text(encoding="utf-8") == report_markdown(REPORT)
+
+
+def test_a_smoke_report_names_what_failed() -> None:
+    """The whole report, as it was looked at and approved."""
+    failed = replace(SMOKE, model="bert", checks=(SmokeCheck("golden batch=2", passed=False, detail="off by 0.3"),))
+    assert (GOLDEN / "smoke.md").read_text(encoding="utf-8") == smoke_markdown([SMOKE, failed])
+
+
+def test_a_promotion_shows_the_gates_that_failed_first() -> None:
+    """Figures against limits, and what to know of them."""
+    gates = (
+        GateResult("smoke", "14/14 checks", "all", Verdict.PASSED),
+        GateResult("latency.max_ratio", "1.250", "<= 1.1", Verdict.FAILED, "too slow", 1.25),
+    )
+    report = PromotionReport("a|b", "champion", None, 4, Outcome.REFUSED, gates, "Triton 2.51.0", indicative=True)
+    assert promotion_markdown(report) == (
+        "### repogen promote: champion of a&#124;b, no version → version 4: refused\n\n"
+        "| gate | measured | limit | verdict |\n|---|---|---|---|\n"
+        "| latency.max\\_ratio | 1.250 | &lt;= 1.1 | **failed** |\n| smoke | 14/14 checks | all | passed |\n\n"
+        "- latency.max\\_ratio: too slow\n- measured on Triton 2.51.0, whose times are indicative only\n"
+    )
+
+
+def test_a_spec_tells_all_of_its_problems() -> None:
+    """A command that ended before any model has its problems as they stand on a terminal."""
+    error = SpecProblemsError(
+        [Problem("a.yaml", 2, 3, "models.x", "unknown key"), Problem("a.yaml", 1, 1, "", "bad", "mend")]
+    )
+    assert error_markdown(error, "build") == (
+        "### repogen build failed\n\n**Failed** (spec.problems):\n\n"
+        "```text\na.yaml:1:1: bad (mend)\na.yaml:2:3 models.x: unknown key\n```\n"
+    )
+
+
+def test_an_error_of_the_build_itself_is_a_failure_without_a_model() -> None:
+    """What went wrong beside the models is told, too."""
+    report = report_markdown(
+        BuildReport(Path("r"), (GOOD,), PublishError("the run could not be ended", "again").record)
+    )
+    assert "**Failed** (publish):\n\n```text\nthe run could not be ended\n```\n\nWhat to do: again\n" in report
+
+
+def test_notes_say_what_a_person_should_know() -> None:
+    """Everything unusual is one line; a pass that changed nothing is not unusual."""
+    assert model_notes(GOOD) == [
+        "model.eval() was called",
+        "dynamo was tried first: no translation",
+        "other was dropped: parity",
+        "max_batch_size is 0: rows mix",
+        "1 parity cases left out by parity.budget_seconds: batch=32 seed=4",
+        "its worker's memory peaked at 5.0 GiB",
+        "smoke test ran with instance_group[0].kind: KIND_GPU -> KIND_CPU",
+        "dynamic batching: not observed",
+    ]
+
+
+HOSTILE = (
+    "a|b",
+    "a\\|b",
+    "a\n\n# b",
+    "<img src=x onerror=alert(1)>",
+    "[x](javascript:alert(1))",
+    "![x](y)",
+    "`code`",
+    "*a* _b_ ~~c~~",
+    "</details>",
+    "&lt;b&gt;",
+    "\x1b[2Ja\x00",
+    "]]>-->",
+    "- a",
+    "---",
+    "1. a",
+    "# a",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_text_from_elsewhere_stays_text(text: str) -> None:
+    """Names and messages that look like Markdown or HTML are shown as they are, in the cell that they belong to."""
+    model = replace(GOOD, name=text, notes=(text,), error=ErrorRecord(text, text, text, ""), status=Status.FAILED)
+    tokens = _parsed(report_markdown(BuildReport(Path("r"), (model,))))
+    expected = _parsed(
+        report_markdown(
+            BuildReport(Path("r"), (replace(model, name="x", notes=("x",), error=ErrorRecord("x", "x", "x")),))
+        )
+    )
+    assert expected == tokens
+
+
+@given(st.text())
+def test_any_text_is_one_cell_of_a_table(text: str) -> None:
+    """Whatever is printed into a table is read back from the same cell."""
+    parsed = _markdown().parse(f"|a|b|\n|---|---|\n|{inline(text)}|x|\n")
+    cells = [token for token in parsed if token.type == "inline"]
+    assert [cells[0].content, cells[1].content, cells[3].content] == ["a", "b", "x"]
+    children = cells[2].children or []
+    assert {"text", "text_special"} >= {child.type for child in children}
+    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split()))
+    assert shown == "".join(child.content for child in children)
+
+
+@given(st.text(alphabet="`~a\n\r\t "))
+def test_any_text_is_one_block_of_code(text: str) -> None:
+    """No text ends its fence."""
+    parsed = _markdown().parse(fenced(text))
+    assert [token.type for token in parsed] == ["fence"]
+
+
+def _parsed(markdown: str) -> list[str]:
+    """Return the structure of a text without its contents."""
+    found = []
+    for token in _markdown().parse(markdown):
+        found += (
+            [token.type]
+            if token.children is None
+            else [child.type for child in token.children if child.type not in {"text", "text_special"}]
+        )
+    return found
+
+
+def _markdown() -> MarkdownIt:
+    return MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])

@@ -1,0 +1,101 @@
+"""What `repogen promote` and `repogen history` print."""
+
+from __future__ import annotations
+
+import json
+
+from repogen.artifacts.promotion import GateResult, History, Outcome, Period, PromotionReport, Verdict
+from repogen.artifacts.registry import AliasMove
+from repogen.reporting.promotion import history_json, history_text, promotion_json, promotion_text
+
+GATES = (
+    GateResult("smoke", "14/14 checks", "all", Verdict.PASSED),
+    GateResult("latency.max_ratio", "1.250 (1.200 to 1.300), p50 2.00 to 1.60 ms", "<= 1.1", Verdict.FAILED, "", 1.25),
+    GateResult("holdout.min", "-", ">= 0.9", Verdict.FAILED, "gates.py:3: no such label"),
+)
+REFUSED = PromotionReport(
+    "digits", "champion", 3, 4, Outcome.REFUSED, GATES, server="Triton 2.51.0 (embedded), ORT", indicative=True
+)
+TEXT = """\
+gate               measured                                     limit   verdict
+-----------------  -------------------------------------------  ------  -------
+smoke              14/14 checks                                 all     passed
+latency.max_ratio  1.250 (1.200 to 1.300), p50 2.00 to 1.60 ms  <= 1.1  FAILED
+holdout.min        -                                            >= 0.9  FAILED
+
+notes:
+  holdout.min: gates.py:3: no such label
+  times are indicative: the embedded Triton hosts ONNX Runtime in Python; NVIDIA's container (--server docker) shows \
+production's
+
+measured on Triton 2.51.0 (embedded), ORT
+
+champion of digits stays at version 3: version 4 failed 2 gates"""
+HISTORY = History(
+    "digits",
+    (
+        Period("champion", 3, "", "2026-01-01T00:00:00+00:00", present=False, by="", why="outside"),
+        Period(
+            "champion", 4, "2026-01-01T00:00:00+00:00", "", present=False, by="ann", why="promote",
+            figures={"smoke": "14/14 checks [all]", "latency.max_ratio": "1.050 (1.0 to 1.1), p50 2 to 2 ms [<= 1.1]",
+                     "size.max_mb": "3 MB", "server": "Triton"},
+        ),
+        Period("champion", None, "", "", present=True, by="", why="outside"),
+    ),
+)  # fmt: skip
+TABLE = """\
+alias     version  from                       until                      by       why      figures
+--------  -------  -------------------------  -------------------------  -------  -------  --------------------\
+-----------------------
+champion  3        unknown                    2026-01-01T00:00:00+00:00  unknown  outside  -
+champion  4        2026-01-01T00:00:00+00:00  unknown                    ann      promote  smoke 14/14 checks, \
+latency.max_ratio 1.050
+champion  none     unknown                    now                        unknown  outside  -
+
+champion was deleted outside of repogen: nobody recorded when, by whom or why"""
+
+
+def test_a_refusal_is_a_table_its_notes_and_one_sentence() -> None:
+    """The sentence comes last, where the eye is."""
+    assert promotion_text(REFUSED) == TEXT
+
+
+def test_outcomes_in_one_sentence() -> None:
+    """Each says what moved, or that nothing did."""
+    move = AliasMove("champion", None, 4, "ann", "2026-01-01T00:00:00+00:00", "promote", {})
+    told = [
+        promotion_text(PromotionReport("m", "champion", old, 4, outcome, move=moved))
+        for old, outcome, moved in (
+            (None, Outcome.PROMOTED, move),
+            (5, Outcome.ROLLED_BACK, move),
+            (4, Outcome.ALREADY, None),
+            (3, Outcome.WOULD_MOVE, None),
+            (None, Outcome.REFUSED, None),
+        )
+    ]
+    assert told == [
+        "champion of m: version - -> 4 (promoted by ann at 2026-01-01T00:00:00+00:00)",
+        "champion of m: version 5 -> 4 (rolled back by ann at 2026-01-01T00:00:00+00:00)",
+        "champion of m is version 4 already; nothing was measured or moved",
+        "champion of m would move: version 3 -> 4; nothing was moved",
+        "champion of m stays unset: version 4 failed 0 gates",
+    ]
+
+
+def test_the_json_has_every_figure_and_no_nan() -> None:
+    """What is no number is null."""
+    infinite = GateResult("parity.max_abs_diff", "inf", "<= 1", Verdict.FAILED, "", float("inf"))
+    document = json.loads(promotion_json(PromotionReport("m", "a", 3, 4, Outcome.REFUSED, (*GATES, infinite))))
+    assert [gate["value"] for gate in document["gates"]] == [None, 1.25, None, None]
+    assert (document["outcome"], document["server"], document["move"]) == ("refused", None, None)
+
+
+def test_history_as_a_table() -> None:
+    """What nobody recorded is unknown, never guessed; figures that had no limit are in the JSON only."""
+    assert history_text(HISTORY) == TABLE
+
+
+def test_history_as_json() -> None:
+    """Unknown times are null."""
+    first = json.loads(history_json(HISTORY))["periods"][0]
+    assert (first["since"], first["until"], first["why"]) == (None, "2026-01-01T00:00:00+00:00", "outside")

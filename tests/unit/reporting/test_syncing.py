@@ -1,0 +1,117 @@
+"""`repogen sync` as people and programs read it, and what it says before it knows any registry."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncReport
+from repogen.cli.group import main
+from repogen.errors import TrackingError
+from repogen.reporting.sync import sync_json, sync_text
+
+FAILURE = TrackingError("n: its artifacts are gone", "build it again", code="tracking.gone").record
+MIXED = (
+    SyncedVersion("m", SyncAction.PUBLISHED, 12, "instead of 3"),
+    SyncedVersion("m", SyncAction.PRUNED, 3),
+    SyncedVersion("n", SyncAction.FAILED, 1, error=FAILURE),
+    SyncedVersion("o", SyncAction.UNSERVED, 2, "lost champion; kept in prod.unserved"),
+    SyncedVersion("p", SyncAction.KEPT, 4),
+)
+TEXT = """\
+model  action     version  alias
+-----  ---------  -------  --------
+m      published  12       champion
+m      pruned     3        -
+n      failed     1        champion
+o      unserved   2        -
+p      kept       4        champion
+
+notes:
+  m: instead of 3
+  o: lost champion; kept in prod.unserved
+
+prod: follows champion
+
+error: n: its artifacts are gone
+  hint: build it again"""
+
+
+def report(*versions: SyncedVersion, dry_run: bool = False) -> SyncReport:
+    """Return a report on `prod`."""
+    return SyncReport(Path("prod").resolve(), "champion", dry_run, versions)
+
+
+def test_text() -> None:
+    """A row a version, notes, the outcome, and failures last."""
+    assert sync_text(report(*MIXED), debug=False) == TEXT
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (report(), "prod: no model has the alias champion, and none is served"),
+        (report(MIXED[4]), "prod: already as the registry says"),
+        (report(MIXED[0], dry_run=True), "prod: nothing was done (--dry-run)"),
+        (report(MIXED[2]), "prod: left as it was"),
+        (report(SyncedVersion("q", SyncAction.IGNORED, 5, "pending")), "prod: already as the registry says"),
+    ],
+)
+def test_outcome(given: SyncReport, expected: str) -> None:
+    """One line says what became of the repository."""
+    assert expected in sync_text(given, debug=False).splitlines()
+
+
+def test_json() -> None:
+    """The document's keys are a contract."""
+    document = json.loads(sync_json(report(*MIXED[1:3])))
+    assert document == {
+        "repository": str(Path("prod").resolve()),
+        "alias": "champion",
+        "dry_run": False,
+        "changed": True,
+        "models": [
+            {"name": "m", "action": "pruned", "version": 3, "note": None, "error": None},
+            {
+                "name": "n",
+                "action": "failed",
+                "version": 1,
+                "note": None,
+                "error": {
+                    "code": "tracking.gone",
+                    "message": "n: its artifacts are gone",
+                    "hint": "build it again",
+                    "where": "",
+                    "exit_code": 8,
+                },
+            },
+        ],
+    }
+
+
+def test_built_repository_is_refused_at_once(tmp_path: Path) -> None:
+    """No registry needs to be named, let alone reached, to say that a repository is a built one."""
+    (tmp_path / "repogen.json").write_text('{"schema": 1, "kind": "built"}')
+    result = CliRunner().invoke(main, ["sync", "--alias", "champion", "--repository", str(tmp_path), "--json"])
+    assert result.exit_code == 7
+    assert json.loads(result.stdout)["error"]["code"] == "sync.built-repository"
+
+
+def test_build_refuses_a_synced_repository_at_once(tmp_path: Path) -> None:
+    """`repogen build` says so before it looks at a model, even where its factory is broken."""
+    (tmp_path / "models.py").write_text("raise SystemExit('looked at')\n")
+    spec = tmp_path / "repogen.yaml"
+    spec.write_text(
+        'models: {m: {source: {factory: "models.py:f"}, inputs: {x: {dtype: float32, shape: [4]}}, outputs: [y]}}\n'
+    )
+    prod = tmp_path / "prod"
+    prod.mkdir()
+    (prod / "repogen.json").write_text('{"schema": 1, "kind": "synced", "aliases": ["champion"]}')
+    result = CliRunner().invoke(main, ["build", str(spec), "--repository", str(prod), "--json"])
+    assert json.loads(result.stdout)["error"]["code"] == "publish.synced-repository"
+    assert result.exit_code == 7
+    assert [path.name for path in prod.iterdir()] == ["repogen.json"]
+    assert "preflight" not in result.stderr

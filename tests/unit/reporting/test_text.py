@@ -1,0 +1,113 @@
+"""What people read at the end of a command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repogen.artifacts.built_model import UNCHANGED, PassOutcome, RungOutcome
+from repogen.artifacts.report import BuildReport, ModelReport, Status
+from repogen.artifacts.serving import Latency, SmokeCheck, SmokeReport
+from repogen.errors import ErrorRecord
+from repogen.reporting.progress import PlainProgress
+from repogen.reporting.text import build_text, error_text, smoke_text
+
+if TYPE_CHECKING:
+    import pytest
+
+SMOKE = SmokeReport(
+    model="digits",
+    version=3,
+    server="embedded",
+    server_version="2.51.0",
+    runtime="ONNX Runtime 1.19.2",
+    checks=(
+        SmokeCheck("ready", passed=True),
+        SmokeCheck("dynamic batching", passed=True, detail="not observed", warning=True),
+        SmokeCheck("golden batch=2", passed=False, detail="off by 0.3"),
+    ),
+    overrides=("instance_group[0].kind: KIND_GPU -> KIND_CPU",),
+    latency=Latency(1.0, 2.0, 3.0, 30),
+)
+GOOD = ModelReport(
+    "digits",
+    Status.PUBLISHED,
+    version=3,
+    exporter="torchscript",
+    opset=20,
+    max_batch_size=0,
+    parity_cases=5,
+    parity_skipped=("batch=32 seed=4",),
+    max_abs_diff=4.8e-6,
+    nodes_exported=12,
+    nodes_optimized=8,
+    rungs=(RungOutcome("dynamo", ok=False, reason="no translation", seconds=1.0),),
+    passes=(
+        PassOutcome("onnxsim", applied=False, nodes_before=8, nodes_after=8, reason=UNCHANGED),
+        PassOutcome("other", applied=False, nodes_before=8, nodes_after=8, reason="parity"),
+    ),
+    batch_reason="rows mix",
+    notes=("model.eval() was called",),
+    smoke=SMOKE,
+)
+BAD = ModelReport(
+    "bert", Status.FAILED, error=ErrorRecord("parity.drift", "off by 2", "try", "repogen.yaml:9:3", 4, "a traceback")
+)
+
+
+def test_a_table_then_notes_then_errors() -> None:
+    """A failure stands last, after the table with every model in it."""
+    text = build_text(BuildReport(Path("somewhere"), (GOOD, BAD)), debug=False)
+    rows = text.splitlines()
+    assert rows[2].split() == [
+        *("digits", "published", "3", "0", "torchscript", "20", "12", "->", "8"),
+        *("4.8e-06", "in", "5", "2/3,", "p50", "1.0", "ms", "0.0"),
+    ]
+    assert rows[3].split() == ["bert", "failed", "-", "-", "-", "-", "-", "-", "-", "0.0"]
+    assert rows[-3:] == [
+        "bert: error: repogen.yaml:9:3: off by 2",
+        "  hint: try",
+        "  code: parity.drift (docs/refusals.md)",
+    ]
+
+
+def test_details_are_for_debugging() -> None:
+    """A traceback is shown only when asked for."""
+    assert BAD.error is not None
+    assert "a traceback" not in error_text(BAD.error, debug=False)
+    assert error_text(BAD.error, debug=True).endswith("a traceback")
+
+
+def test_smoke_ends_in_a_table() -> None:
+    """Each check has its verdict, and the table counts them."""
+    rows = smoke_text([SMOKE]).splitlines()
+    assert rows[0] == "digits version 3: FAILED on Triton 2.51.0 (embedded), ONNX Runtime 1.19.2"
+    assert rows[1:4] == ["  ok   ready", "  warn dynamic batching: not observed", "  FAIL golden batch=2: off by 0.3"]
+    assert rows[-1].split() == [
+        "digits",
+        "3",
+        "FAILED",
+        "2/3",
+        "1.0",
+        "/",
+        "2.0",
+        "ms",
+        "Triton",
+        "2.51.0",
+        "(embedded)",
+    ]
+
+
+def test_plain_progress_is_a_line_an_event(capsys: pytest.CaptureFixture[str]) -> None:
+    """CI logs get each step once, and a download by tenths."""
+    progress = PlainProgress()
+    progress.step("digits", "export")
+    progress.step("", "done")
+    progress.note("digits", "hm")
+    for done in (0, 1, 2**20, 2 * 2**20):
+        progress.download("triton", done, 2 * 2**20)
+    lines = [line.split("] ", 1)[1] for line in capsys.readouterr().err.splitlines()]
+    assert lines == [
+        *("digits: export", "digits: note: hm"),
+        *("triton: 0 of 2 MB", "triton: 1 of 2 MB", "triton: 2 of 2 MB"),
+    ]

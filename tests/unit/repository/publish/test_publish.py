@@ -1,0 +1,301 @@
+"""What publish accepts, what it refuses, and how the repository looks afterwards."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.errors import PublishError
+from repogen.repository.filesystem import Disk
+from repogen.repository.layout import versions
+from repogen.repository.lock import locked
+from repogen.repository.manifest import damaged_files, read_manifest
+from repogen.repository.publish import publish
+from repogen.repository.recovery import recover
+
+if TYPE_CHECKING:
+    from .conftest import Served, Stage
+
+PUBLISH = """
+import pickle, sys
+from pathlib import Path
+from repogen.publish import publish
+staged = pickle.loads(Path(sys.argv[1]).read_bytes())
+sys.stdin.read()  # wait for the starting signal
+print(publish(staged, Path(sys.argv[2]), breaking=False).version)
+"""
+
+
+def test_first_and_next(stage: Stage, repository: Path) -> None:
+    """Versions count from 1, and the record says where the version lies and what its model hashes to."""
+    first, second = stage(b"1"), stage(b"2")
+    one, two = publish(first, repository, breaking=False), publish(second, repository, breaking=False)
+    assert [one.version, two.version] == [1, 2]
+    assert repository / "m" / "2" == two.path
+    assert second.manifest.sha256 == two.sha256
+    assert second.manifest == read_manifest(two.path)
+    assert damaged_files(two.path, second.manifest) == ()
+
+
+def test_everyone_may_read(stage: Stage, repository: Path) -> None:
+    """Directories are 0755 and files 0644, whatever the builder's were: Triton runs as another user."""
+    staged = stage()
+    for path in staged.model_dir.rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    staged.model_dir.chmod(0o700)
+    publish(staged, repository, breaking=False)
+    modes = {
+        (path.is_dir(), path.stat().st_mode & 0o777) for path in (repository / "m", *(repository / "m").rglob("*"))
+    }
+    assert {(True, 0o755), (False, 0o644)} == modes
+
+
+def test_two_processes(stage: Stage, repository: Path, tmp_path: Path) -> None:
+    """Two first publishes of one model at once become versions 1 and 2, both whole."""
+    processes = []
+    for n in range(2):
+        pickled = tmp_path / f"{n}.pickle"
+        pickled.write_bytes(pickle.dumps(stage(bytes([n]) * 100)))
+        command = [sys.executable, "-c", PUBLISH, str(pickled), str(repository)]
+        processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+    for process in processes:
+        assert process.stdin
+        process.stdin.close()
+    numbers = []
+    for process in processes:
+        with process:
+            assert process.stdout
+            numbers.append(int(process.stdout.read()))
+    assert sorted(numbers) == [1, 2]
+    for number in numbers:
+        directory = repository / "m" / str(number)
+        assert damaged_files(directory, read_manifest(directory)) == ()
+
+
+def test_signature_change_is_refused(stage: Stage, repository: Path) -> None:
+    """Every difference is listed, with what to do; nothing is written."""
+    publish(stage(), repository, breaking=False)
+    with pytest.raises(PublishError, match=r"differ from version 1") as caught:
+        publish(stage(shape=("batch", 5)), repository, breaking=False)
+    assert caught.value.code == "publish.breaking"
+    assert "input 'x' was float32 [-1, 4], is float32 [-1, 5]" in caught.value.message
+    assert "output 'y' was float32 [-1, 4], is float32 [-1, 5]" in caught.value.message
+    assert "--breaking" in caught.value.hint
+    assert versions(repository / "m") == [1]
+
+
+def test_dim_names_do_not_matter(stage: Stage, repository: Path) -> None:
+    """A symbolic dim by another name is the same signature; a fixed one in its place is not."""
+    publish(stage(), repository, breaking=False)
+    assert publish(stage(shape=("rows", 4)), repository, breaking=False).version == 2
+    with pytest.raises(PublishError):
+        publish(stage(shape=(8, 4)), repository, breaking=False)
+
+
+def test_breaking_leaves_no_misfit_served(stage: Stage, repository: Path) -> None:
+    """--breaking does not help a version policy under which Triton would go down over the old version."""
+    publish(stage(), repository, breaking=False)
+    with pytest.raises(PublishError, match="version 1: input 'x' was") as caught:
+        publish(stage(shape=("batch", 5), policy="all {}"), repository, breaking=True)
+    assert caught.value.code == "publish.version-policy"
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_policy_that_serves_nothing(stage: Stage, repository: Path, before: int) -> None:
+    """A version policy that names neither a present version nor the new one is refused, the first time included."""
+    for _ in range(before):
+        publish(stage(), repository, breaking=False)
+    with pytest.raises(PublishError, match="Triton would serve nothing") as caught:
+        publish(stage(policy="specific { versions: 7 }"), repository, breaking=False)
+    assert caught.value.code == "publish.version-policy"
+    assert f"Name {before + 1} in" in caught.value.hint
+    assert list(range(1, before + 1)) == versions(repository / "m")
+    staged = stage(policy=f"specific {{ versions: {before + 1} }}")
+    assert before + 1 == publish(staged, repository, breaking=False).version
+
+
+def test_unproven_batching_is_not_claimed(stage: Stage, repository: Path) -> None:
+    """A version published as not batching is not served by a config that batches."""
+    publish(stage(batch=0), repository, breaking=False)
+    with pytest.raises(PublishError, match="published with max_batch_size 0, not 8"):
+        publish(stage(policy="latest { num_versions: 2 }"), repository, breaking=False)
+
+
+def test_swap_keeps_old_versions_and_strangers(stage: Stage, repository: Path, served: Served) -> None:
+    """A swapped model directory holds everything the old one held; old versions are the same files, not copies."""
+    publish(stage(), repository, breaking=False)
+    model = repository / "m"
+    (model / "labels.txt").write_text("cat\n")
+    (model / "docs").mkdir()
+    (model / "docs" / "link").symlink_to("../../elsewhere")
+    inode = (model / "1" / "model.onnx").stat().st_ino
+    publish(stage(shape=("batch", 5)), repository, breaking=True)
+    assert {"1", "2", "config.pbtxt", "docs", "labels.txt"} == {path.name for path in model.iterdir()}
+    assert inode == (model / "1" / "model.onnx").stat().st_ino
+    assert str((model / "docs" / "link").readlink()) == "../../elsewhere"
+    assert served(repository) == [2]
+
+
+class NoExchange(Disk):
+    """A filesystem that knows no swap, as the kernel says it."""
+
+    def exchange(self, first: Path, second: Path) -> None:
+        """Swap what cannot be swapped: the errors are the real ones of renameat2 across filesystems."""
+        del first
+        super().exchange(Path("/proc/sys"), second)
+
+
+def test_no_exchange(stage: Stage, repository: Path, served: Served) -> None:
+    """Without RENAME_EXCHANGE a change that needs it is refused with a way out, and undone."""
+    publish(stage(), repository, breaking=False)
+    with pytest.raises(PublishError, match="cannot swap two directories atomically") as caught:
+        publish(stage(shape=("batch", 5)), repository, breaking=True, filesystem=NoExchange())
+    assert caught.value.code == "publish.no-exchange"
+    assert served(repository) == [1]
+
+
+def test_foreign_models_are_left_alone(stage: Stage, repository: Path) -> None:
+    """A model without manifest, or without versions, is refused; an empty directory is taken."""
+    model = repository / "m"
+    model.mkdir(parents=True)
+    (model / "config.pbtxt").write_text("")
+    with pytest.raises(PublishError, match="holds no version"):
+        publish(stage(), repository, breaking=False)
+    (model / "1").mkdir()
+    with pytest.raises(PublishError, match=r"no manifest\.json in its newest version 1") as caught:
+        publish(stage(), repository, breaking=False)
+    assert caught.value.code == "publish.foreign-model"
+    (model / "1").rmdir()
+    (model / "config.pbtxt").unlink()
+    assert publish(stage(), repository, breaking=False).version == 1
+
+
+def test_damaged_newest_version(stage: Stage, repository: Path) -> None:
+    """A broken manifest is reported, and the number is not used again."""
+    path = publish(stage(), repository, breaking=False).path
+    (path / "manifest.json").write_text('{"schema": 1}')
+    with pytest.raises(PublishError, match=r"newest version 1 is damaged: m/1/manifest\.json: `model` is missing"):
+        publish(stage(), repository, breaking=False)
+
+
+def test_spent_numbers(stage: Stage, repository: Path) -> None:
+    """A directory that Triton reads as version 5 makes the next version 6."""
+    publish(stage(), repository, breaking=False)
+    (repository / "m" / "5.tmp-abc").mkdir()
+    assert publish(stage(), repository, breaking=False).version == 6
+
+
+@pytest.mark.parametrize("linked", ["m", "m/config.pbtxt"])
+def test_symlinks_are_refused(stage: Stage, repository: Path, tmp_path: Path, linked: str) -> None:
+    """Nothing is written through a link that leads out of the repository."""
+    publish(stage(), repository, breaking=False)
+    (repository / linked).rename(tmp_path / "outside")
+    (repository / linked).symlink_to(tmp_path / "outside")
+    with pytest.raises(PublishError, match="is a symlink"):
+        publish(stage(), repository, breaking=False)
+
+
+def test_edited_config_is_not_overwritten(stage: Stage, repository: Path) -> None:
+    """A hand edit is refused with the command that takes it back; the same edit in the spec is accepted."""
+    publish(stage(), repository, breaking=False)
+    config = repository / "m" / "config.pbtxt"
+    config.write_text(stage(batch=16).config.text)
+    assert not recover(repository, "m")
+    with pytest.raises(PublishError, match="was edited") as caught:
+        publish(stage(batch=4), repository, breaking=False)
+    assert f"cp {repository}/m/1/config.pbtxt {config}" in caught.value.hint
+    assert stage(batch=16).config.text == config.read_text()
+    assert publish(stage(batch=16), repository, breaking=False).version == 2
+    assert recover(repository, "m")
+
+
+def test_older_config_is_no_edit(stage: Stage, repository: Path) -> None:
+    """A config.pbtxt put back to an older version's is repogen's own; recovery leaves it, publishing replaces it."""
+    publish(stage(batch=4), repository, breaking=False)
+    publish(stage(batch=8), repository, breaking=False)
+    config = repository / "m" / "config.pbtxt"
+    config.write_bytes((repository / "m" / "1" / "config.pbtxt").read_bytes())
+    assert not recover(repository, "m")
+    assert stage(batch=4).config.text == config.read_text()
+    publish(stage(batch=8), repository, breaking=False)
+    assert stage(batch=8).config.text == config.read_text()
+
+
+def test_missing_config_is_restored(stage: Stage, repository: Path, served: Served) -> None:
+    """A lost config.pbtxt comes back with the next version."""
+    publish(stage(), repository, breaking=False)
+    (repository / "m" / "config.pbtxt").unlink()
+    publish(stage(), repository, breaking=False)
+    assert served(repository) == [2]
+
+
+def test_locked_out(stage: Stage, repository: Path) -> None:
+    """A publish that cannot have the lock says who has it, and gives up."""
+    repository.mkdir()
+    with (
+        locked(repository, 1.0),
+        pytest.raises(PublishError, match=r"another repogen .*\.repogen\.lock") as caught,
+    ):
+        publish(stage(), repository, breaking=False, lock_seconds=0.0)
+    assert caught.value.code == "publish.locked"
+
+
+def test_recover_without_repository(repository: Path) -> None:
+    """Nothing is in order where nothing is, and nothing is made."""
+    assert not recover(repository, "m")
+    assert not repository.exists()
+
+
+def test_torn_journal_means_nothing_happened(stage: Stage, repository: Path) -> None:
+    """A journal cut in the middle is removed, and the hand edit beside it is not mistaken for ours."""
+    publish(stage(), repository, breaking=False)
+    config = repository / "m" / "config.pbtxt"
+    config.write_text("edited")
+    journal = repository / ".repogen.m.pending.json"
+    journal.write_text('{"af')
+    assert not recover(repository, "m")
+    assert config.read_text() == "edited"
+    assert not journal.exists()
+
+
+def test_marks_a_repository_as_built(stage: Stage, repository: Path) -> None:
+    """The first publish says who writes the repository; later ones leave the file alone, whatever else it says."""
+    publish(stage(b"1"), repository, breaking=False)
+    mark = repository / "repogen.json"
+    assert mark.read_text() == '{"schema": 1, "kind": "built"}\n'
+    assert mark.stat().st_mode & 0o777 == 0o644
+    mark.write_text('{"schema": 1, "kind": "built", "note": "ours"}')
+    publish(stage(b"2"), repository, breaking=False)
+    assert mark.read_text() == '{"schema": 1, "kind": "built", "note": "ours"}'
+    mark.unlink()
+    publish(stage(b"3"), repository, breaking=False)
+    assert mark.is_file()
+
+
+def test_synced_repository_is_refused(stage: Stage, repository: Path) -> None:
+    """What follows a registry is not published into, even when it became so after the build's own look."""
+    repository.mkdir()
+    (repository / "repogen.json").write_text('{"schema": 1, "kind": "synced", "aliases": ["prod"]}')
+    with pytest.raises(PublishError, match="written by `repogen sync`") as caught:
+        publish(stage(), repository, breaking=False)
+    assert caught.value.code == "publish.synced-repository"
+    assert f"repogen sync --alias prod --repository {repository}" in caught.value.hint
+    assert sorted(path.name for path in repository.iterdir()) == [".repogen.lock", "repogen.json"]
+
+
+def test_labels_lie_beside_the_config(stage: Stage, repository: Path) -> None:
+    """Each version keeps its own; those of another content lie beside them, and damaged ones are replaced."""
+    for labels in (("a", "b"), ("c", "d")):
+        publish(stage(labels=labels), repository, breaking=False)
+    texts = {path.read_text() for path in (repository / "m").glob("labels-*.txt")}
+    assert texts == {"a\nb\n", "c\nd\n"}
+    (path,) = (repository / "m" / "2").glob("labels-*.txt")
+    assert path.read_text() == "c\nd\n"
+    (repository / "m" / path.name).write_text("spoiled")
+    publish(stage(b"3", labels=("c", "d")), repository, breaking=False)
+    assert (repository / "m" / path.name).read_text() == "c\nd\n"

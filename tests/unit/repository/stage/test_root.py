@@ -1,0 +1,137 @@
+"""The private root: where it lies, what refuses it, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from repogen.errors import PublishError
+from repogen.repository.workspace import preflight, prepare_stage_root, private_repository
+
+BUILD = """
+import sys, time
+from pathlib import Path
+from repogen.stage import prepare_stage_root
+with prepare_stage_root(Path(sys.argv[1]), None) as root:
+    (root / "work").write_text("x")
+    print(root, flush=True)
+    time.sleep(600)
+"""
+
+
+def _names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_lies_beside_the_repository(tmp_path: Path) -> None:
+    """The root lies beside the repository, readable for a Triton of another user, and goes away with its parents."""
+    repository = tmp_path / "deep" / "repo"
+    with prepare_stage_root(repository, None) as root:
+        assert root.parent == tmp_path / "deep" / ".repo.repogen-stage"
+        assert private_repository(root).is_dir()
+        assert root.stat().st_mode & 0o777 == 0o755
+        assert not repository.exists()
+    assert _names(tmp_path) == []
+
+
+def test_is_removed_on_interrupt(tmp_path: Path) -> None:
+    """Ctrl-C leaves nothing."""
+
+    def build() -> None:
+        with prepare_stage_root(tmp_path / "repo", None) as root:
+            (root / "file").touch()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build()
+    assert _names(tmp_path) == []
+
+
+def test_two_builds(tmp_path: Path) -> None:
+    """Two builds at once have a root each, and the first to end leaves the other's alone."""
+    with prepare_stage_root(tmp_path / "repo", None) as one:
+        with prepare_stage_root(tmp_path / "repo", None) as two:
+            assert one != two
+            assert one.is_dir()
+        assert one.is_dir()
+        assert not two.exists()
+
+
+def test_killed_build_is_swept(tmp_path: Path) -> None:
+    """What a build leaves after SIGKILL is kept while it lives, and removed by the next build once it is dead."""
+    with subprocess.Popen(
+        [sys.executable, "-c", BUILD, str(tmp_path / "repo")], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        left = tmp_path / ".repo.repogen-stage" / process.stdout.readline().strip().rpartition("/")[2]
+        with prepare_stage_root(tmp_path / "repo", None):
+            assert (left / "work").is_file()
+        process.send_signal(signal.SIGKILL)
+    assert (left / "work").is_file()
+    with prepare_stage_root(tmp_path / "repo", None):
+        assert not left.exists()
+    assert _names(tmp_path) == []
+
+
+def test_stage_dir(tmp_path: Path) -> None:
+    """--stage-dir is used, and stays when it was there before."""
+    (tmp_path / "stage").mkdir()
+    with prepare_stage_root(tmp_path / "repo", tmp_path / "stage") as root:
+        assert root.parent == tmp_path / "stage" / ".repo.repogen-stage"
+    assert _names(tmp_path) == ["stage"]
+
+
+@pytest.mark.parametrize("inside", ["repo", "repo/sub", "repo/sub/.."])
+def test_inside_the_repository(tmp_path: Path, inside: str) -> None:
+    """Triton would take a staging directory in the repository for a model."""
+    with pytest.raises(PublishError, match="inside the model repository") as caught:
+        preflight(tmp_path / "repo", tmp_path / inside)
+    assert caught.value.code == "stage.inside-repository"
+
+
+def test_other_filesystem(tmp_path: Path) -> None:
+    """Another filesystem is refused with the remedy, and nothing is left."""
+    with pytest.raises(PublishError, match="another filesystem") as caught:
+        preflight(tmp_path / "repo", Path("/proc/self"))
+    assert caught.value.code == "stage.other-filesystem"
+    assert "--stage-dir" in caught.value.hint
+    assert _names(tmp_path) == []
+
+
+def test_repository_is_a_file(tmp_path: Path) -> None:
+    """A file where the repository, or a directory above it, should be is refused."""
+    (tmp_path / "file").touch()
+    for repository in (tmp_path / "file", tmp_path / "file" / "repo"):
+        with pytest.raises(PublishError, match="is no directory"):
+            preflight(repository, tmp_path)
+
+
+def test_not_writable() -> None:
+    """A place where nobody can make a file is refused, root included."""
+    with pytest.raises(PublishError, match="must be writable") as caught:
+        preflight(Path("/proc/self/repo"), None)
+    assert caught.value.code == "stage.not-writable"
+
+
+def test_nothing_can_be_removed(tmp_path: Path) -> None:
+    """Where removing fails as well, as on a read-only filesystem, the first failure is what is said."""
+    # a directory whose path leaves no room for a name: to make and to remove a file in it both fail, for root too
+    repository = tmp_path
+    while room := 4085 - len(str(repository)):
+        repository /= "d" * (room - 1 if room <= 200 else 150)
+        repository.mkdir()
+    with pytest.raises(PublishError, match=r"must be writable .*File name too long") as caught:
+        preflight(repository, None)
+    assert caught.value.code == "stage.not-writable"
+
+
+def test_linked_repository(tmp_path: Path) -> None:
+    """A repository reached by a symlink is staged beside the real one."""
+    (tmp_path / "real" / "repo").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "repo")
+    with prepare_stage_root(tmp_path / "link", None) as root:
+        assert root.parent == tmp_path / "real" / ".repo.repogen-stage"

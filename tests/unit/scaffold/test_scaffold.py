@@ -1,0 +1,232 @@
+"""``repogen init``: for a tiny model, for one that is there, and the workflow that it writes for GitHub."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+import yaml
+
+from repogen.errors import SpecError
+from repogen.scaffold.describe import describe
+from repogen.scaffold.files import scaffold, scaffold_from
+from repogen.spec.load import load_spec
+from repogen.version import __version__
+from tests.support import graphs
+
+
+def test_the_workflow_goes_to_the_top_of_the_repository(tmp_path: Path) -> None:
+    """GitHub looks nowhere else; the spec is named from there, whatever its directory is called."""
+    (tmp_path / ".git").mkdir()
+    directory = tmp_path / 'it\'s: a "model"'
+    written = [
+        path.resolve().relative_to(tmp_path).as_posix() for path in scaffold(directory, force=False, github=True)
+    ]
+    assert written == [f"{directory.name}/models.py", f"{directory.name}/repogen.yaml", ".github/workflows/repogen.yml"]
+    job = _workflow(tmp_path)["jobs"]["models"]
+    assert job["uses"] == f"triton-repogen/repogen/.github/workflows/repogen.yml@v{__version__}"
+    assert job["with"]["spec"] == f"{directory.name}/repogen.yaml"
+
+
+def test_a_spec_that_is_there_is_kept(tmp_path: Path) -> None:
+    """Beside a spec only the workflow is written, and `force` means the workflow."""
+    (tmp_path / "repogen.yaml").write_text("mine", encoding="utf-8")
+    (tmp_path / "models.py").write_text("mine", encoding="utf-8")
+    for force in (False, True):
+        written = scaffold(tmp_path, force=force, github=True)
+        assert [path.name for path in written] == ["repogen.yml"]
+    assert (tmp_path / "repogen.yaml").read_text(encoding="utf-8") == "mine"
+    assert (tmp_path / "models.py").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_workflow_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
+    """Without force nothing at all is written; with it, all."""
+    workflow = tmp_path / ".github" / "workflows" / "repogen.yml"
+    workflow.parent.mkdir(parents=True)
+    workflow.write_text("mine", encoding="utf-8")
+    with pytest.raises(SpecError, match=r"already has \.github/workflows/repogen\.yml; nothing was written"):
+        scaffold(tmp_path, force=False, github=True)
+    assert workflow.read_text(encoding="utf-8") == "mine"
+    assert not (tmp_path / "repogen.yaml").exists()
+    scaffold(tmp_path, force=True, github=True)
+    assert _workflow(tmp_path)["name"] == "models"
+
+
+def test_actionlint_finds_nothing(tmp_path: Path) -> None:
+    """The workflow that users get is held to what the project's own are."""
+    (tmp_path / ".git").mkdir()
+    (workflow,) = (path for path in scaffold(tmp_path, force=False, github=True) if path.suffix == ".yml")
+    command = [str(Path(sys.executable).parent / "actionlint"), str(workflow.resolve())]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (run.returncode, run.stdout) == (0, "")
+
+
+def test_without_github_there_is_no_workflow(tmp_path: Path) -> None:
+    """Only what was asked for."""
+    assert [path.name for path in scaffold(tmp_path, force=False)] == ["models.py", "repogen.yaml"]
+    assert not (tmp_path / ".github").exists()
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def from_model(path: str, directory: Path = Path()) -> tuple[str, Any]:
+    """Write the spec for a model; return its text, and its one model as the spec room understands it."""
+    scaffold_from(describe(path, directory), directory, force=False)
+    text = (directory / "repogen.yaml").read_text(encoding="utf-8")
+    (model,) = yaml.safe_load(text)["models"].values()
+    return text, model
+
+
+def test_from_an_onnx_file(here: Path) -> None:
+    """Its signature is shown, and nothing has to be filled in; paths start at the spec."""
+    (here / "nets").mkdir()
+    onnx.save_model(graphs.lookup(), here / "nets" / "word lookup.onnx")
+    text, model = from_model("nets/word lookup.onnx", here / "spec")
+    assert model == {"source": {"kind": "onnx", "path": "../nets/word lookup.onnx"}}
+    assert "#   in  ids: int64 [batch, seq]\n" in text
+    assert "# CHECK the range of integers" in text
+    assert list(load_spec(here / "spec" / "repogen.yaml").models) == ["word_lookup"]
+
+
+def test_names_in_a_file_stay_in_their_comment(here: Path) -> None:
+    """A tensor may be called anything."""
+    graph = graphs.matmul()
+    graph.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N\nmodels: {}"
+    graph.producer_name = "x\u2028y: z"
+    onnx.save_model(graph, here / "net.onnx")
+    assert from_model("net.onnx")[1] == {"source": {"kind": "onnx", "path": "net.onnx"}}
+
+
+def test_from_a_hugging_face_directory(here: Path) -> None:
+    """The config alone is read; code that the model brings is said."""
+    (here / "tiny-bert").mkdir()
+    config = {"model_type": "bert", "architectures": ["BertForMaskedLM"], "auto_map": {"AutoModel": "m.M"}}
+    (here / "tiny-bert" / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    found = describe("tiny-bert", here)
+    assert found.missing == "put the weights into tiny-bert"
+    (here / "tiny-bert" / "model.safetensors").touch()
+    text, model = from_model("tiny-bert")
+    assert model == {"source": {"kind": "huggingface", "model": "tiny-bert"}}
+    assert "config.json names bert, BertForMaskedLM." in text
+    assert "trust_remote_code: true" in text
+
+
+def test_from_a_program(here: Path) -> None:
+    """Its signature and bounds are read without torch."""
+    document = {
+        "graph_module": {
+            "graph": {"tensor_values": {"x": {"dtype": 7, "sizes": [
+                {"as_expr": {"expr_str": "Symbol('s7', positive=True, integer=True)"}}, {"as_int": 4}]}}},
+            "signature": {"input_specs": [{"parameter": {}}, {"user_input": {"arg": {"as_tensor": {"name": "x"}}}}]},
+        },
+        "range_constraints": {"s7": {"min_val": 1, "max_val": 16}, "s8": {"min_val": 0, "max_val": None}},
+        "torch_version": "2.13.0",
+    }  # fmt: skip
+    with zipfile.ZipFile(here / "net.pt2", "w") as archive:
+        archive.writestr("net/models/model.json", json.dumps(document))
+    text, model = from_model("net.pt2")
+    assert model == {"source": {"kind": "torch_export", "path": "net.pt2"}}
+    assert "#   in  x: float32 [s7, 4]\n" in text
+    assert "#   s7 is 1 to 16\n" in text
+    assert "#   s8 is 1 and more\n" in text
+
+
+def test_from_a_torchscript_archive(here: Path) -> None:
+    """The parameters of forward are in its code; their shapes have to be filled in."""
+    code = (
+        "class Net(Module):\n  def forward(self: __torch__.m.Net,\n    x: Tensor,\n    d: Dict[str, Tensor]) -> Tensor:"
+    )
+    with zipfile.ZipFile(here / "net.pt", "w") as archive:
+        archive.writestr("net/constants.pkl", b"")
+        archive.writestr("net/data.pkl", b"\x80\x02c__torch__.m\nNet\nq\x00.")
+        archive.writestr("net/code/__torch__/m.py", code)
+    found = describe("net.pt", here)
+    assert found.comments == ("forward(x: Tensor, d: Dict[str, Tensor])",)
+    assert "#   x: {dtype: float32, shape: [batch, 3]}" in found.keys
+    assert found.missing == "declare inputs: and dims: in it"
+
+
+def test_from_a_callable_with_examples(here: Path) -> None:
+    """The file is parsed and never imported; examples beside the factory are taken."""
+    code = """\
+        raise SystemExit("imported")
+        class Net(nn.Module):
+            def __init__(self, width): ...
+            def forward(self, x, mask=None): ...
+        def build(width, *, depth=2): return Net(width)
+        def small(): return Net(2)
+        def examples(batch): ...
+        """
+    (here / "nets.py").write_text(textwrap.dedent(code), encoding="utf-8")
+    text, model = from_model("nets.py:small")
+    assert model == {"source": {"factory": "nets.py:small"}, "examples": "nets.py:examples"}
+    assert "forward(x, mask)" in text
+    assert describe("nets.py:build", here).missing == "fill in source.kwargs (width)"
+    assert describe("nets:Net", here).source == {"factory": "nets:Net"}
+
+
+def test_from_a_callable_without_examples(here: Path) -> None:
+    """The required parameters of forward become placeholders."""
+    code = "class Net:\n    def forward(self, x, ids, mask=None): ...\ndef build():\n    return Net()\n"
+    (here / "nets.py").write_text(code, encoding="utf-8")
+    found = describe("nets.py:build", here)
+    assert found.missing == "fill in inputs: and dims:"
+    assert [line for line in found.keys if line.startswith("#   ")] == [
+        "#   x: {dtype: float32, shape: [batch, 3]}",
+        "#   ids: {dtype: float32, shape: [batch, 3]}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("nothing.onnx", "nothing.onnx is not there"),
+        ("empty.onnx", "holds no graph"),
+        ("cut.onnx", "cannot be read as ONNX"),
+        ("nets.py", "say which callable makes the model, nets.py:build"),
+        ("nets.py:other", "has no 'other'"),
+        ("absent:build", "there is no module absent"),
+        ("weights.safetensors", "holds weights, and no model"),
+        ("folder", "has no config.json"),
+        ("notes.txt", "is nothing that repogen takes"),
+    ],
+)
+def test_what_is_no_model_is_told(here: Path, path: str, message: str) -> None:
+    """With what --from takes, or what there is."""
+    for name, content in {"empty.onnx": b"", "cut.onnx": b"\x08\x08:\xff", "weights.safetensors": b"x",
+                          "notes.txt": b"x", "nets.py": b"def build(): ..."}.items():  # fmt: skip
+        (here / name).write_bytes(content)
+    (here / "folder").mkdir()
+    with pytest.raises(SpecError) as caught:
+        describe(path, here)
+    assert message in caught.value.message
+    assert caught.value.code == "init.from"
+    assert caught.value.hint
+
+
+def test_a_spec_that_is_there_is_not_overwritten(here: Path) -> None:
+    """Only with force."""
+    onnx.save_model(graphs.matmul(), here / "net.onnx")
+    (here / "repogen.yaml").write_text("mine", encoding="utf-8")
+    with pytest.raises(SpecError, match=r"already has repogen\.yaml; nothing was written"):
+        from_model("net.onnx")
+    assert (here / "repogen.yaml").read_text(encoding="utf-8") == "mine"
+    scaffold_from(describe("net.onnx", here), here, force=True)
+    assert list(load_spec(here / "repogen.yaml").models) == ["net"]
+
+
+def _workflow(root: Path) -> Any:
+    text = (root / ".github" / "workflows" / "repogen.yml").read_text(encoding="utf-8")
+    return yaml.safe_load(text)

@@ -1,0 +1,466 @@
+"""configure: golden texts, hostile names, template overrides, and what is refused."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from repogen.artifacts.built_model import BatchReport, OnnxArtifact
+from repogen.artifacts.tensors import Signature, TensorSpec
+from repogen.errors import ConfigError
+from repogen.repository.golden import first_golden_inputs
+from repogen.resources import templates_dir
+from repogen.spec.models import ModelSpec
+from repogen.spec.sources import TorchSource
+from repogen.targets import DEFAULT_RELEASE, targets
+from repogen.triton_config.render.model import configure
+from repogen.triton_config.sections.model import (
+    DynamicBatchingSpec,
+    InstanceGroupSpec,
+    LatestPolicy,
+    TritonSpec,
+    VersionPolicySpec,
+)
+from repogen.triton_config.text.parse import PbtxtError, parse
+from repogen.triton_config.text.view import tensor_views
+from tests.support import config_sections as wishes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from repogen.artifacts.versions import ModelConfig
+
+GOLDEN = Path(__file__).parent / "golden"
+TARGET = targets()[DEFAULT_RELEASE]
+
+IMAGE = TensorSpec("image", "float32", ("batch", 1, 8, 8))
+LOGITS = TensorSpec("logits", "float32", ("batch", 10))
+DIGITS = Signature((IMAGE,), (LOGITS,))
+
+
+def artifact(signature: Signature = DIGITS, *, opset: int = 20, ir_version: int = 9) -> OnnxArtifact:
+    """Return a graph on disk, which configure never opens."""
+    return OnnxArtifact(
+        Path("model.onnx"),
+        external_data=False,
+        signature=signature,
+        opset=opset,
+        ir_version=ir_version,
+        nodes=3,
+        exporter="dynamo",
+    )
+
+
+def batches(largest: int) -> BatchReport:
+    """Return the verdict on batching; 0 means that rows mix."""
+    return BatchReport(batchable=largest > 0, max_batch_size=largest, reason="" if largest else "rows mix")
+
+
+def spec(triton: TritonSpec | None = None) -> ModelSpec:
+    """Return a spec with these wishes."""
+    return ModelSpec(source=TorchSource(factory="models.py:build"), triton=triton or TritonSpec())
+
+
+def configured(
+    signature: Signature = DIGITS, triton: TritonSpec | None = None, largest: int = 32, templates: Path | None = None
+) -> ModelConfig:
+    """Configure a model named digits."""
+    return configure("digits", spec(triton), artifact(signature), batches(largest), target=TARGET, templates=templates)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Return a spec's directory with the files that wishes name."""
+    wishes.write_files(tmp_path)
+    return tmp_path
+
+
+FULL = TritonSpec(
+    max_batch_size=32,
+    dynamic_batching=DynamicBatchingSpec(
+        preferred_batch_size=(8, 16), max_queue_delay_microseconds=500, preserve_ordering=True
+    ),
+    instance_group=(
+        InstanceGroupSpec(count=2),
+        InstanceGroupSpec(kind="KIND_GPU", gpus=(0, 1), name="on_gpu"),
+    ),
+    version_policy=VersionPolicySpec(specific=(1, 3)),
+)
+EVERYTHING = TritonSpec.model_validate(
+    {
+        "max_batch_size": 32,
+        "dynamic_batching": {
+            "max_queue_delay_microseconds": 100,
+            "priority_levels": 2,
+            "default_priority_level": 2,
+            "default_queue_policy": {
+                "timeout_action": "DELAY",
+                "default_timeout_microseconds": 1000,
+                "allow_timeout_override": True,
+                "max_queue_size": 64,
+            },
+            "priority_queue_policy": {
+                1: {"max_queue_size": 8, "allow_timeout_override": True},
+                2: {"timeout_action": "DELAY", "default_timeout_microseconds": 10},
+            },
+        },
+        "instance_group": [
+            {
+                "count": 2,
+                "rate_limiter": {
+                    "resources": [{"name": "R1", "count": 4}, {"name": "R2", "global": True}],
+                    "priority": 2,
+                },
+                "passive": True,
+                "host_policy": "numa_0",
+            },
+            {"kind": "KIND_MODEL"},
+        ],
+        "optimization": {
+            "graph": {"level": 1},
+            "priority": "PRIORITY_MAX",
+            "cuda": {"graphs": True, "busy_wait_events": True, "output_copy_stream": True},
+            "execution_accelerators": {
+                "gpu_execution_accelerator": [
+                    {"name": "tensorrt", "parameters": {"precision_mode": "FP16", "trt_engine_cache_enable": True}}
+                ],
+                "cpu_execution_accelerator": [{"name": "openvino", "parameters": {"num_streams": 1}}],
+            },
+            "input_pinned_memory": {"enable": False},
+            "output_pinned_memory": {"enable": True},
+            "gather_kernel_buffer_threshold": 64,
+            "eager_batching": True,
+        },
+        "parameters": {"intra_op_thread_count": 2, "enable_mem_arena": False, "note": 'a "quoted" word'},
+        "metric_tags": {"team": "vision"},
+        "model_warmup": [
+            {"name": "small", "data": "zero"},
+            {"name": "large", "batch_size": 32, "count": 3},
+        ],
+        "response_cache": {"enable": True},
+        "extra": "model_transaction_policy { decoupled: false }  # as it is written",
+    }
+)
+SEQUENCES = Signature(
+    (TensorSpec("input_ids", "int64", ("batch", "sequence")), TensorSpec("length", "int32", ("batch",))),
+    (TensorSpec("hidden", "float16", ("batch", "sequence", 384)), TensorSpec("valid", "bool", ("batch",))),
+)
+SCALARS = Signature(
+    (TensorSpec("x", "float64", (3, "n")), TensorSpec("scale", "float32", ())),
+    (TensorSpec("total", "float64", ()),),
+)
+CASES = {
+    "digits": (DIGITS, None, 32),
+    "full": (DIGITS, FULL, 32),
+    "everything": (DIGITS, EVERYTHING, 32),
+    "rank_one": (
+        SEQUENCES,
+        TritonSpec(
+            dynamic_batching=DynamicBatchingSpec(),
+            version_policy=VersionPolicySpec(latest=LatestPolicy(num_versions=2)),
+        ),
+        8,
+    ),
+    "unbatched": (SCALARS, TritonSpec(version_policy=VersionPolicySpec(all=True)), 0),
+    **{
+        name: (case.signature, TritonSpec.model_validate(case.triton), case.largest)
+        for name, case in wishes.CASES.items()
+    },
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_text_equals_the_golden_file(name: str, directory: Path) -> None:
+    """The rendered text is, to the byte, the one that was read and approved."""
+    signature, triton, largest = CASES[name]
+    wishes.write_golden(directory, signature)
+    config = configure(
+        "digits",
+        spec(triton),
+        artifact(signature),
+        batches(largest),
+        target=TARGET,
+        root=directory,
+        golden_inputs=partial(first_golden_inputs, directory),
+    )
+    assert (GOLDEN / f"{name}.pbtxt").read_text(encoding="utf-8") == config.text
+
+
+def test_every_key_of_the_section_has_a_golden_file() -> None:
+    """What a spec may say under ``triton:`` is said by one of the cases, but what is only there to be refused."""
+    said = {path for _, triton, _ in CASES.values() if triton is not None for path in _set_keys(triton)}
+    assert set(_known_keys(TritonSpec)) - said == {"instance_group.profile"}
+
+
+def _set_keys(section: BaseModel, prefix: str = "") -> Iterator[str]:
+    for name in section.model_fields_set:
+        yield f"{prefix}{name}"
+        yield from _below(getattr(section, name), f"{prefix}{name}.")
+
+
+def _below(value: object, prefix: str) -> Iterator[str]:
+    if isinstance(value, BaseModel):
+        yield from _set_keys(value, prefix)
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else ():
+        yield from _below(item, prefix)
+
+
+def _known_keys(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, info in section.model_fields.items():
+        yield f"{prefix}{name}"
+        for below in _sections(info.annotation):
+            yield from _known_keys(below, f"{prefix}{name}.")
+
+
+def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _sections(argument)
+
+
+def test_every_golden_file_has_its_case() -> None:
+    """No golden file is left over from a case that is gone."""
+    assert sorted(f"{name}.pbtxt" for name in CASES) == sorted(path.name for path in GOLDEN.glob("*.pbtxt"))
+
+
+def test_result_carries_the_graphs_signature_and_batch() -> None:
+    """Later steps read full shapes and the batch from the result, not from its text."""
+    config = configured()
+    assert (config.name, config.signature, config.max_batch_size) == ("digits", DIGITS, 32)
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=1), st.text(st.characters(codec="utf-8"), min_size=1))
+def test_any_tensor_name_survives(input_name: str, output_name: str) -> None:
+    """Quotes, line ends, backslashes, NUL and any letter of Unicode come back from the text as they were."""
+    signature = Signature(
+        (TensorSpec(input_name, "float32", ("batch", 2)),), (TensorSpec(output_name, "float32", ("batch", 2)),)
+    )
+    config = parse(configured(signature).text, "test")
+    assert (input_name, output_name) == (config.input[0].name, config.output[0].name)
+
+
+def test_invisible_characters_are_escaped() -> None:
+    """A name with a right-to-left override or a line separator can't make the file look other than it is."""
+    signature = Signature((TensorSpec("a\u202eb\u2028", "float32", ("batch",)),), (LOGITS,))
+    assert r'name: "a\342\200\256b\342\200\250"' in configured(signature).text
+
+
+def test_lone_surrogate_is_a_clear_error() -> None:
+    """A name that UTF-8 can't carry is refused as a name, not as a crash."""
+    signature = Signature((TensorSpec("a\ud800", "float32", ("batch",)),), (LOGITS,))
+    with pytest.raises(ConfigError, match="cannot be written as UTF-8"):
+        configured(signature)
+
+
+def test_unproved_batch_is_refused_with_the_reason() -> None:
+    """A spec that insists on a batch learns why the model has none."""
+    with pytest.raises(ConfigError, match="max_batch_size is 8 in the spec, but the model may have 0: rows mix"):
+        configured(triton=TritonSpec(max_batch_size=8), largest=0)
+
+
+def test_dynamic_batching_without_batch_is_refused_with_the_reason() -> None:
+    """With max_batch_size auto, a wish for dynamic batching is answered, not dropped."""
+    with pytest.raises(ConfigError, match="dynamic_batching is asked for, but the model does not batch: rows mix"):
+        configured(triton=TritonSpec(dynamic_batching=DynamicBatchingSpec()), largest=0)
+
+
+def test_preferred_size_above_the_largest_is_refused() -> None:
+    """Triton would refuse it at load; the spec's author learns it before."""
+    triton = TritonSpec(dynamic_batching=DynamicBatchingSpec(preferred_batch_size=(8, 64)))
+    with pytest.raises(ConfigError, match="preferred_batch_size 64 is above max_batch_size 32"):
+        configured(triton=triton)
+
+
+def test_batch_over_a_fixed_first_dim_is_refused() -> None:
+    """A batch claimed over a graph whose first dim is fixed breaks RG208 for each such tensor."""
+    signature = Signature((TensorSpec("image", "float32", (1, 3)),), (TensorSpec("y", "float32", (1, 2)),))
+    with pytest.raises(ConfigError) as caught:
+        configured(signature, largest=1)
+    assert caught.value.message.count("RG208") == 2
+
+
+def test_bfloat16_is_refused_by_name() -> None:
+    """A dtype that Triton does not serve is named with its tensor."""
+    signature = Signature((TensorSpec("image", "bfloat16", ("batch",)),), (LOGITS,))
+    with pytest.raises(ConfigError, match=r"'image' \(bfloat16\)"):
+        configured(signature)
+
+
+def test_graph_newer_than_the_target_is_refused() -> None:
+    """Opset and IR above the target's limits are both reported."""
+    with pytest.raises(ConfigError) as caught:
+        configure("digits", spec(), artifact(opset=22, ir_version=11), batches(8), target=TARGET)
+    assert [line.split()[0] for line in caught.value.message.splitlines()[1:]] == ["RG301", "RG302"]
+
+
+def test_kind_cpu_with_gpus_is_refused() -> None:
+    """The group is as the spec says, and Triton would refuse it."""
+    triton = TritonSpec(instance_group=(InstanceGroupSpec(kind="KIND_CPU", gpus=(0,)),))
+    with pytest.raises(ConfigError, match="RG110"):
+        configured(triton=triton)
+
+
+def override(directory: Path, text: str) -> Path:
+    """Write a template override and return its directory."""
+    directory.mkdir(exist_ok=True)
+    (directory / "config.pbtxt.j2").write_text(text, encoding="utf-8")
+    return directory
+
+
+def own_template() -> str:
+    """Return repogen's template."""
+    return (templates_dir() / "config.pbtxt.j2").read_text(encoding="utf-8")
+
+
+def test_override_may_add_a_field(tmp_path: Path) -> None:
+    """What the spec is silent on is the template's to say."""
+    added = 'parameters: { key: "intra_op_thread_count" value: { string_value: "2" } }\n'
+    assert added in configured(templates=override(tmp_path, own_template() + added)).text
+
+
+def test_override_directory_without_the_file_changes_nothing(tmp_path: Path) -> None:
+    """An override is found by file name; others fall back to repogen's own."""
+    assert configured().text == configured(templates=tmp_path).text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "difference"),
+    [
+        ("max_batch_size: {{ max_batch_size }}", "", "max_batch_size: meant 32, found nothing"),
+        ("count: {{ group.count }}", "count: 4", "instance_group[0].count: meant 1, found 4"),
+        ("TYPE_{{ t.dtype }}", "TYPE_FP64", "input[0].data_type: meant TYPE_FP32, found TYPE_FP64"),
+        ("input [", 'input { name: "extra" data_type: TYPE_FP32 dims: 1 }\ninput [', "input: meant 1 of them, found 2"),
+        ("    dims: {{", "    reshape: { shape: 64 }\n    dims: {{", "input[0].reshape: meant to be"),
+    ],
+)
+def test_override_that_changes_what_was_meant_is_found(tmp_path: Path, old: str, new: str, difference: str) -> None:
+    """A template that drops or changes a field that the spec or the graph decides is named with the field."""
+    text = own_template()
+    assert old in text
+    with pytest.raises(ConfigError) as caught:
+        configured(templates=override(tmp_path, text.replace(old, new, 1)))
+    assert difference in caught.value.message
+    assert caught.value.code == "config.not-as-meant"
+
+
+def test_unknown_field_names_line_and_template(tmp_path: Path) -> None:
+    """A field that is none of Triton's is found by the parser, at its place in the rendered text."""
+    with pytest.raises(PbtxtError) as caught:
+        configured(templates=override(tmp_path / "mine", 'name: "digits"\nbackends: "x"\n'))
+    assert (caught.value.line, caught.value.column) == (2, 1)
+    assert "mine/config.pbtxt.j2:2:1" in caught.value.message
+
+
+def test_unknown_variable_is_an_error_with_its_line(tmp_path: Path) -> None:
+    """StrictUndefined: a typo in a template is no empty string."""
+    with pytest.raises(ConfigError, match=r"config\.pbtxt\.j2:2 can't be rendered: 'nane' is undefined"):
+        configured(templates=override(tmp_path, "\n{{ nane }}"))
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        "{% for i in range(10**9) %}x{% endfor %}",
+        "{% for i in range(90000) %}{% for j in range(90000) %}x{% endfor %}{% endfor %}",
+        '{{ "a" * 1000000000 }}',
+        "{{ 9 ** 9 ** 9 }}",
+        "{{ ''.__class__.__mro__ }}",
+        "{% if %}",
+        "{{ 1 / 0 }}",
+        "{{ name.nothing.at_all }}",
+        "{{ 1 | pblist }}",
+    ],
+)
+def test_wrong_template_is_a_template_error(tmp_path: Path, bomb: str) -> None:
+    """A template that runs away, breaks out or breaks down ends as an error that says it is the template's."""
+    with pytest.raises(ConfigError) as caught:
+        configured(templates=override(tmp_path, bomb))
+    assert caught.value.code == "config.template"
+
+
+@given(
+    st.lists(st.one_of(st.integers(1, 2**31 - 1), st.sampled_from(["h", "w"])), max_size=6),
+    st.booleans(),
+    st.sampled_from(["float32", "int64", "bool", "string"]),
+)
+def test_any_shape_gives_a_config_that_keeps_the_rules(shape: list[int | str], batch: bool, dtype: str) -> None:  # noqa: FBT001
+    """Whatever the graph's shape, with a batch or without, the config agrees with it."""
+    full = ("batch", *shape) if batch else tuple(shape)
+    signature = Signature((TensorSpec("x", dtype, full),), (TensorSpec("y", dtype, full),))
+    x = tensor_views(parse(configured(signature, largest=4 if batch else 0).text, "test").input)[0]
+    expected = tuple(dim if isinstance(dim, int) else -1 for dim in shape)
+    assert (expected or (1,), () if batch and not shape else None) == (x.dims, x.reshape)
+
+
+def test_labels_are_a_file_named_by_its_content() -> None:
+    """The config names it for its output alone, and other labels are another file."""
+    made = [
+        configure("digits", spec(), artifact(), batches(8), target=TARGET, labels={"logits": labels})
+        for labels in (["zero", "one"], ["eins", "zwei"])
+    ]
+    (first,), (second,) = (config.named_files for config in made)
+    assert first.content == b"zero\none\n"
+    assert first.name != second.name
+    config = parse(made[0].text, "test")
+    assert [tensor.label_filename for tensor in tensor_views((*config.input, *config.output))] == ["", first.name]
+
+
+@pytest.mark.parametrize(
+    ("triton", "code", "said"),
+    [
+        ({"extra": "max_batchsize: 3"}, "config.syntax", 'no field named "max_batchsize"'),
+        ({"extra": 'name: "other"'}, "config.extra", "says name, which the spec and the graph decide"),
+        (
+            {"extra": "response_cache { }", "response_cache": {}},
+            "config.extra",
+            "says response_cache, which another key",
+        ),
+        ({"extra": "optimization { graph { level: 99 } }"}, "", ""),
+        ({"parameters": {"intra_op_thread_count": "two"}}, "config.RG128", "a number of 32 bits is read from it"),
+        ({"metric_tags": {"a-b": "c"}}, "config.RG133", "no label of Prometheus"),
+        ({"model_warmup": [{"batch_size": 64}]}, "config.RG116", "has batch_size 64, more than 32"),
+        ({"dynamic_batching": {"priority_levels": 2}}, "config.RG118", "default_priority_level is 0 of 2 levels"),
+        (
+            {"optimization": {"execution_accelerators": {"cpu_execution_accelerator": [{"name": "onednn"}]}}},
+            "config.RG127",
+            "cpu_execution_accelerator is 'onednn'",
+        ),
+    ],
+)
+def test_wishes_that_triton_would_refuse(triton: dict[str, Any], code: str, said: str) -> None:
+    """The rule is named; what Triton merely ignores is built."""
+    if not code:
+        assert "level: 99" in configured(triton=TritonSpec.model_validate(triton)).text
+        return
+    with pytest.raises(ConfigError) as caught:
+        configured(triton=TritonSpec.model_validate(triton))
+    assert caught.value.code == code
+    assert said in caught.value.message
+
+
+def test_a_warmup_needs_a_size_for_each_dynamic_dim() -> None:
+    """Its own, or the example of the spec's dim."""
+    wish = TritonSpec.model_validate({"model_warmup": [{"sizes": {"sequence": 7}}]})
+    config = parse(configured(SEQUENCES, wish).text, "test")
+    fed = config.model_warmup[0].inputs
+    assert {name: list(tensor.dims) for name, tensor in fed.items()} == {"input_ids": [7], "length": [1]}
+    with pytest.raises(ConfigError, match="needs a size for dim 'sequence' of input 'input_ids'"):
+        configured(SEQUENCES, TritonSpec.model_validate({"model_warmup": [{}]}))
+
+
+@pytest.mark.parametrize(("said", "kind"), [((), "KIND_GPU"), ((InstanceGroupSpec(count=2),), "KIND_CPU")])
+def test_a_target_with_gpus_decides_where_the_spec_does_not(said: tuple[InstanceGroupSpec, ...], kind: str) -> None:
+    """One instance on each GPU; what the spec says of a model goes before."""
+    wishes = TritonSpec(instance_group=said)
+    text = configure("digits", spec(wishes), artifact(), batches(8), target=TARGET, gpu=True).text
+
+    (group,) = parse(text, "config.pbtxt").instance_group
+    assert type(group).Kind.Name(group.kind) == kind
+    assert ("target.device is gpu" in text) == (kind == "KIND_GPU")

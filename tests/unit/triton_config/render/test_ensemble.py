@@ -1,0 +1,140 @@
+"""An ensemble's config.pbtxt: a golden text, and what its steps' configs say against it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from repogen.artifacts.built_model import BatchReport
+from repogen.artifacts.steps import EnsembleArtifact, EnsembleStep, PythonArtifact
+from repogen.artifacts.tensors import Signature, TensorSpec
+from repogen.errors import ConfigError
+from repogen.repository.ensembles import neighbor_at
+from repogen.spec.models import ModelSpec
+from repogen.targets import DEFAULT_RELEASE, targets
+from repogen.triton_config.render.ensemble import configure_ensemble
+from repogen.triton_config.render.model import configure
+from repogen.triton_config.text.parse import parse
+
+if TYPE_CHECKING:
+    from repogen.artifacts.versions import ModelConfig
+
+GOLDEN = Path(__file__).parent / "golden" / "steps"
+TEXT = TensorSpec("text", "string", ("batch", 1))
+IDS = TensorSpec("ids", "int64", ("batch", "tokens"))
+STEPS = (
+    EnsembleStep("tokenizer", {"text": "text"}, {"ids": "ids"}),
+    EnsembleStep("scorer", {"ids": "ids"}, {"score": 'the "score"'}, version=2),
+)
+WHOLE = Signature((TEXT,), (TensorSpec('the "score"', "float32", ("batch", 1)),))  # as it travels between models
+TOKENIZER = """\
+backend: "python"
+input { name: "text" data_type: TYPE_STRING dims: [ -1, 1 ] }
+output { name: "ids" data_type: TYPE_INT64 dims: [ -1, -1 ] }
+"""
+SCORER = """\
+backend: "onnxruntime"
+max_batch_size: 8
+input { name: "ids" data_type: TYPE_INT64 dims: [ -1 ] }
+output { name: "score" data_type: TYPE_FP32 dims: [ 1 ] reshape { shape: [ ] } }
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Return a repository of the two steps."""
+    for name, text in (("tokenizer", TOKENIZER), ("scorer", SCORER)):
+        for version in ("1", "2"):
+            (tmp_path / name / version).mkdir(parents=True)
+        (tmp_path / name / "config.pbtxt").write_text(text)
+    return tmp_path
+
+
+def configured(
+    repository: Path,
+    steps: tuple[EnsembleStep, ...] = STEPS,
+    signature: Signature = WHOLE,
+    *,
+    largest: int = 8,
+    triton: dict[str, Any] | None = None,
+    **more: Any,
+) -> ModelConfig:
+    """Configure an ensemble named whole."""
+    source = {"kind": "ensemble", "steps": [{"model": step.model} for step in steps]}
+    spec = ModelSpec.model_validate({"source": source, "triton": triton or {}})
+    batch = BatchReport(batchable=largest > 0, max_batch_size=largest, reason="" if largest else "rows mix")
+    neighbors = {step.model: neighbor_at(repository / step.model) for step in steps}
+    return configure_ensemble("whole", spec, EnsembleArtifact(steps, signature), batch, neighbors, **more)
+
+
+def test_the_text_is_the_golden_one(repository: Path) -> None:
+    """Order, spacing, quoting; what all models inherit is left out, for Triton refuses it of ensembles."""
+    wishes = {
+        "version_policy": {"latest": {"num_versions": 2}},
+        "metric_tags": {"team": "text"},
+        "response_cache": {},
+        "instance_group": [{"count": 4}],
+    }
+
+    found = configured(repository, triton=wishes, labels={'the "score"': ("a", "b")}).text
+
+    assert found == (GOLDEN / "ensemble.pbtxt").read_text(encoding="utf-8")
+
+
+def test_it_says_what_was_meant(repository: Path) -> None:
+    """Versions, maps, platform."""
+    config = parse(configured(repository).text, "config.pbtxt")
+
+    first, second = config.ensemble_scheduling.step
+    assert (config.platform, config.max_batch_size) == ("ensemble", 8)
+    assert (first.model_version, second.model_version) == (-1, 2)
+    assert dict(second.output_map) == {"score": 'the "score"'}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "message"),
+    [
+        ("TYPE_INT64 dims: [ -1 ]", "TYPE_INT32 dims: [ -1 ]", "RG503", "tensor 'ids' is TYPE_INT64"),
+        ("max_batch_size: 8", "max_batch_size: 4", "RG503", "takes batches up to 8, and 'scorer' up to 4"),
+        ('name: "score"', 'name: "scores"', "RG502", "maps output 'score', which 'scorer' does not have"),
+    ],
+)
+def test_what_does_not_fit_its_steps_is_refused(repository: Path, old: str, new: str, code: str, message: str) -> None:
+    """By the rules that `repogen check` goes by."""
+    (repository / "scorer" / "config.pbtxt").write_text(SCORER.replace(old, new))
+
+    with pytest.raises(ConfigError, match=message) as refused:
+        configured(repository)
+
+    assert (refused.value.code, refused.value.where) == (f"config.{code}", "models.whole.source.steps")
+
+
+def test_a_version_that_is_not_there_is_refused(repository: Path) -> None:
+    """It would not load."""
+    (repository / "scorer" / "2").rmdir()
+
+    with pytest.raises(ConfigError, match="asks for version 2 of 'scorer'"):
+        configured(repository)
+
+
+def test_a_template_may_not_drop_a_step(repository: Path, tmp_path: Path) -> None:
+    """What is rendered is parsed back and compared with what was meant."""
+    overrides = tmp_path / "templates"
+    overrides.mkdir()
+    (overrides / "ensemble.pbtxt.j2").write_text('name: {{ name | pbstr }}\nplatform: "ensemble"\nmax_batch_size: 8\n')
+
+    with pytest.raises(ConfigError, match=r"(?s)templates/ensemble\.pbtxt\.j2.*ensemble_scheduling: meant step"):
+        configured(repository, templates=overrides)
+
+
+def test_python_code_has_a_backend_of_its_own() -> None:
+    """Strings, no graph to compare with."""
+    spec = ModelSpec.model_validate({"source": {"kind": "python", "path": "model.py"}})
+    batch = BatchReport(batchable=False, max_batch_size=0, reason="rows mix")
+
+    artifact = PythonArtifact(Path("model.py"), Signature((TEXT,), (IDS,)))
+    text = configure("tokenizer", spec, artifact, batch, target=targets()[DEFAULT_RELEASE]).text
+
+    assert text == (GOLDEN / "python.pbtxt").read_text(encoding="utf-8")

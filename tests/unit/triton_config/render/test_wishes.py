@@ -1,0 +1,162 @@
+"""Wishes that do not fit the graph: each is refused at the key of the spec that says it, by the name of its rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from repogen.artifacts.built_model import BatchReport, OnnxArtifact
+from repogen.errors import ConfigError
+from repogen.spec.models import ModelSpec
+from repogen.spec.sources import TorchSource
+from repogen.targets import DEFAULT_RELEASE, targets
+from repogen.triton_config.render.model import configure
+from repogen.triton_config.sections.model import TritonSpec
+from repogen.triton_config.text.parse import parse
+from tests.support import config_sections as wishes
+
+if TYPE_CHECKING:
+    from repogen.artifacts.tensors import Signature
+    from repogen.artifacts.versions import ModelConfig
+
+GROWING = wishes.signature(
+    {"x": ("float32", ("batch", 4)), "before": ("float32", ("batch", "seen")), "count": ("int64", ("batch", 1))},
+    {"y": ("batch", 4), "after": ("batch", "seen")},
+)
+STATE = {"input_name": "before", "output_name": "after"}
+START = [{"kind": "CONTROL_SEQUENCE_START"}]
+
+
+def configured(given: Signature, triton: dict[str, Any], root: Path = Path(), **how: Any) -> ModelConfig:
+    """Configure a model named m, which batches up to 8."""
+    artifact = OnnxArtifact(Path("model.onnx"), False, given, 20, 9, 3, "dynamo")  # noqa: FBT003 - external data
+    spec = ModelSpec(source=TorchSource(factory="models.py:build"), triton=TritonSpec.model_validate(triton))
+    target = targets()[DEFAULT_RELEASE]
+    return configure(
+        "m", spec, artifact, BatchReport(batchable=True, max_batch_size=8), target=target, root=root, **how
+    )
+
+
+def sequence(**said: object) -> dict[str, Any]:
+    """Return a section of sequences."""
+    return {"sequence_batching": said}
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
+    "unknown control": (
+        sequence(control_input=[{"name": "start", "control": START}]),
+        "sequence_batching.control_input[0]",
+        "control input 'start' is not in the graph",
+    ),
+    "flag of a type that Triton does not feed": (
+        sequence(control_input=[{"name": "count", "control": START}]),
+        "sequence_batching.control_input[0]",
+        "RG120: Triton feeds CONTROL_SEQUENCE_START as INT32, FP32 or BOOL, and input 'count' is INT64",
+    ),
+    "control of another shape": (
+        sequence(control_input=[{"name": "x", "control": START}]),
+        "sequence_batching.control_input[0]",
+        "RG206 control input 'x' has dims [ batch, 4 ] in the graph, and Triton feeds one number a row",
+    ),
+    "values of another type": (
+        sequence(control_input=[{"name": "count", "control": [{**START[0], "int32_false_true": [0, 1]}]}]),
+        "sequence_batching.control_input[0]",
+        "RG205 control input 'count' is TYPE_INT32 in the config and int64 in the graph",
+    ),
+    "unknown state": (
+        sequence(state=[{"input_name": "before", "output_name": "then"}]),
+        "sequence_batching.state[0]",
+        "state output 'then' is not in the graph",
+    ),
+    "state without a size": (
+        sequence(state=[STATE]),
+        "sequence_batching.state[0]",
+        "state 'before' has a dynamic dim, and needs a size for it when a sequence starts",
+    ),
+    "state of another type": (
+        sequence(state=[{**STATE, "data_type": "TYPE_FP16", "initial_state": [{"dims": [1], "zero_data": True}]}]),
+        "sequence_batching.state[0].data_type",
+        "RG205 state input 'before' is TYPE_FP16 in the config and float32 in the graph",
+    ),
+    "unknown input": ({"input": {"z": {}}}, "input.z", "names 'z', which is no input that clients see"),
+    "an input that clients do not see": (
+        {**sequence(state=[{**STATE, "initial_state": [{"dims": [1], "zero_data": True}]}]), "input": {"before": {}}},
+        "input.before",
+        "names 'before', which is no input that clients see",
+    ),
+    "an image of one dim": (
+        {"input": {"x": {"format": "FORMAT_NHWC"}}},
+        "input.x.format",
+        "RG124 input 'x' has FORMAT_NHWC and 1 dims",
+    ),
+    "optional": ({"input": {"x": {"optional": True}}}, "input.x.optional", "RG124 input 'x' is optional"),
+    "dims of other elements": (
+        {"output": {"y": {"dims": [3]}}},
+        "output.y.reshape",
+        "RG114 output 'y' reshapes [ 3 ] to [ 4 ]",
+    ),
+    "reshape to another shape than the graph's": (
+        {"output": {"y": {"dims": [4], "reshape": {"shape": [2, 2]}}}},
+        "output.y.reshape",
+        "RG114: output 'y' is reshaped to [2, 2], and the graph has [4]",
+    ),
+    "a ragged matrix": (
+        {"max_batch_size": 8, "input": {"x": {"allow_ragged_batch": True}}},
+        "input.x.allow_ragged_batch",
+        "RG206 input 'x' allows ragged batches",
+    ),
+    "made from nothing": (
+        {
+            "max_batch_size": 8,
+            "batch_input": [{"kind": "BATCH_ITEM_SHAPE", "target_name": ["count"], "source_input": ["z"]}],
+        },
+        "batch_input[0]",
+        "source_input 'z' is not in the graph",
+    ),
+    "golden without any": ({"model_warmup": [{"data": "golden"}]}, "model_warmup", "there are none"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_is_refused_at_its_key(name: str) -> None:
+    """What Triton would refuse of it is said before it is asked."""
+    triton, key, said = REFUSED[name]
+    with pytest.raises(ConfigError) as caught:
+        configured(GROWING, triton)
+    assert said in caught.value.message
+    assert caught.value.where == f"models.m.triton.{key}"
+
+
+def test_a_state_that_grows_begins_with_the_size_that_the_spec_says() -> None:
+    """The state itself stays open."""
+    state = {**STATE, "initial_state": [{"dims": [1], "zero_data": True}]}
+    (made,) = parse(configured(GROWING, sequence(state=[state])).text, "test").sequence_batching.state
+    assert (list(made.dims), list(made.initial_state[0].dims)) == ([-1], [1])
+
+
+def test_the_specs_labels_go_before_the_models(tmp_path: Path) -> None:
+    """Also when they were written on another machine; a label may hold what other software takes for a line's end."""
+    (tmp_path / "classes.txt").write_bytes("a\u2028b\r\nc\r\n".encode())
+    triton = {"output": {"y": {"label_filename": "classes.txt"}}}
+    config = configured(GROWING, triton, tmp_path, labels={"y": ("p", "q"), "after": ("r",)})
+    assert sorted(file.content for file in config.named_files) == ["a\u2028b\nc\n".encode(), b"r\n"]
+
+
+@pytest.mark.parametrize(("content", "said"), [(b"\xff", "is not UTF-8"), (None, "can't be read: No such file")])
+def test_labels_that_are_none(content: bytes | None, said: str, tmp_path: Path) -> None:
+    """The file is named."""
+    if content is not None:
+        (tmp_path / "classes.txt").write_bytes(content)
+    with pytest.raises(ConfigError, match=f"classes.txt {said}"):
+        configured(GROWING, {"output": {"y": {"label_filename": "classes.txt"}}}, tmp_path)
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_first_values_are_as_many_as_the_state_holds(size: int, tmp_path: Path) -> None:
+    """Triton would refuse fewer, and cut more without a word."""
+    (tmp_path / "first.bin").write_bytes(bytes(4 * size))
+    state = {**STATE, "initial_state": [{"dims": [4], "data_file": "first.bin"}]}
+    with pytest.raises(ConfigError, match=rf"first.bin has {4 * size} bytes, and dims \[4\] of float32 make 16"):
+        configured(GROWING, sequence(state=[state]), tmp_path)

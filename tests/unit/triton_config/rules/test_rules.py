@@ -1,0 +1,249 @@
+"""Every rule: a config that breaks it is found by its code, at its field; one that keeps all of them is left alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.artifacts.tensors import Signature, TensorSpec, same_elements
+from repogen.targets import targets
+from repogen.triton_config.rules.config_rules import config_findings
+from repogen.triton_config.rules.findings import RULES, Finding, errors_of
+from repogen.triton_config.rules.graph import graph_findings, target_findings
+from repogen.triton_config.text.parse import parse
+
+if TYPE_CHECKING:
+    from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+PARTS = {
+    "name": 'name: "m"',
+    "backend": 'backend: "onnxruntime"',
+    "max_batch_size": "max_batch_size: 8",
+    "input": 'input { name: "x" data_type: TYPE_FP32 dims: [ 3, -1 ] }',
+    "output": 'output { name: "y" data_type: TYPE_INT64 dims: [ 10 ] }',
+    "instance_group": 'instance_group [ { name: "a" count: 1 kind: KIND_CPU },'
+    '{ name: "b" kind: KIND_GPU gpus: [ 0 ] } ]',
+    "scheduling": "dynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 100 }",
+    "model_warmup": 'model_warmup { name: "w" batch_size: 8 inputs { key: "x" value { data_type: TYPE_FP32 '
+    "dims: [ 3, 5 ] random_data: true } } }",
+}
+ENSEMBLE = {
+    "name": 'name: "m"',
+    "backend": 'platform: "ensemble"',
+    "max_batch_size": "max_batch_size: 8",
+    "input": 'input { name: "x" data_type: TYPE_FP32 dims: [ 3 ] }',
+    "output": 'output { name: "y" data_type: TYPE_INT64 dims: [ 10 ] }',
+    "scheduling": "ensemble_scheduling { step ["
+    '{ model_name: "a" model_version: -1 input_map { key: "i" value: "x" } output_map { key: "o" value: "t" } },'
+    '{ model_name: "b" model_version: -1 input_map { key: "i" value: "t" } output_map { key: "o" value: "y" } } ] }',
+}
+SEQUENCE = {
+    **{key: part for key, part in PARTS.items() if key not in {"model_warmup", "input"}},
+    "input": 'input { name: "x" data_type: TYPE_FP32 dims: [ 3 ] }',
+    "scheduling": "sequence_batching { oldest { max_candidate_sequences: 4 preferred_batch_size: [ 2 ] }"
+    " control_input ["
+    '{ name: "start" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } },'
+    '{ name: "id" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } } ]'
+    'state { input_name: "s" output_name: "t" data_type: TYPE_FP32 dims: [ 4 ] initial_state { name: "zero" '
+    "data_type: TYPE_FP32 dims: [ 4 ] zero_data: true } } }",
+}
+FED = " ".join(
+    f"inputs {{ key: '{name}' value {{ data_type: TYPE_{dtype} dims: {dims} zero_data: true }} }}"
+    for name, dtype, dims in (("x", "FP32", 3), ("start", "INT32", 1), ("id", "UINT64", 1))
+)
+GRAPH = Signature((TensorSpec("x", "float32", ("n", 3, "w")),), (TensorSpec("y", "int64", ("n", 10)),))
+
+
+def config(parts: dict[str, str]) -> ModelConfig:
+    """Return a config of these parts."""
+    return parse("\n".join(parts.values()), "test")
+
+
+def changed(base: dict[str, str], *changes: tuple[str, str, str]) -> ModelConfig:
+    """Return a config with a piece of some parts replaced by another."""
+    parts = dict(base)
+    for part, old, new in changes:
+        assert old in parts[part]
+        parts[part] = parts[part].replace(old, new)
+    return config(parts)
+
+
+def without(base: dict[str, str], *parts: str, **more: str) -> ModelConfig:
+    """Return a config without some parts, and with others."""
+    return config({**{key: part for key, part in base.items() if key not in parts}, **more})
+
+
+PLAIN = {key: part for key, part in PARTS.items() if key not in {"scheduling", "model_warmup"}}
+GROUP, WARM, STEP, STATE = "instance_group", "model_warmup", "scheduling", "scheduling"
+
+ALONE = [
+    ("RG101", "error", "name", changed(PARTS, ("name", '"m"', '"other"'))),
+    ("RG102", "error", "platform", without(PARTS, "backend", platform='platform: "onnx"')),
+    ("RG102", "warning", "platform", without(PARTS, "backend", platform='platform: "onnxruntime_onnx"')),
+    ("RG102", "warning", "platform", without(PARTS, platform='platform: "onnxruntime_onnx"')),
+    ("RG102", "error", "backend", changed(PARTS, ("backend", "onnxruntime", "onnxruntim"))),
+    ("RG103", "error", "max_batch_size", without(PLAIN, "max_batch_size", max_batch_size="max_batch_size: -1")),
+    ("RG104", "error", "input[1]", without(PARTS, again=PARTS["input"])),
+    ("RG105", "error", "output[0]", changed(PARTS, ("output", "[ 10 ]", "[ ]"))),
+    ("RG106", "error", "output[0].dims[0]", changed(PARTS, ("output", "[ 10 ]", "[ 0 ]"))),
+    ("RG106", "error", "output[0].dims[1]", changed(PARTS, ("output", "[ 10 ]", "[ 10, -2 ]"))),
+    ("RG107", "error", "output[0].data_type", changed(PARTS, ("output", "INT64", "BF16"))),
+    ("RG107", "error", "output[0].data_type", changed(PARTS, ("output", "data_type: TYPE_INT64", ""))),
+    ("RG108", "error", "dynamic_batching.preferred_batch_size[1]", changed(PARTS, (STEP, "4, 8", "4, 9"))),
+    ("RG108", "error", "dynamic_batching.preferred_batch_size[0]", changed(PARTS, (STEP, "4, 8", "0, 8"))),
+    ("RG109", "warning", "dynamic_batching", without(PLAIN, "max_batch_size", more="dynamic_batching { }")),
+    ("RG110", "error", "instance_group[0].gpus", changed(PARTS, (GROUP, "KIND_CPU", "KIND_CPU gpus: [ 0 ]"))),
+    ("RG111", "warning", "instance_group[0].count", changed(PARTS, (GROUP, "count: 1", "count: -1"))),
+    ("RG111", "warning", "instance_group[0].count", changed(PARTS, (GROUP, "count: 1", "count: 100"))),
+    ("RG112", "warning", "instance_group", changed(PARTS, (GROUP, '"b"', '"a"'))),
+    ("RG113", "warning", "", without(PARTS, "output")),
+    ("RG114", "error", "output[0].reshape", changed(PARTS, ("output", "[ 10 ]", "[ 10 ] reshape { shape: [ 2, 4 ] }"))),
+    ("RG115", "error", "version_policy", without(PARTS, more="version_policy { specific { } }")),
+    ("RG116", "error", "model_warmup[0].batch_size", changed(PARTS, (WARM, "batch_size: 8", "batch_size: 9"))),
+    ("RG116", "error", "model_warmup[0].inputs[0]", changed(PARTS, (WARM, '"x"', '"z"'))),
+    ("RG116", "error", "model_warmup[0].inputs[0]", changed(PARTS, (WARM, "FP32", "FP16"))),
+    ("RG117", "warning", "max_batch_size", changed(SEQUENCE, ("max_batch_size", "8", "2147483647"))),
+    ("RG117", "error", "max_batch_size",
+     without(PLAIN, "max_batch_size", most="max_batch_size: 2147483647", more="sequence_batching { direct { } }")),
+    ("RG118", "error", "dynamic_batching.default_priority_level", changed(PARTS, (STEP, "{", "{ priority_levels: 2"))),
+    ("RG119", "error", "dynamic_batching.preserve_ordering",
+     changed(PARTS, (STEP, "{", "{ preserve_ordering: true priority_levels: 2 default_priority_level: 1"))),
+    ("RG120", "error", "sequence_batching.control_input[0].control[0]", changed(SEQUENCE, (STEP, "[ 0, 1 ]", "[ 0 ]"))),
+    ("RG120", "error", "sequence_batching.control_input[1].control[0]", changed(SEQUENCE, (STEP, "UINT64", "FP32"))),
+    ("RG122", "error", "sequence_batching.state[0]", changed(SEQUENCE, (STEP, 'output_name: "t"', ""))),
+    ("RG122", "warning", "sequence_batching.state[0]", changed(
+        SEQUENCE, (STEP, 'initial_state { name: "zero" data_type: TYPE_FP32 dims: [ 4 ] zero_data: true }', ""),
+        (STEP, "kind: CONTROL_SEQUENCE_START", "kind: CONTROL_SEQUENCE_READY"))),
+    ("RG116", "error", "model_warmup[0]", without(SEQUENCE, more=f"model_warmup {{ name: 'w' batch_size: 1 {FED} }}")),
+    ("RG128", "warning", "parameters[0]", without(
+        PARTS, more='parameters { key: "session.use_device_allocator_for_initialiser" value { string_value: "1" } }')),
+    ("RG123", "error", "platform", without(ENSEMBLE, "scheduling")),
+    ("RG123", "error", "ensemble_scheduling", without(ENSEMBLE, "scheduling", more="ensemble_scheduling { }")),
+    ("RG124", "error", "input[0].format", changed(PARTS, ("input", "TYPE_FP32", "TYPE_FP32 format: FORMAT_NCHW"))),
+    ("RG125", "error", "batch_input[0]", without(PARTS, more='batch_input { target_name: "n" data_type: TYPE_FP32 }')),
+    ("RG126", "warning", "optimization.graph.level", without(PARTS, more="optimization { graph { level: 99 } }")),
+    ("RG127", "error", "optimization.execution_accelerators.gpu_execution_accelerator[0]",
+     without(PARTS, more='optimization { execution_accelerators { gpu_execution_accelerator { name: "trt" } } }')),
+    ("RG128", "error", "parameters[0]",
+     without(PARTS, more='parameters { key: "intra_op_thread_count" value { string_value: "two" } }')),
+    ("RG128", "warning", "parameters[0]",
+     without(PARTS, more='parameters { key: "intra_op_num_threads" value { string_value: "2" } }')),
+    ("RG129", "warning", "dynamic_batching.max_queue_delay_microseconds", changed(PARTS, (STEP, "100", "100000000"))),
+    ("RG504", "error", "ensemble_scheduling.step[1].input_map",
+     changed(ENSEMBLE, (STEP, 'value: "t" } output', 'value: "u" } output'))),
+    ("RG504", "error", "output[0]", changed(ENSEMBLE, ("output", '"y"', '"z"'))),
+    ("RG505", "error", "ensemble_scheduling.step[0]",
+     changed(ENSEMBLE, (STEP, '{ key: "i" value: "x" }', '[ { key: "i" value: "x" }, { key: "j" value: "y" } ]'))),
+]  # fmt: skip
+OVER_GRAPH = [
+    ("RG201", "error", without(PARTS, more='input { name: "z" data_type: TYPE_FP32 dims: [ 1 ] }'), GRAPH),
+    ("RG202", "error", config(PARTS), replace(GRAPH, inputs=(*GRAPH.inputs, TensorSpec("z", "int8", ("n",))))),
+    ("RG203", "error", without(PARTS, more='output { name: "z" data_type: TYPE_FP32 dims: [ 1 ] }'), GRAPH),
+    ("RG204", "warning", config(PARTS), replace(GRAPH, outputs=(*GRAPH.outputs, TensorSpec("z", "int8", ("n",))))),
+    ("RG205", "error", changed(PARTS, ("input", "FP32", "FP16")), GRAPH),
+    ("RG206", "error", changed(PARTS, ("input", "[ 3, -1 ]", "[ 3 ]")), GRAPH),
+    ("RG206", "error", changed(PARTS, ("output", "[ 10 ]", "[ 1 ] reshape { shape: [ ] }")), GRAPH),
+    ("RG207", "error", changed(PARTS, ("input", "[ 3, -1 ]", "[ -1, -1 ]")), GRAPH),
+    ("RG207", "error", changed(PARTS, ("input", "[ 3, -1 ]", "[ 4, -1 ]")), GRAPH),
+    ("RG207", "error", changed(PARTS, ("output", "[ 10 ]", "[ -1 ]")), GRAPH),
+    ("RG208", "error", config(PARTS), replace(GRAPH, outputs=(TensorSpec("y", "int64", (1, 10)),))),
+    ("RG208", "error", config(PARTS), replace(GRAPH, outputs=(TensorSpec("y", "int64", ()),))),
+    ("RG209", "error", config(PARTS), replace(GRAPH, outputs=(TensorSpec("y", "bfloat16", ("n", 10)),))),
+]
+TOO_NEW = [("RG301", (22, 10)), ("RG302", (21, 11))]
+
+
+@pytest.mark.parametrize("parts", [PARTS, PLAIN, ENSEMBLE, SEQUENCE])
+def test_a_good_config_breaks_no_rule(parts: dict[str, str]) -> None:
+    """Nothing is found where nothing is wrong."""
+    assert config_findings(config(parts), "m") == []
+
+
+@pytest.mark.parametrize(("code", "severity", "field", "broken"), ALONE)
+def test_config_rule(code: str, severity: str, field: str, broken: ModelConfig) -> None:
+    """Exactly this rule is broken, with this severity, at this field; the message and the hint say something."""
+    (found,) = config_findings(broken, "m")
+    assert (code, severity, field) == (found.code, found.severity, found.field)
+    assert found.message
+    assert found.hint
+
+
+@pytest.mark.parametrize(("code", "severity", "over", "graph"), OVER_GRAPH)
+def test_graph_rule(code: str, severity: str, over: ModelConfig, graph: Signature) -> None:
+    """Exactly this rule is broken over the graph, with this severity."""
+    (found,) = graph_findings(over, graph)
+    assert (code, severity) == (found.code, found.severity)
+
+
+def test_what_a_sequence_fills_need_not_be_declared() -> None:
+    """Control and state tensors are the graph's, and no client sends them."""
+    fed = [
+        TensorSpec("start", "int32", ("n", 1)),
+        TensorSpec("id", "uint64", ("n", 1)),
+        TensorSpec("s", "float32", ("n", 4)),
+    ]
+    graph = Signature(
+        (TensorSpec("x", "float32", ("n", 3)), *fed),
+        (TensorSpec("y", "int64", ("n", 10)), TensorSpec("t", "float32", ("n", 4))),
+    )
+    assert graph_findings(config(SEQUENCE), graph) == []
+    missing = graph_findings(config(SEQUENCE), replace(graph, inputs=(graph.inputs[0], *fed[1:])))
+    assert [(finding.code, finding.message) for finding in missing] == [
+        ("RG201", "Triton is to fill the input 'start', which is not in the graph")
+    ]
+
+
+def test_an_initializer_may_be_given_or_not() -> None:
+    """It is no input that must be there, and none that may not."""
+    spare = (TensorSpec("z", "float32", ("n", 1)),)
+    assert graph_findings(config(PARTS), GRAPH, spare) == []
+    entry = 'input { name: "z" data_type: TYPE_FP32 dims: [ 1 ] optional: true }'
+    assert graph_findings(without(PARTS, more=entry), GRAPH, spare) == []
+    (wrong,) = graph_findings(without(PARTS, more=entry.replace("FP32", "INT8")), GRAPH, spare)
+    assert wrong.code == "RG205"
+    (wrong,) = graph_findings(without(PARTS, more=entry.replace("optional: true", "")), GRAPH, spare)
+    assert wrong.code == "RG202"
+
+
+@pytest.mark.parametrize(("code", "graph"), TOO_NEW)
+def test_target_rule(code: str, graph: tuple[int, int]) -> None:
+    """Exactly this rule is broken for 24.10; the message names release and ONNX Runtime."""
+    (found,) = target_findings(*graph, targets()["24.10"])
+    assert code == found.code
+    assert "Triton 24.10 (ONNX Runtime 1.19.2)" in found.message
+
+
+def test_an_output_of_one_right_shape_is_corrected() -> None:
+    """The fix is what the file should say."""
+    (found,) = graph_findings(changed(PARTS, ("output", "[ 10 ]", "[ -1 ]")), GRAPH)
+    assert (found.field, found.fix) == ("output[0].dims[0]", "dims: [ 10 ]")
+    rows = Signature(GRAPH.inputs, (TensorSpec("y", "int64", ("n",)),))
+    (found,) = graph_findings(config(PARTS), rows)
+    assert found.code == "RG206"
+    assert found.fix == "dims: [ 1 ]\nreshape { shape: [ ] }"
+
+
+@pytest.mark.parametrize(
+    ("one", "same", "other"),
+    [((6,), (2, 3), (5,)), ((-1, 6), (-1, 2, 3), (6, -1)), ((1,), (), (0,)), ((2, -1), (2, -1), (-1, -1))],
+)
+def test_reshapes_keep_the_elements_between_variable_dims(
+    one: tuple[int, ...], same: tuple[int, ...], other: tuple[int, ...]
+) -> None:
+    """As Triton compares them."""
+    assert same_elements(one, same)
+    assert not same_elements(one, other)
+
+
+def test_errors_are_what_keeps_a_model_from_being_served() -> None:
+    """Warnings are none."""
+    warning = Finding("RG112", "warning", "m", "h")
+    error = Finding("RG101", "error", "m", "h")
+    assert errors_of([warning, error]) == (error,)
+
+
+def test_every_code_is_in_the_table() -> None:
+    """No finding has a code that nobody can look up."""
+    assert {case[0] for case in (*ALONE, *OVER_GRAPH, *TOO_NEW)} <= RULES.keys()

@@ -1,0 +1,74 @@
+"""Every field of a text is found where it stands."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from repogen.triton_config.text.parse import PbtxtError
+from repogen.triton_config.text.source_map import Place, fields_of
+
+TEXT = """\
+# a comment: { not a brace
+name: "m # { \\" no comment"
+max_batch_size: 8
+input [
+  { name: "x" data_type: TYPE_FP32 dims: [ 3,
+      -1 ] },
+  { name: 'y' 'z' dims: 4 dims: 5; }
+]
+input < name: "w" reshape { shape: [ ] } >
+parameters { key: "k" value { string_value: "v" } }
+future_field { a: 1 b [ 2 ] }
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "column"),
+    [
+        ("name", 2, 1),
+        ("max_batch_size", 3, 1),
+        ("input[0]", 5, 3),
+        ("input[0].data_type", 5, 15),
+        ("input[0].dims[0]", 5, 44),
+        ("input[0].dims[1]", 6, 7),
+        ("input[0].dims", 5, 36),
+        ("input[1].name", 7, 5),
+        ("input[1].dims[1]", 7, 27),
+        ("input[2].reshape.shape", 9, 29),
+        ("input[2].reshape.shape[7]", 9, 29),
+        ("input", 4, 1),
+        ("parameters[0].value.string_value", 10, 31),
+        ("future_field.a", 11, 16),
+        ("nothing.like[3].that", 1, 1),
+    ],
+)
+def test_a_field_stands_where_it_is_written(path: str, line: int, column: int) -> None:
+    """Lists, angle brackets, neighboring strings and unknown fields included; what is absent is at its parent."""
+    assert fields_of(TEXT, "test").place(path) == Place(line, column)
+
+
+def test_what_the_schema_knows_is_told_by_message() -> None:
+    """Fields and enum values, each at its first place."""
+    known = fields_of(TEXT, "test").known
+    assert known["inference.ModelInput", "dims"] == Place(5, 36)
+    assert known["inference.DataType", "TYPE_FP32"] == Place(5, 26)
+    assert not any(name == "future_field" for _, name in known)
+
+
+@pytest.mark.parametrize("text", ["input {", "input [ { name: ", "a { b < c }", "{" * 200, "a{" * 100])
+def test_what_does_not_close_is_an_error_with_a_place(text: str) -> None:
+    """It is told, and nothing runs out of stack."""
+    with pytest.raises(PbtxtError) as caught:
+        fields_of(text, "test")
+    assert caught.value.line == 1
+
+
+@given(st.text(alphabet="{}[]<>:,;\"'#\\ \nax1-", max_size=200))
+def test_any_text_ends(text: str) -> None:
+    """In fields or in an error."""
+    with contextlib.suppress(PbtxtError):
+        assert fields_of(text, "test").place("") == Place(1, 1)
