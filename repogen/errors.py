@@ -177,7 +177,9 @@ def error_from_record(record: ErrorRecord) -> RepogenError:
     return kind(record.message, record.hint, code=record.code, where=record.where, details=record.details)
 
 
-def first_line(error: BaseException, directory: Path) -> str:
-    """Return the first line that ``error`` says, without the path of the ``directory`` it worked in."""
+def first_line(error: BaseException, directory: Path | None = None) -> str:
+    """Return the first line of an error's message; the path of ``directory``, which it worked in, is left out."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0].replace(f"{directory}/", "") if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    return lines[0] if directory is None else lines[0].replace(f"{directory}/", "")

@@ -1,0 +1,80 @@
+"""Extension points: built-in parts and other packages' parts are found in the same way, as entry points.
+
+Each group of entry points has a Protocol, which the package of that subject defines:
+
+====================  =============================================  ===============================
+group                 an entry point is                              Protocol
+====================  =============================================  ===============================
+``repogen.sources``   a kind of ``source:`` in a spec                ``repogen.source.interface``
+``repogen.exporters``  a value of ``export.exporter`` in a spec      ``repogen.export.interface``
+``repogen.passes``    an optimization pass                           ``repogen.optimize.interface``
+``repogen.servers``   a value of ``--server``                        ``repogen.serving.interface``
+``repogen.gates``     a gate of a promotion                          ``repogen.registry.gates.interface``
+====================  =============================================  ===============================
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Literal, TypeAlias
+
+from repogen.errors import SpecError, first_line
+
+Group: TypeAlias = Literal["repogen.sources", "repogen.exporters", "repogen.passes", "repogen.servers", "repogen.gates"]
+
+DISTRIBUTION = "triton-repogen"
+
+
+@cache
+def plugins(group: Group) -> dict[str, EntryPoint]:
+    """Return the entry points of a group by name; nothing is imported.
+
+    Raises:
+        SpecError: Two distributions register one name.
+    """
+    by_name: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=group):
+        other = by_name.setdefault(entry.name, entry)
+        if other.value != entry.value:
+            packages = sorted({_package(other), _package(entry)})
+            raise SpecError(
+                f"two entry points of {group} are named {entry.name!r}: {other.value} and {entry.value}",
+                f"uninstall one of {', '.join(packages)}",
+                code="plugin.duplicate",
+            )
+    return by_name
+
+
+def load_plugin(group: Group, name: str) -> object:
+    """Import and return what an entry point names.
+
+    Args:
+        group: The group.
+        name: A key of ``plugins(group)``.
+
+    Raises:
+        SpecError: There is no such entry point, or importing it failed.
+    """
+    registered = plugins(group)
+    if name not in registered:
+        raise SpecError(
+            f"{name!r} is not registered in {group}",
+            f"registered are {', '.join(sorted(registered)) or 'none'}",
+            code="plugin.unknown",
+        )
+    entry = registered[name]
+    try:
+        return entry.load()
+    except Exception as error:
+        if _package(entry) == DISTRIBUTION:
+            raise
+        raise SpecError(
+            f"plug-in {name!r} of {_package(entry)} failed to import: {type(error).__name__}: {first_line(error)}",
+            f"fix or uninstall {_package(entry)}",
+            code="plugin.import",
+        ) from error
+
+
+def _package(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist is not None else entry.module

@@ -1,0 +1,1 @@
+"""A source, an exporter, a pass, a server and a gate for repogen, one module each."""
