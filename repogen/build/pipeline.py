@@ -142,7 +142,7 @@ def verify_model(shared: Shared, threads: int, steps: Steps) -> Callable[[], Mod
         status=Status.FAILED,
     )
     if shared.triton is not None:
-        from repogen.smoke.report import raise_for_failures  # noqa: PLC0415 - imports gRPC
+        from repogen.smoke.run_checks import raise_for_failures  # noqa: PLC0415 - imports gRPC
         from repogen.smoke.staged import smoke_staged  # noqa: PLC0415 - imports gRPC
 
         with steps.step("server"):  # what is left of its start, which overlaps with export

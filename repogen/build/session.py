@@ -15,11 +15,11 @@ from repogen.targets import targets
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from repogen.serving.background import BackgroundTriton
+    from repogen.serving.servers import BackgroundTriton
     from repogen.build.tracking import ReleaseDesk
     from repogen.spec.models import Spec
     from repogen.artifacts.progress import Progress
-    from repogen.artifacts.serving import TritonServer
+    from repogen.serving.interface import TritonServer
     from repogen.artifacts.tracking import Tracking
 
 
@@ -165,7 +165,7 @@ def open_workshop(shared: Shared, names: list[str]) -> Iterator[None]:
     Raises:
         RepogenError: An extra or a server is missing, or the repository can't be written.
     """
-    from repogen.serving.background import BackgroundTriton  # noqa: PLC0415 - an unchanged build needs no server
+    from repogen.serving.servers import BackgroundTriton  # noqa: PLC0415 - an unchanged build needs no server
     from repogen.repository.workspace import preflight, prepare_stage_root, private_repository  # noqa: PLC0415 - the same
     from repogen.worker.requirements import require_extras  # noqa: PLC0415 - the same
 
@@ -185,9 +185,6 @@ def open_workshop(shared: Shared, names: list[str]) -> Iterator[None]:
 def _server(spec: Spec, options: BuildOptions, progress: Progress) -> TritonServer | None:
     if options.server is None:
         return None
-    from repogen.serving.servers import server  # noqa: PLC0415 - an unchanged build needs no server
+    from repogen.serving.servers import prepare_server  # noqa: PLC0415 - an unchanged build needs no server
 
-    found = server(options.server, targets()[spec.release], progress)
-    found.preflight()
-    found.install()
-    return found
+    return prepare_server(options.server, targets()[spec.release], progress)

@@ -24,7 +24,7 @@ def smoke(*, directory: Path, models: tuple[str, ...], server: str, as_json: boo
         from repogen.reporting.json_document import smoke_json  # noqa: PLC0415 - the same
         from repogen.reporting.progress import progress_view  # noqa: PLC0415 - the same
         from repogen.reporting.text import smoke_text  # noqa: PLC0415 - the same
-        from repogen.smoke.command import smoke as smoke_repository  # noqa: PLC0415 - imports gRPC
+        from repogen.smoke.repository import smoke as smoke_repository  # noqa: PLC0415 - imports gRPC
 
         with progress_view(quiet=as_json) as progress:
             reports = smoke_repository(directory, models, server, progress)

@@ -11,7 +11,7 @@ from tritonclient.grpc import InferenceServerClient, InferInput
 
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
-from repogen.serving.servers import server
+from repogen.serving.servers import find_server
 from repogen.targets import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def test_a_step_alone_tells_of_its_ensembles(project: Project) -> None:
 
 def _asked(repository: Path) -> list[list[object]]:
     """Serve the repository and ask the ensemble for two texts; return name and score of each."""
-    embedded = server("embedded", targets()[DEFAULT_RELEASE], Silent())
+    embedded = find_server("embedded", targets()[DEFAULT_RELEASE], Silent())
     with (
         embedded.running(repository, ControlMode.NONE) as triton,
         InferenceServerClient(triton.endpoint.grpc) as client,

@@ -15,7 +15,7 @@ from tritonclient.grpc import InferenceServerClient, InferInput
 
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
-from repogen.serving.servers import server
+from repogen.serving.servers import find_server
 from repogen.targets import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def test_the_accuracy_through_triton_is_pytorchs(
             shutil.copy(path, tmp_path)
     subprocess.run([sys.executable, "-c", REFERENCE, "split.npz"], cwd=tmp_path, check=True)
     split = np.load(tmp_path / "split.npz")
-    embedded = server("embedded", targets()[DEFAULT_RELEASE], Silent())
+    embedded = find_server("embedded", targets()[DEFAULT_RELEASE], Silent())
     answers = []
     with (
         embedded.running(repository, ControlMode.NONE) as triton,
@@ -135,7 +135,7 @@ def test_text_goes_in_and_labels_come_out(tmp_path: Path) -> None:
         "Whisk the eggs and add the flour.": "cooking",
         "The company raised its dividend.": "finance",
     }
-    embedded = server("embedded", targets()[DEFAULT_RELEASE], Silent())
+    embedded = find_server("embedded", targets()[DEFAULT_RELEASE], Silent())
     with (
         embedded.running(tmp_path / "r", ControlMode.NONE) as triton,
         InferenceServerClient(triton.endpoint.grpc) as client,

@@ -14,7 +14,7 @@ from tritonclient.grpc import InferenceServerClient, InferInput
 
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
-from repogen.serving.servers import server
+from repogen.serving.servers import find_server
 from repogen.targets import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def test_a_killed_build_leaves_the_repository_and_no_process(killed: Series, ste
 @pytest.fixture(scope="module")
 def served(killed: Series) -> Iterator[InferenceServerClient]:
     """Start a fresh Triton on what the kills left, strictly: a model that does not load ends it."""
-    embedded = server("embedded", targets()[DEFAULT_RELEASE], Silent())
+    embedded = find_server("embedded", targets()[DEFAULT_RELEASE], Silent())
     with embedded.running(killed.project.repository, ControlMode.NONE) as triton:
         client = InferenceServerClient(triton.endpoint.grpc)
         yield client

@@ -191,7 +191,7 @@ def _size(manifest: Manifest) -> int:
 
 @contextmanager
 def _triton(pair: _Pair, repository: Path) -> Iterator[RunningTriton]:
-    from repogen.serving.servers import server  # noqa: PLC0415 - only where one is started
+    from repogen.serving.servers import open_triton  # noqa: PLC0415 - only where one is started
 
     release, kind = pair.candidate.manifest.provenance.target, pair.request.server
     if release not in targets():
@@ -200,11 +200,7 @@ def _triton(pair: _Pair, repository: Path) -> Iterator[RunningTriton]:
             "use the repogen that built it, or a newer one",
             code="server.target",
         )
-    found = server(kind, targets()[release], pair.progress)
-    found.preflight()
-    found.install()
-    pair.step(f"starting Triton ({kind})")
-    with found.running(repository, ControlMode.EXPLICIT, strict=True) as triton:
+    with open_triton(kind, targets()[release], repository, ControlMode.EXPLICIT, pair.progress, strict=True) as triton:
         yield triton
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from repogen.errors import GateError, RepogenError
 from repogen.smoke.grpc_client import GrpcClient
-from repogen.smoke.limits import Limits
+from repogen.smoke.inference import Limits
 from repogen.smoke.predict import Predictor
 from repogen.source.common.callables import RAISED, import_callable, user_error
 from repogen.worker.evaluation.job import ANSWER, JOB, Answer, HoldoutJob

@@ -1,4 +1,4 @@
-"""A server that starts behind the scenes: waited for, stopped, and its failure heard."""
+"""BackgroundTriton: start, stop, and errors of a failed start."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from repogen.artifacts.serving import ControlMode, Endpoint
 from repogen.errors import ServerError
-from repogen.serving.background import BackgroundTriton
+from repogen.serving.servers import BackgroundTriton
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,65 +21,65 @@ class Running:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Nowhere."""
+        """An endpoint without addresses."""
         return Endpoint("", "", "", "simulated", "", "", sees_files=True, has_gpu=False)
 
     def alive(self) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
     def log_tail(self, lines: int = 40) -> str:
-        """Say nothing."""
+        """Return an empty text."""
         return "" * lines
 
     def provide(self, requirements: Sequence[str]) -> None:
-        """Need nothing."""
+        """Do nothing."""
 
 
 class Simulated:
-    """A server that starts at once, or not at all."""
+    """A server that starts at once, or fails to start."""
 
     def __init__(self, failure: Exception | None = None) -> None:
-        """Keep what to do."""
+        """Store the failure."""
         self.failure = failure
-        self.seen: list[str] = []
+        self.events: list[str] = []
 
     def preflight(self) -> None:
-        """Need nothing."""
+        """Do nothing."""
 
     def install(self) -> None:
-        """Need nothing."""
+        """Do nothing."""
 
     @contextmanager
     def running(self, repository: Path, mode: ControlMode, *, strict: bool = False) -> Iterator[Running]:
-        """Note starts and stops."""
+        """Record starts and stops."""
         if self.failure is not None:
             raise self.failure
         del strict
-        self.seen.append(f"start {repository.name} {mode.value}")
+        self.events.append(f"start {repository.name} {mode.value}")
         yield Running()
-        self.seen.append("stop")
+        self.events.append("stop")
 
 
-def test_the_server_lives_as_long_as_the_block(tmp_path: Path) -> None:
-    """Started in explicit mode on the repository, stopped on leaving."""
+def test_server_runs_while_the_block_runs(tmp_path: Path) -> None:
+    """It starts in explicit mode on the repository, and stops on exit."""
     server = Simulated()
     with BackgroundTriton(server, tmp_path / "repository") as background:
         assert background.wait().alive()
-        assert server.seen == ["start repository explicit"]
-    assert server.seen == ["start repository explicit", "stop"]
+        assert server.events == ["start repository explicit"]
+    assert server.events == ["start repository explicit", "stop"]
 
 
-def test_a_failed_start_is_heard_by_everyone_who_waits(tmp_path: Path) -> None:
-    """Not at the start, which nobody waits for, but where it matters."""
+def test_failed_start_is_raised_by_every_wait(tmp_path: Path) -> None:
+    """The error is raised by ``wait``, not on entry."""
     with BackgroundTriton(Simulated(ServerError("no port")), tmp_path) as background:
         for _ in range(2):
             with pytest.raises(ServerError, match="no port"):
                 background.wait()
 
 
-def test_the_server_is_stopped_when_the_block_fails(tmp_path: Path) -> None:
-    """An error of the build leaves no server behind."""
+def test_server_stops_when_the_block_fails(tmp_path: Path) -> None:
+    """An error in the block stops the server."""
     server = Simulated()
 
     def build() -> None:
@@ -89,4 +89,4 @@ def test_the_server_is_stopped_when_the_block_fails(tmp_path: Path) -> None:
 
     with pytest.raises(ZeroDivisionError):
         build()
-    assert server.seen[-1] == "stop"
+    assert server.events[-1] == "stop"

@@ -1,4 +1,4 @@
-"""overridden: what a private smoke config may change, and that each change is said."""
+"""The config of a smoke test: the fields that may change, and the report of each change."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from repogen.smoke.overrides import as_json, overridden
+from repogen.smoke.preparation import as_json, override_config
 from repogen.triton_config.text.compare import differences
 from repogen.triton_config.text.parse import parse
 
@@ -47,20 +47,20 @@ BASE = 'name: "m" backend: "onnxruntime" max_batch_size: 4 '
         ),
     ],
 )
-def test_only_what_this_server_cannot_serve_is_changed(added: str, becomes: str, lines: list[str]) -> None:
-    """Without a GPU, and with version 7 alone there, these fields change, and nothing else."""
+def test_only_unsupported_fields_are_changed(added: str, becomes: str, lines: list[str]) -> None:
+    """Without a GPU and with only version 7, these fields change and no others."""
     original = parse(BASE + added, "test")
-    told, said = overridden(original, version=7, has_gpu=False)
-    assert (parse(BASE + becomes, "test"), lines) == (told, list(said))
+    config, overrides = override_config(original, version=7, has_gpu=False)
+    assert (parse(BASE + becomes, "test"), lines) == (config, list(overrides))
     assert differences(parse(BASE + added, "test"), original) == []
 
 
-def test_with_a_gpu_nothing_changes() -> None:
+def test_config_is_unchanged_with_a_gpu() -> None:
     """A server with a GPU gets the config as published."""
     config = parse(BASE + "instance_group { kind: KIND_GPU gpus: 0 }", "test")
-    assert (config, ()) == overridden(config, version=1, has_gpu=True)
+    assert (config, ()) == override_config(config, version=1, has_gpu=True)
 
 
-def test_json_uses_the_file_s_field_names() -> None:
-    """Triton reads the load request's config by config.pbtxt's own names."""
+def test_json_has_the_field_names_of_config_pbtxt() -> None:
+    """Triton requires them in a load request."""
     assert json.loads(as_json(parse(BASE, "test"))) == {"name": "m", "backend": "onnxruntime", "max_batch_size": 4}

@@ -1,4 +1,4 @@
-"""The target to serve a repository with, as its manifests record it."""
+"""The target release of a repository, from its manifests."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 OTHER = next(release for release in reversed(targets()) if release != DEFAULT_RELEASE)
 
 
-def _built(repository: Path, name: str, release: str) -> Path:
+def _write_manifest(repository: Path, name: str, release: str) -> Path:
     """Write the manifest of a model built for ``release``; return its path."""
     tensor = TensorSpec("x", "float32", ("batch", 4))
-    made = Provenance({}, "", "", {}, release, "dynamo", 20, 10, 1, 1, 1, 0.0, 0.0)
-    manifest = Manifest(name, 8, Signature((tensor,), (tensor,)), (FileRecord("model.onnx", "0" * 64, 1),), made)
+    provenance = Provenance({}, "", "", {}, release, "dynamo", 20, 10, 1, 1, 1, 0.0, 0.0)
+    manifest = Manifest(name, 8, Signature((tensor,), (tensor,)), (FileRecord("model.onnx", "0" * 64, 1),), provenance)
     path = repository / name / "1" / "manifest.json"
     path.parent.mkdir(parents=True)
     path.write_text(manifest_to_json(manifest))
@@ -31,7 +31,7 @@ def _built(repository: Path, name: str, release: str) -> Path:
 
 
 def test_no_manifest(tmp_path: Path) -> None:
-    """A repository that repogen did not build is served with the default."""
+    """A repository that repogen did not build has the default target."""
     (tmp_path / "foreign" / "1").mkdir(parents=True)
     (tmp_path / "empty").mkdir()
     assert targets()[DEFAULT_RELEASE] == recorded_target(tmp_path)
@@ -39,14 +39,14 @@ def test_no_manifest(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [b"{", b"[]", b"\xff", b""])
 def test_damaged_manifest(tmp_path: Path, damage: bytes) -> None:
-    """One damaged model stops nobody from serving the others, with the target that they name."""
-    _built(tmp_path, "a", DEFAULT_RELEASE).write_bytes(damage)
-    _built(tmp_path, "b", OTHER)
+    """Damaged manifests are skipped."""
+    _write_manifest(tmp_path, "a", DEFAULT_RELEASE).write_bytes(damage)
+    _write_manifest(tmp_path, "b", OTHER)
     assert targets()[OTHER] == recorded_target(tmp_path)
 
 
-def test_manifest_that_is_no_file(tmp_path: Path) -> None:
-    """What lies in a manifest's place and can't be read is passed over."""
+def test_manifest_that_is_not_a_file(tmp_path: Path) -> None:
+    """A directory in place of a manifest is skipped."""
     (tmp_path / "a" / "1" / "manifest.json").mkdir(parents=True)
-    _built(tmp_path, "b", OTHER)
+    _write_manifest(tmp_path, "b", OTHER)
     assert targets()[OTHER] == recorded_target(tmp_path)

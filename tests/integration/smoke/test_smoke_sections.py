@@ -1,4 +1,4 @@
-"""smoke_staged on the real Triton where a spec wishes more: sequences, dims of its own, golden warmups."""
+"""smoke_staged on the real Triton with optional config sections: sequences, dims, golden warmups."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ STATE = [{"input_name": "before", "output_name": "after"}]
 
 
 def spec(**triton: object) -> TritonSpec:
-    """Return a spec's section."""
+    """Return the section ``triton`` of a spec."""
     return TritonSpec.model_validate(triton)
 
 
-def told(report: SmokeReport) -> dict[str, str]:
-    """Return the details of the checks; a warning's begins with an exclamation mark, a failure's with two."""
+def details(report: SmokeReport) -> dict[str, str]:
+    """Return the details of the checks; a warning's starts with one exclamation mark, a failure's with two."""
     marks = {(True, False): "", (True, True): "!", (False, False): "!!"}
     return {check.name: marks[check.passed, check.warning] + check.detail for check in report.checks}
 
 
 @pytest.fixture
 def counter(linear: Any) -> Any:
-    """Return ``total = before + x * start + number``, whose golden rows are sequences' first requests."""
+    """Return ``total = before + x * start + number``, whose golden rows are first requests of sequences."""
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     number, start = np.array([[7], [8], [9]], np.int64), np.ones((3, 1), np.float32)
     total = x + number.astype(np.float32)
@@ -65,63 +65,63 @@ def counter(linear: Any) -> Any:
 
 
 def test_golden_rows_are_sequences(triton: Any, stage: Any, counter: Any) -> None:
-    """Triton feeds their controls and first states; each is compared with what PyTorch answered."""
+    """Triton feeds their control values and initial states; each output is compared with PyTorch's."""
     report = smoke_staged(triton.running, stage.add("counter", counter))
-    said = told(report)
-    assert said.pop("golden seed=0") == "3 of 3 rows, each a sequence: max_abs_diff 0"
-    assert said.pop("sequence of 3 requests").startswith("!answered; golden tensors have no second request")
-    assert "must specify a non-zero or non-empty corr" in said.pop("refuses a request outside of any sequence")
-    assert "must specify batch-size 1" in said.pop("refuses batch 2 in a sequence")
-    assert set(said.values()) == {""}
+    texts = details(report)
+    assert texts.pop("golden seed=0") == "3 of 3 rows, each a sequence: max_abs_diff 0"
+    assert texts.pop("sequence of 3 requests").startswith("!the outputs were not compared: golden tensors")
+    assert "must specify a non-zero or non-empty corr" in texts.pop("rejects a request outside of a sequence")
+    assert "must specify batch-size 1" in texts.pop("rejects batch 2 in a sequence")
+    assert set(texts.values()) == {""}
     assert report.latency is not None
 
 
-def test_a_wrong_sequence_is_found(triton: Any, stage: Any, counter: Any) -> None:
-    """An answer that differs fails, also where it hangs on what Triton feeds."""
+def test_wrong_sequence_fails(triton: Any, stage: Any, counter: Any) -> None:
+    """An output that differs fails when it depends on fed values."""
     wrong = replace(counter, outputs={name: array + np.float32(1) for name, array in counter.outputs.items()})
-    assert told(smoke_staged(triton.running, stage.add("wrong_counter", wrong)))["golden seed=0"].startswith("!!")
+    assert details(smoke_staged(triton.running, stage.add("wrong_counter", wrong)))["golden seed=0"].startswith("!!")
 
 
 def test_rows_that_triton_never_feeds_are_not_compared(triton: Any, stage: Any, counter: Any) -> None:
-    """The report says which value it is."""
+    """The detail names the value."""
     odd = replace(counter, inputs={**counter.inputs, "start": np.full((3, 1), 0.5, np.float32)})
-    said = told(smoke_staged(triton.running, stage.add("odd_counter", odd)))["golden seed=0"]
-    assert said == "!not compared: its start is 0.5, and Triton feeds 0.0 or 1.0"
+    text = details(smoke_staged(triton.running, stage.add("odd_counter", odd)))["golden seed=0"]
+    assert text == "!not compared: its start is 0.5, and Triton feeds 0.0 or 1.0"
 
 
-def test_one_buffer_for_states_is_not_tried_here(triton: Any, stage: Any, counter: Any) -> None:
-    """And the report says so, since the embedded server's backend cannot."""
+def test_one_buffer_for_states_is_not_tested(triton: Any, stage: Any, counter: Any) -> None:
+    """The embedded server's backend does not support it, and the check is a warning."""
     state = [{**STATE[0], "use_same_buffer_for_input_output": True}]
-    wish = spec(sequence_batching={"control_input": CONTROLS, "state": state})
-    report = smoke_staged(triton.running, stage.add("one_buffer", replace(counter, triton=wish)))
-    assert told(report)["served"].startswith("!not tried: the embedded server's backend, unlike NVIDIA's, has no use_")
+    section = spec(sequence_batching={"control_input": CONTROLS, "state": state})
+    report = smoke_staged(triton.running, stage.add("one_buffer", replace(counter, triton=section)))
+    assert details(report)["served"].startswith("!not tested: the embedded server's backend, unlike NVIDIA's, does not")
     assert report.passed
 
 
-def test_dims_that_clients_see(triton: Any, stage: Any, linear: Any) -> None:
+def test_dims_of_the_spec_are_served(triton: Any, stage: Any, linear: Any) -> None:
     """Golden tensors are sent and compared in the spec's dims."""
-    wish = spec(input={"x": {"dims": [2, 2]}}, output={"y": {"dims": [1, 2]}})
-    report = smoke_staged(triton.running, stage.add("reshaped", replace(linear, triton=wish)))
+    section = spec(input={"x": {"dims": [2, 2]}}, output={"y": {"dims": [1, 2]}})
+    report = smoke_staged(triton.running, stage.add("reshaped", replace(linear, triton=section)))
     assert report.passed
-    assert "golden seed=0" in told(report)
+    assert "golden seed=0" in details(report)
 
 
 @pytest.mark.parametrize("where", ["local", "remote"])
 def test_golden_warmups_run_before_the_model_is_ready(
     triton: Any, remote: RunningTriton, stage: Any, linear: Any, where: str
 ) -> None:
-    """Also on a server that is sent the files: one row, as often as the batch size says."""
-    wish = spec(model_warmup=[{"data": "golden", "batch_size": 8, "count": 2}])
-    staged = stage.add(f"golden_{where}", replace(linear, triton=wish))
+    """The same holds for a server that receives the files; the warmup file is one row."""
+    section = spec(model_warmup=[{"data": "golden", "batch_size": 8, "count": 2}])
+    staged = stage.add(f"golden_{where}", replace(linear, triton=section))
     (file,) = (staged.model_dir / "warmup").iterdir()
     assert file.read_bytes() == linear.inputs["x"][0].tobytes()
     assert file.name in {record.path for record in staged.manifest.files}
     report = smoke_staged(triton.running if where == "local" else remote, staged)
-    assert report.passed, told(report)
+    assert report.passed, details(report)
 
 
-def test_sequences_are_asked_for_as_gates_do(triton: Any, stage: Any, counter: Any) -> None:
-    """Each request of a gate is a sequence of its own."""
+def test_requests_of_gates_are_sequences(triton: Any, stage: Any, counter: Any) -> None:
+    """Each request is a sequence by itself."""
     with serving(triton.running, stage.add("gated", counter)) as served:
         served.ask(served.row())
         served.ask_many(served.row(), 4)
