@@ -261,10 +261,10 @@ def _sent_files(version_dir: Path) -> Mapping[str, bytes]:
     all_names = (path.name for path in version_dir.iterdir() if path.name not in _BACKENDS_IGNORE)
     names = all_names if is_code else (MODEL_FILE, DATA_FILE)
     paths = sorted(path for path in map(version_dir.joinpath, names) if path.is_file())
-    size = sum(path.stat().st_size for path in paths)
+    size, model = sum(path.stat().st_size for path in paths), version_dir.parent.name
     if size > MAX_SENT:
         raise SmokeError(
-            f"{version_dir.parent.name}: {size / 2**30:.1f} GiB can't be sent to a remote server; gRPC's limit is 2 GiB",
+            f"{model}: {size / 2**30:.1f} GiB cannot be sent to a remote server; gRPC's limit is 2 GiB",
             "use --server embedded or docker, or --no-smoke and `repogen smoke` where the repository is mounted",
             code="smoke.too-large-to-send",
         )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from repogen.artifacts.quantile import quantile
-from repogen.artifacts.serving import Latency, SmokeCheck, SmokeReport
+from repogen.artifacts.serving import SmokeCheck, SmokeReport
 from repogen.errors import SmokeError
 from repogen.repository.manifest import damaged_files
 from repogen.smoke import basic_checks
@@ -15,12 +13,13 @@ from repogen.smoke.batch_checks import batch_sizes, dynamic_batching, rejected_r
 from repogen.smoke.inference import NoAnswerError, RefusedError
 from repogen.smoke.preparation import loaded
 from repogen.smoke.sequence_checks import sequences
+from repogen.smoke.timing import latency
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from repogen.artifacts.serving import Endpoint, RunningTriton
+    from repogen.artifacts.serving import Endpoint, Latency, RunningTriton
     from repogen.artifacts.versions import Manifest
     from repogen.smoke.deployed_model import DeployedModel
     from repogen.smoke.inference import InferenceClient, Limits
@@ -64,7 +63,7 @@ def run_checks(server: RunningTriton, model: DeployedModel, limits: Limits) -> t
         for name, check in _checks_of(model, limits):
             checks.extend(_results(name, check))
         if all(check.passed for check in checks):
-            return checks, _latency(model, limits)
+            return checks, latency(model, limits)
     return checks, None
 
 
@@ -95,18 +94,6 @@ def _results(name: str, check: Callable[[], SmokeCheck | Iterable[SmokeCheck]]) 
             yield from result
     except RefusedError as refusal:
         yield SmokeCheck(name, passed=False, detail=str(refusal))
-
-
-def _latency(model: DeployedModel, limits: Limits) -> Latency:
-    """Measure single-row requests, one after another and at least one; indicative only."""
-    inputs = model.single_row
-    start, times = time.perf_counter(), list[float]()
-    while not times or (len(times) < limits.latency_requests and time.perf_counter() - start < limits.latency_seconds):
-        sent = time.perf_counter()
-        model.infer_row(inputs)
-        times.append((time.perf_counter() - sent) * 1e3)
-    times.sort()
-    return Latency(quantile(times, 0.5), quantile(times, 0.95), quantile(times, 0.99), len(times))
 
 
 @contextmanager
@@ -157,7 +144,7 @@ def report_of(
     model: PreparedModel,
     version: int,
     checks: Sequence[SmokeCheck],
-    latency: Latency | None = None,
+    measured: Latency | None = None,
 ) -> SmokeReport:
     """Return the report on one version."""
     return SmokeReport(
@@ -168,7 +155,7 @@ def report_of(
         runtime=endpoint.runtime,
         checks=tuple(checks),
         overrides=model.overrides,
-        latency=latency,
+        latency=measured,
     )
 
 

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.promotion import Paired, Ratio, Timing
-from repogen.artifacts.quantile import quantile
+from repogen.smoke.timing import quantile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
