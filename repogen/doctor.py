@@ -86,7 +86,7 @@ def _docker() -> Check:
         command = [path, "version", "--format", "{{.Server.Version}}"]
         version = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
-        return Check("docker", "the daemon does not answer", ok=True, optional=True, remedy=remedy)
+        return Check("docker", "the daemon does not respond", ok=True, optional=True, remedy=remedy)
     return Check("docker", f"engine {version}", ok=True, optional=True)
 
 

@@ -51,7 +51,7 @@ class RunningTriton(Protocol):
         """Its addresses and properties."""
 
     def alive(self) -> bool:
-        """Return whether the server process (or the remote server) still answers."""
+        """Return whether the server process (or the remote server) still responds."""
 
     def log_tail(self, lines: int = 40) -> str:
         """Return the last lines of the server's log; empty for a remote server."""

@@ -51,7 +51,7 @@ class DockerTriton:
         outcome = _docker("version", "--format", "{{.Server.Version}}")
         if outcome.returncode != 0:
             raise ServerError(
-                f"the Docker daemon does not answer: {outcome.stderr.strip()}",
+                f"the Docker daemon does not respond: {outcome.stderr.strip()}",
                 f"start it, and add your user to the group `docker`; {_ALTERNATIVES}",
                 code="server.docker",
             )

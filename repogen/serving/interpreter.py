@@ -67,7 +67,7 @@ def choose(tags: Iterable[str]) -> Interpreter:
         tags: Wheel tags to choose from, for example ``{"cp310", "cp311"}``.
 
     Raises:
-        ServerError: There is none; the message lists the Pythons that were found, the hint what to install.
+        ServerError: There is none; the message lists the unusable Pythons, and the hint the packages to install.
     """
     allowed = frozenset(tags)
     chosen = _first(allowed)

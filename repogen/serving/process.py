@@ -276,7 +276,7 @@ def start_failure(exit_code: int, log: str) -> ServerError:
 
 
 def _wait_until_live(process: ServerProcess) -> str:
-    """Wait until the server answers and return its version.
+    """Wait until the server responds and return its version.
 
     Triton opens its ports after it has loaded the models of control modes ``none`` and ``poll``, and with
     ``--exit-on-error`` it exits when one does not load, so a live server is ready.
@@ -285,10 +285,10 @@ def _wait_until_live(process: ServerProcess) -> str:
     while time.monotonic() < deadline:
         if not process.alive():
             raise start_failure(process.supervisor.returncode, process.log_tail())
-        answer = server_metadata(LOCALHOST, process.launch.ports.http)
+        metadata = server_metadata(LOCALHOST, process.launch.ports.http)
         # The name identifies this server; another process may have taken the port.
-        if answer.get("name") == process.launch.identity:
-            return answer.get("version", "")
+        if metadata.get("name") == process.launch.identity:
+            return metadata.get("version", "")
         time.sleep(_POLL_SECONDS)
     raise ServerError(
         f"Triton was not live after {START_SECONDS:.0f} s:\n{process.log_tail()}",
@@ -298,7 +298,7 @@ def _wait_until_live(process: ServerProcess) -> str:
 
 
 def server_metadata(host: str, port: int) -> dict[str, str]:
-    """Return ``name`` and ``version`` of the server at ``host:port`` (HTTP); empty when no server answers."""
+    """Return ``name`` and ``version`` of the server at ``host:port`` (HTTP); empty when no server responds."""
     connection = http.client.HTTPConnection(host, port, timeout=2)
     try:
         connection.request("GET", "/v2")

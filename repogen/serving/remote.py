@@ -30,7 +30,7 @@ class RunningRemote:
     client: InferenceServerClient = field(repr=False)
 
     def alive(self) -> bool:
-        """Return whether it still answers."""
+        """Return whether it still responds."""
         try:
             return bool(self.client.is_server_live(client_timeout=_PROBE_SECONDS))
         except InferenceServerException:
@@ -51,7 +51,7 @@ class RemoteTriton:
     address: str
 
     def preflight(self) -> None:
-        """Raise ServerError when no Triton answers at the address; waits for a limited time."""
+        """Raise ServerError when no Triton responds at the address; waits for a limited time."""
         with self._connected():
             pass
 
@@ -63,7 +63,7 @@ class RemoteTriton:
         """Yield the server; the arguments have no effect on it.
 
         Raises:
-            ServerError: No Triton answers at the address.
+            ServerError: No Triton responds at the address.
         """
         del repository, mode, strict
         with self._connected() as running:
@@ -89,7 +89,7 @@ class RemoteTriton:
 
     def _unreachable(self, reason: str) -> ServerError:
         return ServerError(
-            f"no Triton answers at {self.address} (gRPC): {reason}",
+            f"no Triton responds at {self.address} (gRPC): {reason}",
             "start it, check its gRPC port (8001 by default), or use --server embedded or --no-smoke",
             code="server.remote",
         )

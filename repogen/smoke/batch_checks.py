@@ -35,7 +35,7 @@ _MAX_MESSAGE = 200
 
 
 def batch_sizes(model: DeployedModel, limits: Limits) -> Iterator[SmokeCheck]:
-    """Send batches of 1, 2, 3, half the maximum and the maximum, made of a golden case's rows."""
+    """Send batches of 1, 2, 3, half the maximum and the maximum, built from a golden case's rows."""
     case, largest = model.smallest, model.max_batch_size
     start, row_seconds = time.monotonic(), 0.0
     for size in sorted({size for size in (1, 2, 3, largest // 2, largest) if 1 <= size <= largest}):
@@ -131,7 +131,7 @@ def _with_other_dtype(tensor: WireTensor) -> WireTensor:
 def _too_large(case: WireCase, size: int, limits: Limits) -> str:
     for part, row_bytes, limit in (
         ("request", case.row_bytes, limits.request_bytes),
-        ("response", case.output_row_bytes, limits.answer_bytes),
+        ("response", case.output_row_bytes, limits.response_bytes),
     ):
         if (needed := row_bytes * size) > limit:
             return f"not sent: the {part} would have {needed / 2**20:.0f} MiB, the limit is {limit / 2**20:.0f}"

@@ -52,7 +52,7 @@ class GrpcClient:
         self._client.close()
 
     def live(self) -> bool:
-        """Return whether the server answers."""
+        """Return whether the server responds."""
         try:
             return bool(self._client.is_server_live(client_timeout=_PROBE_SECONDS))
         except InferenceServerException:
@@ -66,22 +66,22 @@ class GrpcClient:
     def metadata(self, model: str, version: int) -> ModelMetadata:
         """Return names, dtypes and shapes."""
         with self._translated_errors():
-            answer = self._client.get_model_metadata(model, str(version), client_timeout=self._limits.request_seconds)
-        return ModelMetadata(tuple(answer.versions), _tensors(answer.inputs), _tensors(answer.outputs))
+            response = self._client.get_model_metadata(model, str(version), client_timeout=self._limits.request_seconds)
+        return ModelMetadata(tuple(response.versions), _tensors(response.inputs), _tensors(response.outputs))
 
     def config(self, model: str, version: int) -> ModelConfig:
         """Return the config that the server uses, with its defaults."""
         with self._translated_errors():
-            answer = self._client.get_model_config(model, str(version), client_timeout=self._limits.request_seconds)
-        return answer.config
+            response = self._client.get_model_config(model, str(version), client_timeout=self._limits.request_seconds)
+        return response.config
 
     def counts(self, model: str, version: int) -> Counts:
         """Return the statistics of the version."""
         with self._translated_errors():
-            answer = self._client.get_inference_statistics(
+            response = self._client.get_inference_statistics(
                 model, str(version), client_timeout=self._limits.request_seconds
             )
-        stats = answer.model_stats
+        stats = response.model_stats
         return Counts(sum(s.inference_count for s in stats), sum(s.execution_count for s in stats))
 
     def infer(
@@ -124,7 +124,7 @@ class GrpcClient:
             self._client.load_model(model, config=config, files=content, client_timeout=self._limits.load_seconds)
 
     def unload(self, model: str) -> None:
-        """Unload a model and wait, since Triton's answer only means that it has started to unload."""
+        """Unload a model and wait, since Triton's response only means that it has started to unload."""
         with self._translated_errors():
             self._client.unload_model(model, client_timeout=self._limits.request_seconds)
             deadline = time.monotonic() + self._limits.unload_seconds
@@ -176,7 +176,7 @@ class _BurstCollector:
             if self._errors:
                 raise self._errors[0]
             if not complete:
-                raise NoAnswerError(f"{self._expected - len(self._results)} requests of a burst were not answered")
+                raise NoAnswerError(f"{self._expected - len(self._results)} requests of a burst got no response")
             return [self._results[index] for index in range(self._expected)]
 
 

@@ -30,7 +30,7 @@ class RefusedError(Exception):
 
 
 class NoAnswerError(Exception):
-    """The server did not answer: the connection failed, or the request timed out."""
+    """The server did not respond: the connection failed, or the request timed out."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Limits:
         load_seconds: Timeout of loading, weights of many GB included.
         unload_seconds: Timeout of unloading.
         request_bytes: Largest size of the inputs of one request, and of one burst.
-        answer_bytes: Largest size of the outputs of one batch; the expected outputs need the same memory.
+        response_bytes: Largest size of the outputs of one batch; the expected outputs need the same memory.
         batches_seconds: Time for all batch sizes together.
         bursts: Numbers of concurrent requests that test dynamic batching.
         latency_requests: Largest number of requests that measure latency.
@@ -115,7 +115,7 @@ class Limits:
     load_seconds: float = 600.0
     unload_seconds: float = 60.0
     request_bytes: int = 128 * 2**20
-    answer_bytes: int = 512 * 2**20
+    response_bytes: int = 512 * 2**20
     batches_seconds: float = 20.0
     bursts: tuple[int, ...] = (8, 16, 32, 64, 128)
     latency_requests: int = 30
@@ -126,7 +126,7 @@ class InferenceClient(Protocol):
     """A client of one server; every method except ``live`` raises RefusedError or NoAnswerError."""
 
     def live(self) -> bool:
-        """Return whether the server answers."""
+        """Return whether the server responds."""
 
     def ready(self, model: str, version: int) -> bool:
         """Return whether the server serves this version."""

@@ -61,7 +61,7 @@ class Predictor:
         Raises:
             ValueError: An input is missing, unknown, or has another dtype or rank; or the numbers of rows differ.
             RefusedError: The server rejected it, for example because of its shape.
-            NoAnswerError: The server does not answer.
+            NoAnswerError: The server does not respond.
         """
         arrays = {spec.name: self._checked(spec, inputs) for spec in self._address.signature.inputs}
         if unknown := sorted(set(inputs) - set(arrays)):

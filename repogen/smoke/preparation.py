@@ -162,7 +162,7 @@ def loaded(server: RunningTriton, client: InferenceClient, model: PreparedModel)
     Raises:
         SmokeError: The server is not in explicit mode, or the files are too large to send.
         RefusedError: The server does not load the model; the message is the server's.
-        NoAnswerError: The server does not answer.
+        NoAnswerError: The server does not respond.
         ServerError: The model's requirements cannot be installed.
     """
     server.provide(model.requirements())
@@ -268,8 +268,8 @@ def _sent_files(version_dir: Path) -> Mapping[str, bytes]:
             "use --server embedded or docker, or --no-smoke and `repogen smoke` where the repository is mounted",
             code="smoke.too-large-to-send",
         )
-    named = {place_of(path.name): path.read_bytes() for path in version_dir.iterdir() if is_named_file(path.name)}
-    return {**named, **{f"{version_dir.name}/{path.name}": path.read_bytes() for path in paths}}
+    named_files = {place_of(path.name): path.read_bytes() for path in version_dir.iterdir() if is_named_file(path.name)}
+    return {**named_files, **{f"{version_dir.name}/{path.name}": path.read_bytes() for path in paths}}
 
 
 def _requirements(config: ModelConfig, version_dir: Path, repository: Path) -> list[str]:

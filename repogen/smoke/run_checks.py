@@ -1,4 +1,4 @@
-"""Runs all checks of one version in order, handles a server that does not answer, and writes the report."""
+"""Runs all checks of one version in order, handles a server that does not respond, and writes the report."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run_checks(server: RunningTriton, model: DeployedModel, limits: Limits) -> t
     """Run every check of a loaded version.
 
     Returns:
-        The checks in order. A check that fails because the version is not ready or the server does not answer is the
+        The checks in order. A check that fails because the version is not ready or the server does not respond is the
         last one. The latency is None unless all checks passed.
 
     Raises:

@@ -69,7 +69,7 @@ def serving(server: RunningTriton, staged: StagedVersion, limits: Limits | None 
         SmokeError: The server is not in explicit mode, the golden tensors cannot be read, or the model is too large to
             send.
         RefusedError: The server does not load it.
-        NoAnswerError: The server does not answer.
+        NoAnswerError: The server does not respond.
     """
     limits = limits or Limits()
     model, manifest = prepare_staged(server.endpoint, staged), staged.manifest

@@ -82,3 +82,16 @@ def test_failed_pip_install_is_an_error(installation: Installation, tmp_path: Pa
         model_environment.provide(installation, run_dir, ["no-such-package-at-all==1"], Silent())
 
     assert not list(installation.root.glob("packages-*"))
+
+
+def test_unwritable_cache_is_an_error(installation: Installation, tmp_path: Path) -> None:
+    """A file that cannot be written is a ServerError with a hint, as for the server itself."""
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    model_environment.create(installation, run_dir)
+    (installation.root / "install.lock").mkdir()
+
+    with pytest.raises(ServerError, match="could not be installed in") as caught:
+        model_environment.provide(installation, run_dir, ["a==1"], Silent())
+
+    assert install.CACHE_VARIABLE in caught.value.hint

@@ -216,7 +216,7 @@ def test_remote_server_that_is_down_is_an_error() -> None:
     """The message names the address; no server listens on a port that is free."""
     address = f"127.0.0.1:{process.free_ports().grpc}"
 
-    with pytest.raises(ServerError, match=rf"no Triton answers at {address}"):
+    with pytest.raises(ServerError, match=rf"no Triton responds at {address}"):
         prepare_server(address, TARGET, Silent())
 
 

@@ -115,7 +115,7 @@ def test_checks_over_the_request_limit_are_warnings(simulated: Simulated) -> Non
 
 def test_checks_over_the_response_limit_are_warnings(simulated: Simulated) -> None:
     """Outputs have a limit as well."""
-    checks = checks_of(simulated, limits=Limits(answer_bytes=32))
+    checks = checks_of(simulated, limits=Limits(response_bytes=32))
     assert [check.name for check in checks if check.warning] == ["batch 8", "rejects batch 9"]
     assert failed(checks) == []
 

@@ -1,4 +1,4 @@
-"""BackgroundTriton: start, stop, and errors of a failed start."""
+"""Opening a server, in the foreground and in the background."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode, Endpoint
 from repogen.errors import ServerError
+from repogen.serving import servers
 from repogen.serving.servers import BackgroundTriton
+from repogen.targets import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,20 +48,35 @@ class Simulated:
         self.events: list[str] = []
 
     def preflight(self) -> None:
-        """Do nothing."""
+        """Record the call."""
+        self.events.append("preflight")
 
     def install(self) -> None:
-        """Do nothing."""
+        """Record the call."""
+        self.events.append("install")
 
     @contextmanager
     def running(self, repository: Path, mode: ControlMode, *, strict: bool = False) -> Iterator[Running]:
         """Record starts and stops."""
         if self.failure is not None:
             raise self.failure
-        del strict
-        self.events.append(f"start {repository.name} {mode.value}")
+        self.events.append(f"start {repository.name} {mode.value}{' strict' if strict else ''}")
         yield Running()
         self.events.append("stop")
+
+
+@pytest.mark.parametrize(("strict", "suffix"), [(False, ""), (True, " strict")])
+def test_open_triton_checks_installs_starts_and_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, strict: bool, suffix: str
+) -> None:
+    """The steps have this order, and the server stops at the end of the block."""
+    server = Simulated()
+    monkeypatch.setattr(servers, "find_server", lambda *_: server)
+    target = targets()[DEFAULT_RELEASE]
+    with servers.open_triton("any", target, tmp_path, ControlMode.POLL, Silent(), strict=strict) as triton:
+        assert triton.alive()
+        assert server.events == ["preflight", "install", f"start {tmp_path.name} poll{suffix}"]
+    assert server.events[-1] == "stop"
 
 
 def test_server_runs_while_the_block_runs(tmp_path: Path) -> None:
@@ -66,8 +84,8 @@ def test_server_runs_while_the_block_runs(tmp_path: Path) -> None:
     server = Simulated()
     with BackgroundTriton(server, tmp_path / "repository") as background:
         assert background.wait().alive()
-        assert server.events == ["start repository explicit"]
-    assert server.events == ["start repository explicit", "stop"]
+        assert server.events == ["start repository explicit strict"]
+    assert server.events == ["start repository explicit strict", "stop"]
 
 
 def test_failed_start_is_raised_by_every_wait(tmp_path: Path) -> None:
