@@ -133,13 +133,13 @@ class Stage:
             artifact.path.write_bytes(content)
         _write_golden(model, directory, tolerance)
         spec = ModelSpec(source=TorchSource(factory="a.py:b"), triton=model.triton)
-        batch = BatchReport(model.max_batch_size > 0, model.max_batch_size)
-        rendered = configure(
-            name, spec, artifact, batch, target=TARGET, golden_inputs=partial(first_golden_inputs, directory)
+        verdict = BatchReport(model.max_batch_size > 0, model.max_batch_size)
+        made = configure(
+            name, spec, artifact, verdict, target=TARGET, golden_inputs=partial(first_golden_inputs, directory)
         )
         if config is not None:
-            rendered = ModelConfig(name, config, rendered.max_batch_size, rendered.signature)
-        return stage_version(self.root, self.scratch / "published", rendered, artifact, directory, PROVENANCE)
+            made = ModelConfig(name, config, made.max_batch_size, made.signature)
+        return stage_version(self.root, self.scratch / "published", made, artifact, directory, PROVENANCE)
 
 
 @pytest.fixture(scope="session")
