@@ -227,9 +227,7 @@ def test_a_summary_is_cut_where_github_would_drop_it(tmp_path: Path) -> None:
     told.write([], "ä line\n" * 1000, {}, err=False)
     written = (tmp_path / "summary").read_bytes()
     assert SUMMARY_BYTES - 100 < len(written) <= SUMMARY_BYTES
-    assert written.decode().endswith(
-        "ä line\n\nTruncated: GitHub shows at most 1 MiB. The report file is complete.\n"
-    )
+    assert written.decode().endswith("ä line\n\nTruncated: GitHub shows at most 1 MiB. The report file is complete.\n")
 
 
 def test_a_runner_without_files_costs_no_build(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
