@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from repogen.api.check import check
     from repogen.api.registry import history, promote, rollback, sync
     from repogen.api.smoke import smoke
+    from repogen.api.spec import load_spec
     from repogen.reporting.json import as_dict
-    from repogen.spec.load import load_spec
 
 __all__ = [
     "__version__",
@@ -42,7 +42,7 @@ _MODULES = {
     "build": "repogen.api.build",
     "check": "repogen.api.check",
     "history": "repogen.api.registry",
-    "load_spec": "repogen.spec.load",
+    "load_spec": "repogen.api.spec",
     "promote": "repogen.api.registry",
     "rollback": "repogen.api.registry",
     "smoke": "repogen.api.smoke",
