@@ -1,1 +1,1 @@
-"""Spec -> published versions: which models are up to date, the order of the others, and each one from worker to publish."""
+"""Spec -> published versions: which models are up to date, the order of the others, and the steps of each one."""
