@@ -34,6 +34,7 @@ _COMMANDS = {
     "check": ("repogen.cli.check", "Report what Triton rejects, crashes on, or loads unexpectedly."),
     "diagnose": ("repogen.cli.build", "Try every exporter on MODEL; publish nothing."),
     "doctor": ("repogen.cli.about", "Check this environment, and print how to fix what is missing."),
+    "explain": ("repogen.cli.explain", "Print the page of a rule code or error code."),
     "history": ("repogen.cli.registry", "Show which version each alias of NAME pointed to, and when."),
     "init": ("repogen.cli.init", "Write a commented, working repogen.yaml."),
     "promote": ("repogen.cli.registry", "Point an alias of NAME to VERSION if it passes its gates."),

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 _BUILD_HEADINGS = ("model", "status", "version", "batch", "exporter", "opset", "nodes", "parity", "smoke", "seconds")
 _ATTEMPT_HEADINGS = ("exporter", "graph", "seconds", "why")
 _SMOKE_HEADINGS = ("model", "version", "smoke", "checks", "p50 / p95", "server")
-# Families of codes that docs/refusals.md explains.
-_DOCUMENTED = ("source.", "export.", "validate.", "parity.", "config.", "RG", "worker.")
 _WITHOUT_PREFIX = frozenset({"spec.problems", "interrupted"})
 """Errors whose message needs no ``error:`` before it."""
 _MAX_LENGTH = 2_000
@@ -44,13 +42,12 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def error_text(error: ErrorRecord, *, debug: bool) -> str:
-    """Return an error as ``where: message``, then its hint, and its details with ``--debug``."""
+    """Return an error as ``where: message``, its hint, how to read more, and its details with ``--debug``."""
     place = f"{error.where}: " if error.where and not error.message.startswith(error.where) else ""
     lines = [error.message if error.code in _WITHOUT_PREFIX else f"error: {place}{error.message}"]
     if error.hint:
         lines.append(f"  hint: {error.hint}")
-    if error.code.startswith(_DOCUMENTED):
-        lines.append(f"  code: {error.code} (docs/refusals.md)")
+    lines.append(f"  more: repogen explain {error.code}")
     if debug and error.details:
         lines.append(error.details.rstrip())
     return "\n".join(lines)
@@ -104,7 +101,8 @@ def findings_text(findings: Sequence[Finding]) -> str:
         for severity in ("error", "warning")
         if (number := sum(finding.severity == severity for finding in findings))
     ]
-    return "\n".join([*map(_finding_paragraph, findings), ", ".join(counts) or "no findings"])
+    summary = ", ".join(counts) + "; `repogen explain CODE` explains a code" if counts else "no findings"
+    return "\n".join([*map(_finding_paragraph, findings), summary])
 
 
 def doctor_text(checks: Sequence[Check]) -> str:

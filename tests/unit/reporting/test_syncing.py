@@ -38,7 +38,8 @@ notes:
 prod: now follows champion
 
 error: n: its artifacts are gone
-  hint: build it again"""
+  hint: build it again
+  more: repogen explain tracking.gone"""
 
 
 def report(*versions: SyncedVersion, dry_run: bool = False) -> SyncReport:
