@@ -51,7 +51,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def generated_pages() -> dict[str, str]:
     """Return every generated page by its path below ``docs/``."""
     rules = {f"reference/rules/{code}.md": explain(code) for code in RULES}
-    return {"reference/cli.md": cli_page(), "reference/spec.md": spec_page(), "reference/errors.md": errors_page(), **rules}
+    return {
+        "reference/cli.md": cli_page(),
+        "reference/spec.md": spec_page(),
+        "reference/errors.md": errors_page(),
+        **rules,
+    }
 
 
 def rule_table(family: str) -> str:
@@ -68,8 +73,8 @@ def errors_page() -> str:
             families.setdefault(code.partition(".")[0], []).append(code)
     parts = [
         "# Error codes",
-        "Every error ends with its code; `repogen explain CODE` prints its section offline. `--json` has the code in "
-        "`error.code`. Codes that start with RG are [rules](rules.md): in a build they are errors with exit code 5.",
+        ("Every error ends with its code; `repogen explain CODE` prints its section offline. `--json` has the code in "
+        "`error.code`. Codes that start with RG are [rules](rules.md): in a build they are errors with exit code 5."),
     ]
     for family, members in families.items():
         parts.append(f"## {family}")
@@ -156,8 +161,8 @@ def spec_page() -> str:
     definitions: Mapping[str, Any] = schema.get("$defs", {})  # type: ignore[assignment]
     parts = [
         "# Spec",
-        "A spec is a YAML file, `repogen.yaml` by default. `repogen schema` prints its JSON Schema, which editors use for "
-        "completion. Unknown keys are errors. Relative paths start at the directory of the spec.",
+        ("A spec is a YAML file, `repogen.yaml` by default. `repogen schema` prints its JSON Schema, which editors use for "
+        "completion. Unknown keys are errors. Relative paths start at the directory of the spec."),
         "## Top level",
         _properties(schema),
     ]
