@@ -73,8 +73,10 @@ def errors_page() -> str:
             families.setdefault(code.partition(".")[0], []).append(code)
     parts = [
         "# Error codes",
-        ("Every error ends with its code; `repogen explain CODE` prints its section offline. `--json` has the code in "
-        "`error.code`. Codes that start with RG are [rules](rules.md): in a build they are errors with exit code 5."),
+        (
+            "Every error ends with its code; `repogen explain CODE` prints its section offline. `--json` has the code in "
+            "`error.code`. Codes that start with RG are [rules](rules.md): in a build they are errors with exit code 5."
+        ),
     ]
     for family, members in families.items():
         parts.append(f"## {family}")
@@ -93,7 +95,7 @@ def cli_page() -> str:
     """Return the page with the help of every command."""
     parts = [
         "# Command line",
-        "`repogen COMMAND --help` prints the same text. Every command accepts `--debug`, which shows tracebacks and logs.",
+        "`repogen COMMAND --help` prints the same text. `--debug` shows tracebacks and logs.",
         "## Exit codes",
         "| Code | Meaning |\n|---:|---|\n"
         + "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
@@ -161,8 +163,10 @@ def spec_page() -> str:
     definitions: Mapping[str, Any] = schema.get("$defs", {})  # type: ignore[assignment]
     parts = [
         "# Spec",
-        ("A spec is a YAML file, `repogen.yaml` by default. `repogen schema` prints its JSON Schema, which editors use for "
-        "completion. Unknown keys are errors. Relative paths start at the directory of the spec."),
+        (
+            "A spec is a YAML file, `repogen.yaml` by default. `repogen schema` prints its JSON Schema, which editors "
+            "use for completion. Unknown keys are errors. Relative paths start at the directory of the spec."
+        ),
         "## Top level",
         _properties(schema),
     ]
