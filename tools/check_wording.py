@@ -52,12 +52,13 @@ def problems(path: Path, name: str, rejected: list[tuple[re.Pattern[str], str]])
 
 def main() -> int:
     """Check every tracked text file; return 1 when a phrase is rejected."""
-    names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    command = ["git", "ls-files"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     rejected = phrases()
     lines = [
         line
         for name in names
-        if name and not name.startswith(EXEMPT) and Path(name).suffix in SUFFIXES
+        if not name.startswith(EXEMPT) and Path(name).suffix in SUFFIXES
         for line in problems(ROOT / name, name, rejected)
     ]
     print("\n".join(lines) or "wording: no problems")

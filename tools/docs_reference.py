@@ -17,9 +17,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # mkdocs runs hooks without the project on the path
 
 import click  # noqa: E402 - after the path is set
+from pydantic import TypeAdapter  # noqa: E402 - after the path is set
 
 from repogen.cli.group import main  # noqa: E402 - the same
 from repogen.explain import codes, explain  # noqa: E402 - the same
+from repogen.reporting.json_types import DOCUMENTS  # noqa: E402 - the same
 from repogen.spec.schema import json_schema  # noqa: E402 - the same
 from repogen.triton_config.rules.findings import RULES  # noqa: E402 - the same
 
@@ -43,7 +45,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - mkdocs' signature
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
     """Fill in the tables of rules."""
     return RULE_TABLES.sub(lambda match: rule_table(match[1]), markdown)
 
@@ -74,8 +76,8 @@ def errors_page() -> str:
     parts = [
         "# Error codes",
         (
-            "Every error ends with its code; `repogen explain CODE` prints its section offline. `--json` has the code in "
-            "`error.code`. Codes that start with RG are [rules](rules.md): in a build they are errors with exit code 5."
+            "Every error ends with its code; `repogen explain CODE` prints its section offline. `--json` has the "
+            "code in `error.code`. Codes that start with RG are [rules](rules.md); in a build their exit code is 5."
         ),
     ]
     for family, members in families.items():
@@ -173,6 +175,25 @@ def spec_page() -> str:
     for name, definition in definitions.items():
         if "properties" in definition:
             parts += [f"## {name} {{ #{name.lower()} }}", _description(definition), _properties(definition)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def json_page() -> str:
+    """Return the page with every JSON document, from their types."""
+    parts = [
+        "# JSON output",
+        (
+            "With `--json` (`--format json` for `check`), a command prints one JSON document on standard output and "
+            "nothing else there. Within a major version, keys are only added."
+        ),
+    ]
+    definitions: dict[str, Any] = {}
+    for command, document in DOCUMENTS.items():
+        schema = TypeAdapter(document).json_schema()
+        definitions |= schema.pop("$defs", {})
+        parts += [f"## {command}", _description(schema), _properties(schema)]
+    for name, definition in definitions.items():
+        parts += [f"### {name} {{ #{name.lower()} }}", _description(definition), _properties(definition)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
