@@ -57,6 +57,7 @@ def generated_pages() -> dict[str, str]:
         "reference/cli.md": cli_page(),
         "reference/spec.md": spec_page(),
         "reference/errors.md": errors_page(),
+        "reference/json.md": json_page(),
         **rules,
     }
 
