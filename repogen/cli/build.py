@@ -84,7 +84,7 @@ def build(  # noqa: PLR0913 - one parameter a flag
             server=None if no_smoke else server,
             force=force,
             dry_run=dry_run,
-            breaking=breaking,
+            allow_breaking=breaking,
             jobs=jobs,
             stage_dir=stage_dir,
             track=not no_track,
@@ -114,7 +114,7 @@ def diagnose(*, model: str, spec: Path, target: str | None, as_json: bool, debug
         from repogen.reporting.text import rungs_text  # noqa: PLC0415 - the same
         from repogen.spec.load import load_spec  # noqa: PLC0415 - the same
 
-        options = BuildOptions(models=(model,), server=None, force=True, dry_run=True, every_rung=True)
+        options = BuildOptions(models=(model,), server=None, force=True, dry_run=True, try_all_exporters=True)
         loaded = load_spec(spec, target)
         with progress_view(quiet=as_json) as progress:
             report = build(loaded, options, progress)

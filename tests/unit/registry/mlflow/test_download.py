@@ -11,7 +11,8 @@ import pytest
 from repogen.artifacts.tracking import Tracking
 from repogen.errors import SourceError, TrackingError
 from repogen.registry.mlflow.access import fetch_model, pin_model
-from repogen.registry.mlflow.source_download import download_model, is_pinned, pinned_uri
+from repogen.registry.mlflow.download import download_model, pinned_uri
+from repogen.registry.mlflow.uri import is_pinned
 
 from .conftest import Stage, built, report
 

@@ -150,7 +150,7 @@ def test_altered_artifacts_are_refused(store: Connection, track: Any, stage: Sta
     files = {path.name: path for path in _artifacts(store, tracked.run_id)}
     files["config.pbtxt"].write_text("name: 'altere2'\n")
     (tmp_path / "a").mkdir()
-    with pytest.raises(TrackingError, match=r"were altered .* config.pbtxt has") as caught:
+    with pytest.raises(TrackingError, match=r"were changed .* config.pbtxt has") as caught:
         registry.fetch(entry, tmp_path / "a")
     assert caught.value.code == "tracking.altered"
     files["manifest.json"].unlink()

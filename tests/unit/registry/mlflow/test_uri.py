@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repogen.errors import SpecError
-from repogen.registry.mlflow.uri import shown, tracking_of
+from repogen.registry.mlflow.uri import redact_uri, tracking_of
 from repogen.spec.load import load_spec
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def test_the_flag_wins_over_the_environment_over_the_spec(tmp_path: Path, monkey
 
 def test_none_is_an_error_with_the_ways_to_name_one(tmp_path: Path) -> None:
     """Flag, environment, spec."""
-    with pytest.raises(SpecError, match="no MLflow tracking server is named") as caught:
+    with pytest.raises(SpecError, match="no MLflow tracking server is configured") as caught:
         tracking_of(None, None, tmp_path)
     assert all(way in caught.value.hint for way in ("--tracking-uri", "MLFLOW_TRACKING_URI", "mlflow:"))
 
@@ -75,7 +75,7 @@ def test_credentials_leave_the_uri(tmp_path: Path) -> None:
 )
 def test_what_messages_show(uri: str, expected: str) -> None:
     """Neither user nor password nor query."""
-    assert expected == shown(uri)
+    assert expected == redact_uri(uri)
 
 
 @pytest.mark.parametrize(
