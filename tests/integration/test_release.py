@@ -238,7 +238,7 @@ def test_unconfirmed(team: Team) -> None:
     repository.mkdir()
     held.enter_context(locked(repository, 1.0))
     code, told = team.until(f"{team.name}: publish", down, "build")
-    assert (code, "unconfirmed" in told) == (8, True), told
+    assert (code, "not confirmed in MLflow" in told) == (8, True), told
     assert team.project.published()
     team.desk.start()
     assert team.versions() == [("1", "pending", "")]
