@@ -1,1 +1,1 @@
-"""Turns a spec into published versions: what must be built, the steps of each model, and what is recorded of them."""
+"""Spec -> published versions: which models are up to date, the order of the others, and the steps of each one."""

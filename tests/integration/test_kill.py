@@ -140,7 +140,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, new_project: Callable[[Path], Pro
     project = new_project(tmp_path)
     process, told = signalled(project, step, signal.SIGINT)
     assert process.returncode == 130
-    assert told.splitlines()[-1] == "interrupted; nothing half-done was left"
+    assert told.splitlines()[-1] == "interrupted; no partial output was left behind"
     assert "Traceback" not in told
     assert project.vanished()
     left = {path.name for path in tmp_path.iterdir()} - {"__pycache__"}

@@ -11,7 +11,7 @@ from repogen.check.checker import check
 from repogen.triton_config.rules.findings import RULES, errors_of
 from tests.unit.check.conftest import CONFIG, add_model
 
-PAGES = Path(__file__).parents[3] / "docs" / "rules"
+PAGES = Path(__file__).parents[3] / "repogen" / "explain" / "rules"
 HERE = "  # here"
 
 
@@ -41,8 +41,8 @@ WITH_CONFIG = [code for code in RULES if (PAGES / f"{code}.md").exists() and blo
 
 def test_every_code_has_a_page_and_a_line_in_the_index() -> None:
     """And no page or line is without a code."""
-    assert {path.stem for path in PAGES.glob("*.md")} == {*RULES, "README"}
-    index = (PAGES / "README.md").read_text(encoding="utf-8")
+    assert {path.stem for path in PAGES.glob("*.md")} == {*RULES}
+    index = (PAGES.parents[2] / "docs" / "rules.md").read_text(encoding="utf-8")
     lines = re.findall(r"^\| (RG\d+) \| (.+) \| \[.+\]\((RG\d+)\.md\) \|$", index, re.MULTILINE)
     assert lines == [(code, rule, code) for code, rule in RULES.items()]
 

@@ -67,7 +67,7 @@ def test_a_table_then_notes_then_errors() -> None:
     assert rows[-3:] == [
         "bert: error: repogen.yaml:9:3: off by 2",
         "  hint: try",
-        "  code: parity.drift (docs/refusals.md)",
+        "  more: repogen explain parity.drift",
     ]
 
 
