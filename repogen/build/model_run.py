@@ -112,7 +112,7 @@ class ModelRun:
             nodes_exported=built.nodes_exported,
             nodes_optimized=built.artifact.nodes,
             size=0 if staged is None else staged.manifest.size,
-            rungs=diagnostics.rungs,
+            attempts=diagnostics.rungs,
             passes=diagnostics.passes,
             batch_reason=built.batch.reason,
             notes=(*diagnostics.notes, *(() if notes is None else notes.texts)),

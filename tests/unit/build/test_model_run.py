@@ -45,7 +45,7 @@ def test_report_of_a_failed_worker_has_its_diagnostics() -> None:
     with pytest.raises(ExportError, match="no exporter"):
         run.work(lambda: Outcome(DIAGNOSTICS, ExportError("no exporter")))
     report = run.report(Status.FAILED, ERROR)
-    assert (report.notes, report.rungs, report.peak_rss_bytes) == (("a note",), (ATTEMPT,), 99)
+    assert (report.notes, report.attempts, report.peak_rss_bytes) == (("a note",), (ATTEMPT,), 99)
     assert list(report.seconds) == ["worker", "source", "export"]
     assert report.exporter == ""
 
