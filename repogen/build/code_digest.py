@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -42,14 +43,16 @@ _SIBLING = re.compile(r"""\.with_name\(["']([\w.]+)["']\)""")
 @cache
 def code_digest() -> str:
     """Return one digest of the code that a build runs, equal for a wheel and a checkout of the same source."""
-    try:
-        registered = importlib.metadata.distribution(DISTRIBUTION).entry_points
-    except importlib.metadata.PackageNotFoundError:  # run from a source tree that is not installed
-        registered = importlib.metadata.EntryPoints()
+    return digest_of(SourceTree(PACKAGE, own_entry_points()).reachable(ENTRY_MODULES))
+
+
+def own_entry_points() -> dict[str, list[str]]:
+    """Return the modules of repogen's own entry points, by group; empty if repogen is not installed."""
     groups: dict[str, list[str]] = {}
-    for entry in registered:
-        groups.setdefault(entry.group, []).append(entry.module)
-    return digest_of(SourceTree(PACKAGE, groups).reachable(ENTRY_MODULES))
+    with suppress(importlib.metadata.PackageNotFoundError):
+        for entry in importlib.metadata.distribution(DISTRIBUTION).entry_points:
+            groups.setdefault(entry.group, []).append(entry.module)
+    return groups
 
 
 def digest_of(files: Mapping[str, bytes]) -> str:

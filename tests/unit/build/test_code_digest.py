@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repogen.build import code_digest
-from repogen.build.code_digest import ENTRY_MODULES, PACKAGE, SourceTree, digest_of
+from repogen.build.code_digest import ENTRY_MODULES, PACKAGE, SourceTree, digest_of, own_entry_points
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def digest(package: Path) -> str:
     """Return the digest of the code that a build runs, for a copy of the package."""
-    return digest_of(SourceTree(package, {}).reachable(ENTRY_MODULES))
+    return digest_of(SourceTree(package, own_entry_points()).reachable(ENTRY_MODULES))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def digest(package: Path) -> str:
         "build/pipeline.py",
         "build/steps.py",
         "export/dynamo.py",
-        "source/torch/loader.py",
+        "source/load.py",
         "worker/supervisor.py",
         "worker/child.py",
         "serving/supervisor.py",
@@ -98,6 +98,16 @@ def test_entry_points_of_a_group_that_a_build_loads_are_part_of_it(package: Path
         loader.write_bytes(original)
     assert "doctor.py" in files
     assert "check/checker.py" not in files
+
+
+def test_own_exporters_and_sources_are_part_of_a_build(package: Path) -> None:
+    """Whether they are imported by name or found as entry points."""
+    files = SourceTree(package, own_entry_points()).reachable(ENTRY_MODULES)
+    for folder in ("source/torch", "source/onnx", "source/huggingface", "export", "optimize", "validate"):
+        assert any(file.startswith(f"{folder}/") for file in files), folder
+    for group in ("repogen.sources", "repogen.exporters", "repogen.passes", "repogen.servers"):
+        for module in own_entry_points().get(group, ()):
+            assert any(file.startswith(module.replace("repogen.", "", 1).replace(".", "/")) for file in files), module
 
 
 def test_digest_does_not_depend_on_the_directory(package: Path) -> None:
