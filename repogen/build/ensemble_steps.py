@@ -1,4 +1,4 @@
-"""What the worker that composes an ensemble needs to know about the versions that the ensemble uses."""
+"""Reads the versions that an ensemble uses, for the worker that composes the ensemble."""
 
 from __future__ import annotations
 

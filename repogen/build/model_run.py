@@ -39,7 +39,7 @@ _NOT_BUILT = BuiltModel(
 
 @dataclass(frozen=True)
 class Notes:
-    """Notes for the report that a step found."""
+    """Notes of a step, for the report."""
 
     texts: tuple[str, ...]
 

@@ -51,7 +51,7 @@ def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
     plan = plan_build(spec, options)
     if not plan.pending and not plan.unconfirmed:
         return BuildReport(plan.repository, tuple(plan.up_to_date[name] for name in plan.names))
-    # The only place that imports the exporters' process, Triton and MLflow: an unchanged build needs none of them.
+    # Imports the code that runs workers, Triton and MLflow; an unchanged build does not need it.
     from repogen.build.run import run_plan  # noqa: PLC0415
 
     return run_plan(plan, progress)
