@@ -54,8 +54,8 @@ def test_a_baked_in_batch_is_an_error_that_names_the_dim(tmp_path: Path, exporte
     error = failure(report)
     assert error.exit_code == ExitCode.EXPORT
     tried = ["dynamo", "torchscript"] if exporter == "auto" else [exporter]
-    assert [(rung.exporter, rung.ok) for rung in report.rungs] == [(name, False) for name in tried]
-    assert all(rung.reason in error.message for rung in report.rungs)
+    assert [(rung.exporter, rung.ok) for rung in report.attempts] == [(name, False) for name in tried]
+    assert all(rung.reason in error.message for rung in report.attempts)
     assert "model.eval() was called" in report.notes[0]
     assert {"worker", "source", "export"} <= set(report.seconds)
     named = {"auto": "dim 'batch'", "dynamo": "dim 'batch'", "torchscript": "fails at batch=1"}[exporter]

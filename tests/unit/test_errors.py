@@ -1,4 +1,4 @@
-"""Errors as people and programs get them."""
+"""Errors, and their records for other processes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def children(kind: type[RepogenError] = RepogenError) -> list[type[RepogenError]
 
 
 @pytest.mark.parametrize("kind", [RepogenError, *children()])
-def test_an_error_survives_its_record(kind: type[RepogenError]) -> None:
-    """What crossed a process border says the same and asks for the same exit code."""
+def test_error_equals_the_one_made_from_its_record(kind: type[RepogenError]) -> None:
+    """Message, hint, code, place and exit code are those of the original."""
     error = kind("what", "do this", where="models.py:3", details="long")
     again = error_from_record(error.record)
     assert again.record == error.record
@@ -24,12 +24,12 @@ def test_an_error_survives_its_record(kind: type[RepogenError]) -> None:
 
 
 @pytest.mark.parametrize("kind", children())
-def test_each_error_has_an_exit_code_and_a_code_of_its_own(kind: type[RepogenError]) -> None:
-    """No room's error passes for a bug."""
+def test_each_error_has_an_exit_code_and_a_default_code(kind: type[RepogenError]) -> None:
+    """None of them is reported as a bug."""
     assert kind.exit_code not in {ExitCode.BUG, ExitCode.OK}
     assert kind("x").code == kind.default_code != "bug"
 
 
-def test_a_record_without_more_is_a_bug() -> None:
-    """Nobody meant it."""
+def test_record_without_an_exit_code_is_a_bug() -> None:
+    """Its exit code is 70."""
     assert ErrorRecord("c", "m").exit_code == 70

@@ -41,7 +41,7 @@ GOOD = ModelReport(
     max_abs_diff=4.8e-6,
     nodes_exported=12,
     nodes_optimized=8,
-    rungs=(RungOutcome("dynamo", ok=False, reason="no translation", seconds=1.0),),
+    attempts=(RungOutcome("dynamo", ok=False, reason="no translation", seconds=1.0),),
     passes=(
         PassOutcome("onnxsim", applied=False, nodes_before=8, nodes_after=8, reason=UNCHANGED),
         PassOutcome("other", applied=False, nodes_before=8, nodes_after=8, reason="parity"),

@@ -1,4 +1,4 @@
-"""Every way in which a tracking server can be absent, told in seconds."""
+"""Every way in which a tracking server can be unavailable is reported within seconds."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def answering(status: int, body: bytes, asked: list[str | None]) -> Iterator[str]:
-    """Run an HTTP server that gives one answer to everything; ``asked`` collects the credentials it is shown."""
+def responding(status: int, body: bytes, authorizations: list[str | None]) -> Iterator[str]:
+    """Run an HTTP server that sends one response to all requests, and collect their ``Authorization`` headers."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.headers["Authorization"])
+            authorizations.append(self.headers["Authorization"])
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
@@ -46,7 +46,7 @@ def answering(status: int, body: bytes, asked: list[str | None]) -> Iterator[str
 
 
 def at(uri: str, root: Path) -> Tracking:
-    """Return where to track."""
+    """Return a tracking server."""
     return Tracking(uri, "repogen", register=True, root=root)
 
 
@@ -62,18 +62,18 @@ def at(uri: str, root: Path) -> Tracking:
         (200, b"", "tracking.foreign"),
     ],
 )
-def test_a_server_that_answers_otherwise(tmp_path: Path, status: int, body: bytes, code: str) -> None:
-    """Each with a code of its own and the server's address."""
-    with answering(status, body, []) as uri, pytest.raises(TrackingError) as caught:
+def test_other_response_is_an_error(tmp_path: Path, status: int, body: bytes, code: str) -> None:
+    """With its own code and the server's address."""
+    with responding(status, body, []) as uri, pytest.raises(TrackingError) as caught:
         preflight(at(uri, tmp_path))
     assert (caught.value.code, caught.value.exit_code) == (code, 8)
     assert uri in caught.value.message
 
 
-def test_credentials_are_sent_as_mlflow_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_are_sent_as_mlflow_sends_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Basic with a user, Bearer with a token, none without either."""
-    asked: list[str | None] = []
-    with answering(200, b"{}", asked) as uri:
+    authorizations: list[str | None] = []
+    with responding(200, b"{}", authorizations) as uri:
         for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"):
             monkeypatch.delenv(name, raising=False)
         preflight(at(uri, tmp_path))
@@ -82,21 +82,21 @@ def test_credentials_are_sent_as_mlflow_would(tmp_path: Path, monkeypatch: pytes
         monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "u")
         monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "p")
         preflight(at(uri, tmp_path))
-    assert asked == [None, "Bearer t", "Basic dTpw"]
+    assert authorizations == [None, "Bearer t", "Basic dTpw"]
 
 
-def test_nobody_listens(tmp_path: Path) -> None:
-    """A refused connection is said at once."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        uri = f"http://127.0.0.1:{taken.getsockname()[1]}"
+def test_refused_connection_is_an_error(tmp_path: Path) -> None:
+    """Without waiting for the timeout."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        uri = f"http://127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(TrackingError, match=r"can't be reached: .*refused") as caught:
             preflight(at(uri, tmp_path))
     assert caught.value.code == "tracking.unreachable"
 
 
-def test_a_server_that_hangs(tmp_path: Path) -> None:
-    """One that takes the connection and says nothing is given up."""
+def test_server_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
+    """It accepts the connection and sends nothing."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(TrackingError, match=r"did not answer within 0\.2 s") as caught:
@@ -104,8 +104,8 @@ def test_a_server_that_hangs(tmp_path: Path) -> None:
     assert caught.value.code == "tracking.slow"
 
 
-def test_a_database_that_can_t_be_written(tmp_path: Path) -> None:
-    """Its directory is missing, or it is one itself."""
+def test_database_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    """Its directory does not exist, or it is a directory itself."""
     (tmp_path / "directory.db").mkdir()
     for name in ("missing/mlflow.db", "directory.db"):
         with pytest.raises(TrackingError, match="can't be written") as caught:
