@@ -13,8 +13,8 @@ from torch import nn
 from repogen.artifacts.source import Eager, OnnxFile
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import ExportError
-from repogen.export.fallback_chain import check_dims, export_with, exporters
-from repogen.onnx_graph.normalize import Finishing
+from repogen.export.fallback_chain import check_dims, export_with, fallback_chain
+from repogen.onnx_graph.normalize import NormalizeOptions
 from repogen.spec.models import ExportSpec
 from repogen.targets import targets
 from repogen.validate.structure import check_structure
@@ -60,19 +60,19 @@ class Baked(nn.Module):
 def export(source: SourceModel, directory: Path, release: str = "24.10", **spec: object) -> OnnxArtifact:
     """Export with the first exporter of the spec."""
     chosen = ExportSpec.model_validate(spec)
-    exporter = exporters(source.origin, chosen)[0]
-    finishing = Finishing(source.signature, targets()[release], external_data=False, exporter=exporter.name)
+    exporter = fallback_chain(source.origin, chosen)[0]
+    options = NormalizeOptions(source.signature, targets()[release], external_data=False, exporter=exporter.name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's and onnxscript's own deprecations, as in the worker
-        return export_with(exporter, source, chosen, finishing, directory)
+        return export_with(exporter, source, chosen, options, directory)
 
 
 def test_auto_tries_dynamo_and_then_torchscript() -> None:
     """And a choice is one rung."""
     plain, attentive = Eager(torch.nn.Identity()), Eager(torch.nn.Identity(), attention=True)
-    assert [e.name for e in exporters(plain, ExportSpec())] == ["dynamo", "torchscript"]
-    assert [e.name for e in exporters(plain, ExportSpec(exporter="torchscript"))] == ["torchscript"]
-    assert [e.name for e in exporters(attentive, ExportSpec())] == [
+    assert [e.name for e in fallback_chain(plain, ExportSpec())] == ["dynamo", "torchscript"]
+    assert [e.name for e in fallback_chain(plain, ExportSpec(exporter="torchscript"))] == ["torchscript"]
+    assert [e.name for e in fallback_chain(attentive, ExportSpec())] == [
         "dynamo",
         "torchscript",
         "dynamo-eager",
@@ -82,8 +82,8 @@ def test_auto_tries_dynamo_and_then_torchscript() -> None:
 
 def test_an_exporter_that_does_not_take_the_source_is_refused(tmp_path: Path) -> None:
     """An ONNX file has no module that dynamo could export."""
-    with pytest.raises(ExportError, match="dynamo does not take this kind of source"):
-        exporters(OnnxFile(tmp_path), ExportSpec(exporter="dynamo"))
+    with pytest.raises(ExportError, match="dynamo does not support this kind of source"):
+        fallback_chain(OnnxFile(tmp_path), ExportSpec(exporter="dynamo"))
 
 
 @BOTH

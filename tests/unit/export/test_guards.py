@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from repogen.export.fallback_chain import export_with, exporters
-from repogen.onnx_graph.normalize import Finishing
+from repogen.export.fallback_chain import export_with, fallback_chain
+from repogen.onnx_graph.normalize import NormalizeOptions
 from repogen.spec.models import ExportSpec
 from repogen.targets import targets
 
@@ -55,20 +55,20 @@ def test_sizes_that_take_the_other_branch_are_doubted(
     source = as_source(Branching(condition), {"x": ["batch", "time"]}, time={"min": 4, "max": 32})
     assert source.dims["time"].example == 16
     spec = ExportSpec(exporter=exporter)
-    finishing = Finishing(source.signature, targets()["24.10"], external_data=False, exporter=exporter)
+    options = NormalizeOptions(source.signature, targets()["24.10"], external_data=False, exporter=exporter)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporters' own deprecations, as in the worker
-        made = export_with(exporters(source.origin, spec)[0], source, spec, finishing, tmp_path)
-    sizes = {sizes["time"] for sizes in made.doubts}
+        made = export_with(fallback_chain(source.origin, spec)[0], source, spec, options, tmp_path)
+    sizes = {sizes["time"] for sizes in made.guard_violations}
     assert doubted <= sizes or (exporter == "torchscript" and doubted == {13})
-    assert all(set(sizes) == {"batch", "time"} for sizes in made.doubts)
+    assert all(set(sizes) == {"batch", "time"} for sizes in made.guard_violations)
 
 
 def test_a_model_without_branches_has_no_doubts(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
     """Nothing is tried for nothing."""
     source = as_source(nn.Linear(4, 2))
-    finishing = Finishing(source.signature, targets()["24.10"], external_data=False, exporter="dynamo")
+    options = NormalizeOptions(source.signature, targets()["24.10"], external_data=False, exporter="dynamo")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # as above
-        made = export_with(exporters(source.origin, ExportSpec())[0], source, ExportSpec(), finishing, tmp_path)
-    assert made.doubts == ()
+        made = export_with(fallback_chain(source.origin, ExportSpec())[0], source, ExportSpec(), options, tmp_path)
+    assert made.guard_violations == ()

@@ -9,9 +9,11 @@ import onnx
 import pytest
 
 from repogen.errors import ExportError
-from repogen.export.onnx_passthrough import OnnxAsIs
+from repogen.export.interface import ExportRequest
+from repogen.export.onnx_passthrough import read_onnx
+from repogen.plugins import NoOptions
 from repogen.source.load import load_source
-from repogen.spec.models import ModelSpec
+from repogen.spec.models import ExportSpec, ModelSpec
 from tests.support import graphs
 
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ def read(graph: onnx.ModelProto | None, directory: Path, opset: int = 21, **spec
     source = load_source(
         ModelSpec.model_validate({"source": {"kind": "onnx", "path": "model.onnx"}, **spec}), directory
     )
-    return source, OnnxAsIs().export(source, (), opset, directory)
+    request = ExportRequest(source, (), opset, directory, ExportSpec(), NoOptions())
+    return source, read_onnx(request).model
 
 
 def test_an_older_opset_is_kept(tmp_path: Path) -> None:
@@ -48,7 +51,7 @@ def test_what_can_t_be_converted_is_told(tmp_path: Path) -> None:
     """With the opset to export for."""
     node = onnx.helper.make_node("Swish", ["x"], ["y"])  # new in opset 24
     graph = graphs.model([node], [graphs.value("x", ["N", 4])], [graphs.value("y", ["N", 4])], opset=24, ir=11)
-    with pytest.raises(ExportError, match="is of opset 24, the target loads up to 21") as caught:
+    with pytest.raises(ExportError, match="has opset 24, the target supports up to 21") as caught:
         read(graph, tmp_path)
     assert caught.value.code == "export.opset"
     assert "export it again for opset 21" in caught.value.hint

@@ -10,8 +10,11 @@ import torch
 from torch import nn
 
 from repogen.errors import ExportError
-from repogen.export.torchscript import TorchScript
-from repogen.export.trace_guards import watch_reads
+from repogen.export.interface import ExportRequest
+from repogen.export.torchscript import export_traced
+from repogen.export.trace_guards import record_reads
+from repogen.plugins import NoOptions
+from repogen.spec.models import ExportSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +40,8 @@ class Reading(nn.Module):
 def export(source: SourceModel, directory: Path, *allowed: str) -> Any:
     """Trace ``source``."""
     args = tuple(torch.from_numpy(array) for array in source.examples(source.example_sizes, 0).values())
-    return TorchScript(allowed).export(source, args, 17, directory)
+    spec = ExportSpec(allow_tracer_warnings=allowed)
+    return export_traced(ExportRequest(source, args, 17, directory, spec, NoOptions())).model
 
 
 @pytest.mark.parametrize(
@@ -140,14 +144,14 @@ def test_allowed_places_are_matched_by_file_and_line(as_source: Callable[..., So
     for place in (f"test_trace_guards.py:{line}", f"export/test_trace_guards.py:{line}"):
         assert export(source, tmp_path, "other.py:1", place).graph.inputs[0].name == "x"
     for place in (f"test_trace_guards.py:{line + 1}", f"predicates.py:{line}", f"source/test_trace_guards.py:{line}"):
-        with pytest.raises(ExportError, match="tracing freezes"):
+        with pytest.raises(ExportError, match="tracing would freeze a branch"):
             export(source, tmp_path, place)
 
 
 def test_watching_ends_with_its_block() -> None:
     """Tensor's own methods are back, and reads outside a trace are nobody's business."""
     before = torch.Tensor.item
-    with watch_reads(1) as reads:
+    with record_reads(1) as reads:
         during = torch.Tensor.item
         assert torch.ones(1).item() == 1.0
     assert during is not before

@@ -13,8 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import ExportError
-from repogen.onnx_graph.describe import count_nodes, describe
-from repogen.onnx_graph.normalize import Finishing, finish
+from repogen.onnx_graph.normalize import NormalizeOptions, count_nodes, describe, normalize
 from repogen.targets import targets
 
 if TYPE_CHECKING:
@@ -48,10 +47,10 @@ def model(
 
 def how(
     inputs: Sequence[str] = ("x",), outputs: Sequence[str] = ("y",), *, external: bool = False, release: str = "24.10"
-) -> Finishing:
+) -> NormalizeOptions:
     """Return what to make of it."""
     sides = (tuple(TensorSpec(name, "float32", ROW) for name in names) for names in (inputs, outputs))
-    return Finishing(Signature(*sides), targets()[release], external, "dynamo")
+    return NormalizeOptions(Signature(*sides), targets()[release], external, "dynamo")
 
 
 def run(artifact: OnnxArtifact, **inputs: Array) -> dict[str, Array]:
@@ -68,7 +67,7 @@ ONES = np.ones((2, 3), np.float32)
 def test_inputs_and_outputs_get_the_specs_names_in_order(tmp_path: Path) -> None:
     """The exporter's names are replaced, position by position."""
     graph = model([helper.make_node("Sub", ["x", "391"], ["layer_norm_12"])], ["x", "391"], ["layer_norm_12"])
-    artifact = finish(graph, tmp_path / "model.onnx", how(["image", "mask"], ["logits"]))
+    artifact = normalize(graph, tmp_path / "model.onnx", how(["image", "mask"], ["logits"]))
     assert [s.name for s in artifact.signature.inputs] == ["image", "mask"]
     assert run(artifact, image=3 * ONES, mask=ONES)["logits"].tolist() == (2 * ONES).tolist()
 
@@ -76,7 +75,7 @@ def test_inputs_and_outputs_get_the_specs_names_in_order(tmp_path: Path) -> None
 def test_names_may_change_places(tmp_path: Path) -> None:
     """Inputs that are renamed to each other's names stay themselves."""
     graph = model([helper.make_node("Sub", ["a", "b"], ["y"])], ["a", "b"])
-    artifact = finish(graph, tmp_path / "model.onnx", how(["b", "a"]))
+    artifact = normalize(graph, tmp_path / "model.onnx", how(["b", "a"]))
     assert run(artifact, b=3 * ONES, a=ONES)["y"][0, 0] == 2.0
 
 
@@ -88,23 +87,30 @@ def test_inner_values_make_way_for_the_specs_names(tmp_path: Path) -> None:
         helper.make_node("Add", ["logits", "mask"], ["logits__inner"]),
         helper.make_node("Add", ["logits__inner", "logits"], ["out"]),
     ]
-    artifact = finish(model(nodes, ["x"], ["out"], [weight]), tmp_path / "model.onnx", how(["mask"], ["logits"]))
+    artifact = normalize(model(nodes, ["x"], ["out"], [weight]), tmp_path / "model.onnx", how(["mask"], ["logits"]))
     assert run(artifact, mask=ONES)["logits"][0, 0] == 5.0
+
+
+def branch(kind: str, read: str, result: str) -> onnx.GraphProto:
+    """Return a branch of one node."""
+    return helper.make_graph([helper.make_node(kind, [read], [result])], kind, [], [tensor(result)])
 
 
 def test_names_inside_a_branch_make_way_too(tmp_path: Path) -> None:
     """A subgraph may not shadow the graph's inputs."""
-
-    def branch(kind: str) -> onnx.GraphProto:
-        return helper.make_graph([helper.make_node(kind, ["x"], ["image"])], kind, [], [tensor("image")])
-
     nodes = [
         helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
         helper.make_node("Greater", ["sum", "zero"], ["positive"]),
-        helper.make_node("If", ["positive"], ["y"], then_branch=branch("Identity"), else_branch=branch("Neg")),
+        helper.make_node(
+            "If",
+            ["positive"],
+            ["y"],
+            then_branch=branch("Identity", "x", "image"),
+            else_branch=branch("Neg", "x", "image"),
+        ),
     ]
     zero = numpy_helper.from_array(np.array(0, np.float32), "zero")
-    artifact = finish(model(nodes, weights=[zero]), tmp_path / "model.onnx", how(["image"]))
+    artifact = normalize(model(nodes, weights=[zero]), tmp_path / "model.onnx", how(["image"]))
     assert run(artifact, image=-ONES)["y"][0, 0] == 1.0
     assert artifact.nodes == 5
 
@@ -116,25 +122,39 @@ def test_outputs_that_are_something_else_too_get_a_node_of_their_own(tmp_path: P
     values = {value.name: value for value in [*graph.graph.inputs, *graph.graph.outputs]}
     values["w"] = graph.graph.initializers["w"]
     graph.graph.outputs[:] = [values[name] for name in outputs]
-    artifact = finish(graph, tmp_path / "model.onnx", how(["x"], ["first", "second"]))
+    artifact = normalize(graph, tmp_path / "model.onnx", how(["x"], ["first", "second"]))
     result = run(artifact, x=ONES)
     expected = {"x": ONES, "y": 2 * ONES, "w": ONES}
     assert [result["first"].tolist(), result["second"].tolist()] == [expected[name].tolist() for name in outputs]
 
 
+def test_omitted_optional_outputs_stay_omitted(tmp_path: Path) -> None:
+    """Naming an optional output would make the operator compute it."""
+    nodes = [
+        helper.make_node("Dropout", ["x"], ["v", ""]),
+        helper.make_node(
+            "If", ["flag"], ["y"], then_branch=branch("Neg", "v", "r"), else_branch=branch("Abs", "v", "r")
+        ),
+    ]
+    flag = numpy_helper.from_array(np.array(True), "flag")  # noqa: FBT003 - a value
+    artifact = normalize(model(nodes, weights=[flag]), tmp_path / "model.onnx", how())
+    assert list(onnx.load(artifact.path).graph.node[0].output) == ["v"]
+    assert run(artifact, x=ONES)["y"][0, 0] == -1.0
+
+
 def test_another_number_of_inputs_or_outputs_is_refused(tmp_path: Path) -> None:
     """Names tell what there is and what was declared."""
     add = helper.make_node("Identity", ["x"], ["y"])
-    with pytest.raises(ExportError, match="has inputs x, declared are a, b") as caught:
-        finish(model([add]), tmp_path / "model.onnx", how(["a", "b"]))
+    with pytest.raises(ExportError, match="has inputs x; expected a, b") as caught:
+        normalize(model([add]), tmp_path / "model.onnx", how(["a", "b"]))
     assert caught.value.code == "export.inputs"
     with pytest.raises(ExportError, match="has 1 outputs, the model 2"):
-        finish(model([add]), tmp_path / "model.onnx", how(["x"], ["y", "z"]))
+        normalize(model([add]), tmp_path / "model.onnx", how(["x"], ["y", "z"]))
 
 
 def test_an_input_that_the_exporter_dropped_is_there_again(tmp_path: Path) -> None:
     """Clients send it, as they send it to PyTorch; the record tells that nothing reads it."""
-    made = finish(model([helper.make_node("Identity", ["x"], ["y"])]), tmp_path / "model.onnx", how(["mask", "x"]))
+    made = normalize(model([helper.make_node("Identity", ["x"], ["y"])]), tmp_path / "model.onnx", how(["mask", "x"]))
     assert [spec.name for spec in made.signature.inputs] == ["mask", "x"]
     assert made.unused == ("mask",)
 
@@ -148,7 +168,7 @@ def test_nothing_of_this_machine_is_left(tmp_path: Path) -> None:
         place.metadata_props["pkg.torch.onnx.stack_trace"] = secret
         place.doc_string = secret
     graph.producer_name = graph.graph.name = secret
-    artifact = finish(graph, tmp_path / "model.onnx", how())
+    artifact = normalize(graph, tmp_path / "model.onnx", how())
     assert secret.encode() not in artifact.path.read_bytes()
 
 
@@ -158,7 +178,7 @@ def test_nothing_of_this_machine_is_left(tmp_path: Path) -> None:
 def test_the_ir_version_is_lowered_for_older_targets(tmp_path: Path, opset: int, release: str, expected: int) -> None:
     """As far as the opset allows; what it does not allow is left for the structure check to refuse."""
     graph = model([helper.make_node("Neg", ["x"], ["y"])], opset=opset)
-    artifact = finish(graph, tmp_path / "model.onnx", how(release=release))
+    artifact = normalize(graph, tmp_path / "model.onnx", how(release=release))
     assert (artifact.ir_version, artifact.opset) == (expected, opset)
 
 
@@ -184,7 +204,7 @@ def test_scattered_weights_come_to_one_place(tmp_path: Path, *, external: bool) 
     graph = scattered(tmp_path / "exporter")
     target = tmp_path / "result"
     target.mkdir()
-    artifact = finish(graph, target / "model.onnx", how(external=external))
+    artifact = normalize(graph, target / "model.onnx", how(external=external))
     for path in (tmp_path / "exporter").iterdir():
         path.unlink()
     assert artifact.external_data is external
@@ -214,7 +234,7 @@ def test_an_exporter_s_names_of_dims_do_not_make_them_equal(tmp_path: Path) -> N
     """TorchScript calls several axes of an output alike; dims that the inputs declare keep their names."""
     made = model([helper.make_node("Identity", ["x"], ["y"])])
     made.graph.outputs[0].shape = ir.Shape(["batch", "Same_dim_0"])
-    assert finish(made, tmp_path / "m.onnx", how()).signature.outputs[0].shape == ("batch", "y_dim_1")
+    assert normalize(made, tmp_path / "m.onnx", how()).signature.outputs[0].shape == ("batch", "y_dim_1")
     made = model([helper.make_node("Identity", ["x"], ["y"])])
     made.graph.outputs[0].shape = ir.Shape(["Same_dim_0", "Same_dim_0"])
-    assert finish(made, tmp_path / "m.onnx", how()).signature.outputs[0].shape == ("y_dim_0", "y_dim_1")
+    assert normalize(made, tmp_path / "m.onnx", how()).signature.outputs[0].shape == ("y_dim_0", "y_dim_1")

@@ -17,8 +17,8 @@ from torch import nn
 from repogen.artifacts.built_model import OnnxArtifact, ParityCase, ParityReport
 from repogen.artifacts.tensors import TensorSpec
 from repogen.errors import ExportError, ParityError
-from repogen.export.fallback_chain import export_with, exporters
-from repogen.onnx_graph.normalize import Finishing, finish
+from repogen.export.fallback_chain import export_with, fallback_chain
+from repogen.onnx_graph.normalize import NormalizeOptions, normalize
 from repogen.repository.golden import golden_from_json
 from repogen.spec.models import ExportSpec, ModelSpec
 from repogen.targets import targets
@@ -63,10 +63,10 @@ class Faulty(nn.Module):
 def exported(source: SourceModel, directory: Path) -> OnnxArtifact:
     """Export by tracing: it takes no second."""
     spec = ExportSpec(exporter="torchscript")
-    finishing = Finishing(source.signature, TARGET, external_data=False, exporter="torchscript")
+    options = NormalizeOptions(source.signature, TARGET, external_data=False, exporter="torchscript")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tracer's own deprecation, as in the worker
-        return export_with(exporters(source.origin, spec)[0], source, spec, finishing, directory)
+        return export_with(fallback_chain(source.origin, spec)[0], source, spec, options, directory)
 
 
 def proved(artifact: OnnxArtifact, source: SourceModel, directory: Path, **parity: Any) -> Validation:
@@ -79,8 +79,8 @@ def edited(artifact: OnnxArtifact, edit: Callable[[ir.Model], None]) -> OnnxArti
     """Return the artifact after an edit of its graph."""
     model = ir.load(artifact.path)
     edit(model)
-    finishing = Finishing(artifact.signature, TARGET, external_data=False, exporter="edited")
-    return finish(model, artifact.path.with_name("edited.onnx"), finishing)
+    options = NormalizeOptions(artifact.signature, TARGET, external_data=False, exporter="edited")
+    return normalize(model, artifact.path.with_name("edited.onnx"), options)
 
 
 @pytest.fixture(scope="module")
