@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from repogen.artifacts.source import DimRange
-    from repogen.artifacts.tensors import Signature
-    from repogen.export.interface import Sizes
+    from repogen.artifacts.tensors import Signature, Sizes
 
 _MAX_CANDIDATES = 300
 _MAX_VIOLATIONS = 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from repogen.artifacts.source import Eager, Program, Script
 from repogen.errors import ExportError
@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from repogen.artifacts.source import Origin, SourceModel
+    from repogen.artifacts.tensors import Sizes
     from repogen.spec.models import ExportSpec
-
-Sizes: TypeAlias = dict[str, int]
-"""A size for each symbolic dimension."""
 
 
 @dataclass(frozen=True)

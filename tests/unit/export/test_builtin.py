@@ -18,6 +18,7 @@ from repogen.optimize.interface import Pass
 if TYPE_CHECKING:
     from repogen.artifacts.source import Origin
 
+INPUTS = "inputs: {x: {dtype: float32, shape: [2]}}"
 MODULE = cast("Any", None)  # no built-in exporter looks at the module to decide
 LOAD = """\
 import sys
@@ -84,7 +85,7 @@ def test_loading_a_spec_does_not_import_torch(tmp_path: Any, section: str, messa
     """Nor ONNX packages: options are validated with the modules of the entry points alone."""
     (tmp_path / "models.py").write_text("def build(): ...\n")
     (tmp_path / "repogen.yaml").write_text(
-        f'models:\n  m:\n    source: {{factory: "models.py:build"}}\n    inputs: {{x: {{dtype: float32, shape: [2]}}}}\n    {section}\n',
+        f'models:\n  m:\n    source: {{factory: "models.py:build"}}\n    {INPUTS}\n    {section}\n',
         encoding="utf-8",
     )
     command = [sys.executable, "-c", LOAD]

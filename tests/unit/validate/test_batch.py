@@ -15,6 +15,7 @@ from repogen.errors import ConfigError, ExitCode
 from repogen.source.common.examples import DrawnExamples, StoredExamples
 from repogen.spec.models import InputSpec
 from repogen.validate.batch import check_batch
+from repogen.validate.compare import Comparison
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +45,7 @@ def judge(
 ) -> BatchReport:
     """Judge a source whose ONNX model is, by default, as good as the original."""
     allowed = {output.name: (1e-3, 1e-5) for output in source.signature.outputs}
-    return check_batch(source, onnx_model or source.reference, asked, allowed, 0)
+    return check_batch(Comparison(source, onnx_model or source.reference, allowed), asked, 0)
 
 
 def test_rows_that_are_answered_one_by_one_batch(as_source: AsSource) -> None:
@@ -56,7 +57,7 @@ def test_rows_that_are_answered_one_by_one_batch(as_source: AsSource) -> None:
 
 def test_more_than_was_proved_is_refused(as_source: AsSource) -> None:
     """max_batch_size above the dim's maximum is an error, also where the spec declares no inputs to compare with."""
-    with pytest.raises(ConfigError, match="'batch' is proved up to 8 only"):
+    with pytest.raises(ConfigError, match="'batch' is verified up to 8 only"):
         judge(as_source(Of(lambda x: x + 1)), 64)
 
 
@@ -76,10 +77,10 @@ def test_a_small_maximum_is_not_exceeded(as_source: AsSource, most: int) -> None
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (lambda x: x @ x.T, "of one row alone has another shape"),
-        (lambda x: x - x.mean(0), "a row alone is answered otherwise than in a batch of 2"),
-        (lambda x: (x - x.mean(0)) / (x.std(0, unbiased=False) + 1), "a row alone is answered otherwise"),
-        (lambda x: x.cumsum(0), "a row alone is answered otherwise"),
+        (lambda x: x @ x.T, "has another shape for one row than"),
+        (lambda x: x - x.mean(0), "a row gives another output alone than in a batch of 2"),
+        (lambda x: (x - x.mean(0)) / (x.std(0, unbiased=False) + 1), "a row gives another output alone"),
+        (lambda x: x.cumsum(0), "a row gives another output alone"),
         (lambda _: torch.ones(3, 4), "axis 0 is not the batch"),
         (lambda x: x.sum(), "has shape [] for a batch of 1"),
         (lambda x: x.T, "has shape [4, 1] for a batch of 1"),
@@ -101,19 +102,19 @@ def test_a_model_that_does_not_batch_says_why(
 def test_rows_that_look_at_their_position_are_found(as_source: AsSource) -> None:
     """Adding the row's number is seen when rows are computed alone."""
     source = as_source(Of(lambda x: x + torch.arange(len(x)).reshape(-1, 1)))
-    assert "answered otherwise" in judge(source).reason
+    assert "gives another output" in judge(source).reason
 
 
 def test_what_was_asked_for_and_cannot_be_is_an_error(as_source: AsSource) -> None:
     """With the reason, the way out, and exit code 5."""
-    with pytest.raises(ConfigError, match="max_batch_size: 4 was asked for, but the model does not batch: a row") as e:
+    with pytest.raises(ConfigError, match="max_batch_size is 4, but the model cannot be batched: a row") as e:
         judge(as_source(Of(lambda x: x - x.mean(0))), 4)
     assert (e.value.code, e.value.exit_code) == ("config.not-batchable", ExitCode.CONFIG)
 
 
 def test_nothing_is_measured_when_zero_was_asked_for(as_source: AsSource) -> None:
     """Even a model that batches does not then."""
-    assert judge(as_source(Of(lambda x: x)), 0).reason == "max_batch_size: 0 was asked for"
+    assert judge(as_source(Of(lambda x: x)), 0).reason == "the spec sets max_batch_size: 0"
 
 
 def test_the_onnx_model_is_measured_too(as_source: AsSource) -> None:
@@ -128,8 +129,8 @@ def test_the_onnx_model_is_measured_too(as_source: AsSource) -> None:
     [
         ({"x": [3, 4]}, {}, "not one shared dynamic dim"),
         ({"x": []}, {}, "not one shared dynamic dim"),
-        ({"x": ["batch", 4]}, {"batch": {"min": 2, "max": 8}}, "starts at 2"),
-        ({"x": ["batch", "batch"]}, {}, "another axis of input 'x' too"),
+        ({"x": ["batch", 4]}, {"batch": {"min": 2, "max": 8}}, "has a minimum of 2"),
+        ({"x": ["batch", "batch"]}, {}, "also another axis of input 'x'"),
     ],
 )
 def test_inputs_that_no_batch_fits_are_refused(
@@ -161,4 +162,4 @@ def test_rows_that_are_all_alike_prove_nothing(as_source: AsSource, examples: st
     if examples == "stored":
         alike = StoredExamples(({"x": np.ones((1, 4), np.float32)},), "e.npz", inputs)
     constant = replace(source, examples=alike)
-    assert "nothing can show" in judge(constant).reason
+    assert "batching cannot be verified" in judge(constant).reason

@@ -26,7 +26,7 @@ def test_distances_are_measured() -> None:
     apart = difference({"y": np.array([2.0, 4.0])}, {"y": np.array([2.0, 5.0])}, {"y": (0.1, 0.0)})
     assert (apart.max_abs, apart.max_rel) == (1.0, 0.25)
     assert apart.cosine == pytest.approx((4 + 20) / np.sqrt(20 * 29))
-    assert apart.reason == "1 of 2 values of 'y' are off, the worst by 1"
+    assert apart.reason == "1 of 2 values of 'y' differ, by up to 1"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_shapes_and_dtypes_must_be_equal(expected: Array, actual: Array, words: 
 def test_integers_and_booleans_are_compared_exactly(dtype: str) -> None:
     """One off is off."""
     assert compare([1, 0], [1, 0], dtype) == ""
-    assert "1 of 2 values of 'y' are off" in compare([1, 0], [1, 1], dtype)
+    assert "1 of 2 values of 'y' differ" in compare([1, 0], [1, 1], dtype)
 
 
 def test_large_integers_that_share_a_float_differ() -> None:

@@ -22,8 +22,8 @@ from repogen.onnx_graph.normalize import NormalizeOptions, normalize
 from repogen.repository.golden import golden_from_json
 from repogen.spec.models import ExportSpec, ModelSpec
 from repogen.targets import targets
-from repogen.validate.golden import GoldenKeeper
-from repogen.validate.parity import _missed
+from repogen.validate.golden import GoldenRecorder
+from repogen.validate.parity import drift_error
 from repogen.validate.runtime import OnnxModel
 from repogen.validate.structure import check_structure
 from repogen.validate.sweep import SweepCase
@@ -177,6 +177,8 @@ def test_a_spent_budget_skips_by_name_and_never_what_is_required(
     assert report.skipped == ("batch=2 seed=1", "batch=5 seed=3", "batch=7 seed=6", "batch=8 seed=4")
 
 
+NOT_FINITE = "itself returns NaN or Inf at batch=2 seed=0"
+NOT_DETERMINISTIC = "returns different outputs for the same inputs"
 DECLARED = (
     r"itself fails at batch=1 \(axis 0 of input 'x'; declared 1 to 8 in dims.batch; 2 worked\): .*shape '\[2, 4\]'"
 )
@@ -185,8 +187,8 @@ DECLARED = (
 @pytest.mark.parametrize(
     ("function", "error", "code", "words"),
     [
-        (lambda x: torch.log(-x.abs()), ParityError, "parity.not-finite", "itself gives NaN or Inf at batch=2 seed=0"),
-        (lambda x: x + torch.randn_like(x), ParityError, "parity.non-deterministic", "differs from itself"),
+        (lambda x: torch.log(-x.abs()), ParityError, "parity.not-finite", NOT_FINITE),
+        (lambda x: x + torch.randn_like(x), ParityError, "parity.non-deterministic", NOT_DETERMINISTIC),
         (lambda x: x.reshape(2, 4) * 2, ExportError, "source.declared-size", DECLARED),
     ],
 )  # fmt: skip
@@ -257,7 +259,7 @@ def test_the_golden_keeper_stays_small(tmp_path: Path) -> None:
     big, small = {"x": np.zeros(3 * 2**20, np.uint8)}, {"x": np.zeros(1, np.uint8)}
     case = SweepCase({"batch": 1}, 0, required=True)
     for offered, kept in (([big, small, small], 1), ([small, big, small], 2), ([small] * 6, 4)):
-        keeper = GoldenKeeper()
+        keeper = GoldenRecorder()
         for arrays in offered:
             keeper.offer(case, arrays, small)
         keeper.write(tmp_path, "batch", {"x": (0.0, 0.0)})
@@ -278,7 +280,9 @@ def test_the_dim_at_fault_is_named_with_what_it_takes(as_source: Callable[..., S
     assert caught.value.code == "source.declared-size"
     assert "itself fails at time=1 (axis 2 of input 'x'" in caught.value.message
     assert "batch=" not in caught.value.message
-    assert caught.value.hint.endswith("narrow dims.time in the spec to what the model can take: time 7 to 16 worked")
+    assert caught.value.hint.endswith(
+        "narrow dims.time in the spec to sizes that the model supports: time 7 to 16 worked"
+    )
 
 
 def test_sizes_between_that_the_model_does_not_take_are_no_fault(
@@ -299,10 +303,10 @@ def test_sizes_between_that_the_model_does_not_take_are_no_fault(
 @pytest.mark.parametrize(
     ("apart", "against", "names", "said"),
     [
-        (1e-5, "", ("x",), "allow it, as with parity: {atol: 2e-05}"),
+        (1e-5, "", ("x",), "accept it with parity: {atol: 2e-05}"),
         (3.0, "", ("x",), "try another exporter"),
-        (3.0, "models.py:ref", ("x",), "it has other weights"),
-        (0.0, "", ("x", "attention_mask"), "a mask that hides a whole row makes NaN"),
+        (3.0, "models.py:ref", ("x",), "may have other weights"),
+        (0.0, "", ("x", "attention_mask"), "a mask that hides a whole row gives NaN"),
     ],
 )
 def test_the_remedy_fits_what_is_wrong(
@@ -314,7 +318,7 @@ def test_the_remedy_fits_what_is_wrong(
     source = replace(source, signature=replace(source.signature, inputs=specs), against=against)
     reason = "off" if apart else "'y' has NaN or Inf among the actual values"
     report = ParityReport((ParityCase("batch=2", apart, 0.0, 1.0, passed=False, reason=reason),))
-    assert said in _missed(report, source, "").hint
+    assert said in drift_error(report, source, "").hint
 
 
 def test_an_operator_without_a_kernel_for_its_dtype_is_told_so(

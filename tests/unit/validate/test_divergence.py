@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from repogen.validate.diverge import first_divergence
+from repogen.validate.divergence import first_divergence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,8 +75,8 @@ def test_the_operator_is_named_with_its_module_and_line(tmp_path: Path) -> None:
     found = first_divergence(Net(torch.tanh).eval(), path, X, 1e-3, 1e-5)
     assert found is not None
     assert (found.operator, found.module, found.shape) == ("aten.tanh", "second", (2, 4))
-    assert found.where.startswith("test_diverge.py:")
-    assert "aten.tanh in module 'second' (test_diverge.py:" in str(found)
+    assert found.where.startswith("test_divergence.py:")
+    assert "aten.tanh in module 'second' (test_divergence.py:" in str(found)
     assert list(tmp_path.iterdir()) == [path]
 
 
