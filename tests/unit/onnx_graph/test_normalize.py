@@ -1,4 +1,4 @@
-"""What is written: the spec's names, a valid graph, one data file, nothing of this machine."""
+"""A normalized graph: the spec's names, one data file, no local metadata."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def model(
 def how(
     inputs: Sequence[str] = ("x",), outputs: Sequence[str] = ("y",), *, external: bool = False, release: str = "24.10"
 ) -> NormalizeOptions:
-    """Return what to make of it."""
+    """Return options for inputs and outputs of shape [batch, 3]."""
     sides = (tuple(TensorSpec(name, "float32", ROW) for name in names) for names in (inputs, outputs))
     return NormalizeOptions(Signature(*sides), targets()[release], external, "dynamo")
 
@@ -64,23 +64,23 @@ def run(artifact: OnnxArtifact, **inputs: Array) -> dict[str, Array]:
 ONES = np.ones((2, 3), np.float32)
 
 
-def test_inputs_and_outputs_get_the_specs_names_in_order(tmp_path: Path) -> None:
-    """The exporter's names are replaced, position by position."""
+def test_inputs_and_outputs_get_the_names_of_the_spec(tmp_path: Path) -> None:
+    """By position."""
     graph = model([helper.make_node("Sub", ["x", "391"], ["layer_norm_12"])], ["x", "391"], ["layer_norm_12"])
     artifact = normalize(graph, tmp_path / "model.onnx", how(["image", "mask"], ["logits"]))
     assert [s.name for s in artifact.signature.inputs] == ["image", "mask"]
     assert run(artifact, image=3 * ONES, mask=ONES)["logits"].tolist() == (2 * ONES).tolist()
 
 
-def test_names_may_change_places(tmp_path: Path) -> None:
-    """Inputs that are renamed to each other's names stay themselves."""
+def test_names_can_be_swapped(tmp_path: Path) -> None:
+    """Inputs that are renamed to each other's names keep their values."""
     graph = model([helper.make_node("Sub", ["a", "b"], ["y"])], ["a", "b"])
     artifact = normalize(graph, tmp_path / "model.onnx", how(["b", "a"]))
     assert run(artifact, b=3 * ONES, a=ONES)["y"][0, 0] == 2.0
 
 
-def test_inner_values_make_way_for_the_specs_names(tmp_path: Path) -> None:
-    """Values and weights that bear a wanted name, or the name they would be moved to, are renamed."""
+def test_inner_values_with_a_name_of_the_spec_are_renamed(tmp_path: Path) -> None:
+    """Values and weights with the name of an input or output, or with the name that replaces it."""
     weight = numpy_helper.from_array(ONES[0], "mask")
     nodes = [
         helper.make_node("Add", ["x", "mask"], ["logits"]),
@@ -96,8 +96,8 @@ def branch(kind: str, read: str, result: str) -> onnx.GraphProto:
     return helper.make_graph([helper.make_node(kind, [read], [result])], kind, [], [tensor(result)])
 
 
-def test_names_inside_a_branch_make_way_too(tmp_path: Path) -> None:
-    """A subgraph may not shadow the graph's inputs."""
+def test_values_of_subgraphs_with_a_name_of_the_spec_are_renamed(tmp_path: Path) -> None:
+    """A subgraph must not shadow the inputs of the graph."""
     nodes = [
         helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
         helper.make_node("Greater", ["sum", "zero"], ["positive"]),
@@ -116,8 +116,8 @@ def test_names_inside_a_branch_make_way_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("outputs", [["x", "y"], ["y", "y"], ["w", "y"]])
-def test_outputs_that_are_something_else_too_get_a_node_of_their_own(tmp_path: Path, outputs: list[str]) -> None:
-    """An output that is an input, a weight, or another output, can have its own name."""
+def test_outputs_that_are_other_values_get_an_identity_node(tmp_path: Path, outputs: list[str]) -> None:
+    """An output that is an input, a weight, or another output can have another name."""
     graph = model([helper.make_node("Add", ["x", "w"], ["y"])], weights=[numpy_helper.from_array(ONES, "w")])
     values = {value.name: value for value in [*graph.graph.inputs, *graph.graph.outputs]}
     values["w"] = graph.graph.initializers["w"]
@@ -142,8 +142,8 @@ def test_omitted_optional_outputs_stay_omitted(tmp_path: Path) -> None:
     assert run(artifact, x=ONES)["y"][0, 0] == -1.0
 
 
-def test_another_number_of_inputs_or_outputs_is_refused(tmp_path: Path) -> None:
-    """Names tell what there is and what was declared."""
+def test_wrong_number_of_inputs_or_outputs_is_rejected(tmp_path: Path) -> None:
+    """The message lists the actual and the expected names."""
     add = helper.make_node("Identity", ["x"], ["y"])
     with pytest.raises(ExportError, match="has inputs x; expected a, b") as caught:
         normalize(model([add]), tmp_path / "model.onnx", how(["a", "b"]))
@@ -152,21 +152,23 @@ def test_another_number_of_inputs_or_outputs_is_refused(tmp_path: Path) -> None:
         normalize(model([add]), tmp_path / "model.onnx", how(["x"], ["y", "z"]))
 
 
-def test_an_input_that_the_exporter_dropped_is_there_again(tmp_path: Path) -> None:
-    """Clients send it, as they send it to PyTorch; the record tells that nothing reads it."""
-    made = normalize(model([helper.make_node("Identity", ["x"], ["y"])]), tmp_path / "model.onnx", how(["mask", "x"]))
-    assert [spec.name for spec in made.signature.inputs] == ["mask", "x"]
-    assert made.unused == ("mask",)
+def test_dropped_input_is_restored(tmp_path: Path) -> None:
+    """Clients send it; the record lists it as unused."""
+    artifact = normalize(
+        model([helper.make_node("Identity", ["x"], ["y"])]), tmp_path / "model.onnx", how(["mask", "x"])
+    )
+    assert [spec.name for spec in artifact.signature.inputs] == ["mask", "x"]
+    assert artifact.unused == ("mask",)
 
 
-def test_nothing_of_this_machine_is_left(tmp_path: Path) -> None:
-    """Doc strings, producer and metadata of every node, value, graph and model are gone."""
+def test_local_metadata_is_removed(tmp_path: Path) -> None:
+    """Doc strings, producer and metadata of the model, graph, nodes and values."""
     secret = "/home/me/models.py:12"  # noqa: S105 - a path
     graph = model([helper.make_node("Neg", ["x"], ["y"], doc_string=secret)])
-    places: list[Any] = [graph, graph.graph, *graph.graph.all_nodes(), *graph.graph.inputs, *graph.graph.outputs]
-    for place in places:
-        place.metadata_props["pkg.torch.onnx.stack_trace"] = secret
-        place.doc_string = secret
+    parts: list[Any] = [graph, graph.graph, *graph.graph.all_nodes(), *graph.graph.inputs, *graph.graph.outputs]
+    for part in parts:
+        part.metadata_props["pkg.torch.onnx.stack_trace"] = secret
+        part.doc_string = secret
     graph.producer_name = graph.graph.name = secret
     artifact = normalize(graph, tmp_path / "model.onnx", how())
     assert secret.encode() not in artifact.path.read_bytes()
@@ -175,15 +177,15 @@ def test_nothing_of_this_machine_is_left(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("opset", "release", "expected"), [(19, "23.08", 9), (20, "24.03", 9), (20, "24.10", 10), (21, "24.03", 10)]
 )
-def test_the_ir_version_is_lowered_for_older_targets(tmp_path: Path, opset: int, release: str, expected: int) -> None:
-    """As far as the opset allows; what it does not allow is left for the structure check to refuse."""
+def test_ir_version_is_lowered_for_older_targets(tmp_path: Path, opset: int, release: str, expected: int) -> None:
+    """As far as the opset permits; the structure check rejects the rest."""
     graph = model([helper.make_node("Neg", ["x"], ["y"])], opset=opset)
     artifact = normalize(graph, tmp_path / "model.onnx", how(release=release))
     assert (artifact.ir_version, artifact.opset) == (expected, opset)
 
 
 def scattered(directory: Path) -> ir.Model:
-    """Return a model whose two weights lie in a file each, as the TorchScript exporter leaves them over 2 GB."""
+    """Return a model with one file per weight, as the TorchScript exporter writes models over 2 GB."""
     directory.mkdir()
     weights = [numpy_helper.from_array(np.full((64, 3), i, np.float32), f"w{i}") for i in (1, 2)]
     nodes = [helper.make_node("Gather", [f"w{i}", "zero"], [f"row{i}"]) for i in (1, 2)]
@@ -199,8 +201,8 @@ def scattered(directory: Path) -> ir.Model:
 
 
 @pytest.mark.parametrize("external", [False, True])
-def test_scattered_weights_come_to_one_place(tmp_path: Path, *, external: bool) -> None:
-    """One data file beside the model when asked for, else none; the exporter's own files are no longer needed."""
+def test_weights_are_written_to_one_file(tmp_path: Path, *, external: bool) -> None:
+    """To one data file, or to the model; the exporter's own files are not needed afterward."""
     graph = scattered(tmp_path / "exporter")
     target = tmp_path / "result"
     target.mkdir()
@@ -213,8 +215,8 @@ def test_scattered_weights_come_to_one_place(tmp_path: Path, *, external: bool) 
     assert run(artifact, x=ONES)["y"][0, 0] == 4.0
 
 
-def test_dtypes_that_triton_does_not_serve_are_refused(tmp_path: Path) -> None:
-    """BF16 ends here when an exporter brought it in."""
+def test_dtype_that_triton_does_not_serve_is_rejected(tmp_path: Path) -> None:
+    """Such as BF16."""
     graph = model([helper.make_node("Cast", ["x"], ["y"], to=TensorProto.BFLOAT16)])
     graph.graph.outputs[0].dtype = ir.DataType.BFLOAT16
     with pytest.raises(ExportError, match="'y' is") as caught:
@@ -222,19 +224,19 @@ def test_dtypes_that_triton_does_not_serve_are_refused(tmp_path: Path) -> None:
     assert caught.value.code == "export.dtype"
 
 
-def test_dims_without_a_name_show_as_a_question_mark(tmp_path: Path) -> None:
-    """A symbolic dim stays symbolic."""
+def test_dim_without_a_name_is_a_question_mark(tmp_path: Path) -> None:
+    """It is not a fixed size."""
     graph = model([helper.make_node("Neg", ["x"], ["y"])])
     graph.graph.outputs[0].shape = ir.Shape([None, 3])
     assert describe(graph, tmp_path / "model.onnx", "dynamo").signature.outputs[0].shape == ("?", 3)
     assert count_nodes(graph) == 1
 
 
-def test_an_exporter_s_names_of_dims_do_not_make_them_equal(tmp_path: Path) -> None:
-    """TorchScript calls several axes of an output alike; dims that the inputs declare keep their names."""
-    made = model([helper.make_node("Identity", ["x"], ["y"])])
-    made.graph.outputs[0].shape = ir.Shape(["batch", "Same_dim_0"])
-    assert normalize(made, tmp_path / "m.onnx", how()).signature.outputs[0].shape == ("batch", "y_dim_1")
-    made = model([helper.make_node("Identity", ["x"], ["y"])])
-    made.graph.outputs[0].shape = ir.Shape(["Same_dim_0", "Same_dim_0"])
-    assert normalize(made, tmp_path / "m.onnx", how()).signature.outputs[0].shape == ("y_dim_0", "y_dim_1")
+def test_dim_names_of_the_exporter_are_replaced(tmp_path: Path) -> None:
+    """TorchScript gives several axes of an output one name; declared dims keep their names."""
+    graph = model([helper.make_node("Identity", ["x"], ["y"])])
+    graph.graph.outputs[0].shape = ir.Shape(["batch", "Same_dim_0"])
+    assert normalize(graph, tmp_path / "m.onnx", how()).signature.outputs[0].shape == ("batch", "y_dim_1")
+    graph = model([helper.make_node("Identity", ["x"], ["y"])])
+    graph.graph.outputs[0].shape = ir.Shape(["Same_dim_0", "Same_dim_0"])
+    assert normalize(graph, tmp_path / "m.onnx", how()).signature.outputs[0].shape == ("y_dim_0", "y_dim_1")

@@ -1,4 +1,4 @@
-"""Passes that make things worse are dropped, each with its reason."""
+"""A pass whose result fails a check is dropped, with the reason."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def run(
 
 @pytest.fixture
 def exported(tmp_path: Path) -> OnnxArtifact:
-    """Return three nodes that a pass may make fewer."""
+    """Return a model of three nodes."""
     return normalize(ir.from_proto(proto("Sin", "Identity", "Cos")), tmp_path / "model.onnx", OPTIONS)
 
 
 def fails() -> onnx.ModelProto:
-    """Fail as native code does."""
+    """Fail with a message of several lines."""
     raise RuntimeError("no luck\nand a long story")
 
 
@@ -101,10 +101,10 @@ def fails() -> onnx.ModelProto:
         ),
     ],
 )
-def test_a_pass_that_breaks_something_is_dropped_with_the_reason(
+def test_pass_with_an_invalid_result_is_dropped(
     exported: OnnxArtifact, tmp_path: Path, fake: Fake, reason: str
 ) -> None:
-    """The exported model goes on as it was."""
+    """The exported model is used unchanged."""
     before = exported.path.read_bytes()
     artifact, (outcome,) = run(exported, tmp_path, fake)
     assert artifact is exported
@@ -114,14 +114,14 @@ def test_a_pass_that_breaks_something_is_dropped_with_the_reason(
     assert exported.path.read_bytes() == before
 
 
-def test_a_result_that_onnx_runtime_cannot_load_is_dropped(exported: OnnxArtifact, tmp_path: Path) -> None:
-    """Even where the checker is content: an unknown domain is not its business."""
+def test_result_that_onnx_runtime_cannot_load_is_dropped(exported: OnnxArtifact, tmp_path: Path) -> None:
+    """Even if onnx.checker accepts it: it does not check unknown domains."""
 
     def foreign() -> onnx.ModelProto:
-        made = proto("Sin", "Cos")
-        made.graph.node[0].domain = "com.nobody"
-        made.opset_import.append(helper.make_opsetid("com.nobody", 1))
-        return made
+        model = proto("Sin", "Cos")
+        model.graph.node[0].domain = "com.nobody"
+        model.opset_import.append(helper.make_opsetid("com.nobody", 1))
+        return model
 
     artifact, (outcome,) = run(exported, tmp_path, Fake(foreign))
     assert artifact is exported
@@ -130,8 +130,8 @@ def test_a_result_that_onnx_runtime_cannot_load_is_dropped(exported: OnnxArtifac
     assert str(tmp_path) not in outcome.reason
 
 
-def test_a_pass_that_helps_is_kept_and_the_next_one_starts_there(exported: OnnxArtifact, tmp_path: Path) -> None:
-    """Results are finished like an export, and the same pass may come twice."""
+def test_next_pass_starts_from_the_previous_result(exported: OnnxArtifact, tmp_path: Path) -> None:
+    """Results are normalized like an export, and a pass may run twice."""
     helps = Fake(lambda: proto("Sin", "Cos"))
     artifact, (first, second) = run(exported, tmp_path, helps, times=2)
     assert (first.applied, first.nodes_before, first.nodes_after, first.reason) == (True, 3, 2, "")
@@ -141,6 +141,6 @@ def test_a_pass_that_helps_is_kept_and_the_next_one_starts_there(exported: OnnxA
 
 
 def test_onnxsim_removes_an_identity(exported: OnnxArtifact, tmp_path: Path) -> None:
-    """The real pass, through the real registry."""
+    """With the registered pass."""
     artifact, (outcome,) = optimize(exported, [PassSpec(name="onnxsim")], OPTIONS, tmp_path)
     assert (outcome.name, outcome.applied, artifact.nodes) == ("onnxsim", True, 2)
