@@ -56,6 +56,29 @@ def plugins(group: Group) -> dict[str, EntryPoint]:
     return by_name
 
 
+def load_instance(group: Group, name: str, protocol: type[_Part]) -> _Part:
+    """Return an instance of the class that an entry point refers to.
+
+    Args:
+        group: The group.
+        name: A key of ``plugins(group)``.
+        protocol: A runtime-checkable Protocol, which the class implements.
+
+    Raises:
+        SpecError: Importing the entry point failed, or it does not implement the Protocol.
+    """
+    loaded = load_plugin(group, name)
+    instance = loaded() if isinstance(loaded, type) else loaded
+    if isinstance(instance, protocol) and getattr(instance, "name", None) == name:
+        return instance
+    entry = plugins(group)[name]
+    raise SpecError(
+        f"plug-in {name!r} of {_package(entry)} is not a {protocol.__name__} named {name!r}: {entry.value}",
+        f"implement {protocol.__module__}.{protocol.__name__}",
+        code="plugin.interface",
+    )
+
+
 def load_plugin(group: Group, name: str) -> object:
     """Import and return what an entry point names.
 
@@ -84,29 +107,6 @@ def load_plugin(group: Group, name: str) -> object:
             f"fix or uninstall {_package(entry)}",
             code="plugin.import",
         ) from error
-
-
-def load_instance(group: Group, name: str, protocol: type[_Part]) -> _Part:
-    """Return an instance of the class that an entry point refers to.
-
-    Args:
-        group: The group.
-        name: A key of ``plugins(group)``.
-        protocol: A runtime-checkable Protocol, which the class implements.
-
-    Raises:
-        SpecError: Importing the entry point failed, or it does not implement the Protocol.
-    """
-    loaded = load_plugin(group, name)
-    instance = loaded() if isinstance(loaded, type) else loaded
-    if isinstance(instance, protocol) and getattr(instance, "name", None) == name:
-        return instance
-    entry = plugins(group)[name]
-    raise SpecError(
-        f"plug-in {name!r} of {_package(entry)} is not a {protocol.__name__} named {name!r}: {entry.value}",
-        f"implement {protocol.__module__}.{protocol.__name__}",
-        code="plugin.interface",
-    )
 
 
 def _package(entry: EntryPoint) -> str:

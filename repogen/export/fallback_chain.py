@@ -42,9 +42,10 @@ def fallback_chain(origin: Origin, spec: ExportSpec) -> list[Exporter]:
     accepting = [exporter for exporter in exporters if exporter.accepts(origin)]
     if accepting:
         return sorted(accepting, key=lambda exporter: (exporter.priority, exporter.name))
+    subject = "no registered exporter supports" if spec.exporter == "auto" else f"{spec.exporter} does not support"
     raise ExportError(
-        f"exporter {spec.exporter} does not support this kind of source",
-        "set export.exporter to auto",
+        f"{subject} this kind of source",
+        "" if spec.exporter == "auto" else "set export.exporter to auto",
         code="export.exporter",
     )
 

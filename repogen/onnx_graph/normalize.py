@@ -107,7 +107,7 @@ def _set_signature(model: ir.Model, signature: Signature) -> None:
 
 def _fix_names(model: ir.Model) -> None:
     """Rename inner values that have the name of an input or output."""
-    outputs = [output for node in model.graph.all_nodes() for output in node.outputs]
+    outputs = [output for body in _bodies(model) for node in body.all_nodes() for output in node.outputs]
     omitted = [value for value in outputs if not value.name and not value.uses()]
     NameFixPass()(model)
     for value in omitted:  # a name would make the node compute an optional output

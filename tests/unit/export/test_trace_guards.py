@@ -145,7 +145,7 @@ def test_allowed_locations_are_matched_by_file_and_line(as_source: Callable[...,
         assert export(source, tmp_path, "other.py:1", location).graph.inputs[0].name == "x"
     for location in (
         f"test_trace_guards.py:{line + 1}",
-        f"predicates.py:{line}",
+        f"other.py:{line}",
         f"source/test_trace_guards.py:{line}",
     ):
         with pytest.raises(ExportError, match="tracing would freeze a branch"):

@@ -45,7 +45,7 @@ def model(
     return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10))
 
 
-def how(
+def options(
     inputs: Sequence[str] = ("x",), outputs: Sequence[str] = ("y",), *, external: bool = False, release: str = "24.10"
 ) -> NormalizeOptions:
     """Return options for inputs and outputs of shape [batch, 3]."""
@@ -67,7 +67,7 @@ ONES = np.ones((2, 3), np.float32)
 def test_inputs_and_outputs_get_the_names_of_the_spec(tmp_path: Path) -> None:
     """By position."""
     graph = model([helper.make_node("Sub", ["x", "391"], ["layer_norm_12"])], ["x", "391"], ["layer_norm_12"])
-    artifact = normalize(graph, tmp_path / "model.onnx", how(["image", "mask"], ["logits"]))
+    artifact = normalize(graph, tmp_path / "model.onnx", options(["image", "mask"], ["logits"]))
     assert [s.name for s in artifact.signature.inputs] == ["image", "mask"]
     assert run(artifact, image=3 * ONES, mask=ONES)["logits"].tolist() == (2 * ONES).tolist()
 
@@ -75,7 +75,7 @@ def test_inputs_and_outputs_get_the_names_of_the_spec(tmp_path: Path) -> None:
 def test_names_can_be_swapped(tmp_path: Path) -> None:
     """Inputs that are renamed to each other's names keep their values."""
     graph = model([helper.make_node("Sub", ["a", "b"], ["y"])], ["a", "b"])
-    artifact = normalize(graph, tmp_path / "model.onnx", how(["b", "a"]))
+    artifact = normalize(graph, tmp_path / "model.onnx", options(["b", "a"]))
     assert run(artifact, b=3 * ONES, a=ONES)["y"][0, 0] == 2.0
 
 
@@ -87,7 +87,7 @@ def test_inner_values_with_a_name_of_the_spec_are_renamed(tmp_path: Path) -> Non
         helper.make_node("Add", ["logits", "mask"], ["logits__inner"]),
         helper.make_node("Add", ["logits__inner", "logits"], ["out"]),
     ]
-    artifact = normalize(model(nodes, ["x"], ["out"], [weight]), tmp_path / "model.onnx", how(["mask"], ["logits"]))
+    artifact = normalize(model(nodes, ["x"], ["out"], [weight]), tmp_path / "model.onnx", options(["mask"], ["logits"]))
     assert run(artifact, mask=ONES)["logits"][0, 0] == 5.0
 
 
@@ -110,7 +110,7 @@ def test_values_of_subgraphs_with_a_name_of_the_spec_are_renamed(tmp_path: Path)
         ),
     ]
     zero = numpy_helper.from_array(np.array(0, np.float32), "zero")
-    artifact = normalize(model(nodes, weights=[zero]), tmp_path / "model.onnx", how(["image"]))
+    artifact = normalize(model(nodes, weights=[zero]), tmp_path / "model.onnx", options(["image"]))
     assert run(artifact, image=-ONES)["y"][0, 0] == 1.0
     assert artifact.nodes == 5
 
@@ -122,7 +122,7 @@ def test_outputs_that_are_other_values_get_an_identity_node(tmp_path: Path, outp
     values = {value.name: value for value in [*graph.graph.inputs, *graph.graph.outputs]}
     values["w"] = graph.graph.initializers["w"]
     graph.graph.outputs[:] = [values[name] for name in outputs]
-    artifact = normalize(graph, tmp_path / "model.onnx", how(["x"], ["first", "second"]))
+    artifact = normalize(graph, tmp_path / "model.onnx", options(["x"], ["first", "second"]))
     result = run(artifact, x=ONES)
     expected = {"x": ONES, "y": 2 * ONES, "w": ONES}
     assert [result["first"].tolist(), result["second"].tolist()] == [expected[name].tolist() for name in outputs]
@@ -137,7 +137,7 @@ def test_omitted_optional_outputs_stay_omitted(tmp_path: Path) -> None:
         ),
     ]
     flag = numpy_helper.from_array(np.array(True), "flag")  # noqa: FBT003 - a value
-    artifact = normalize(model(nodes, weights=[flag]), tmp_path / "model.onnx", how())
+    artifact = normalize(model(nodes, weights=[flag]), tmp_path / "model.onnx", options())
     assert list(onnx.load(artifact.path).graph.node[0].output) == ["v"]
     assert run(artifact, x=ONES)["y"][0, 0] == -1.0
 
@@ -146,16 +146,16 @@ def test_wrong_number_of_inputs_or_outputs_is_rejected(tmp_path: Path) -> None:
     """The message lists the actual and the expected names."""
     add = helper.make_node("Identity", ["x"], ["y"])
     with pytest.raises(ExportError, match="has inputs x; expected a, b") as caught:
-        normalize(model([add]), tmp_path / "model.onnx", how(["a", "b"]))
+        normalize(model([add]), tmp_path / "model.onnx", options(["a", "b"]))
     assert caught.value.code == "export.inputs"
     with pytest.raises(ExportError, match="has 1 outputs, the model 2"):
-        normalize(model([add]), tmp_path / "model.onnx", how(["x"], ["y", "z"]))
+        normalize(model([add]), tmp_path / "model.onnx", options(["x"], ["y", "z"]))
 
 
 def test_dropped_input_is_restored(tmp_path: Path) -> None:
     """Clients send it; the record lists it as unused."""
     artifact = normalize(
-        model([helper.make_node("Identity", ["x"], ["y"])]), tmp_path / "model.onnx", how(["mask", "x"])
+        model([helper.make_node("Identity", ["x"], ["y"])]), tmp_path / "model.onnx", options(["mask", "x"])
     )
     assert [spec.name for spec in artifact.signature.inputs] == ["mask", "x"]
     assert artifact.unused == ("mask",)
@@ -170,7 +170,7 @@ def test_local_metadata_is_removed(tmp_path: Path) -> None:
         part.metadata_props["pkg.torch.onnx.stack_trace"] = secret
         part.doc_string = secret
     graph.producer_name = graph.graph.name = secret
-    artifact = normalize(graph, tmp_path / "model.onnx", how())
+    artifact = normalize(graph, tmp_path / "model.onnx", options())
     assert secret.encode() not in artifact.path.read_bytes()
 
 
@@ -180,7 +180,7 @@ def test_local_metadata_is_removed(tmp_path: Path) -> None:
 def test_ir_version_is_lowered_for_older_targets(tmp_path: Path, opset: int, release: str, expected: int) -> None:
     """As far as the opset permits; the structure check rejects the rest."""
     graph = model([helper.make_node("Neg", ["x"], ["y"])], opset=opset)
-    artifact = normalize(graph, tmp_path / "model.onnx", how(release=release))
+    artifact = normalize(graph, tmp_path / "model.onnx", options(release=release))
     assert (artifact.ir_version, artifact.opset) == (expected, opset)
 
 
@@ -206,7 +206,7 @@ def test_weights_are_written_to_one_file(tmp_path: Path, *, external: bool) -> N
     graph = scattered(tmp_path / "exporter")
     target = tmp_path / "result"
     target.mkdir()
-    artifact = normalize(graph, target / "model.onnx", how(external=external))
+    artifact = normalize(graph, target / "model.onnx", options(external=external))
     for path in (tmp_path / "exporter").iterdir():
         path.unlink()
     assert artifact.external_data is external
@@ -236,7 +236,7 @@ def test_dim_names_of_the_exporter_are_replaced(tmp_path: Path) -> None:
     """TorchScript gives several axes of an output one name; declared dims keep their names."""
     graph = model([helper.make_node("Identity", ["x"], ["y"])])
     graph.graph.outputs[0].shape = ir.Shape(["batch", "Same_dim_0"])
-    assert normalize(graph, tmp_path / "m.onnx", how()).signature.outputs[0].shape == ("batch", "y_dim_1")
+    assert normalize(graph, tmp_path / "m.onnx", options()).signature.outputs[0].shape == ("batch", "y_dim_1")
     graph = model([helper.make_node("Identity", ["x"], ["y"])])
     graph.graph.outputs[0].shape = ir.Shape(["Same_dim_0", "Same_dim_0"])
-    assert normalize(graph, tmp_path / "m.onnx", how()).signature.outputs[0].shape == ("y_dim_0", "y_dim_1")
+    assert normalize(graph, tmp_path / "m.onnx", options()).signature.outputs[0].shape == ("y_dim_0", "y_dim_1")
