@@ -38,7 +38,7 @@ class OnnxArtifact:
         nodes: Number of nodes, those of subgraphs included.
         exporter: Name of the rung that made it, such as ``dynamo`` or ``torchscript-eager``.
         unused: Inputs that nothing in the graph reads.
-        doubts: Sizes of all dims at which something may not hold that the exporter took for granted.
+        guard_violations: Sizes of all dims at which the graph may be wrong: they violate an assumption of the exporter.
     """
 
     path: Path
@@ -49,7 +49,7 @@ class OnnxArtifact:
     nodes: int
     exporter: str
     unused: tuple[str, ...] = ()
-    doubts: tuple[dict[str, int], ...] = ()
+    guard_violations: tuple[dict[str, int], ...] = ()
 
 
 Artifact: TypeAlias = OnnxArtifact | PythonArtifact | EnsembleArtifact

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from repogen.artifacts.tensors import DTYPES
 from repogen.spec.models import ModelSpec, SpecFile
+from repogen.spec.plugin_fields import UNKNOWN_OPTION
 from repogen.spec.problems import MAX_SHOWN, closest, nearest, printable, value_text
 from repogen.spec.sources import KINDS
 
@@ -128,9 +129,9 @@ def _finding(detail: ErrorDetails, model: type[BaseModel], prefix: KeyPath) -> F
     kind, value = detail["type"], detail["input"]
     if kind == "missing":
         return Finding(path[:-1], f"{loc[-1]} {_MISSING}", _missing_hint(path))
-    if kind == "extra_forbidden":
+    if kind in {"extra_forbidden", UNKNOWN_OPTION}:
         known = list(KINDS[kind_of_source].model_fields) if kind_of_source else _known_keys(model, loc[:-1])
-        return Finding(path, "unknown key", nearest(str(loc[-1]), known))
+        return Finding(path, "unknown key", nearest(str(loc[-1]), detail.get("ctx", {}).get("known", known)))
     if kind == "too_short":
         return Finding(path, "needs at least one entry")
     if path and path[-1] in _TOLD and not kind_of_source:

@@ -24,7 +24,7 @@ def require_extras(models: Iterable[ModelSpec]) -> None:
         MissingExtraError: At least one is; the message names all.
     """
     chosen = list(models)
-    passes = {name for model in chosen for name in model.optimize}
+    passes = {step.name for model in chosen for step in model.optimize}
     missing = [name for name in EXTRAS if (name != "onnxsim" or name in passes) and find_spec(name) is None]
     if any(model.source.kind == "huggingface" for model in chosen):
         missing += [name for name in _HUGGINGFACE if find_spec(name) is None]

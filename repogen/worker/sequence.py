@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.built_model import BuiltModel, RungOutcome
 from repogen.artifacts.source import Code
 from repogen.errors import ExportError, ParityError, RepogenError
-from repogen.export.fallback_chain import export_with, exporters
-from repogen.onnx_graph.normalize import Finishing
+from repogen.export.fallback_chain import export_with, fallback_chain
+from repogen.onnx_graph.normalize import NormalizeOptions
 from repogen.optimize.passes import optimize
 from repogen.source.load import load_source
 from repogen.targets import targets
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.built_model import OnnxArtifact, PassOutcome
     from repogen.artifacts.source import Reference, SourceModel
-    from repogen.export.exporter import Exporter
+    from repogen.export.interface import Exporter
     from repogen.worker.job import Job
     from repogen.worker.progress import Ledger
 
@@ -58,7 +58,7 @@ def build_model(job: Job, ledger: Ledger) -> BuiltModel:
     failures: list[tuple[str, RepogenError]] = []
     built: BuiltModel | None = None
     doubts: list[dict[str, int]] = []  # of all rungs: what one exporter doubts, the next may freeze without a word
-    rungs = exporters(source.origin, job.model.export)
+    rungs = fallback_chain(source.origin, job.model.export)
     deadline = time.monotonic() + job.model.limits.timeout_seconds
     for index, exporter in enumerate(rungs):
         begun = time.monotonic()
@@ -133,15 +133,15 @@ def _not_taken(unanswered: tuple[str, ...]) -> str:
 def _climb(exporter: Exporter, source: SourceModel, job: Job, ledger: Ledger, doubts: list[dict[str, int]]) -> _Rung:
     """Export with one exporter, optimize, validate; drop the optimization when only it spoils parity."""
     target = targets()[job.release]
-    finishing = Finishing(source.signature, target, job.model.export.external_data, exporter.name)
+    options = NormalizeOptions(source.signature, target, job.model.export.external_data, exporter.name)
     directory = job.work_dir / exporter.name
     with ledger.step("export"):
         directory.mkdir()
-        exported = export_with(exporter, source, job.model.export, finishing, directory)
-    doubts += exported.doubts
+        exported = export_with(exporter, source, job.model.export, options, directory)
+    doubts += exported.guard_violations
     gc.collect()  # the exporter's graph has cycles and holds every weight once more
     with ledger.step("optimize"):
-        artifact, passes = optimize(exported, job.model.optimize, finishing, directory)
+        artifact, passes = optimize(exported, job.model.optimize, options, directory)
     ledger.optimized(passes)
     if exported.unused:
         ledger.note((f"nothing in the model reads {', '.join(exported.unused)}: taken from clients, and ignored",))

@@ -100,14 +100,14 @@ def test_rows_that_mix_do_not_batch(tmp_path: Path) -> None:
     """``x - x.mean(0)`` comes out with max_batch_size 0 when left to auto."""
     report = verify(tmp_path, "mixes_rows", ROWS, BATCH)
     assert (report.status, report.max_batch_size) == (Status.VERIFIED, 0)
-    assert "a row alone is answered otherwise" in report.batch_reason
+    assert "a row gives another output alone" in report.batch_reason
 
 
 def test_batching_that_was_asked_for_is_refused_when_rows_mix(tmp_path: Path) -> None:
     """An explicit max_batch_size on such a model is an error with the reason."""
     error = failure(verify(tmp_path, "mixes_rows", ROWS, BATCH, "triton: {max_batch_size: 8}"))
     assert error.exit_code == ExitCode.CONFIG
-    assert "a row alone is answered otherwise" in error.message
+    assert "a row gives another output alone" in error.message
     assert "max_batch_size: 0" in error.hint
 
 

@@ -50,5 +50,5 @@ def test_code_is_told_of_the_batch_that_was_measured(tmp_path: Path) -> None:
     built = build_model(job, Ledger(lambda _, __: None))
 
     assert built.batch.max_batch_size == 0
-    assert "a row alone is answered otherwise" in built.batch.reason
+    assert "a row gives another output alone" in built.batch.reason
     assert (tmp_path / "told.txt").read_text().splitlines() == [*["4 [2]"] * 2, *["0 [-1, 2]"] * 2]

@@ -1,4 +1,4 @@
-"""The first operator that a graph gets wrong."""
+"""The first operator that a graph computes differently."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from repogen.validate.diverge import first_divergence
+from repogen.validate.divergence import first_divergence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class Block(nn.Module):
-    """A block whose activation is the subject."""
+    """A block with an activation of choice."""
 
     def __init__(self, activation: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        """Make layers that are the same for every activation."""
+        """Create layers that do not depend on the activation."""
         super().__init__()
         self.linear = nn.Linear(4, 4)
         self.norm = nn.LayerNorm(4)
@@ -30,8 +30,8 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Apply both layers."""
-        made: torch.Tensor = self.norm(self.activation(self.linear(x)))
-        return made
+        result: torch.Tensor = self.norm(self.activation(self.linear(x)))
+        return result
 
 
 class Net(nn.Module):
@@ -45,7 +45,7 @@ class Net(nn.Module):
         self.last = last
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the second block's answer, and the first's doubled by ``last``."""
+        """Return the output of the second block, and that of the first times ``last``."""
         first = self.module["first"](x)
         return self.module["second"](first), first * self.last
 
@@ -54,8 +54,8 @@ def graph(net: Net, path: Path) -> Path:
     """Trace a net to a file."""
     buffer = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter's own deprecation
-        torch.onnx.export(net.eval(), (torch.ones(2, 4),), buffer, dynamo=False, input_names=["x"])  # type: ignore[arg-type] # a buffer is taken
+        warnings.simplefilter("ignore")  # a deprecation of the exporter
+        torch.onnx.export(net.eval(), (torch.ones(2, 4),), buffer, dynamo=False, input_names=["x"])  # type: ignore[arg-type] # buffers work, though not declared
     onnx.save_model(onnx.load_model_from_string(buffer.getvalue()), path)
     return path
 
@@ -63,27 +63,27 @@ def graph(net: Net, path: Path) -> Path:
 X = {"x": torch.linspace(-2, 2, 8).reshape(2, 4).numpy()}
 
 
-def test_a_faithful_graph_diverges_nowhere(tmp_path: Path) -> None:
-    """Fused and renamed as it may be."""
+def test_equal_graph_has_no_divergence(tmp_path: Path) -> None:
+    """Even if operators are fused and renamed."""
     net = Net(torch.tanh)
     assert first_divergence(net, graph(net, tmp_path / "m.onnx"), X, 1e-3, 1e-5) is None
 
 
-def test_the_operator_is_named_with_its_module_and_line(tmp_path: Path) -> None:
-    """The first that differs, not those that follow from it."""
+def test_operator_is_reported_with_its_module_and_line(tmp_path: Path) -> None:
+    """The first that differs, not those that depend on it."""
     path = graph(Net(torch.sigmoid), tmp_path / "m.onnx")
-    found = first_divergence(Net(torch.tanh).eval(), path, X, 1e-3, 1e-5)
-    assert found is not None
-    assert (found.operator, found.module, found.shape) == ("aten.tanh", "second", (2, 4))
-    assert found.where.startswith("test_diverge.py:")
-    assert "aten.tanh in module 'second' (test_diverge.py:" in str(found)
+    divergence = first_divergence(Net(torch.tanh).eval(), path, X, 1e-3, 1e-5)
+    assert divergence is not None
+    assert (divergence.operator, divergence.module, divergence.shape) == ("aten.tanh", "second", (2, 4))
+    assert divergence.where.startswith("test_divergence.py:")
+    assert "aten.tanh in module 'second' (test_divergence.py:" in str(divergence)
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_output_must_be_in_its_own_place(tmp_path: Path) -> None:
-    """A wrong output that equals some inner value of the graph is still wrong."""
+def test_output_must_be_at_its_position(tmp_path: Path) -> None:
+    """A wrong output differs even if it equals another value of the graph."""
     path = graph(Net(torch.tanh, last=2.0), tmp_path / "m.onnx")
-    found = first_divergence(Net(torch.tanh, last=1.0).eval(), path, X, 1e-3, 1e-5)
-    assert found is not None
-    assert found.operator.startswith("aten.mul")
-    assert found.actual == pytest.approx(2 * found.expected)
+    divergence = first_divergence(Net(torch.tanh, last=1.0).eval(), path, X, 1e-3, 1e-5)
+    assert divergence is not None
+    assert divergence.operator.startswith("aten.mul")
+    assert divergence.actual == pytest.approx(2 * divergence.expected)
