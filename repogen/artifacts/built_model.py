@@ -57,7 +57,7 @@ Artifact: TypeAlias = OnnxArtifact | PythonArtifact | EnsembleArtifact
 
 
 @dataclass(frozen=True)
-class RungOutcome:
+class ExportAttempt:
     """What one exporter did: ``ok`` or why not, in one line."""
 
     exporter: str
@@ -227,19 +227,19 @@ class ImportedCode:
 
 
 @dataclass(frozen=True)
-class Learned:
-    """What the worker learned of a model: all of it, or what it knew when something ended it.
+class BuildDiagnostics:
+    """Diagnostics of a build: complete, or up to the point where something ended it.
 
     Attributes:
-        notes: Things a person should know, such as a factory that forgot ``model.eval()``.
-        rungs: Outcome of each exporter tried.
-        passes: Outcome of each optimization pass, for the last exporter whose graph came to be optimized.
+        notes: Notes for the report, such as that the factory returned a model in training mode.
+        attempts: Outcome of each exporter that was tried.
+        passes: Outcome of each optimization pass, for the last exporter whose graph was optimized.
         seconds: Wall time of each step.
         peak_rss_bytes: Largest resident memory of the worker.
     """
 
     notes: tuple[str, ...] = ()
-    rungs: tuple[RungOutcome, ...] = ()
+    attempts: tuple[ExportAttempt, ...] = ()
     passes: tuple[PassOutcome, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     peak_rss_bytes: int = 0

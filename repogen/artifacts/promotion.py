@@ -10,7 +10,6 @@ from repogen.errors import ExitCode
 
 if TYPE_CHECKING:
     from repogen.artifacts.registry import AliasMove
-    from repogen.artifacts.serving import SmokeReport
 
 
 class Verdict(Enum):
@@ -83,37 +82,6 @@ class Paired:
     candidate: Timing
     champion: Timing | None = None
     ratio: Ratio | None = None
-
-
-@dataclass(frozen=True)
-class Figures:
-    """Everything that was measured of a candidate, for the gates to judge.
-
-    Attributes:
-        parity_built: Largest difference from PyTorch that the build measured.
-        size: Bytes of graph and weights.
-        champion: The champion's registry version; None when there is none.
-        champion_size: Its bytes; None when there is none.
-        smoke: What the target's Triton answered; None when it was not asked.
-        latency: Single-row requests.
-        bursts: Bursts of them.
-        burst: Requests in a burst.
-        holdout: What the user's code returned for the candidate, by name; one that returned a number has the name "".
-        champion_holdout: The same for the champion.
-        obstacles: Gate -> why it could not be measured.
-    """
-
-    parity_built: float
-    size: int
-    champion: int | None = None
-    champion_size: int | None = None
-    smoke: SmokeReport | None = None
-    latency: Paired | None = None
-    bursts: Paired | None = None
-    burst: int = 0
-    holdout: dict[str, float] | None = None
-    champion_holdout: dict[str, float] | None = None
-    obstacles: dict[str, str] = field(default_factory=dict)
 
 
 class Outcome(Enum):

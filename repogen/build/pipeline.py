@@ -241,15 +241,15 @@ def _run_worker(shared: Shared, name: str, threads: int, steps: Steps) -> BuiltM
     begun = time.monotonic()
     shared.progress.step(name, "import")
     outcome = run_worker(job, shared.progress, shared.cancelled)
-    learned = outcome.learned
-    steps.seconds["worker"] = time.monotonic() - begun - sum(learned.seconds.values())
-    steps.seconds.update(learned.seconds)
+    diagnostics = outcome.diagnostics
+    steps.seconds["worker"] = time.monotonic() - begun - sum(diagnostics.seconds.values())
+    steps.seconds.update(diagnostics.seconds)
     steps.report = replace(
         steps.report,
-        rungs=learned.rungs,
-        passes=learned.passes,
-        notes=learned.notes,
-        peak_rss_bytes=learned.peak_rss_bytes,
+        rungs=diagnostics.attempts,
+        passes=diagnostics.passes,
+        notes=diagnostics.notes,
+        peak_rss_bytes=diagnostics.peak_rss_bytes,
     )
     return outcome.model()
 

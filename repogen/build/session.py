@@ -167,11 +167,11 @@ def open_workshop(shared: Shared, names: list[str]) -> Iterator[None]:
     """
     from repogen.serving.background import BackgroundTriton  # noqa: PLC0415 - an unchanged build needs no server
     from repogen.repository.workspace import preflight, prepare_stage_root, private_repository  # noqa: PLC0415 - the same
-    from repogen.worker.requirements import require_extras  # noqa: PLC0415 - the same
+    from repogen.worker.requirements import require_installed  # noqa: PLC0415 - the same
 
     spec, options = shared.spec, shared.options
     shared.progress.step("", "preflight")
-    require_extras(spec.models[name] for name in names)
+    require_installed(spec.models[name] for name in names)
     preflight(shared.repository, options.stage_dir)
     server = _server(spec, options, shared.progress)
     with ExitStack() as stack:

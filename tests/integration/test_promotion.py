@@ -56,12 +56,12 @@ def crash(predict, data):
 PROVENANCE = Provenance({}, "", "0" * 64, {}, DEFAULT_RELEASE, "dynamo", 17, 8, 1, 1, 1, 1e-7, 1e-7)
 SHORT = Schedule(blocks=8, round_seconds=0.01)
 ROWS = 20
-"""Of the holdout data: more than the models batch."""
+"""Of the evaluation data: more than the models batch."""
 
 
 @dataclass(frozen=True)
 class Desk:
-    """A registry, a directory with the holdout gate's files, and a maker of versions of model ``m``."""
+    """A registry, a directory with the evaluation gate's files, and a maker of versions of model ``m``."""
 
     registry: SimulatedRegistry
     directory: Path
@@ -119,20 +119,20 @@ def _write_onnx(path: Path, weights: Weights, *, slow: bool) -> OnnxArtifact:
 
 @pytest.fixture(scope="module")
 def right() -> Weights:
-    """Return the weights that the holdout labels come from."""
+    """Return the weights that the evaluation labels come from."""
     return np.random.default_rng(0).standard_normal((4, 2), np.float32)
 
 
 @pytest.fixture
 def desk(tmp_path: Path, right: Weights) -> Desk:
-    """Return a desk with holdout data that ``right`` gets right."""
+    """Return a desk with evaluation data that ``right`` gets right."""
     (tmp_path / "gates.py").write_text(GATES, encoding="utf-8")
     x = np.random.default_rng(1).standard_normal((ROWS, 4), np.float32)
-    np.savez(tmp_path / "holdout.npz", allow_pickle=False, x=x, labels=(x @ right).argmax(axis=1))
+    np.savez(tmp_path / "evaluation.npz", allow_pickle=False, x=x, labels=(x @ right).argmax(axis=1))
     return Desk(SimulatedRegistry(tmp_path / "registry"), tmp_path)
 
 
-HOLDOUT = ("holdout=gates.py:accuracy", "holdout.data=holdout.npz", "holdout.metric=accuracy", "holdout.min=0.95")
+EVALUATION = ("evaluation=gates.py:accuracy", "evaluation.data=evaluation.npz", "evaluation.metric=accuracy", "evaluation.min=0.95")
 
 
 def test_a_slow_and_wrong_version_is_refused_and_a_good_one_promoted(desk: Desk, right: Weights) -> None:
@@ -141,31 +141,31 @@ def test_a_slow_and_wrong_version_is_refused_and_a_good_one_promoted(desk: Desk,
     alone = desk.promote(first, "smoke=off", "size.max_ratio=9")  # on paper: no Triton is asked
     assert (Outcome.PROMOTED, 0, first, "") == (alone.outcome, alone.exit_code, desk.champion(), alone.server)
     assert [gate.note for gate in alone.gates if gate.measured == "-"] == ["no champion to compare with"]
-    gates = (*HOLDOUT, "holdout.max_drop=0.005", "latency.max_ratio=3", "size.max_ratio=9")
+    gates = (*EVALUATION, "evaluation.max_drop=0.005", "latency.max_ratio=3", "size.max_ratio=9")
 
     refused = desk.promote(worse, *gates)
     assert (Outcome.REFUSED, 1, first) == (refused.outcome, refused.exit_code, desk.champion())
     failed = [gate.gate for gate in refused.gates if gate.verdict is Verdict.FAILED]
-    assert failed == ["size.max_ratio", "latency.max_ratio", "holdout.min", "holdout.max_drop"]
+    assert failed == ["size.max_ratio", "latency.max_ratio", "evaluation.min", "evaluation.max_drop"]
 
     moved = desk.promote(good, *gates, "throughput")
     assert (Outcome.PROMOTED, good) == (moved.outcome, desk.champion())
     assert moved.indicative
     measured = {gate.gate: gate.value for gate in moved.gates}
-    assert (measured["holdout.min"], measured["holdout.max_drop"], measured["holdout[rows]"]) == (1.0, 0.0, ROWS)
+    assert (measured["evaluation.min"], measured["evaluation.max_drop"], measured["evaluation[rows]"]) == (1.0, 0.0, ROWS)
 
     assert (Outcome.ROLLED_BACK, first) == (rollback(desk.registry, "m", "champion").outcome, desk.champion())
     told = history(desk.registry, "m").periods
     assert [(period.version, period.why) for period in told] == [
         (first, "promote"), (good, "promote"), (first, "rollback")]  # fmt: skip
-    assert set(told[1].figures) >= {"smoke", "parity.max_abs_diff", "latency.max_ratio", "holdout.min", "server"}
+    assert set(told[1].figures) >= {"smoke", "parity.max_abs_diff", "latency.max_ratio", "evaluation.min", "server"}
 
 
 def test_a_crash_of_the_users_code_is_a_failed_gate(desk: Desk, right: Weights) -> None:
     """The gate says what ended the process; the alias stays unset."""
-    report = desk.promote(desk.register(right), "smoke=off", "holdout=gates.py:crash", "holdout.min=1")
+    report = desk.promote(desk.register(right), "smoke=off", "evaluation=gates.py:crash", "evaluation.min=1")
     (failed,) = (gate for gate in report.gates if gate.verdict is Verdict.FAILED)
-    assert (failed.gate, report.exit_code, desk.champion()) == ("holdout.min", 1, None)
+    assert (failed.gate, report.exit_code, desk.champion()) == ("evaluation.min", 1, None)
     assert "was killed by SIGABRT" in failed.note
     assert "about to fall over" in failed.note
 

@@ -50,7 +50,7 @@ def test_without_gates_smoke_is_asked_and_parity_recorded(load: Callable[[str], 
     """Nothing else is."""
     gates = load(MODEL)
     assert (gates.smoke, gates.parity.max_abs_diff) == (True, None)
-    assert (gates.size, gates.latency, gates.throughput, gates.holdout) == (None, None, None, None)
+    assert (gates.size, gates.latency, gates.throughput, gates.evaluation) == (None, None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,11 @@ def test_without_gates_smoke_is_asked_and_parity_recorded(load: Callable[[str], 
         ("{gates: {latency: {p95: 3}}}", "gates.latency.p95", "unknown key (known: p95_max_ms, max_ratio)"),
         ("{gates: {size: {max_ratio: 0}}}", "gates.size.max_ratio", "must be a number > 0 and <= 1e9, not 0"),
         ("{gates: {smoke: 1}}", "gates.smoke", "must be true or false, not 1"),
-        ("{gates: {holdout: {min: 1}}}", "gates.holdout", "callable is missing"),
-        ("{gates: {holdout: {callable: x}}}", "gates.holdout.callable",
+        ("{gates: {evaluation: {min: 1}}}", "gates.evaluation", "callable is missing"),
+        ("{gates: {evaluation: {callable: x}}}", "gates.evaluation.callable",
          ('"x" is neither file.py:callable nor package.module:callable (for example "gates.py:accuracy", or '
          '"package.module:accuracy")')),
-        ("{gates: {holdout: {callable: 'g.py:f'}}}", "gates.holdout.callable",
+        ("{gates: {evaluation: {callable: 'g.py:f'}}}", "gates.evaluation.callable",
          'there is no file "g.py" (paths are relative to the spec)'),
     ],
 )  # fmt: skip
@@ -87,4 +87,4 @@ def test_editors_complete_gates() -> None:
     """In models and in defaults."""
     definitions = json_schema()["$defs"]
     assert isinstance(definitions, dict)
-    assert {"PromotionSpec", "GatesSpec", "PartialGatesSpec", "PartialHoldoutGate"} <= set(definitions)
+    assert {"PromotionSpec", "GatesSpec", "PartialGatesSpec", "PartialEvaluationGate"} <= set(definitions)

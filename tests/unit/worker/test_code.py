@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from repogen.spec.models import ModelSpec
 from repogen.worker.job import Job
-from repogen.worker.progress import Ledger
+from repogen.worker.progress import BuildLog
 from repogen.worker.sequence import build_model
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def test_code_is_told_of_the_batch_that_was_measured(tmp_path: Path) -> None:
     )
     job = Job("m", model, tmp_path, "24.10", tmp_path / "work", 1)
 
-    built = build_model(job, Ledger(lambda _, __: None))
+    built = build_model(job, BuildLog(lambda _, __: None))
 
     assert built.batch.max_batch_size == 0
     assert "a row alone is answered otherwise" in built.batch.reason

@@ -31,14 +31,14 @@ Extension modules: numpy.linalg (total: 1)
 def test_a_crash_is_placed_at_the_users_innermost_line() -> None:
     """Of the thread that crashed; the stack itself is no last word, and no path of the machine is shown."""
     log = WorkerLog(CRASH, ROOT)
-    assert log.place == "nets/model.py:12"
-    assert log.last_words == "  four of models.py\n  torch/x.py:3: five\n  last words"
+    assert log.location == "nets/model.py:12"
+    assert log.last_lines == "  four of models.py\n  torch/x.py:3: five\n  last words"
 
 
 def test_a_stack_that_was_asked_for_tells_where_it_hangs() -> None:
     """As at the time limit; what was printed before stays the last word."""
     log = WorkerLog('step 3\nStack (most recent call first):\n  File "/srv/project/models.py", line 9 in build\n', ROOT)
-    assert (log.place, log.last_words) == ("models.py:9", "  step 3")
+    assert (log.location, log.last_lines) == ("models.py:9", "  step 3")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_stack_that_was_asked_for_tells_where_it_hangs() -> None:
 )
 def test_a_log_may_tell_nothing(text: str) -> None:
     """No place and no words are better than wrong ones."""
-    assert (WorkerLog(text, ROOT).place, WorkerLog(text, ROOT).last_words) == ("", "")
+    assert (WorkerLog(text, ROOT).location, WorkerLog(text, ROOT).last_lines) == ("", "")
 
 
 def test_of_a_long_log_the_end_is_read(tmp_path: Path) -> None:
@@ -62,4 +62,4 @@ def test_a_link_to_the_users_file_is_that_file(tmp_path: Path) -> None:
     (tmp_path / "spec" / "step.py").touch()
     (tmp_path / "model.py").symlink_to(tmp_path / "spec" / "step.py")
     stack = f'Stack (most recent call first):\n  File "{tmp_path}/model.py", line 9 in execute\n'
-    assert WorkerLog(stack, tmp_path / "spec").place == "step.py:9"
+    assert WorkerLog(stack, tmp_path / "spec").location == "step.py:9"

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from repogen.artifacts.progress import Silent
-from repogen.errors import RepogenError
+from repogen.errors import RepogenError, SourceError
 from repogen.spec.models import ModelSpec
 from repogen.worker.job import EVENT, JOB, Event, Job, Outcome
 from repogen.worker.process import run_worker
@@ -121,10 +121,10 @@ def test_a_model_is_built_whatever_its_code_prints(tmp_path: Path) -> None:
     assert b"in the factory" in log
     assert {"models.py", "layers.py"} == set(built.imported.files)
     assert {"torch", "numpy", "onnx"} <= set(built.imported.distributions)
-    assert list(ended.learned.seconds) == ["source", "export", "optimize", "validate"]
-    assert [rung.ok for rung in ended.learned.rungs] == [True]
-    assert "training mode" in ended.learned.notes[0]
-    assert ended.learned.peak_rss_bytes > 2**20
+    assert list(ended.diagnostics.seconds) == ["source", "export", "optimize", "validate"]
+    assert [rung.ok for rung in ended.diagnostics.attempts] == [True]
+    assert "training mode" in ended.diagnostics.notes[0]
+    assert ended.diagnostics.peak_rss_bytes > 2**20
     assert not (tmp_path / "__pycache__").exists()
 
 
@@ -164,7 +164,7 @@ def test_a_crash_of_native_code_is_named_and_placed(tmp_path: Path) -> None:
     error = ended(tmp_path, code)
     assert (error.code, error.where) == ("worker.killed", "models.py:9")
     assert error.message == (
-        "the worker was killed by SIGSEGV in the step 'source'; the last it printed:\n  loading the table\n  last words"
+        "the worker was killed by SIGSEGV in the step 'source'; last log lines:\n  loading the table\n  last words"
     )
     assert "Fatal Python error: Segmentation fault" in error.details
     assert "line 7 in build" in error.details
@@ -188,9 +188,9 @@ def test_what_was_learned_outlives_a_crash_and_what_was_started_does_not(tmp_pat
     died = outcome(tmp_path, STARTS + textwrap.dedent(code))
     with pytest.raises(RepogenError, match="killed by SIGKILL in the step 'export'"):
         died.model()
-    assert "training mode" in died.learned.notes[0]
-    assert list(died.learned.seconds) == ["source", "export"]
-    assert died.learned.peak_rss_bytes > 2**20
+    assert "training mode" in died.diagnostics.notes[0]
+    assert list(died.diagnostics.seconds) == ["source", "export"]
+    assert died.diagnostics.peak_rss_bytes > 2**20
     assert leftovers(tmp_path) == []
 
 
@@ -208,18 +208,18 @@ def test_what_was_learned_goes_along_with_an_error(tmp_path: Path) -> None:
     failed = outcome(tmp_path, code)
     with pytest.raises(RepogenError) as caught:
         failed.model()
-    assert [(rung.exporter, rung.ok) for rung in failed.learned.rungs] == [("torchscript", False)]
-    assert failed.learned.rungs[0].reason == caught.value.message
-    assert "training mode" in failed.learned.notes[0]
-    assert set(failed.learned.seconds) >= {"source", "export"}
-    assert "the worker's log ends:\n" in caught.value.details
+    assert [(rung.exporter, rung.ok) for rung in failed.diagnostics.attempts] == [("torchscript", False)]
+    assert failed.diagnostics.attempts[0].reason == caught.value.message
+    assert "training mode" in failed.diagnostics.notes[0]
+    assert set(failed.diagnostics.seconds) >= {"source", "export"}
+    assert "end of the worker's log:\n" in caught.value.details
     assert "shape (2, 4)" in caught.value.details
 
 
 def test_an_error_is_placed_relative_to_the_spec(tmp_path: Path) -> None:
     """The user's file and line, no traceback in the message."""
     error = ended(tmp_path, "def build():\n    raise ValueError('no weights here')\n")
-    assert (error.code, error.where) == ("source.user-code", "models.py:3")
+    assert (type(error), error.code, error.where) == (SourceError, "source.user-code", "models.py:3")
     assert error.message == "'models.py:build' failed: ValueError: no weights here"
 
 
@@ -268,7 +268,7 @@ def test_the_worker_and_what_it_started_die_with_repogen(tmp_path: Path) -> None
     (tmp_path / "job.json").write_bytes(JOB.dump_json(job(tmp_path, STARTS + "start()\ntime.sleep(3600)\n")))
     program = (
         "import sys, threading; from pathlib import Path\n"
-        "from repogen.artifacts.progress import Silent; from repogen.worker import run_worker\n"
+        "from repogen.artifacts.progress import Silent; from repogen.worker.process import run_worker\n"
         "from repogen.worker.job import JOB\n"
         "run_worker(JOB.validate_json(Path(sys.argv[1]).read_bytes()), Silent(), threading.Event())\n"
     )
@@ -283,7 +283,7 @@ def test_jobs_and_events_survive_their_journey(tmp_path: Path) -> None:
     """What crosses the pipes is equal on the other side."""
     sent = job(tmp_path, "")
     assert JOB.validate_json(JOB.dump_json(sent)) == sent
-    event = Event("step", "export")
+    event = Event("step", step="export")
     assert EVENT.validate_json(EVENT.dump_json(event)) == event
 
 

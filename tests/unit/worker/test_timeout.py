@@ -8,7 +8,7 @@ import time
 import pytest
 
 from repogen.errors import ExportError
-from repogen.worker.timeout import at_most
+from repogen.worker.timeout import time_limit
 
 
 def test_what_takes_too_long_is_interrupted() -> None:
@@ -20,7 +20,7 @@ def test_what_takes_too_long_is_interrupted() -> None:
         except ExportError:
             time.sleep(30)
 
-    with pytest.raises(ExportError) as caught, at_most(0.05):
+    with pytest.raises(ExportError) as caught, time_limit(0.05):
         stubborn()
     assert caught.value.code == "export.timeout"
 
@@ -28,7 +28,7 @@ def test_what_takes_too_long_is_interrupted() -> None:
 def test_what_is_in_time_is_left_alone() -> None:
     """And so is what comes after, and whoever else minds the alarm."""
     before = signal.getsignal(signal.SIGALRM)
-    with at_most(60):
+    with time_limit(60):
         assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
     assert signal.getsignal(signal.SIGALRM) is before

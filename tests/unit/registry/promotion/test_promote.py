@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Register = Callable[..., RegistryEntry]
 
 NOWHERE = Path("nowhere")
-"""Where the files of a holdout gate would lie."""
+"""Where the files of a evaluation gate would lie."""
 
 
 @pytest.fixture
@@ -107,8 +107,8 @@ def test_the_newest_published_version_is_the_default(registry: SimulatedRegistry
     report = promoted(registry)
     assert (report.new, report.outcome) == (1, Outcome.PROMOTED)
     assert report.notes == (
-        "version 3 was not built by repogen and was passed over",
-        "version 2 is pending and was passed over",
+        "version 3 was skipped: it was not built by repogen",
+        "version 2 was skipped: it is pending",
     )
 
 
@@ -264,7 +264,7 @@ def test_history_tells_of_moves_outside_of_repogen(registry: SimulatedRegistry, 
         ("champion", 1, False, "promote"),
         ("champion", 2, True, "outside"),
     ]
-    assert rollback(registry, "m", "champion").notes[-1] == "version 2 was not put there by repogen"
+    assert rollback(registry, "m", "champion").notes[-1] == "the alias was moved to version 2 outside of repogen"
     assert [period.version for period in history(registry, "m", "champion").periods] == [1, 2, 1]
 
 
@@ -280,14 +280,14 @@ def test_no_history_of_what_never_was(
     assert code == refused(lambda: history(registry, name, alias))
 
 
-def test_a_missing_holdout_file_is_said_before_anything_is_fetched(
+def test_a_missing_evaluation_file_is_said_before_anything_is_fetched(
     registry: SimulatedRegistry, register: Register, tmp_path: Path
 ) -> None:
     """The callable's file, and the data."""
     register()
     (tmp_path / "g.py").write_text("def f(predict, data): return 1.0\n", encoding="utf-8")
     codes = []
-    for flags in (("holdout=h.py:f",), ("holdout=g.py:f", "holdout.data=h.npz")):
+    for flags in (("evaluation=h.py:f",), ("evaluation=g.py:f", "evaluation.data=h.npz")):
         request = PromotionRequest("m", None, "champion", with_flags(GatesSpec(), flags), tmp_path)
         codes.append(refused(lambda: promote(registry, request, Silent())))  # noqa: B023 - called at once
     assert codes == ["promotion.holdout-callable", "promotion.holdout-data"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from repogen.artifacts.registry import AliasMove
-from repogen.registry.gates.alias_history import before, periods
+from repogen.registry.promotion.alias_history import periods, rollback_target
 
 
 def moves(*steps: tuple[int | None, int, str]) -> list[AliasMove]:
@@ -37,9 +37,9 @@ P, R = "promote", "rollback"
         pytest.param([(None, 1, P), (1, 2, P), (2, 3, P), (3, 1, R)], 1, None, id="a rollback over several"),
     ],
 )
-def test_before(steps: list[tuple[int | None, int, str]], present: int, expected: int | None) -> None:
+def test_rollback_target(steps: list[tuple[int | None, int, str]], present: int, expected: int | None) -> None:
     """Promotions stack up, rollbacks take off."""
-    assert expected == before(moves(*steps), present)
+    assert expected == rollback_target(moves(*steps), present)
 
 
 @pytest.mark.parametrize(
