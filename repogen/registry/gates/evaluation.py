@@ -13,8 +13,8 @@ from repogen.registry.gates.interface import (
     NotMeasuredError,
     Requires,
     Versions,
+    failed_limits,
     judge_figure,
-    limit_texts,
 )
 from repogen.spec.gates import EvaluationGate
 from repogen.spec.paths import check_evaluation
@@ -67,10 +67,6 @@ class Evaluation(Gate[EvaluationGate, Evaluations]):
         """Return whether the drop is limited."""
         return options.max_drop is not None
 
-    def limits(self, options: EvaluationGate) -> dict[str, str]:
-        """Return the limits on the figure and on the drop."""
-        return limit_texts({}, {_MIN: options.min}) | limit_texts({_MAX_DROP: options.max_drop})
-
     def measure(self, options: EvaluationGate, versions: Versions) -> Evaluations:
         """Run the user's code on the candidate and, if the drop is limited, on the champion."""
         served, champion = versions.candidate.require_served(), versions.champion
@@ -91,8 +87,7 @@ class Evaluation(Gate[EvaluationGate, Evaluations]):
         figures = measurement.candidate
         value, reason = _selected(figures, options.metric)
         if value is None:
-            for name, limit in (self.limits(options) or {"evaluation": ""}).items():
-                yield GateResult(name, "-", limit, Verdict.FAILED, reason)
+            yield from failed_limits("evaluation", options, reason)
             return
         yield judge_figure(_MIN, value, f"{value:.6g}", at_least=options.min)
         if options.max_drop is not None:

@@ -1,7 +1,7 @@
 """What a gate of a promotion is: its options, what it measures, and how it judges the measurement.
 
 An entry point of the group ``repogen.gates`` names a class that implements `Gate`; its name is the gate's name in a
-spec's ``promotion:`` section and in ``--gate``. A gate that allows at most so many operators:
+spec's ``promotion:`` section and in ``--gate``. A gate that limits the number of operators:
 
     class Options(Section):
         max_nodes: int | None = None
@@ -10,9 +10,6 @@ spec's ``promotion:`` section and in ``--gate``. A gate that allows at most so m
     class Nodes(Gate[Options, int]):
         options = Options
         requires = Requires.MANIFEST
-
-        def limits(self, options: Options) -> dict[str, str]:
-            return limit_texts({"nodes.max_nodes": options.max_nodes})
 
         def measure(self, options: Options, versions: Versions) -> int:
             return versions.candidate.manifest.provenance.nodes_optimized
@@ -34,7 +31,7 @@ from repogen.artifacts.promotion import GateResult, Verdict
 from repogen.triton_config.sections.base import Section as Section  # noqa: PLC0414 - the base class for options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from repogen.artifacts.serving import SmokeReport
@@ -42,8 +39,8 @@ if TYPE_CHECKING:
     from repogen.registry.gates.ab_timing import Schedule
     from repogen.smoke.served import ServedVersion
 
-Options = TypeVar("Options", bound=BaseModel)
-Measurement = TypeVar("Measurement")
+OptionsT = TypeVar("OptionsT", bound=BaseModel)
+MeasurementT = TypeVar("MeasurementT")
 
 NO_CHAMPION = "no champion to compare with"
 
@@ -136,19 +133,20 @@ class Versions:
     schedule: Schedule
 
 
-class Gate(Protocol[Options, Measurement]):
+class Gate(Protocol[OptionsT, MeasurementT]):
     """A gate: a class without constructor arguments.
 
     Attributes:
         options: Pydantic model of the gate's section in a spec; ``Section`` is a base class that rejects unknown keys.
-            ``--gate NAME=VALUE`` sets its first field.
+            ``--gate NAME=VALUE`` sets its first field. A number with ``max`` or ``min`` in its name is a limit, and
+            fails if the gate can't be measured.
         requires: What has to run before the gate can be measured.
     """
 
-    options: type[Options]
+    options: type[OptionsT]
     requires: Requires
 
-    def check(self, options: Options, root: Path) -> None:
+    def check(self, options: OptionsT, root: Path) -> None:
         """Check the files that the options name, before anything is downloaded.
 
         Raises:
@@ -156,17 +154,11 @@ class Gate(Protocol[Options, Measurement]):
         """
         return
 
-    def compares(self, options: Options) -> bool:
+    def compares(self, options: OptionsT) -> bool:
         """Return whether the gate compares with the champion, which is then downloaded and served."""
         return False
 
-    def limits(self, options: Options) -> dict[str, str]:
-        """Return each limit that is set, as text, by the name of its result; all fail when the gate can't be measured.
-
-        For example ``{"latency.p95_max_ms": "<= 20"}``.
-        """
-
-    def measure(self, options: Options, versions: Versions) -> Measurement:
+    def measure(self, options: OptionsT, versions: Versions) -> MeasurementT:
         """Measure the versions.
 
         Raises:
@@ -175,20 +167,27 @@ class Gate(Protocol[Options, Measurement]):
             NoAnswerError: The server stopped answering; the promotion ends.
         """
 
-    def judge(self, options: Options, measurement: Measurement) -> Iterable[GateResult]:
+    def judge(self, options: OptionsT, measurement: MeasurementT) -> Iterable[GateResult]:
         """Return one result per limit, or one recorded result without any."""
 
 
-def limit_texts(
-    at_most: Mapping[str, float | None], at_least: Mapping[str, float | None] | None = None
-) -> dict[str, str]:
-    """Return the text of each limit that is set.
+def failed_limits(gate: str, options: BaseModel, note: str) -> Iterator[GateResult]:
+    """Yield a failed result for every limit that is set, or one for the gate without any.
 
-    >>> limit_texts({"size.max_mb": 500.0, "size.max_ratio": None}, {"throughput.min_ratio": 0.95})
-    {'size.max_mb': '<= 500', 'throughput.min_ratio': '>= 0.95'}
+    A limit is an option with ``max`` or ``min`` in its name, such as ``p95_max_ms``.
+
+    Args:
+        gate: Name of the gate.
+        options: Its options.
+        note: Why it could not be measured.
     """
-    upper = {name: f"<= {limit:g}" for name, limit in at_most.items() if limit is not None}
-    return upper | {name: f">= {limit:g}" for name, limit in (at_least or {}).items() if limit is not None}
+    limits = {
+        f"{gate}.{name}": f"{'<=' if 'max' in name.split('_') else '>='} {value:g}"
+        for name, value in options
+        if isinstance(value, int | float) and {"max", "min"} & set(name.split("_"))
+    }
+    for name, limit in (limits or {gate: ""}).items():
+        yield GateResult(name, "-", limit, Verdict.FAILED, note)
 
 
 def judge_figure(

@@ -16,7 +16,6 @@ from repogen.registry.gates.interface import (
     Requires,
     Versions,
     judge_figure,
-    limit_texts,
 )
 from repogen.spec.gates import ParityGate, SizeGate, SmokeGate
 
@@ -34,10 +33,6 @@ class Smoke(Gate[SmokeGate, SmokeReport]):
 
     options = SmokeGate
     requires = Requires.SMOKE_TEST
-
-    def limits(self, options: SmokeGate) -> dict[str, str]:
-        """Return the one limit."""
-        return {"smoke": "all"}
 
     def measure(self, options: SmokeGate, versions: Versions) -> SmokeReport:
         """Return the report of the smoke test."""
@@ -68,10 +63,6 @@ class Parity(Gate[ParityGate, Differences]):
 
     options = ParityGate
     requires = Requires.MANIFEST
-
-    def limits(self, options: ParityGate) -> dict[str, str]:
-        """Return the limit on the difference."""
-        return limit_texts({"parity.max_abs_diff": options.max_abs_diff})
 
     def measure(self, options: ParityGate, versions: Versions) -> Differences:
         """Return the difference from the manifest, and from the smoke test if there is one."""
@@ -107,10 +98,6 @@ class Size(Gate[SizeGate, Sizes]):
     def compares(self, options: SizeGate) -> bool:
         """Return whether the ratio is limited."""
         return options.max_ratio is not None
-
-    def limits(self, options: SizeGate) -> dict[str, str]:
-        """Return the limits on megabytes and on the ratio."""
-        return limit_texts({"size.max_mb": options.max_mb, "size.max_ratio": options.max_ratio})
 
     def measure(self, options: SizeGate, versions: Versions) -> Sizes:
         """Return the sizes of both versions."""

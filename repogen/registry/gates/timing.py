@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.promotion import GateResult, Paired, Ratio
 from repogen.registry.gates.ab_timing import alternate
-from repogen.registry.gates.interface import Champion, Gate, Requires, Versions, judge_figure, limit_texts
+from repogen.registry.gates.interface import Champion, Gate, Requires, Versions, judge_figure
 from repogen.smoke.inference import RefusedError
 from repogen.spec.gates import LatencyGate, ThroughputGate
 
@@ -47,10 +47,6 @@ class Latency(Gate[LatencyGate, Times]):
         """Return whether the ratio is limited, or recorded because there is no limit."""
         return options.max_ratio is not None or options.p95_max_ms is None
 
-    def limits(self, options: LatencyGate) -> dict[str, str]:
-        """Return the limits on the 95th percentile and on the ratio."""
-        return limit_texts({"latency.p95_max_ms": options.p95_max_ms, "latency.max_ratio": options.max_ratio})
-
     def measure(self, options: LatencyGate, versions: Versions) -> Times:
         """Time both versions in turns."""
         candidate = versions.candidate.require_served()
@@ -83,10 +79,6 @@ class Throughput(Gate[ThroughputGate, Times]):
     def compares(self, options: ThroughputGate) -> bool:
         """Return True: the ratio is recorded also without a limit."""
         return True
-
-    def limits(self, options: ThroughputGate) -> dict[str, str]:
-        """Return the limit on the ratio."""
-        return limit_texts({}, {"throughput.min_ratio": options.min_ratio})
 
     def measure(self, options: ThroughputGate, versions: Versions) -> Times:
         """Time bursts of both versions in turns."""

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard, cast
 
 from repogen.artifacts.file_names import CONFIG_FILE
-from repogen.artifacts.promotion import GateResult, Verdict
 from repogen.artifacts.registry import EntryState
 from repogen.artifacts.serving import ControlMode
 from repogen.artifacts.versions import ModelConfig, StagedVersion
 from repogen.errors import GateError, ServerError, SmokeError, first_line
 from repogen.plugins import is_built_in, load_plugin
-from repogen.registry.gates.interface import Candidate, Champion, NotMeasuredError, Requires, Versions
+from repogen.registry.gates.interface import Candidate, Champion, NotMeasuredError, Requires, Versions, failed_limits
 from repogen.repository.layout import model_dir
 from repogen.repository.manifest import read_manifest
 from repogen.repository.named_files import named_records
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from repogen.artifacts.progress import Progress
+    from repogen.artifacts.promotion import GateResult
     from repogen.artifacts.registry import ModelRegistry, RegistryEntry
     from repogen.artifacts.serving import RunningTriton
     from repogen.registry.gates.interface import Gate
@@ -77,8 +77,7 @@ class _ActiveGate:
             measurement = self.gate.measure(self.options, versions)
             return tuple(self.gate.judge(self.options, measurement))
         except (NotMeasuredError, RefusedError) as error:
-            limits = self.gate.limits(self.options) or {self.name: ""}
-            return tuple(GateResult(name, "-", limit, Verdict.FAILED, str(error)) for name, limit in limits.items())
+            return tuple(failed_limits(self.name, self.options, str(error)))
         except NoAnswerError:
             raise
         except Exception as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from repogen.registry.gates.interface import Gate, Requires, Section, Versions, judge_figure, limit_texts
+from repogen.registry.gates.interface import Gate, Requires, Section, Versions, judge_figure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,10 +23,6 @@ class OpsetGate(Gate[OpsetOptions, int]):
 
     options = OpsetOptions
     requires = Requires.MANIFEST
-
-    def limits(self, options: OpsetOptions) -> dict[str, str]:
-        """Return the one limit."""
-        return limit_texts({"opset.max": options.max})
 
     def measure(self, options: OpsetOptions, versions: Versions) -> int:  # noqa: ARG002 - the Protocol fixes it
         """Return the opset from the manifest."""

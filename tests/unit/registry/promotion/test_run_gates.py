@@ -21,7 +21,6 @@ from repogen.registry.gates.interface import (
     Section,
     Versions,
     judge_figure,
-    limit_texts,
 )
 from repogen.registry.promotion.promote import promote
 from repogen.registry.promotion.request import PromotionRequest
@@ -59,10 +58,6 @@ class OpsetGate(Gate[OpsetOptions, int]):
 
     options = OpsetOptions
     requires = Requires.MANIFEST
-
-    def limits(self, options: OpsetOptions) -> dict[str, str]:
-        """Return the one limit."""
-        return limit_texts({"opset.max": options.max})
 
     def measure(self, options: OpsetOptions, versions: Versions) -> int:
         """Fail in two ways for two special limits."""
