@@ -1,4 +1,4 @@
-"""The grammar of --gate."""
+"""The syntax of --gate."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ DECLARED = GatesSpec.model_validate(
         (("size=1", "size=2"), {"size": {"max_mb": 2}}),
     ],
 )
-def test_flags_lie_over_the_declared_gates(flags: tuple[str, ...], expected: dict[str, object]) -> None:
-    """What no flag names stays as declared."""
+def test_flags_change_the_declared_gates(flags: tuple[str, ...], expected: dict[str, object]) -> None:
+    """Other gates and options stay as declared."""
     declared = DECLARED.model_dump(exclude_none=True)
-    whole = {key: value for key, value in {**declared, **expected}.items() if value is not None}
-    assert GatesSpec.model_validate(whole) == with_flags(DECLARED, flags)
+    expected_values = {key: value for key, value in {**declared, **expected}.items() if value is not None}
+    assert GatesSpec.model_validate(expected_values) == with_flags(DECLARED, flags)
 
 
 @pytest.mark.parametrize(
-    ("flag", "said"),
+    ("flag", "message"),
     [
         ("speed=1", "--gate speed=1: there is no gate 'speed'"),
         ("latency.min=1", "--gate latency.min=1: latency does not have an option 'min'"),
@@ -59,16 +59,16 @@ def test_flags_lie_over_the_declared_gates(flags: tuple[str, ...], expected: dic
         ("", "--gate : there is no gate ''"),
     ],
 )
-def test_a_bad_flag_is_exit_2_with_the_grammar(flag: str, said: str) -> None:
-    """The message names the flag, the hint is the grammar."""
+def test_invalid_flag_is_exit_2_with_the_syntax(flag: str, message: str) -> None:
+    """The message has the flag, the hint has the syntax."""
     with pytest.raises(SpecError) as caught:
         with_flags(GatesSpec(), [flag])
-    assert (said, ExitCode.SPEC) == (caught.value.message, caught.value.exit_code)
+    assert (message, ExitCode.SPEC) == (caught.value.message, caught.value.exit_code)
     assert caught.value.hint.endswith(usage())
 
 
-def test_all_bad_flags_are_named_at_once() -> None:
-    """A limit of a gate that needs more is one of them."""
+def test_all_invalid_flags_are_reported_at_once() -> None:
+    """Including a gate without a required option."""
     with pytest.raises(SpecError) as caught:
         with_flags(GatesSpec(), ["speed=1", "size=big", "evaluation.min=0.9"])
     assert [line.split(":")[0] for line in caught.value.message.splitlines()] == [

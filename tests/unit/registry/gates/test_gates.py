@@ -89,19 +89,19 @@ def judged(gates: Mapping[str, object], measurements: Mapping[str, object] | Non
         ("evaluation.max_drop", {"evaluation": {"callable": "g.py:f", "max_drop": 0.004}}, "failed"),
     ],
 )
-def test_a_figure_is_held_against_its_limit(gate: str, limits: dict[str, object], verdict: str) -> None:
+def test_figure_is_compared_with_its_limit(gate: str, limits: dict[str, object], verdict: str) -> None:
     """A figure at the limit passes."""
     assert verdict == judged(limits)[gate].verdict.value
 
 
-def test_a_failed_smoke_check_fails_the_gate_with_its_words() -> None:
-    """The figure counts what passed."""
+def test_failed_smoke_check_fails_the_gate() -> None:
+    """The note has the check; the figure counts the passed checks."""
     result = judged({}, MEASUREMENTS | {"smoke": BAD})["smoke"]
     assert (result.measured, result.verdict.value, result.note) == ("1/2 checks", "failed", "batch 2: off by 1")
 
 
-def test_nan_passes_no_limit() -> None:
-    """Neither one from above nor one from below."""
+def test_nan_fails_every_limit() -> None:
+    """Upper and lower ones."""
     measurements = {"parity": Differences(nan, 3e-7), "evaluation": Evaluations({"": nan}, None, CHAMPION)}
     gates = {"parity": {"max_abs_diff": 1}, "evaluation": {"callable": "g.py:f", "min": 0}}
     results = judged(gates, MEASUREMENTS | measurements)
@@ -138,8 +138,8 @@ def test_comparisons_fail_if_the_champion_cannot_be_measured() -> None:
     assert (len(failed), {result.note for result in failed}) == (4, {"version 7: gone"})
 
 
-def test_a_limit_within_the_spread_is_said_to_be_close() -> None:
-    """The median decides, and the note warns."""
+def test_limit_within_the_confidence_interval_is_noted() -> None:
+    """The median decides."""
     close = judged({"latency": {"max_ratio": 1.26}})["latency.max_ratio"]
     clear = judged({"latency": {"max_ratio": 1.4}})["latency.max_ratio"]
     assert (close.verdict.value, close.note.partition(":")[0]) == (
@@ -157,15 +157,15 @@ def test_a_limit_within_the_spread_is_said_to_be_close() -> None:
         ({"": 1.0}, "b", "the callable returned one number: 'b' is not among them"),
     ],
 )
-def test_a_figure_that_is_not_there_fails(figures: dict[str, float], metric: str | None, note: str) -> None:
-    """Several figures need a name."""
+def test_missing_figure_fails(figures: dict[str, float], metric: str | None, note: str) -> None:
+    """If there are several figures, one must be selected by name."""
     gates = {"evaluation": {"callable": "g.py:f", "min": 0, "metric": metric}}
     result = judged(gates, MEASUREMENTS | {"evaluation": Evaluations(figures, None, CHAMPION)})["evaluation.min"]
     assert ("failed", note) == (result.verdict.value, result.note)
 
 
 def test_other_figures_are_recorded() -> None:
-    """What the callable returns beside the metric is kept."""
+    """The callable may return more figures than the metric."""
     gates = {"evaluation": {"callable": "g.py:f", "min": 0.9, "metric": "a"}}
     figures = {"a": 0.95, "rows": 20.0}
     results = judged(gates, MEASUREMENTS | {"evaluation": Evaluations(figures, None, CHAMPION)})
