@@ -14,7 +14,9 @@ from repogen.triton_config.sections.base import Seconds, Section, Tolerance, mus
 if TYPE_CHECKING:
     from typing import Self
 
-    from pydantic import ModelWrapValidatorHandler
+    from pydantic import GetJsonSchemaHandler, ModelWrapValidatorHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
 
 GROUP: Final = "repogen.gates"
 OLD_NAMES = {"holdout": "evaluation"}
@@ -83,10 +85,19 @@ class GatesSpec(Section):
     @model_validator(mode="wrap")
     @classmethod
     def _accept_plugins(cls, value: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        names = [name for name in value if name in plugins(GROUP)] if isinstance(value, dict) else []
-        if set(names) <= set(cls.model_fields):
-            return handler(value)
-        return cast("Self", _with_plugins(cls, tuple(sorted(names))).model_validate(value))
+        others = set(value) - {*cls.model_fields, *OLD_NAMES} if isinstance(value, dict) else set()
+        names = tuple(sorted(name for name in others if name in plugins(GROUP)))
+        return cast("Self", _with_plugins(cls, names).model_validate(value)) if names else handler(value)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Return the JSON Schema, with the gates of installed plug-ins."""
+        schema = handler.resolve_ref_schema(handler(core))
+        for name in gate_names():
+            options = gate_options(name)
+            if name not in cls.model_fields and options is not None:
+                schema["properties"][name] = options.model_json_schema()
+        return schema
 
     def active(self) -> dict[str, BaseModel]:
         """Return the options of every gate to be measured, by name, in the order of the report."""
@@ -141,6 +152,6 @@ _BUILT_IN: dict[str, type[BaseModel]] = {
 @cache
 def _with_plugins(base: type[GatesSpec], names: tuple[str, ...]) -> type[GatesSpec]:
     """Return a subclass of ``GatesSpec`` with a field for each plug-in's gate."""
-    options = {name: gate_options(name) for name in names if name not in base.model_fields}
+    options = {name: gate_options(name) for name in names}
     fields = {name: (model | None, None) for name, model in options.items() if model is not None}
     return create_model("GatesSpec", __base__=base, **fields)  # type: ignore[call-overload,no-any-return]

@@ -14,7 +14,7 @@ from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.registry import EntryState
 from repogen.artifacts.serving import ControlMode
 from repogen.artifacts.versions import ModelConfig, StagedVersion
-from repogen.errors import GateError, ServerError, SmokeError, first_line
+from repogen.errors import GateError, ServerError, SmokeError, SpecError, first_line
 from repogen.plugins import is_built_in, load_plugin
 from repogen.registry.gates.interface import Candidate, Champion, NotMeasuredError, Requires, Versions, failed_limits
 from repogen.repository.layout import model_dir
@@ -158,6 +158,13 @@ def run_gates(
 
 def _active(name: str, options: BaseModel) -> _ActiveGate:
     gate = cast("type[Gate[BaseModel, object]]", load_plugin(GROUP, name))
+    missing = [member for member in ("requires", "check", "compares", "measure", "judge") if not hasattr(gate, member)]
+    if missing:
+        raise SpecError(
+            f"plug-in {name!r} of {GROUP} does not define {', '.join(missing)}",
+            "see repogen.registry.gates.interface.Gate",
+            code="plugin.interface",
+        )
     return _ActiveGate(name, gate(), options)
 
 

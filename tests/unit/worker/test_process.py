@@ -229,6 +229,14 @@ def test_model_that_closes_the_files_of_the_worker(tmp_path: Path) -> None:
     assert (error.code, "Bad file descriptor" in error.message) == ("worker.exited", True)
 
 
+def test_model_that_writes_to_the_event_pipe(tmp_path: Path) -> None:
+    """It is an error of the model, and the worker is killed."""
+    code = "def build():\n    os.write(int(sys.argv[1]), b'{}\\n')\n    time.sleep(3600)\n"
+    error = ended(tmp_path, code)
+    assert error.code == "worker.exited"
+    assert error.message.startswith("the worker sent something that is not an event in the step 'source'")
+
+
 def test_started_processes_are_killed_and_a_fork_does_not_send_events(tmp_path: Path) -> None:
     """The code starts processes, and forks without exiting in the child."""
     code = STARTS + "from torch import nn\ndef build(): start(); os.fork(); return nn.Linear(4, 2)\n"

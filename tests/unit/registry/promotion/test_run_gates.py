@@ -167,6 +167,23 @@ def test_spec_with_the_gate_of_a_plugin(tmp_path: Path) -> None:
     assert gates.active()["opset"] == OpsetOptions(max=21)
 
 
+def test_json_schema_has_the_gates_of_plugins() -> None:
+    """So that editors complete them."""
+    schema = GatesSpec.model_json_schema()
+    assert list(schema["properties"]["opset"]["properties"]) == ["max"]
+    assert schema["additionalProperties"] is False
+
+
+def test_plugin_without_a_gate_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what it does not define."""
+    monkeypatch.delattr(OpsetGate, "requires")
+    with pytest.raises(SpecError, match=r"plug-in 'opset' of repogen\.gates does not define requires"):
+        run(tmp_path, "opset=20")
+    monkeypatch.delattr(OpsetGate, "options")
+    with pytest.raises(SpecError, match=r"plug-in 'opset' of repogen\.gates has no `options`, a pydantic model"):
+        with_flags(GatesSpec(), ["opset=20"])
+
+
 @pytest.mark.parametrize(
     ("gates", "results"),
     [
