@@ -37,6 +37,8 @@ class ErrorRecord:
         where: ``file:line`` or a key path; may be empty.
         exit_code: Exit code of a process that ends with this error.
         details: Traceback or log, shown only with ``--debug``.
+        classes: Full names of the error's class and of its base classes below `RepogenError`, most specific first;
+            empty for a record that was not made from an exception.
     """
 
     code: str
@@ -45,6 +47,15 @@ class ErrorRecord:
     where: str = ""
     exit_code: int = int(ExitCode.BUG)
     details: str = ""
+    classes: tuple[str, ...] = ()
+
+
+_CLASSES: dict[str, type[RepogenError]] = {}
+"""Every subclass of `RepogenError` that this process has defined, by full name, in order of definition."""
+
+
+def _full_name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 class RepogenError(Exception):
@@ -61,6 +72,10 @@ class RepogenError(Exception):
     exit_code = ExitCode.BUG
     default_code = "bug"
 
+    def __init_subclass__(cls) -> None:
+        """Register the class by its full name, for `error_from_record`."""
+        _CLASSES[_full_name(cls)] = cls
+
     def __init__(self, message: str, hint: str = "", *, code: str = "", where: str = "", details: str = "") -> None:
         """Keep the parts; the exception's text is the message."""
         super().__init__(message)
@@ -73,7 +88,8 @@ class RepogenError(Exception):
     @property
     def record(self) -> ErrorRecord:
         """The error as data."""
-        return ErrorRecord(self.code, self.message, self.hint, self.where, int(self.exit_code), self.details)
+        classes = tuple(_full_name(cls) for cls in type(self).__mro__ if _full_name(cls) in _CLASSES)
+        return ErrorRecord(self.code, self.message, self.hint, self.where, int(self.exit_code), self.details, classes)
 
 
 class SpecError(RepogenError):
@@ -158,23 +174,19 @@ class MissingExtraError(SpecError):
     default_code = "missing-extra"
 
 
-_KINDS: tuple[type[RepogenError], ...] = (
-    SpecError,
-    ExportError,
-    ParityError,
-    ConfigError,
-    SmokeError,
-    PublishError,
-    TrackingError,
-    GateError,
-    InterruptedBuildError,
-)
-
-
 def error_from_record(record: ErrorRecord) -> RepogenError:
-    """Return an error that asks for the same exit code and says the same as ``record``."""
-    kind = next((kind for kind in _KINDS if kind.exit_code == record.exit_code), RepogenError)
-    return kind(record.message, record.hint, code=record.code, where=record.where, details=record.details)
+    """Return the exception that a record was made from.
+
+    Its class is the most specific one in ``record.classes`` that this process has defined: a plug-in's own error class
+    may exist only in the worker. Without any, the exit code selects the class.
+    """
+    names = (*record.classes, *(name for name, cls in _CLASSES.items() if cls.exit_code == record.exit_code))
+    cls = next((_CLASSES[name] for name in names if name in _CLASSES), RepogenError)
+    error = cls.__new__(cls)  # a class may take other arguments than RepogenError does
+    RepogenError.__init__(
+        error, record.message, record.hint, code=record.code, where=record.where, details=record.details
+    )
+    return error
 
 
 def first_line(error: BaseException, directory: Path | None = None) -> str:

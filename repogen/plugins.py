@@ -109,5 +109,10 @@ def load_plugin(group: Group, name: str) -> object:
         ) from error
 
 
+def is_built_in(group: Group, name: str) -> bool:
+    """Return whether repogen itself registers a name of a group."""
+    return name in plugins(group) and _package(plugins(group)[name]) == DISTRIBUTION
+
+
 def _package(entry: EntryPoint) -> str:
     return entry.dist.name if entry.dist is not None else entry.module

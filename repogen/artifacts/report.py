@@ -11,7 +11,7 @@ from repogen.errors import ErrorRecord, ExitCode
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.artifacts.built_model import PassOutcome, RungOutcome
+    from repogen.artifacts.built_model import ExportAttempt, PassOutcome
     from repogen.artifacts.serving import SmokeReport
 
 
@@ -71,7 +71,7 @@ class ModelReport:
     nodes_exported: int = 0
     nodes_optimized: int = 0
     size: int = 0
-    attempts: tuple[RungOutcome, ...] = ()
+    attempts: tuple[ExportAttempt, ...] = ()
     passes: tuple[PassOutcome, ...] = ()
     batch_reason: str = ""
     notes: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from repogen.artifacts.built_model import BatchReport, BuiltModel, ImportedCode, Learned, ParityReport
+from repogen.artifacts.built_model import BatchReport, BuildDiagnostics, BuiltModel, ImportedCode, ParityReport
 from repogen.artifacts.report import ModelReport, Status
 from repogen.artifacts.serving import SmokeReport
 from repogen.artifacts.steps import EnsembleArtifact
@@ -93,7 +93,7 @@ class ModelRun:
         """Return the report, with everything that was recorded until now."""
         outcome, staged = self._result(Outcome), self._result(StagedVersion)
         published, tracked = self._result(PublishedVersion), self._result(Tracked)
-        diagnostics = Learned() if outcome is None else outcome.learned
+        diagnostics = BuildDiagnostics() if outcome is None else outcome.diagnostics
         built = outcome.result if outcome is not None and isinstance(outcome.result, BuiltModel) else _NOT_BUILT
         notes = self._result(Notes)
         return ModelReport(
@@ -112,7 +112,7 @@ class ModelRun:
             nodes_exported=built.nodes_exported,
             nodes_optimized=built.artifact.nodes,
             size=0 if staged is None else staged.manifest.size,
-            attempts=diagnostics.rungs,
+            attempts=diagnostics.attempts,
             passes=diagnostics.passes,
             batch_reason=built.batch.reason,
             notes=(*diagnostics.notes, *(() if notes is None else notes.texts)),
@@ -137,7 +137,7 @@ class ModelRun:
     def _result(self, kind: type[Result]) -> Result | None:
         return next((result for result in self._results if isinstance(result, kind)), None)
 
-    def _all_seconds(self, diagnostics: Learned) -> dict[str, float]:
+    def _all_seconds(self, diagnostics: BuildDiagnostics) -> dict[str, float]:
         """Return the time of each step, with the steps of the worker taken out of the time of its process."""
         seconds: dict[str, float] = {}
         for step, duration in self._seconds.items():

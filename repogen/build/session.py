@@ -11,7 +11,6 @@ from repogen.repository.workspace import preflight, prepare_stage_root, private_
 from repogen.serving.background import BackgroundTriton
 from repogen.serving.servers import server
 from repogen.targets import targets
-from repogen.worker.requirements import require_extras
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,7 +99,7 @@ def open_session(
     """
     options = plan.options
     progress.step("", "preflight")
-    require_extras(plan.spec.models[name] for name in plan.pending)
+    require_installed(plan.spec.models[name] for name in plan.pending)
     preflight(plan.repository, options.stage_dir)
     triton_server = _server(plan, progress)
     with ExitStack() as stack:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.quantile import quantile
 from repogen.artifacts.serving import Latency
 from repogen.smoke.sequences import alone
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from repogen.smoke.deployed_model import Subject
     from repogen.smoke.inference import InferenceClient
     from repogen.smoke.limits import Limits
@@ -29,3 +30,12 @@ def latency(client: InferenceClient, subject: Subject, limits: Limits) -> Latenc
         times.append((time.perf_counter() - sent) * 1e3)
     times.sort()
     return Latency(quantile(times, 0.5), quantile(times, 0.95), quantile(times, 0.99), len(times))
+
+
+def quantile(ordered: Sequence[float], fraction: float) -> float:
+    """Return the smallest of the measured values such that at least ``fraction`` of all are not larger.
+
+    >>> quantile([1.0, 2.0, 3.0, 4.0], 0.5), quantile([1.0, 2.0, 3.0, 4.0], 0.99)
+    (2.0, 4.0)
+    """
+    return ordered[max(-int(-fraction * len(ordered) // 1), 1) - 1]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from repogen.artifacts.built_model import Learned, RungOutcome
+from repogen.artifacts.built_model import BuildDiagnostics, ExportAttempt
 from repogen.artifacts.report import ModelReport, Status
 from repogen.artifacts.serving import SmokeCheck, SmokeReport
 from repogen.artifacts.tracking import Tracked
@@ -18,8 +18,8 @@ from repogen.worker.job import Outcome
 
 from .conftest import SIGNATURE, RecordedProgress, built_model
 
-ATTEMPT = RungOutcome("dynamo", ok=True, reason="", seconds=1.0)
-DIAGNOSTICS = Learned(notes=("a note",), rungs=(ATTEMPT,), seconds={"source": 0.25, "export": 0.5}, peak_rss_bytes=99)
+ATTEMPT = ExportAttempt("dynamo", ok=True, reason="", seconds=1.0)
+DIAGNOSTICS = BuildDiagnostics(notes=("a note",), attempts=(ATTEMPT,), seconds={"source": 0.25, "export": 0.5}, peak_rss_bytes=99)
 ERROR = ErrorRecord("x", "failed", exit_code=3)
 
 

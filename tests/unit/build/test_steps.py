@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.artifacts.built_model import Learned
+from repogen.artifacts.built_model import BuildDiagnostics
 from repogen.artifacts.report import Status
 from repogen.artifacts.tracking import Tracking
 from repogen.artifacts.versions import ModelConfig, Provenance
@@ -145,7 +145,7 @@ def test_failed_worker_fails_the_model(spec: Spec, tmp_path: Path, monkeypatch: 
 
     def run_worker(job: Job, *_: object) -> Outcome:
         jobs.append(job)
-        return Outcome(Learned(), ExportError("no exporter"))
+        return Outcome(BuildDiagnostics(), ExportError("no exporter"))
 
     monkeypatch.setattr(steps, "run_worker", run_worker)
     session = session_of(spec, tmp_path / "stage", try_all_exporters=True)
@@ -153,4 +153,4 @@ def test_failed_worker_fails_the_model(spec: Spec, tmp_path: Path, monkeypatch: 
     with pytest.raises(ExportError, match="no exporter"):
         verify_model(session, run_of(session), threads=3)
     (job,) = jobs
-    assert (job.name, job.threads, job.every_rung, job.work_dir.parent.parent) == ("m", 3, True, session.staging)
+    assert (job.name, job.threads, job.try_all_exporters, job.work_dir.parent.parent) == ("m", 3, True, session.staging)

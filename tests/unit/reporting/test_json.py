@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from repogen.artifacts.built_model import PassOutcome, RungOutcome
+from repogen.artifacts.built_model import ExportAttempt, PassOutcome
 from repogen.artifacts.environment import Check
 from repogen.artifacts.promotion import GateResult, History, Outcome, Period, PromotionReport, Verdict
 from repogen.artifacts.registry import AliasMove
@@ -38,7 +38,7 @@ SMOKE = SmokeReport(
 MODEL = ModelReport(
     "m",
     Status.FAILED,
-    rungs=(RungOutcome("dynamo", ok=False, reason="why", seconds=1.5),),
+    attempts=(ExportAttempt("dynamo", ok=False, reason="why", seconds=1.5),),
     passes=(PassOutcome("onnxsim", applied=True, nodes_before=3, nodes_after=2),),
     smoke=SMOKE,
     seconds={"export": 1.23456},

@@ -1,4 +1,4 @@
-"""Promote, roll back, look back, on a registry in memory; gates that need no Triton."""
+"""Promotion, rollback and history with a simulated registry, and gates that do not need a Triton."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     Register = Callable[..., RegistryEntry]
 
-NOWHERE = Path("nowhere")
-"""Where the files of a holdout gate would lie."""
+NO_ROOT = Path("nowhere")
+"""A root that does not exist: no gate of these tests reads a file."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def registry(tmp_path: Path) -> SimulatedRegistry:
 
 @pytest.fixture
 def register(registry: SimulatedRegistry, tmp_path: Path) -> Register:
-    """Return what registers a version of ``m`` of so many bytes."""
+    """Return a function that registers a version of ``m`` with a number of bytes."""
     roots = (tmp_path / f"stage-{n}" for n in count())
 
     def make(size: int = 1, *aliases: str, state: EntryState = EntryState.PUBLISHED) -> RegistryEntry:
@@ -49,9 +49,9 @@ def register(registry: SimulatedRegistry, tmp_path: Path) -> Register:
 def promoted(
     registry: SimulatedRegistry, version: int | None = None, *gates: str, alias: str = "champion", dry_run: bool = False
 ) -> PromotionReport:
-    """Promote with gates that read manifests only."""
-    wanted = with_flags(GatesSpec(), ("smoke=off", *gates))
-    return promote(registry, PromotionRequest("m", version, alias, wanted, NOWHERE, dry_run=dry_run), Silent())
+    """Promote with gates that only read manifests."""
+    active = with_flags(GatesSpec(), ("smoke=off", *gates))
+    return promote(registry, PromotionRequest("m", version, alias, active, NO_ROOT, dry_run=dry_run), Silent())
 
 
 def champion(registry: SimulatedRegistry) -> int | None:
@@ -59,10 +59,10 @@ def champion(registry: SimulatedRegistry) -> int | None:
     return next((entry.version for entry in registry.entries("m") if "champion" in entry.aliases), None)
 
 
-def test_a_move_records_who_when_from_where_and_the_figures(
+def test_move_records_user_time_and_figures(
     registry: SimulatedRegistry, register: Register, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In GitHub Actions it is the actor who promotes."""
+    """In GitHub Actions the user is the actor."""
     monkeypatch.setenv("GITHUB_ACTOR", "ann")
     register(1, "champion")
     register(2)
@@ -75,7 +75,7 @@ def test_a_move_records_who_when_from_where_and_the_figures(
 
 
 def test_a_failed_gate_moves_nothing(registry: SimulatedRegistry, register: Register) -> None:
-    """The report has the figures, the exit code is 1."""
+    """The exit code is 1."""
     register(1, "champion")
     register(2)
     report = promoted(registry, 2, "size.max_ratio=1.5")
@@ -84,15 +84,15 @@ def test_a_failed_gate_moves_nothing(registry: SimulatedRegistry, register: Regi
 
 
 def test_a_dry_run_moves_nothing(registry: SimulatedRegistry, register: Register) -> None:
-    """It says what would happen."""
+    """The outcome is what would happen."""
     register()
     report = promoted(registry, dry_run=True)
     assert (report.outcome, report.old, report.new) == (Outcome.WOULD_MOVE, None, 1)
     assert champion(registry) is None
 
 
-def test_the_champion_is_champion_already(registry: SimulatedRegistry, register: Register) -> None:
-    """Nothing is measured: a limit that it would break does not matter."""
+def test_current_champion_is_not_measured(registry: SimulatedRegistry, register: Register) -> None:
+    """Although it would fail a limit."""
     register(9, "champion")
     report = promoted(registry, 1, "size.max_mb=0.000001")
     assert (report.outcome, report.exit_code, report.gates) == (Outcome.ALREADY, ExitCode.OK, ())
@@ -100,23 +100,23 @@ def test_the_champion_is_champion_already(registry: SimulatedRegistry, register:
 
 
 def test_the_newest_published_version_is_the_default(registry: SimulatedRegistry, register: Register) -> None:
-    """Pending and foreign ones are passed over, and said to be."""
+    """Pending and foreign versions are skipped, with a note."""
     register()
     register(2, state=EntryState.PENDING)
     registry.register_foreign("m")
     report = promoted(registry)
     assert (report.new, report.outcome) == (1, Outcome.PROMOTED)
     assert report.notes == (
-        "version 3 was not built by repogen and was passed over",
-        "version 2 is pending and was passed over",
+        "version 3 was skipped: it was not built by repogen",
+        "version 2 was skipped: it is pending",
     )
 
 
 @pytest.mark.parametrize(("version", "code"), [(2, "promotion.pending"), (3, "promotion.foreign")])
-def test_only_published_versions_of_repogen_are_promoted(
+def test_pending_or_foreign_version_is_rejected(
     registry: SimulatedRegistry, register: Register, version: int, code: str
 ) -> None:
-    """The error says what to do."""
+    """The hint is to build it."""
     register()
     register(2, state=EntryState.PENDING)
     registry.register_foreign("m")
@@ -130,7 +130,7 @@ def test_only_published_versions_of_repogen_are_promoted(
     [(9, "champion", "promotion.no-such-version"), (1, "latest", "promotion.alias"), (1, "v3", "promotion.alias"),
      (1, "a b", "promotion.alias"), (1, "", "promotion.alias")],
 )  # fmt: skip
-def test_what_is_not_there_or_cannot_be_is_a_usage_error(
+def test_unknown_version_or_invalid_alias_is_a_usage_error(
     registry: SimulatedRegistry, register: Register, version: int, alias: str, code: str
 ) -> None:
     """Exit 2."""
@@ -140,18 +140,18 @@ def test_what_is_not_there_or_cannot_be_is_a_usage_error(
     assert code == caught.value.code
 
 
-class Meddler(SimulatedRegistry):
-    """A registry in which somebody else moves the alias while versions are fetched."""
+class RacingRegistry(SimulatedRegistry):
+    """A registry in which another user moves the alias during a download."""
 
     def fetch(self, entry: RegistryEntry, directory: Path) -> Path:
-        """Fetch, and meddle."""
+        """Move the alias, and download."""
         self.point("m", "champion", 1)
         return super().fetch(entry, directory)
 
 
-def test_an_alias_that_moved_meanwhile_is_left_alone(tmp_path: Path) -> None:
-    """The move is refused by the registry, and none is recorded."""
-    registry = Meddler(tmp_path / "registry")
+def test_alias_that_was_moved_meanwhile_is_not_moved(tmp_path: Path) -> None:
+    """The registry rejects the move, and does not record it."""
+    registry = RacingRegistry(tmp_path / "registry")
     for n in range(3):
         registry.register(version_of_bytes(tmp_path / str(n), weights=b"w" * n), *(("champion",) if n == 1 else ()))
     with pytest.raises(TrackingError, match="moved meanwhile"):
@@ -159,8 +159,8 @@ def test_an_alias_that_moved_meanwhile_is_left_alone(tmp_path: Path) -> None:
     assert (champion(registry), registry.moves("m")) == (1, ())
 
 
-def test_altered_artifacts_are_not_promoted(registry: SimulatedRegistry, register: Register) -> None:
-    """The registry's check is heard."""
+def test_modified_artifacts_are_not_promoted(registry: SimulatedRegistry, register: Register) -> None:
+    """The registry reports them."""
     entry = register()
     (registry.artifacts(entry) / "model.onnx").write_bytes(b"x")
     with pytest.raises(TrackingError):
@@ -169,13 +169,11 @@ def test_altered_artifacts_are_not_promoted(registry: SimulatedRegistry, registe
 
 
 @pytest.mark.parametrize("calls", range(4))
-def test_a_registry_that_goes_down_leaves_no_half_promotion(
-    registry: SimulatedRegistry, register: Register, calls: int
-) -> None:
-    """Whichever call fails, the alias is where it was and no move is recorded."""
+def test_registry_failure_does_not_move_the_alias(registry: SimulatedRegistry, register: Register, calls: int) -> None:
+    """For a failure of each call; the move is not recorded either."""
     register(1, "champion")
     register(2)
-    request = PromotionRequest("m", 2, "champion", with_flags(GatesSpec(), ("smoke=off", "size.max_ratio=9")), NOWHERE)
+    request = PromotionRequest("m", 2, "champion", with_flags(GatesSpec(), ("smoke=off", "size.max_ratio=9")), NO_ROOT)
     registry.calls_left = calls
     with pytest.raises(TrackingError):
         promote(registry, request, Silent())
@@ -183,25 +181,28 @@ def test_a_registry_that_goes_down_leaves_no_half_promotion(
     assert (champion(registry), registry.moves("m")) == (1, ())
 
 
-def test_rollbacks_go_back_one_by_one(registry: SimulatedRegistry, register: Register) -> None:
-    """Two of them go two back, and a third finds nothing."""
+def test_consecutive_rollbacks(registry: SimulatedRegistry, register: Register) -> None:
+    """Two of them go two versions back; a third one fails."""
     for size in (1, 2, 3):
         register(size)
         promoted(registry, size)
     assert [rollback(registry, "m", "champion").new for _ in range(2)] == [2, 1]
-    assert (refused(lambda: rollback(registry, "m", "champion")), champion(registry)) == ("promotion.nothing-before", 1)
+    assert (error_code(lambda: rollback(registry, "m", "champion")), champion(registry)) == (
+        "promotion.nothing-before",
+        1,
+    )
     assert [move.why for move in registry.moves("m")] == ["promote"] * 3 + ["rollback"] * 2
 
 
-def refused(act: Callable[[], object]) -> str:
+def error_code(act: Callable[[], object]) -> str:
     """Return the code of the error that ``act`` raises."""
     with pytest.raises(RepogenError) as caught:
         act()
     return caught.value.code
 
 
-def test_a_rollback_measures_nothing_and_says_so(registry: SimulatedRegistry, register: Register) -> None:
-    """Not even artifacts are fetched: they may be gone."""
+def test_rollback_does_not_measure_gates(registry: SimulatedRegistry, register: Register) -> None:
+    """Artifacts are not downloaded: they may be missing."""
     for size in (1, 2):
         entry = register(size)
         promoted(registry, size)
@@ -211,8 +212,8 @@ def test_a_rollback_measures_nothing_and_says_so(registry: SimulatedRegistry, re
     assert report.notes == ("no gate was measured: the version has served before",)
 
 
-def test_a_rollback_tried_dry_moves_nothing(registry: SimulatedRegistry, register: Register) -> None:
-    """It names the version."""
+def test_dry_run_of_a_rollback(registry: SimulatedRegistry, register: Register) -> None:
+    """It reports the version and does not move the alias."""
     for size in (1, 2):
         register(size)
         promoted(registry, size)
@@ -220,22 +221,22 @@ def test_a_rollback_tried_dry_moves_nothing(registry: SimulatedRegistry, registe
     assert (report.outcome, report.new, champion(registry)) == (Outcome.WOULD_MOVE, 1, 2)
 
 
-class Forgetful(SimulatedRegistry):
+class IncompleteRegistry(SimulatedRegistry):
     """A registry from which version 1 was deleted."""
 
     def entries(self, name: str) -> tuple[RegistryEntry, ...]:
-        """All but the first."""
+        """Return all but the first."""
         return tuple(entry for entry in super().entries(name) if entry.version != 1)
 
 
-def test_a_version_deleted_since_cannot_be_gone_back_to(tmp_path: Path) -> None:
-    """The error names it; nothing moves."""
-    registry = Forgetful(tmp_path / "registry")
+def test_rollback_to_a_deleted_version_fails(tmp_path: Path) -> None:
+    """The alias is not moved."""
+    registry = IncompleteRegistry(tmp_path / "registry")
     for n in range(2):
         registry.register(version_of_bytes(tmp_path / str(n), weights=b"w" * n), *(("champion",) if n == 0 else ()))
     registry.point("m", "champion", 1)
     registry.move_alias("m", _move(1, 2))
-    assert refused(lambda: rollback(registry, "m", "champion")) == "promotion.version-deleted"
+    assert error_code(lambda: rollback(registry, "m", "champion")) == "promotion.version-deleted"
     assert champion(registry) == 2
 
 
@@ -245,26 +246,26 @@ def _move(old: int, new: int) -> AliasMove:
     return Move("champion", old, new, "ann", "2026-01-01T00:00:00+00:00", "promote", {})
 
 
-def test_no_alias_has_nothing_to_roll_back(registry: SimulatedRegistry, register: Register) -> None:
-    """Exit 1, not a bug."""
+def test_rollback_without_the_alias_fails(registry: SimulatedRegistry, register: Register) -> None:
+    """With an error code of its own."""
     register()
-    assert refused(lambda: rollback(registry, "m", "champion")) == "promotion.no-alias"
+    assert error_code(lambda: rollback(registry, "m", "champion")) == "promotion.no-alias"
 
 
-def test_history_tells_of_moves_outside_of_repogen(registry: SimulatedRegistry, register: Register) -> None:
-    """A rollback from there goes back to what repogen last set, and says what it left."""
+def test_history_has_moves_outside_of_repogen(registry: SimulatedRegistry, register: Register) -> None:
+    """A rollback moves the alias back to the version that repogen set, with a note."""
     for size in (1, 2):
         register(size)
     promoted(registry, 1)
     registry.point("m", "champion", 2)
     registry.point("m", "canary", 2)
-    told = [(period.alias, period.version, period.present, period.why) for period in history(registry, "m").periods]
-    assert told == [
+    result = [(period.alias, period.version, period.present, period.why) for period in history(registry, "m").periods]
+    assert result == [
         ("canary", 2, True, "outside"),
         ("champion", 1, False, "promote"),
         ("champion", 2, True, "outside"),
     ]
-    assert rollback(registry, "m", "champion").notes[-1] == "version 2 was not put there by repogen"
+    assert rollback(registry, "m", "champion").notes[-1] == "the alias was moved to version 2 outside of repogen"
     assert [period.version for period in history(registry, "m", "champion").periods] == [1, 2, 1]
 
 
@@ -272,22 +273,22 @@ def test_history_tells_of_moves_outside_of_repogen(registry: SimulatedRegistry, 
     ("name", "alias", "code"),
     [("n", None, "promotion.no-such-model"), ("m", "canary", "promotion.no-such-alias")],
 )
-def test_no_history_of_what_never_was(
+def test_history_of_an_unknown_model_or_alias_is_an_error(
     registry: SimulatedRegistry, register: Register, name: str, alias: str | None, code: str
 ) -> None:
-    """A mistyped name is no empty table."""
+    """Not an empty table."""
     register()
-    assert code == refused(lambda: history(registry, name, alias))
+    assert code == error_code(lambda: history(registry, name, alias))
 
 
-def test_a_missing_holdout_file_is_said_before_anything_is_fetched(
+def test_missing_file_of_an_evaluation_gate_is_reported_before_any_download(
     registry: SimulatedRegistry, register: Register, tmp_path: Path
 ) -> None:
-    """The callable's file, and the data."""
+    """The file of the callable, and the data."""
     register()
     (tmp_path / "g.py").write_text("def f(predict, data): return 1.0\n", encoding="utf-8")
     codes = []
-    for flags in (("holdout=h.py:f",), ("holdout=g.py:f", "holdout.data=h.npz")):
+    for flags in (("evaluation=h.py:f",), ("evaluation=g.py:f", "evaluation.data=h.npz")):
         request = PromotionRequest("m", None, "champion", with_flags(GatesSpec(), flags), tmp_path)
-        codes.append(refused(lambda: promote(registry, request, Silent())))  # noqa: B023 - called at once
+        codes.append(error_code(lambda: promote(registry, request, Silent())))  # noqa: B023 - called at once
     assert codes == ["promotion.holdout-callable", "promotion.holdout-data"]

@@ -1,15 +1,15 @@
-"""What served when, and what a rollback goes back to, whoever moved the alias."""
+"""The periods of an alias, and the target of a rollback, with moves by repogen and by others."""
 
 from __future__ import annotations
 
 import pytest
 
 from repogen.artifacts.registry import AliasMove
-from repogen.registry.gates.alias_history import before, periods
+from repogen.registry.promotion.alias_history import periods, rollback_target
 
 
 def moves(*steps: tuple[int | None, int, str]) -> list[AliasMove]:
-    """Return moves of an alias, a minute apart."""
+    """Return moves of an alias, one per minute."""
     return [
         AliasMove("champion", old, new, "ann", f"2026-01-01T00:0{minute}:00+00:00", why, {})
         for minute, (old, new, why) in enumerate(steps)
@@ -20,7 +20,7 @@ P, R = "promote", "rollback"
 
 
 @pytest.mark.parametrize(
-    ("steps", "present", "expected"),
+    ("steps", "current", "expected"),
     [
         pytest.param([], 1, None, id="nothing recorded"),
         pytest.param([(None, 1, P)], 1, None, id="the first"),
@@ -37,13 +37,13 @@ P, R = "promote", "rollback"
         pytest.param([(None, 1, P), (1, 2, P), (2, 3, P), (3, 1, R)], 1, None, id="a rollback over several"),
     ],
 )
-def test_before(steps: list[tuple[int | None, int, str]], present: int, expected: int | None) -> None:
-    """Promotions stack up, rollbacks take off."""
-    assert expected == before(moves(*steps), present)
+def test_rollback_target(steps: list[tuple[int | None, int, str]], current: int, expected: int | None) -> None:
+    """A promotion pushes a version on the stack, a rollback pops one."""
+    assert expected == rollback_target(moves(*steps), current)
 
 
 @pytest.mark.parametrize(
-    ("steps", "present", "expected"),
+    ("steps", "current", "expected"),
     [
         pytest.param([], None, [], id="no such alias"),
         pytest.param([], 3, [(3, "", "", True, "outside")], id="never moved by repogen"),
@@ -74,8 +74,8 @@ def test_before(steps: list[tuple[int | None, int, str]], present: int, expected
     ],
 )
 def test_periods(
-    steps: list[tuple[int | None, int, str]], present: int | None, expected: list[tuple[object, ...]]
+    steps: list[tuple[int | None, int, str]], current: int | None, expected: list[tuple[object, ...]]
 ) -> None:
-    """No time is claimed that nobody recorded."""
-    found = periods("champion", moves(*steps), present)
-    assert expected == [(p.version, p.since[11:16], p.until[11:16], p.present, p.why) for p in found]
+    """A time that was not recorded is empty."""
+    result = periods("champion", moves(*steps), current)
+    assert expected == [(p.version, p.since[11:16], p.until[11:16], p.present, p.why) for p in result]
