@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.progress import Silent
 from repogen.build import pipeline
-from repogen.build.session import BuildOptions
+from repogen.build.plan import BuildOptions
 from repogen.spec.load import load_spec
 from repogen.spec.models import Spec
 
@@ -74,11 +74,11 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         server=server,
         force=force,
         dry_run=dry_run,
-        breaking=allow_breaking,
+        allow_breaking=allow_breaking,
         jobs=jobs,
         stage_dir=None if stage_dir is None else Path(stage_dir),
         track=track,
         tracking_uri=tracking_uri,
-        every_rung=try_all_exporters,
+        try_all_exporters=try_all_exporters,
     )
     return pipeline.build(loaded, options, progress or Silent())

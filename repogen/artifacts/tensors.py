@@ -18,6 +18,8 @@ Dim: TypeAlias = "int | str"
 Array: TypeAlias = "npt.NDArray[np.generic]"
 Arrays: TypeAlias = "Mapping[str, npt.NDArray[np.generic]]"
 """Arrays by tensor name."""
+Sizes: TypeAlias = dict[str, int]
+"""A size for each symbolic dim."""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def _(model: ModelReport) -> dict[str, object]:
             "passed": model.parity_cases > 0,
         },
         "nodes": {"exported": model.nodes_exported or None, "optimized": model.nodes_optimized or None},
-        "exporters": [dataclasses.asdict(attempt) for attempt in model.rungs],
+        "exporters": [dataclasses.asdict(attempt) for attempt in model.attempts],
         "passes": [dataclasses.asdict(outcome) for outcome in model.passes],
         "notes": list(model.notes),
         "smoke": None if model.smoke is None else _smoke_result(model.smoke),

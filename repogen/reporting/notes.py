@@ -19,8 +19,9 @@ def model_notes(model: ModelReport) -> list[str]:
     """Return the notes about a model, one line each."""
     notes = list(model.notes)
     # When no exporter succeeded, the error lists every attempt.
-    if model.status is not Status.FAILED or any(attempt.ok for attempt in model.rungs):
-        notes += [f"{attempt.exporter} was tried first: {attempt.reason}" for attempt in model.rungs if not attempt.ok]
+    if model.status is not Status.FAILED or any(attempt.ok for attempt in model.attempts):
+        failed = [attempt for attempt in model.attempts if not attempt.ok]
+        notes += [f"{attempt.exporter} was tried first: {attempt.reason}" for attempt in failed]
     notes += [f"{p.name} was skipped: {p.reason}" for p in model.passes if not p.applied and p.reason != UNCHANGED]
     if model.batch_reason and model.max_batch_size == 0:
         notes.append(f"max_batch_size is 0: {model.batch_reason}")

@@ -70,10 +70,10 @@ def build_text(report: BuildReport, *, debug: bool) -> str:
 def diagnose_text(model: ModelReport, *, debug: bool) -> str:
     """Return the result of every exporter for one model, and the error when none succeeded."""
     parts = []
-    if model.rungs:
+    if model.attempts:
         rows = [
             (attempt.exporter, "ok" if attempt.ok else "FAILED", f"{attempt.seconds:.1f}", attempt.reason or "-")
-            for attempt in model.rungs
+            for attempt in model.attempts
         ]
         parts.append(table(_ATTEMPT_HEADINGS, rows))
     elif model.error is None:

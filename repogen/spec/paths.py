@@ -43,13 +43,13 @@ def check_model_paths(model: PartialModel, root: Path) -> Findings:
         yield from _export(model.spec.export, root)
     if "triton" not in model.broken:
         yield from _named_by_config(model.spec.triton, root)
-    holdout = None if "promotion" in model.broken else model.spec.promotion.gates.holdout
-    if holdout is not None:
-        yield from check_holdout(holdout.callable, root, ("promotion", "gates", "holdout", "callable"))
+    evaluation = None if "promotion" in model.broken else model.spec.promotion.gates.evaluation
+    if evaluation is not None:
+        yield from check_evaluation(evaluation.callable, root, ("promotion", "gates", "evaluation", "callable"))
 
 
-def check_holdout(reference: str, root: Path, path: tuple[str, ...]) -> Findings:
-    """Yield why a holdout gate's callable can't be one; its data need not be where a model is built."""
+def check_evaluation(reference: str, root: Path, path: tuple[str, ...]) -> Findings:
+    """Yield why an evaluation gate's callable can't be used; its data may be missing where a model is built."""
     yield from _callable(path, reference, root, "gates.py:accuracy")
 
 

@@ -213,7 +213,7 @@ def test_a_step_alone_tells_of_its_ensembles(project: Project) -> None:
     code, reports = built(project, "--model", "scorer")
 
     assert code == 0
-    assert "verdict is made of it, and was not built again" in reports["scorer"]["notes"]
+    assert "verdict uses it and was not built again" in reports["scorer"]["notes"]
 
     project.edit("    export: {exporter: torchscript}\n", "    triton: {max_batch_size: 4}\n")
     code, reports = built(project, "--model", "scorer")

@@ -1,4 +1,4 @@
-"""The examples of docs/python-api.md, run as they are written."""
+"""The examples of docs/reference/python-api.md, run as they are written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.Monkey
     directory = tmp_path / "digits"
     shutil.copytree(ROOT / "examples" / "digits", directory)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    blocks = _BLOCK.findall((ROOT / "docs" / "python-api.md").read_text(encoding="utf-8"))
+    blocks = _BLOCK.findall((ROOT / "docs" / "reference" / "python-api.md").read_text(encoding="utf-8"))
     program = directory / "page.py"
     program.write_text("\n".join(blocks), encoding="utf-8")
     run = subprocess.run([sys.executable, str(program)], cwd=directory, capture_output=True, text=True, check=False)

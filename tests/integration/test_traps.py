@@ -54,8 +54,8 @@ def test_a_baked_in_batch_is_an_error_that_names_the_dim(tmp_path: Path, exporte
     error = failure(report)
     assert error.exit_code == ExitCode.EXPORT
     tried = ["dynamo", "torchscript"] if exporter == "auto" else [exporter]
-    assert [(rung.exporter, rung.ok) for rung in report.rungs] == [(name, False) for name in tried]
-    assert all(rung.reason in error.message for rung in report.rungs)
+    assert [(rung.exporter, rung.ok) for rung in report.attempts] == [(name, False) for name in tried]
+    assert all(rung.reason in error.message for rung in report.attempts)
     assert "model.eval() was called" in report.notes[0]
     assert {"worker", "source", "export"} <= set(report.seconds)
     named = {"auto": "dim 'batch'", "dynamo": "dim 'batch'", "torchscript": "fails at batch=1"}[exporter]
@@ -100,14 +100,14 @@ def test_rows_that_mix_do_not_batch(tmp_path: Path) -> None:
     """``x - x.mean(0)`` comes out with max_batch_size 0 when left to auto."""
     report = verify(tmp_path, "mixes_rows", ROWS, BATCH)
     assert (report.status, report.max_batch_size) == (Status.VERIFIED, 0)
-    assert "a row alone is answered otherwise" in report.batch_reason
+    assert "a row gives another output alone" in report.batch_reason
 
 
 def test_batching_that_was_asked_for_is_refused_when_rows_mix(tmp_path: Path) -> None:
     """An explicit max_batch_size on such a model is an error with the reason."""
     error = failure(verify(tmp_path, "mixes_rows", ROWS, BATCH, "triton: {max_batch_size: 8}"))
     assert error.exit_code == ExitCode.CONFIG
-    assert "a row alone is answered otherwise" in error.message
+    assert "a row gives another output alone" in error.message
     assert "max_batch_size: 0" in error.hint
 
 

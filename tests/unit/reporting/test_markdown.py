@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from repogen.artifacts.built_model import UNCHANGED, PassOutcome, RungOutcome
+from repogen.artifacts.built_model import UNCHANGED, ExportAttempt, PassOutcome
 from repogen.artifacts.promotion import GateResult, Outcome, PromotionReport, Verdict
 from repogen.artifacts.report import BuildReport, ModelReport, Status
 from repogen.artifacts.serving import Latency, SmokeCheck, SmokeReport
@@ -56,7 +56,7 @@ GOOD = ModelReport(
     max_abs_diff=4.8e-6,
     nodes_exported=12,
     nodes_optimized=8,
-    rungs=(RungOutcome("dynamo", ok=False, reason="no translation", seconds=1.0),),
+    attempts=(ExportAttempt("dynamo", ok=False, reason="no translation", seconds=1.0),),
     passes=(
         PassOutcome("onnxsim", applied=False, nodes_before=8, nodes_after=8, reason=UNCHANGED),
         PassOutcome("other", applied=False, nodes_before=8, nodes_after=8, reason="parity"),

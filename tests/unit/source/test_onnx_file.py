@@ -161,9 +161,9 @@ def test_an_operator_of_somebody_s_own(load_onnx: Load) -> None:
     [
         ("../../etc/passwd", "leads out of its directory"),
         ("/etc/passwd", "leads out of its directory"),
-        ("link", "is a link that leads out of its directory"),
-        ("folder", "is no regular file"),
-        ("absent", "is not there"),
+        ("link", "is a symlink that leads out of its directory"),
+        ("folder", "is not a regular file"),
+        ("absent", "does not exist"),
         ("", "leads out of its directory"),
     ],
 )
@@ -183,7 +183,7 @@ def test_external_data_that_is_cut_short(load_onnx: Load, root: Path) -> None:
     (root / "model.onnx.data").write_bytes(b"1234")
     error = refused(load_onnx)
     assert error.code == "source.onnx-external-data"
-    assert "tensor 'w' should lie at 0 for 48" in error.message
+    assert "tensor 'w' needs 48 bytes at offset 0" in error.message
 
 
 def test_a_hub_cache_s_links_are_followed(root: Path) -> None:
