@@ -11,6 +11,7 @@ from repogen.repository.workspace import preflight, prepare_stage_root, private_
 from repogen.serving.background import BackgroundTriton
 from repogen.serving.servers import server
 from repogen.targets import targets
+from repogen.worker.requirements import require_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
