@@ -1,4 +1,4 @@
-"""The report of a build, for people and programs; ``repogen.reporting`` renders it."""
+"""The report of a build; ``repogen.reporting`` renders it."""
 
 from __future__ import annotations
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).resolve().parents[1]
 ENTRY_MODULES = ("repogen.build.pipeline",)
 _EXCLUDED = ("cli", "reporting")
+# Gates decide about promotion, not about what is published. The spec loads only their options.
+_EXCLUDED_GROUPS = frozenset({"repogen.gates"})
 # Lists every group of entry points by name, and loads none of them.
 _PLUGINS = "plugins.py"
 
@@ -117,7 +119,9 @@ class SourceTree:
                 continue
             if text.startswith(".{", match.end()):  # the rest of the name is computed
                 modules |= {module for module in self._paths if module.startswith(f"{match[0]}.")}
-            modules |= {match[0], *self.entry_points.get(match[0], ())}
+            modules.add(match[0])
+            if match[0] not in _EXCLUDED_GROUPS:
+                modules |= set(self.entry_points.get(match[0], ()))
         return modules & self._paths.keys()
 
     @cached_property

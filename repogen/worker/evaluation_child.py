@@ -24,15 +24,14 @@ _CODE = "gate.holdout"
 def evaluate(job_json: bytes, send: Callable[[bytes], None]) -> None:
     """Evaluate the job's version and send the result."""
     job = JOB.validate_json(job_json)
-    send(EVENT.dump_json(EvaluationEvent("started")))
-    send(EVENT.dump_json(_result(job)))
+    with GrpcClient(job.address.grpc, Limits()) as client:  # imports gRPC, which must not count as the user's time
+        send(EVENT.dump_json(EvaluationEvent("started")))
+        send(EVENT.dump_json(_result(job, Predictor(client, job.address))))
 
 
-def _result(job: EvaluationJob) -> EvaluationEvent:
+def _result(job: EvaluationJob, predict: Predictor) -> EvaluationEvent:
     try:
-        evaluator = import_callable(job.callable, job.root)
-        with GrpcClient(job.address.grpc, Limits()) as client:
-            return EvaluationEvent("ended", _figures(job, _call(evaluator, Predictor(client, job.address), job)))
+        return EvaluationEvent("ended", _figures(job, _call(import_callable(job.callable, job.root), predict, job)))
     except RepogenError as error:
         return EvaluationEvent("ended", error=error.record)
 

@@ -57,7 +57,8 @@ def build_model(job: Job, log: BuildLog) -> BuiltModel:
         return _verify_code(source, source.origin, job, log)
     failures: list[tuple[str, RepogenError]] = []
     built: BuiltModel | None = None
-    guard_violations: list[dict[str, int]] = []  # shared: what one exporter reports, the next may freeze without a warning
+    # Shared by all exporters: what one of them reports, the next may freeze without a warning.
+    guard_violations: list[dict[str, int]] = []
     chain = fallback_chain(source.origin, job.model.export)
     deadline = time.monotonic() + job.model.limits.timeout_seconds
     for index, exporter in enumerate(chain):

@@ -136,11 +136,14 @@ def test_rerun_completes(killed: Series, served: InferenceServerClient) -> None:
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("step", ["import", "validate", "smoke"])
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, new_project: Callable[[Path], Project], step: str) -> None:
-    """Exit code 130, one plain line, no process, no staging directory, no repository."""
+    """Exit code 130, a message, no process, no staging directory, no repository."""
     project = new_project(tmp_path)
     process, output = signalled(project, step, signal.SIGINT)
     assert process.returncode == 130
-    assert output.splitlines()[-1] == "interrupted; no partial output was left behind"
+    assert output.splitlines()[-2:] == [
+        "interrupted; no partial output was left behind",
+        "  more: repogen explain interrupted",
+    ]
     assert "Traceback" not in output
     assert project.vanished()
     left = {path.name for path in tmp_path.iterdir()} - {"__pycache__"}

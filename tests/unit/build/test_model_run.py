@@ -19,7 +19,9 @@ from repogen.worker.job import Outcome
 from .conftest import SIGNATURE, RecordedProgress, built_model
 
 ATTEMPT = ExportAttempt("dynamo", ok=True, reason="", seconds=1.0)
-DIAGNOSTICS = BuildDiagnostics(notes=("a note",), attempts=(ATTEMPT,), seconds={"source": 0.25, "export": 0.5}, peak_rss_bytes=99)
+DIAGNOSTICS = BuildDiagnostics(
+    notes=("a note",), attempts=(ATTEMPT,), seconds={"source": 0.25, "export": 0.5}, peak_rss_bytes=99
+)
 ERROR = ErrorRecord("x", "failed", exit_code=3)
 
 
