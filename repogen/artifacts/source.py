@@ -108,7 +108,7 @@ class OnnxFile:
 
 
 @dataclass(frozen=True)
-class Code:
+class PassThroughSource:
     """Python code for Triton's Python backend, or an ensemble: nothing to export, only to prove.
 
     Attributes:
@@ -116,17 +116,17 @@ class Code:
         published: What is published, as it will run: a fresh instance of the code, the published steps composed.
         original: What the reference is, for people.
         served: What ``published`` is, for people.
-        told_batch: The ``max_batch_size`` that the code read in its config; None for what reads none.
+        assumed_max_batch: The ``max_batch_size`` that the code read in its config; None for what reads none.
     """
 
     artifact: PythonArtifact | EnsembleArtifact
     published: Reference
     original: str
     served: str
-    told_batch: int | None = None
+    assumed_max_batch: int | None = None
 
 
-Origin: TypeAlias = "Eager | Program | Script | OnnxFile | Code"
+Origin: TypeAlias = "Eager | Program | Script | OnnxFile | PassThroughSource"
 """What there is to export."""
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from repogen.artifacts.source import Code, Eager, OnnxFile, Origin, Program, Script
+from repogen.artifacts.source import Eager, OnnxFile, Origin, PassThroughSource, Program, Script
 from repogen.errors import ExportError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def traceable(origin: Origin) -> torch.nn.Module:
             return origin.module
         case Script():
             return origin.traced
-        case OnnxFile() | Code():
+        case OnnxFile() | PassThroughSource():
             raise ExportError("there is no PyTorch module to export", code="export.exporter")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from repogen.artifacts.source import Code, Eager, OnnxFile, Program, Script
+from repogen.artifacts.source import Eager, OnnxFile, PassThroughSource, Program, Script
 from repogen.errors import ExportError
 from repogen.export.attention import EagerAttention
 from repogen.export.dynamo import Dynamo, specialized
@@ -50,7 +50,7 @@ def exporters(origin: Origin, spec: ExportSpec) -> list[Exporter]:
 def _ladder(origin: Origin, allowed: tuple[str, ...]) -> list[Exporter]:
     traced = TorchScript(allowed)
     match origin:
-        case Code():
+        case PassThroughSource():
             return []
         case OnnxFile():
             return [OnnxAsIs()]

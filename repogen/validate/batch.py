@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from repogen.artifacts.built_model import BatchReport
-from repogen.artifacts.source import Code
+from repogen.artifacts.source import PassThroughSource
 from repogen.errors import ConfigError, RepogenError
 from repogen.validate.compare import difference, not_finite
 
@@ -89,7 +89,7 @@ def _refusal(
     # Between five rows and all of them a model may begin to mix: an expert that takes so many rows and no more.
     large = [size for size in (most // 2, most) if size > sizes[-1]]
     batches = [source.examples({**source.example_sizes, dim: size}, seed) for size in large]
-    code = source.origin if isinstance(source.origin, Code) else None
+    code = source.origin if isinstance(source.origin, PassThroughSource) else None
     names = (code.original, code.served) if code else ("PyTorch", "ONNX Runtime")
     for model, runtime in zip((source.reference, published), names, strict=True):
         reason = _tried(model, inputs, sizes, allowed) or _tried_louder(model, inputs, allowed)

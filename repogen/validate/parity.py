@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from repogen.artifacts.built_model import ParityCase, ParityReport
-from repogen.artifacts.source import Code, OnnxFile
+from repogen.artifacts.source import OnnxFile, PassThroughSource
 from repogen.errors import ExportError, ParityError, SourceError
 from repogen.validate.compare import Difference, difference, not_finite
 from repogen.validate.sweep import SweepCase, plan_sweep
@@ -215,7 +215,7 @@ def _compare(
 def _original(source: SourceModel) -> str:
     if source.against:
         return f"reference {source.against}"
-    if isinstance(source.origin, Code):
+    if isinstance(source.origin, PassThroughSource):
         return source.origin.original
     return "ONNX file" if isinstance(source.origin, OnnxFile) else "PyTorch model"
 
@@ -224,7 +224,7 @@ def _missed(report: ParityReport, source: SourceModel, why: str) -> ParityError:
     bad = [case for case in report.cases if not case.passed]
     rows = "\n".join(f"  {case.name}: {case.reason}" for case in bad[:_SHOWN])
     more = f"\n  and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
-    who = source.origin.served if isinstance(source.origin, Code) else "ONNX Runtime"
+    who = source.origin.served if isinstance(source.origin, PassThroughSource) else "ONNX Runtime"
     return ParityError(
         f"{who} disagrees with the {_original(source)} in {len(bad)} of {len(report.cases)} cases"
         f"{f'; {why}' if why else ''}:\n{rows}{more}",
@@ -234,7 +234,7 @@ def _missed(report: ParityReport, source: SourceModel, why: str) -> ParityError:
 
 
 def _remedy(report: ParityReport, bad: list[ParityCase], source: SourceModel) -> str:
-    if isinstance(source.origin, Code):
+    if isinstance(source.origin, PassThroughSource):
         return (
             "look for state that is kept between requests, and for differences that the steps add up: parity: {atol: …}"
         )

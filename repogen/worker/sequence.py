@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.built_model import BuiltModel, RungOutcome
-from repogen.artifacts.source import Code
+from repogen.artifacts.source import PassThroughSource
 from repogen.errors import ExportError, ParityError, RepogenError
 from repogen.export.fallback_chain import export_with, exporters
 from repogen.onnx_graph.normalize import Finishing
@@ -53,7 +53,7 @@ def build_model(job: Job, ledger: Ledger) -> BuiltModel:
     with ledger.step("source"):
         source = load_source(job.model, job.root, job.fetched, job.steps, job.work_dir)
     ledger.note(source.notes)
-    if isinstance(source.origin, Code):
+    if isinstance(source.origin, PassThroughSource):
         return _proved(source, source.origin, job, ledger)
     failures: list[tuple[str, RepogenError]] = []
     built: BuiltModel | None = None
@@ -95,12 +95,12 @@ def build_model(job: Job, ledger: Ledger) -> BuiltModel:
     return built
 
 
-def _proved(source: SourceModel, code: Code, job: Job, ledger: Ledger) -> BuiltModel:
+def _proved(source: SourceModel, code: PassThroughSource, job: Job, ledger: Ledger) -> BuiltModel:
     """Prove what there is nothing to export of: Python code, an ensemble."""
     golden = job.work_dir / "golden"
     with ledger.step("validate"):
         validation = prove(source, code.published, job.model, golden)
-        if code.told_batch not in {None, validation.batch.max_batch_size}:
+        if code.assumed_max_batch not in {None, validation.batch.max_batch_size}:
             parity = prove(*_told(job, validation.batch.max_batch_size), job.model, golden).parity
             validation = Validation(parity, validation.batch)
     if unanswered := validation.parity.unanswered:
@@ -122,7 +122,7 @@ def _told(job: Job, largest: int) -> tuple[SourceModel, Reference]:
     triton = job.model.triton.model_copy(update={"max_batch_size": largest})
     model = job.model.model_copy(update={"triton": triton})
     source = load_source(model, job.root, job.fetched, job.steps, job.work_dir)
-    return source, source.origin.published if isinstance(source.origin, Code) else source.reference
+    return source, source.origin.published if isinstance(source.origin, PassThroughSource) else source.reference
 
 
 def _not_taken(unanswered: tuple[str, ...]) -> str:

@@ -16,7 +16,7 @@ _CONSTANTS = (bool, int, float, complex, str, bytes, type(None))
 
 
 @dataclass(frozen=True)
-class Slot:
+class Placeholder:
     """Place of one input tensor in the arguments."""
 
     index: int
@@ -24,7 +24,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Call:
-    """Arguments of a forward with ``Slot`` where a tensor goes; everything else is a constant.
+    """Arguments of a forward with ``Placeholder`` where a tensor goes; everything else is a constant.
 
     Attributes:
         args: Positional arguments, nested at will.
@@ -43,7 +43,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class TakenCall:
+class CapturedCall:
     """A call that example data showed.
 
     Attributes:
@@ -58,7 +58,7 @@ class TakenCall:
 
 
 def _filled(value: object, tensors: tuple[object, ...]) -> object:
-    if isinstance(value, Slot):
+    if isinstance(value, Placeholder):
         return tensors[value.index]
     return _mapped(value, lambda _, child: _filled(child, tensors))
 
@@ -86,7 +86,7 @@ def named_call(parameters: Parameters, names: tuple[str, ...]) -> Call:
         SourceError: Some names match and some do not, or the forward takes another number of inputs.
     """
     by_name = {n for n, p in parameters.items() if p.kind in _BY_NAME}
-    slots = tuple(Slot(index) for index in range(len(names)))
+    slots = tuple(Placeholder(index) for index in range(len(names)))
     matching = [name for name in names if name in by_name]
     required = [
         n for n, p in parameters.items() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
@@ -121,7 +121,9 @@ def _takes_any(parameters: Parameters) -> bool:
     return any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
 
 
-def taken_call(made: object, parameters: Parameters, is_tensor: Callable[[object], bool], reference: str) -> TakenCall:
+def capture_call(
+    made: object, parameters: Parameters, is_tensor: Callable[[object], bool], reference: str
+) -> CapturedCall:
     """Read a call off example data.
 
     Args:
@@ -139,7 +141,7 @@ def taken_call(made: object, parameters: Parameters, is_tensor: Callable[[object
 
     def take(name: str, value: object) -> object:
         if is_tensor(value):
-            slot = Slot(len(tensors))
+            slot = Placeholder(len(tensors))
             tensors[_free(name, tensors)] = value
             return slot
         if isinstance(value, _CONSTANTS):
@@ -166,7 +168,7 @@ def taken_call(made: object, parameters: Parameters, is_tensor: Callable[[object
             code="source.examples-type",
             where=reference,
         )
-    return TakenCall(call, tensors, tuple(constants))
+    return CapturedCall(call, tensors, tuple(constants))
 
 
 def _article(value: object) -> str:

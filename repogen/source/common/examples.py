@@ -12,7 +12,7 @@ import numpy as np
 
 from repogen.artifacts.tensors import numpy_dtype
 from repogen.errors import SourceError
-from repogen.source.common.call import Parameters, TakenCall, taken_call
+from repogen.source.common.call import CapturedCall, Parameters, capture_call
 from repogen.source.common.callables import RAISED, UserCallable, user_error
 from repogen.source.common.strings import as_strings
 
@@ -118,7 +118,7 @@ class MadeExamples:
     parameters: Parameters
     texts: bool = False
 
-    def take(self, sizes: Mapping[str, int], batch_dim: str, seed: int) -> tuple[TakenCall, dict[str, Array]]:
+    def take(self, sizes: Mapping[str, int], batch_dim: str, seed: int) -> tuple[CapturedCall, dict[str, Array]]:
         """Call it with those of batch, dim names and seed that its signature takes.
 
         Returns:
@@ -141,7 +141,7 @@ class MadeExamples:
             made = self.function(*arguments, **known)
         except RAISED as error:
             raise user_error(error, f"{self.reference!r} failed", self.root) from error
-        taken = taken_call(made, self.parameters, is_array if self.texts else is_tensor, self.reference)
+        taken = capture_call(made, self.parameters, is_array if self.texts else is_tensor, self.reference)
         return taken, _as_arrays(taken.tensors, self.reference)
 
 

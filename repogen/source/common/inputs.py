@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.source import DimRange
 from repogen.artifacts.tensors import DTYPES, Array, Arrays, Dim, Signature, TensorSpec
 from repogen.errors import SourceError
-from repogen.source.common.call import Call, Slot, named_call
+from repogen.source.common.call import Call, Placeholder, named_call
 from repogen.source.common.callables import import_callable
 from repogen.source.common.dims import BATCH, FOUND_BATCH, dim_ranges
 from repogen.source.common.examples import CalledExamples, DrawnExamples, MadeExamples, StoredExamples, load_data
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.artifacts.source import Examples
-    from repogen.source.common.call import Parameters, TakenCall
+    from repogen.source.common.call import CapturedCall, Parameters
     from repogen.spec.models import ModelSpec
 
 
@@ -157,7 +157,7 @@ def _called(made: MadeExamples, declared: tuple[TensorSpec, ...], dims: dict[str
     return Inputs(specs, dims, CalledExamples(made, specs, batch), taken.call, notes)
 
 
-def _declared_call(taken: TakenCall, arrays: Arrays, declared: tuple[TensorSpec, ...], made: MadeExamples) -> Call:
+def _declared_call(taken: CapturedCall, arrays: Arrays, declared: tuple[TensorSpec, ...], made: MadeExamples) -> Call:
     """Return the examples' own call, its slots in the order of the declared inputs."""
     names = [spec.name for spec in declared]
     if set(names) == set(arrays):
@@ -169,11 +169,11 @@ def _declared_call(taken: TakenCall, arrays: Arrays, declared: tuple[TensorSpec,
 
 def reorder(call: Call, places: list[int]) -> Call:
     """Return a call whose n-th slot takes the tensor at ``places[n]``."""
-    args, kwargs = call.fill(tuple(Slot(place) for place in places))
+    args, kwargs = call.fill(tuple(Placeholder(place) for place in places))
     return Call(args, kwargs)
 
 
-def _constants(taken: TakenCall) -> tuple[str, ...]:
+def _constants(taken: CapturedCall) -> tuple[str, ...]:
     return (f"baked into the graph, as in the examples: {', '.join(taken.constants)}",) if taken.constants else ()
 
 
@@ -186,7 +186,7 @@ def _found(dims: Mapping[str, DimRange], reference: str) -> str:
 
 def _vary(
     made: MadeExamples, dims: dict[str, DimRange]
-) -> tuple[tuple[TensorSpec, ...], dict[str, DimRange], TakenCall]:
+) -> tuple[tuple[TensorSpec, ...], dict[str, DimRange], CapturedCall]:
     """Find the inputs and their dims: each dim, and the batch, is given two sizes, and the axes that follow are it."""
     tried = dims if BATCH in dims else {**dims, BATCH: FOUND_BATCH}
     sizes = {name: dim.example for name, dim in tried.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.source import Code, DimRange, SourceModel
+from repogen.artifacts.source import DimRange, PassThroughSource, SourceModel
 from repogen.artifacts.steps import EnsembleArtifact, EnsembleStep
 from repogen.artifacts.tensors import Signature
 from repogen.errors import SourceError
@@ -107,7 +107,7 @@ def load_ensemble(
     own = None if model.examples is None else examples_for(model, signature.inputs, root)
     made = [original for original in originals.values() if original is not None]
     return SourceModel(
-        origin=Code(
+        origin=PassThroughSource(
             artifact=EnsembleArtifact(steps, signature),
             published=Composed(steps, published, names),
             original="steps' originals, composed",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from repogen.artifacts.file_names import PYTHON_FILE
-from repogen.artifacts.source import Code, Companion, SourceModel
+from repogen.artifacts.source import Companion, PassThroughSource, SourceModel
 from repogen.artifacts.steps import PythonArtifact
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import SourceError
@@ -44,12 +44,12 @@ def load_python(source: PythonSource, model: ModelSpec, root: Path, work_dir: Pa
     _refuse_lost(first, {name: dim.example for name, dim in dims.items()}, examples)
     data = [Companion(Path(file).name, root / file) for file in source.data]
     return SourceModel(
-        origin=Code(
+        origin=PassThroughSource(
             artifact=PythonArtifact((root / source.path).resolve(), signature, source.requirements),
             published=second,
             original=f"first instance of {source.path}",
             served="a second instance of it",
-            told_batch=told,
+            assumed_max_batch=told,
         ),
         signature=signature,
         dims=dims,

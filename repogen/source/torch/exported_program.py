@@ -13,7 +13,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from repogen.artifacts.source import Eager, Program, SourceModel
 from repogen.artifacts.tensors import DTYPES, Signature
 from repogen.errors import SourceError
-from repogen.source.common.call import Call, Slot
+from repogen.source.common.call import Call, Placeholder
 from repogen.source.common.examples import to_array
 from repogen.source.common.formats import check_archive
 from repogen.source.common.graph_inputs import GraphInput, Limits, find_graph_inputs
@@ -147,7 +147,7 @@ def _user_inputs(program: torch.export.ExportedProgram) -> tuple[tuple[GraphInpu
         if isinstance(argument, ConstantArgument):
             leaves.append(argument.value)
         elif isinstance(argument, TensorArgument):
-            leaves.append(Slot(len(inputs)))
+            leaves.append(Placeholder(len(inputs)))
             inputs.append(_graph_input(argument.name, values[argument.name], program))
         else:
             raise SourceError(

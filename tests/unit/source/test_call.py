@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from repogen.errors import SourceError
-from repogen.source.common.call import Call, Slot, named_call, taken_call
+from repogen.source.common.call import Call, Placeholder, capture_call, named_call
 from repogen.source.common.examples import is_tensor
 
 A, B, C = np.zeros(1), np.zeros(2), np.zeros(3)
@@ -66,17 +66,17 @@ def flat_lambda(x: Any) -> Any:
 )
 def test_tensors_are_named_after_their_place(signature: str, made: Any, names: list[str]) -> None:
     """Whatever they are packed in; and filled in again, they are what was made."""
-    taken = taken_call(made, parameters(signature), is_tensor, "m.py:examples")
+    taken = capture_call(made, parameters(signature), is_tensor, "m.py:examples")
     assert list(taken.tensors) == names
     args, kwargs = taken.call.fill(tuple(taken.tensors.values()))
-    again = taken_call((args, kwargs), parameters("*args, **kwargs"), is_tensor, "m.py:examples")
+    again = capture_call((args, kwargs), parameters("*args, **kwargs"), is_tensor, "m.py:examples")
     assert [id(tensor) for tensor in again.tensors.values()] == [id(tensor) for tensor in taken.tensors.values()]
 
 
 def test_constants_are_kept_and_said() -> None:
     """``logits_to_keep=0`` is no input of the graph; None is nothing to speak of."""
     made = {"ids": A, "logits_to_keep": 0, "mode": "fast", "past": None}
-    taken = taken_call(made, parameters("**named"), is_tensor, "m.py:examples")
+    taken = capture_call(made, parameters("**named"), is_tensor, "m.py:examples")
     assert taken.constants == ("logits_to_keep=0", "mode='fast'")
     assert taken.call.fill((B,)) == ((), {"ids": B, "logits_to_keep": 0, "mode": "fast", "past": None})
 
@@ -93,12 +93,12 @@ def test_constants_are_kept_and_said() -> None:
 def test_what_is_made_of_no_tensors_is_refused(made: Any, words: str) -> None:
     """With its place among the arguments."""
     with pytest.raises(SourceError) as caught:
-        taken_call(made, parameters("x, y"), is_tensor, "m.py:examples")
+        capture_call(made, parameters("x, y"), is_tensor, "m.py:examples")
     assert (caught.value.code, words in caught.value.message) == ("source.examples-type", True)
 
 
 def test_declared_inputs_go_by_name_or_by_position() -> None:
     """By name when all are parameters, by position when none is."""
-    assert named_call(parameters("a, b"), ("b", "a")) == Call((), {"b": Slot(0), "a": Slot(1)})
-    assert named_call(parameters("a, b"), ("x", "y")) == Call((Slot(0), Slot(1)), {})
-    assert named_call(parameters("*, a"), ("a",)) == Call((), {"a": Slot(0)})
+    assert named_call(parameters("a, b"), ("b", "a")) == Call((), {"b": Placeholder(0), "a": Placeholder(1)})
+    assert named_call(parameters("a, b"), ("x", "y")) == Call((Placeholder(0), Placeholder(1)), {})
+    assert named_call(parameters("*, a"), ("a",)) == Call((), {"a": Placeholder(0)})

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from repogen.artifacts.source import Code
+from repogen.artifacts.source import PassThroughSource
 from repogen.artifacts.steps import EnsembleArtifact, EnsembleStep
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import SourceError
@@ -127,7 +127,7 @@ def test_steps_run_in_the_order_of_their_tensors(compose: Callable[..., SourceMo
     inputs = source.examples({"batch": 3}, 0)
     answer = source.reference(inputs)["pair"]
 
-    assert isinstance(source.origin, Code)
+    assert isinstance(source.origin, PassThroughSource)
     assert isinstance(source.origin.artifact, EnsembleArtifact)
     assert [step.model for step in source.origin.artifact.steps] == ["summed", "spread"]
     sums = inputs["x"].astype(np.float64).sum(1, keepdims=True) * 2
