@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from repogen.errors import ConfigError
-from repogen.source.common.built_step import BuiltStep
+from repogen.source.interface import BuiltStep
 from repogen.spec.sources import EnsembleSource
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.repository.layout import latest_version, model_dir, versions

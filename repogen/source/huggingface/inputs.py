@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from repogen.artifacts.tensors import TensorSpec
 from repogen.errors import SourceError
 from repogen.source.common.call import Call, Placeholder
-from repogen.source.common.dims import BATCH, FOUND_BATCH, dim_ranges
-from repogen.source.common.inputs import Inputs
+from repogen.source.common.inputs import BATCH, FOUND_BATCH, Inputs, dim_ranges
 from repogen.source.huggingface.audio import audio_part
 from repogen.source.huggingface.image import image_part
 from repogen.source.huggingface.text import text_part
