@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
-from pydantic import Discriminator, Field, StrictBool, Tag, TypeAdapter
+from pydantic import Field, StrictBool, TypeAdapter
 from pydantic_core import core_schema
 
 from repogen.artifacts.steps import PINNED
@@ -201,9 +201,10 @@ class _ByKind:
     @staticmethod
     def __get_pydantic_json_schema__(core: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         del core
-        tagged = tuple(Annotated[source_options(kind), Tag(kind)] for kind in source_kinds())
-        union: Any = Annotated[tagged, Discriminator(_kind)]
-        return handler(TypeAdapter(union).core_schema)
+        choices: dict[Any, core_schema.CoreSchema] = {
+            kind: TypeAdapter(source_options(kind)).core_schema for kind in source_kinds()
+        }
+        return handler(core_schema.tagged_union_schema(choices, _kind))
 
 
 SourceSpec: TypeAlias = Annotated[SourceOptions, _ByKind]

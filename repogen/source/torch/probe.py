@@ -27,7 +27,7 @@ _HALF = (torch.float16, torch.bfloat16)
 _RTOL, _ATOL = 1e-3, 1e-4
 
 _NOISE_HINT = "make the noise an input, or return values before the random step, such as a mean or logits"
-_DROPOUT_HINT = "it looks like dropout: use F.dropout(x, p, training=self.training), or call model.eval() before tracing or saving"
+_DROPOUT_HINT = "it looks like dropout: use F.dropout(x, p, training=self.training), or model.eval() before tracing"
 
 
 @dataclass(frozen=True)
