@@ -61,12 +61,12 @@ def _run_loader(request: SourceRequest[SourceOptions]) -> SourceModel:
     except RepogenError:
         raise
     except RAISED as error:
-        raise user_error(error, f"the source {name} failed", request.root, "source.plugin") from error
+        raise user_error(error, f"the source {name} failed", request.root) from error
     if not isinstance(source, SourceModel):
         raise SourceError(
             f"the source {name} returned a {type(source).__name__}, not a SourceModel",
             "fix or update the plug-in",
-            code="source.plugin",
+            code="source.return-type",
         )
     return source
 

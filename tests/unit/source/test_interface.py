@@ -86,17 +86,17 @@ def test_valid_options_model_is_returned(register: Callable[..., None]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "message"),
+    ("body", "message"),
     [
-        ("def load(request): raise ValueError('no rows')", r"plug-in 'rows' \(rows_plugin:load\) failed: ValueError"),
-        ("def load(request): return request.options", "returned a Options, not a SourceModel"),
+        ("raise ValueError('no rows')", r"plug-in 'rows' \(rows_plugin:load\) failed: ValueError"),
+        ("return request.options", "returned a Options, not a SourceModel"),
     ],
 )
 def test_failing_plugin_loader_is_a_source_error(
-    register: Callable[..., None], root: Path, code: str, message: str
+    register: Callable[..., None], root: Path, body: str, message: str
 ) -> None:
     """An exception or a wrong result of a plug-in is not a bug of repogen."""
-    register(code)
+    register(f"def load(request): {body}")
     with pytest.raises(SourceError, match=message) as caught:
         load_rows(root)
-    assert caught.value.code == "source.plugin"
+    assert caught.value.code in {"source.user-code", "source.return-type"}

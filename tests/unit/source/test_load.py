@@ -288,9 +288,7 @@ def test_examples_of_one_shape_have_no_dims(load: Load) -> None:
         ("1 / 0", {}, "source.user-code", "ZeroDivisionError"),
     ],
 )
-def test_invalid_examples_are_rejected(
-    load: Load, body: str, dims: dict[str, Any], code: str, words: str
-) -> None:
+def test_invalid_examples_are_rejected(load: Load, body: str, dims: dict[str, Any], code: str, words: str) -> None:
     """Each error has a specific message."""
     error = rejected(
         load,
