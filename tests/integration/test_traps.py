@@ -24,10 +24,8 @@ BATCH = "dims: {batch: {min: 1, max: 8}}"
 def verify(directory: Path, factory: str, *lines: str, dry_run: bool = True, weights: str = "") -> ModelReport:
     """Build a model of ``trap_models.py`` without a smoke test; ``lines`` are added to its spec entry."""
     shutil.copy(MODELS, directory / "trap_models.py")
-    source_weights = f", weights: {weights}" if weights else ""
-    body = textwrap.indent(
-        "\n".join([f"source: {{factory: 'trap_models.py:{factory}'{source_weights}}}", *lines]), "    "
-    )
+    extra = f", weights: {weights}" if weights else ""
+    body = textwrap.indent("\n".join([f"source: {{factory: 'trap_models.py:{factory}'{extra}}}", *lines]), "    ")
     (directory / "repogen.yaml").write_text(f"models:\n  trap:\n{body}\n", encoding="utf-8")
     spec = load_spec(directory / "repogen.yaml")
     report = build(spec, BuildOptions(server=None, dry_run=dry_run), Silent())

@@ -51,7 +51,7 @@ class Branch(nn.Module):
     """Branches on values."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Negate the result for negative sums."""
+        """Return ``x + 1`` for positive sums, otherwise ``x - 1``."""
         if x.sum() > 0:
             return x + 1
         return x - 1

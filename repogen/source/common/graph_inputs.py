@@ -271,9 +271,9 @@ def _examples(
         complete = model.model_copy(update={"inputs": drawn, "dims": {**dims, **model.dims}})
         return find_inputs(complete, root, _parameters(specs)).examples
     redrawn = [name for name, spec in drawn.items() if spec.range or spec.fill or _is_flat(stored[name])]
-    kept = tuple(spec for spec in specs if spec.name not in redrawn)
+    from_file = tuple(spec for spec in specs if spec.name not in redrawn)
     return BlendedExamples(
-        StoredExamples((stored,), "the example inputs in the file", kept),
+        StoredExamples((stored,), "the example inputs in the file", from_file),
         DrawnExamples({name: drawn[name] for name in redrawn}),
         tuple(spec.name for spec in specs),
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.source import DimRange
-from repogen.artifacts.tensors import DTYPES, Array, Arrays, Dim, Signature, TensorSpec
+from repogen.artifacts.tensors import DTYPES, Arrays, Dim, Signature, TensorSpec
 from repogen.errors import SourceError
 from repogen.source.common.call import Call, named_call
 from repogen.source.common.callables import import_callable
@@ -116,26 +116,20 @@ def examples_for(model: ModelSpec, declared: tuple[TensorSpec, ...], root: Path)
         return DrawnExamples(model.inputs)
     if isinstance(source, ExamplesFunction):
         return CalledExamples(source, declared, Signature(declared, ()).batch_dim or BATCH)
-    return StoredExamples(source.arrays, source.reference, declared)
-
-
-@dataclass(frozen=True)
-class _ExampleFiles:
-    arrays: tuple[dict[str, Array], ...]
-    reference: str
+    return replace(source, inputs=declared)
 
 
 def _user_examples(
     model: ModelSpec, root: Path, parameters: Parameters, *, strings: bool = False
-) -> ExamplesFunction | _ExampleFiles | None:
-    """Return what ``examples:`` refers to; None if the spec has no examples."""
+) -> ExamplesFunction | StoredExamples | None:
+    """Return what ``examples:`` refers to, files without input specs; None if the spec has no examples."""
     if model.examples is None:
         return None
     if isinstance(model.examples, str) and ":" in model.examples:
         function = import_callable(model.examples, root)
         return ExamplesFunction(function, model.examples, root, parameters, strings)
     files = (model.examples,) if isinstance(model.examples, str) else model.examples
-    return _ExampleFiles(tuple(load_data(root / file) for file in files), ", ".join(files))
+    return StoredExamples(tuple(load_data(root / file) for file in files), ", ".join(files), ())
 
 
 def _call_by_names(specs: tuple[TensorSpec, ...], parameters: Parameters) -> Call:
@@ -143,15 +137,14 @@ def _call_by_names(specs: tuple[TensorSpec, ...], parameters: Parameters) -> Cal
 
 
 def _inputs_of_files(
-    files: _ExampleFiles, declared: tuple[TensorSpec, ...], dims: dict[str, DimRange], parameters: Parameters
+    files: StoredExamples, declared: tuple[TensorSpec, ...], dims: dict[str, DimRange], parameters: Parameters
 ) -> Inputs:
     notes: tuple[str, ...] = ()
-    if not declared and len(files.arrays) > 1:
-        declared, dims = _compare_files(files.arrays, dims)
+    if not declared and len(files.stored) > 1:
+        declared, dims = _compare_files(files.stored, dims)
         notes = (_derived_dims_note(dims, files.reference),)
-    specs = declared or derive_specs(files.arrays[0], {})
-    examples = StoredExamples(files.arrays, files.reference, specs)
-    return Inputs(specs, dims, examples, _call_by_names(specs, parameters), notes)
+    specs = declared or derive_specs(files.stored[0], {})
+    return Inputs(specs, dims, replace(files, inputs=specs), _call_by_names(specs, parameters), notes)
 
 
 def _compare_files(

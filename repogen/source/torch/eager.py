@@ -14,7 +14,7 @@ from repogen.artifacts.tensors import DTYPES, Array, Arrays, Signature, TensorSp
 from repogen.errors import SourceError
 from repogen.source.common.callables import RAISED, user_error
 from repogen.source.common.inputs import BATCH
-from repogen.source.torch.flat import FlatModule, choose_outputs, tensors_among
+from repogen.source.torch.flat import FlatModule, choose_outputs, dtype_name, tensors_among
 from repogen.source.torch.probe import probe
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def check_tensor_names(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Non
 
 
 def _output_spec(name: str, tensor: torch.Tensor) -> TensorSpec:
-    dtype = str(tensor.dtype).removeprefix("torch.")
+    dtype = dtype_name(tensor.dtype)
     if dtype not in DTYPES:
         remedy = "return torch.view_as_real(x)" if tensor.is_complex() else "return x.float()"
         raise SourceError(

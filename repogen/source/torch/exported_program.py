@@ -19,6 +19,7 @@ from repogen.source.common.examples import to_array
 from repogen.source.common.formats import check_archive
 from repogen.source.common.graph_inputs import GraphInput, Limits, find_graph_inputs
 from repogen.source.torch.eager import examine
+from repogen.source.torch.flat import dtype_name
 from repogen.source.torch.scan_program import scan_program
 from repogen.triton_config.sections.base import INT32_MAX
 
@@ -158,7 +159,7 @@ def _user_inputs(program: torch.export.ExportedProgram) -> tuple[tuple[GraphInpu
 
 
 def _graph_input(name: str, value: Any, program: torch.export.ExportedProgram) -> GraphInput:  # noqa: ANN401 - fake tensor
-    dtype = str(value.dtype).removeprefix("torch.")
+    dtype = dtype_name(value.dtype)
     if dtype not in DTYPES:
         raise SourceError(
             f"input {name!r} is {dtype}, which Triton's ONNX Runtime backend does not support",

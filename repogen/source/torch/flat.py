@@ -38,8 +38,8 @@ class FlatModule(torch.nn.Module):
 
     def leaves(self, *args: torch.Tensor) -> list[tuple[str, object]]:
         """Return every leaf of the module's result with its name."""
-        positional, named = self.call.fill(args)
-        return flatten(self.module(*positional, **named))
+        positional, keywords = self.call.fill(args)
+        return flatten(self.module(*positional, **keywords))
 
     def forward(self, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return the chosen outputs."""
@@ -53,6 +53,11 @@ class FlatModule(torch.nn.Module):
             )
         chosen = tensors if self._select is None else [tensors[i] for i in self._select]
         return tuple(chosen)
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return the name of a dtype, for example ``float32``."""
+    return str(dtype).removeprefix("torch.")
 
 
 def flatten(value: object, name: str = "") -> list[tuple[str, object]]:

@@ -9,6 +9,7 @@ import torch
 
 from repogen.errors import SourceError
 from repogen.source.common.callables import RAISED, import_callable, user_error
+from repogen.source.torch.flat import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -124,14 +125,10 @@ def _cast(module: torch.nn.Module, dtype: str | None) -> tuple[str, ...]:
     cast: Any = module._apply  # noqa: SLF001 - as Module.to does
     cast(lambda tensor: tensor.to(target) if tensor.dtype in casts else tensor)
     return tuple(
-        f"cast {kinds[kind]} tensors from {_name(kind)} to {_name(target)}"
+        f"cast {kinds[kind]} tensors from {dtype_name(kind)} to {dtype_name(target)}"
         + (": Triton's ONNX Runtime backend does not support bfloat16" if kind == torch.bfloat16 else "")
         for kind in casts
     )
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _no_cache(module: torch.nn.Module) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from repogen.errors import ParityError, RepogenError, SourceError
 from repogen.source.common.callables import RAISED, user_error
+from repogen.source.torch.flat import dtype_name
 from repogen.source.torch.state import changed, disturb, restore, state_of, twin_of, written
 from repogen.source.torch.torch_frames import forget_compiled, user_line
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.source.torch.flat import FlatModule
-    from repogen.source.torch.state import State
+from repogen.source.torch.state import State
 
 _MAX_LISTED = 3
 _HALF = (torch.float16, torch.bfloat16)
@@ -85,7 +86,7 @@ class _RandomOpRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # a
             self._record(func.name().replace("::", ".") + location, tensors)
         for tensor in tensors:
             if tensor.dtype in _HALF and self.precision != "bfloat16":
-                self.precision = str(tensor.dtype).removeprefix("torch.")
+                self.precision = dtype_name(tensor.dtype)
         return result
 
     def _record(self, operator: str, tensors: list[torch.Tensor]) -> None:
@@ -267,7 +268,7 @@ def _run(flat: FlatModule, tensors: Mapping[str, torch.Tensor], root: Path, seed
     except RepogenError:
         raise
     except RAISED as error:
-        shapes = (f"{name} {list(t.shape)} {str(t.dtype).removeprefix('torch.')}" for name, t in tensors.items())
+        shapes = (f"{name} {list(t.shape)} {dtype_name(t.dtype)}" for name, t in tensors.items())
         failure = user_error(error, f"the model's forward failed on the inputs {', '.join(shapes)}", root)
         failure.hint = "correct inputs: or dims: in the spec, or the model"
         raise failure from error

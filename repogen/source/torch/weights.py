@@ -11,6 +11,7 @@ import torch
 
 from repogen.errors import SourceError
 from repogen.source.common.formats import check_format
+from repogen.source.torch.flat import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -51,7 +52,7 @@ def load_weights(module: torch.nn.Module, path: Path) -> tuple[str, ...]:
             if state[key].shape != own[key].shape
         ],
         "different dtype": [
-            f"{key}: file {_dtype(state[key])}, model {_dtype(own[key])}"
+            f"{key}: file {dtype_name(state[key].dtype)}, model {dtype_name(own[key].dtype)}"
             for key in shared
             if not _castable(state[key], own[key].dtype)
         ],
@@ -66,7 +67,11 @@ def load_weights(module: torch.nn.Module, path: Path) -> tuple[str, ...]:
             where=path.name,
         )
     module.load_state_dict(dict(state), strict=False)
-    casts = Counter((_dtype(state[key]), _dtype(own[key])) for key in shared if state[key].dtype != own[key].dtype)
+    casts = Counter(
+        (dtype_name(state[key].dtype), dtype_name(own[key].dtype))
+        for key in shared
+        if state[key].dtype != own[key].dtype
+    )
     return tuple(
         f"cast {count} of {len(shared)} tensors from {actual} in {path.name} to {expected} as in the model"
         for (actual, expected), count in casts.items()
@@ -75,10 +80,6 @@ def load_weights(module: torch.nn.Module, path: Path) -> tuple[str, ...]:
 
 def _cut(keys: list[str]) -> str:
     return f"{', '.join(keys[:_SHOWN])}{f' and {len(keys) - _SHOWN} more' if len(keys) > _SHOWN else ''}"
-
-
-def _dtype(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _castable(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
