@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.source.torch.flat import FlatModule
-from repogen.source.torch.state import State
+    from repogen.source.torch.state import State
 
 _MAX_LISTED = 3
 _HALF = (torch.float16, torch.bfloat16)
