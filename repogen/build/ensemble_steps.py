@@ -10,7 +10,7 @@ from repogen.build.dependencies import ensemble_dependencies
 from repogen.errors import ConfigError
 from repogen.repository.layout import latest_version, model_dir, versions
 from repogen.repository.manifest import read_manifest
-from repogen.source.common.built_step import BuiltStep
+from repogen.source.interface import BuiltStep
 from repogen.spec.sources import EnsembleSource
 from repogen.triton_config.text.parse import parse
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from repogen.artifacts.file_names import RESERVED_FILES
 from repogen.spec.problems import printable
-from repogen.spec.sources import OnnxSource, PythonSource, TorchExportSource, TorchScriptSource, TorchSource
+from repogen.spec.sources import OnnxSource, PythonSource, TorchSource
 from repogen.spec.structure import Finding, PartialModel
 
 if TYPE_CHECKING:
@@ -95,13 +95,13 @@ def _named_by_config(triton: TritonSpec, root: Path) -> Findings:
 
 
 def _source(source: SourceSpec, root: Path) -> Findings:
-    match source:
-        case TorchSource():
-            yield from _callable(("source", "factory"), source.factory, root, "models.py:build")
-            yield from _weights(source.weights, root)
-        case TorchExportSource() | TorchScriptSource() | OnnxSource() | PythonSource():
-            if not _is(root, source.path, "file"):
-                yield Finding(("source", "path"), f'there is no file "{printable(source.path)}"', _START)
+    if isinstance(source, TorchSource):
+        yield from _callable(("source", "factory"), source.factory, root, "models.py:build")
+        yield from _weights(source.weights, root)
+    for key in () if isinstance(source, TorchSource) else source.files:
+        file = getattr(source, key)
+        if file is not None and not _is(root, file, "file"):
+            yield Finding(("source", key), f'there is no file "{printable(file)}"', _START)
     if isinstance(source, PythonSource):
         yield from _beside(source.data, root)
     if isinstance(source, OnnxSource) and source.reference is not None:

@@ -11,7 +11,7 @@ from repogen.spec.gates import GatesSpec, gate_names, gate_options
 from repogen.spec.models import ModelSpec, SpecFile
 from repogen.spec.plugin_fields import UNKNOWN_OPTION
 from repogen.spec.problems import MAX_SHOWN, closest, nearest, printable, value_text
-from repogen.spec.sources import KINDS
+from repogen.spec.sources import source_kinds, source_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,7 +131,7 @@ def _finding(detail: ErrorDetails, model: type[BaseModel], prefix: KeyPath) -> F
     if kind == "missing":
         return Finding(path[:-1], f"{loc[-1]} {_MISSING}", _missing_hint(path))
     if kind in {"extra_forbidden", UNKNOWN_OPTION}:
-        known = list(KINDS[kind_of_source].model_fields) if kind_of_source else _known_keys(model, loc[:-1])
+        known = list(source_options(kind_of_source).model_fields) if kind_of_source else _known_keys(model, loc[:-1])
         return Finding(path, "unknown key", nearest(str(loc[-1]), detail.get("ctx", {}).get("known", known)))
     if kind in {"too_short", "value_error"}:
         what = "needs at least one entry" if kind == "too_short" else detail["msg"].removeprefix("Value error, ")
@@ -151,15 +151,15 @@ def _without_tag(loc: tuple[int | str, ...]) -> tuple[tuple[int | str, ...], str
         return ((*loc[:at], *loc[at + 1 :]) if loc[at : at + 1] and loc[at] in _OUTPUTS_AS else loc), ""
     at = loc.index("source") + 1
     kind = str(loc[at])
-    return (*loc[:at], *loc[at + 1 :]), kind if kind in KINDS and len(loc) == at + 2 else ""
+    return (*loc[:at], *loc[at + 1 :]), kind if kind in source_kinds() and len(loc) == at + 2 else ""
 
 
 def _bad_kind(path: KeyPath, source: object) -> Finding:
     kind = source.get("kind") if isinstance(source, dict) else source
     if not isinstance(source, dict):
         return Finding(path, f"must be a mapping, not {value_text(source)}", _missing_hint(path))
-    hint = nearest(kind, list(KINDS)) if isinstance(kind, str) else ""
-    return Finding((*path, "kind"), f"must be one of {', '.join(KINDS)}, not {value_text(kind)}", hint)
+    hint = nearest(kind, source_kinds()) if isinstance(kind, str) else ""
+    return Finding((*path, "kind"), f"must be one of {', '.join(source_kinds())}, not {value_text(kind)}", hint)
 
 
 def _wanted(detail: ErrorDetails) -> str:

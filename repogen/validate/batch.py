@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from repogen.artifacts.built_model import BatchReport
-from repogen.artifacts.source import Code
+from repogen.artifacts.source import PassThroughSource
 from repogen.errors import ConfigError, RepogenError
 from repogen.validate.compare import Tolerances, difference, not_finite
 
@@ -89,7 +89,7 @@ def _row_dependence(comparison: Comparison, requested: int, seed: int) -> str:
         for size in (largest // 2, largest)
         if size > sizes[-1]
     ]
-    code = source.origin if isinstance(source.origin, Code) else None
+    code = source.origin if isinstance(source.origin, PassThroughSource) else None
     names = (code.original, code.served) if code else ("PyTorch", "ONNX Runtime")
     for model, name in zip((source.reference, comparison.published), names, strict=True):
         rows = _RowComparison(model, comparison.tolerances)

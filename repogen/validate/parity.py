@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from repogen.artifacts.built_model import ParityCase, ParityReport
-from repogen.artifacts.source import Code, OnnxFile
+from repogen.artifacts.source import OnnxFile, PassThroughSource
 from repogen.errors import ExportError, ParityError, SourceError
 from repogen.validate.compare import Difference, difference, not_finite
 from repogen.validate.runtime import OTHER_EXPORTER
@@ -205,7 +205,7 @@ def _compare(
 def _original(source: SourceModel) -> str:
     if source.against:
         return f"reference {source.against}"
-    if isinstance(source.origin, Code):
+    if isinstance(source.origin, PassThroughSource):
         return source.origin.original
     return "ONNX file" if isinstance(source.origin, OnnxFile) else "PyTorch model"
 
@@ -222,7 +222,7 @@ def drift_error(report: ParityReport, source: SourceModel, cause: str) -> Parity
     lines = [f"  {case.name}: {case.reason}" for case in failed[:_MAX_LISTED]]
     if len(failed) > _MAX_LISTED:
         lines.append(f"  and {len(failed) - _MAX_LISTED} more")
-    published = source.origin.served if isinstance(source.origin, Code) else "ONNX Runtime"
+    published = source.origin.served if isinstance(source.origin, PassThroughSource) else "ONNX Runtime"
     summary = (
         f"{published} disagrees with the {_original(source)} in {len(failed)} of {len(report.cases)} cases"
         f"{f'; {cause}' if cause else ''}:"
@@ -231,7 +231,7 @@ def drift_error(report: ParityReport, source: SourceModel, cause: str) -> Parity
 
 
 def _drift_hint(report: ParityReport, failed: list[ParityCase], source: SourceModel) -> str:
-    if isinstance(source.origin, Code):
+    if isinstance(source.origin, PassThroughSource):
         return (
             "check for state that is kept between requests; accept differences that the steps accumulate with parity: "
             "{atol: …}"

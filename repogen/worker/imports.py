@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.built_model import ImportedCode
 from repogen.repository.digest import sha256_file
-from repogen.source.common.built_step import PUBLISHED
+from repogen.source.interface import PUBLISHED_MODULE_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +26,7 @@ def imported_code(root: Path, data: Iterable[Path] = ()) -> ImportedCode:
     """
     # ``__main__`` is the worker itself.
     modules = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
-    excluded = ("__main__", PUBLISHED)
+    excluded = ("__main__", PUBLISHED_MODULE_PREFIX)
     located = [(name, Path(file)) for name, file in modules if isinstance(file, str) and not name.startswith(excluded)]
     code = [path for _, path in located if path.is_file() and not _is_installed(path)]
     # Data files are not resolved: a symlink with a new target is a change.

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from repogen.artifacts.built_model import BuildDiagnostics, BuiltModel
 from repogen.errors import ErrorRecord, RepogenError
-from repogen.source.common.built_step import BuiltStep  # noqa: TC001 - the same
+from repogen.source.interface import BuiltStep  # noqa: TC001 - the same
 from repogen.spec.models import ModelSpec  # noqa: TC001 - the same
 
 

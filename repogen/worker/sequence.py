@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.built_model import BuiltModel, ExportAttempt
-from repogen.artifacts.source import Code
+from repogen.artifacts.source import PassThroughSource
 from repogen.errors import ExportError, ParityError, RepogenError, error_from_record
 from repogen.export.fallback_chain import export_with, fallback_chain
 from repogen.onnx_graph.normalize import NormalizeOptions
@@ -53,7 +53,7 @@ def build_model(job: Job, log: BuildLog) -> BuiltModel:
     with log.step("source"):
         source = load_source(job.model, job.root, job.fetched, job.steps, job.work_dir)
     log.add_notes(source.notes)
-    if isinstance(source.origin, Code):
+    if isinstance(source.origin, PassThroughSource):
         return _verify_code(source, source.origin, job, log)
     failures: list[tuple[str, RepogenError]] = []
     built: BuiltModel | None = None
@@ -84,12 +84,12 @@ def build_model(job: Job, log: BuildLog) -> BuiltModel:
     return built
 
 
-def _verify_code(source: SourceModel, code: Code, job: Job, log: BuildLog) -> BuiltModel:
+def _verify_code(source: SourceModel, code: PassThroughSource, job: Job, log: BuildLog) -> BuiltModel:
     """Verify a model that is not exported: Python code or an ensemble."""
     golden = job.work_dir / "golden"
     with log.step("validate"):
         validation = prove(source, code.published, job.model, golden)
-        if code.told_batch not in {None, validation.batch.max_batch_size}:
+        if code.assumed_max_batch not in {None, validation.batch.max_batch_size}:
             parity = prove(*_reloaded(job, validation.batch.max_batch_size), job.model, golden).parity
             validation = Validation(parity, validation.batch)
     return _built(_Verified(code.artifact, validation, golden), source, job, log)
@@ -100,7 +100,7 @@ def _reloaded(job: Job, max_batch_size: int) -> tuple[SourceModel, Reference]:
     triton = job.model.triton.model_copy(update={"max_batch_size": max_batch_size})
     model = job.model.model_copy(update={"triton": triton})
     source = load_source(model, job.root, job.fetched, job.steps, job.work_dir)
-    return source, source.origin.published if isinstance(source.origin, Code) else source.reference
+    return source, source.origin.published if isinstance(source.origin, PassThroughSource) else source.reference
 
 
 def _built(verified: _Verified, source: SourceModel, job: Job, log: BuildLog) -> BuiltModel:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from repogen.artifacts.tensors import TensorSpec
 from repogen.errors import SourceError
-from repogen.source.common.call import Call, Slot
-from repogen.source.common.dims import BATCH, FOUND_BATCH, dim_ranges
-from repogen.source.common.inputs import Inputs
+from repogen.source.common.call import Call, Placeholder
+from repogen.source.common.inputs import BATCH, FOUND_BATCH, Inputs, dim_ranges
 from repogen.source.huggingface.audio import audio_part
 from repogen.source.huggingface.image import image_part
 from repogen.source.huggingface.text import text_part
@@ -84,7 +83,7 @@ def task_inputs(module: Model, parameters: Parameters, task: Task, checkpoint: C
     parts = _parts(module, parameters, task, checkpoint, tuple(model.dims))
     dims, fixed = _ranges(parts, model.dims)
     specs = tuple(_with_fixed(spec, fixed) for part in parts for spec in part.specs)
-    call = Call((), {spec.name: Slot(index) for index, spec in enumerate(specs)})
+    call = Call((), {spec.name: Placeholder(index) for index, spec in enumerate(specs)})
     notes = tuple(note for part in parts for note in part.notes)
     shown = ", ".join(f"{name} {dim.min} to {dim.max}" for name, dim in dims.items())
     told = f"inputs of the task: {'; '.join(map(_shown, specs))}; dims: {shown} (dims: in the spec sets other bounds)"

@@ -20,7 +20,7 @@ from repogen.source.huggingface.labels import labels_of
 from repogen.source.huggingface.outputs import choose
 from repogen.source.huggingface.tasks import choose_head, remote_head
 from repogen.source.huggingface.weights import load_model
-from repogen.source.torch.eager import of_module
+from repogen.source.torch.eager import source_from_module
 from repogen.source.torch.module import prepare
 
 if TYPE_CHECKING:
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
     from repogen.source.huggingface.files import Checkpoint
     from repogen.source.huggingface.tasks import Head
     from repogen.source.huggingface.untyped import Config, Model
+    from repogen.source.interface import SourceRequest
     from repogen.spec.models import ModelSpec
     from repogen.spec.sources import HuggingFaceSource
 
 
-def load_huggingface(source: HuggingFaceSource, model: ModelSpec, root: Path) -> SourceModel:
+def load_huggingface(request: SourceRequest[HuggingFaceSource]) -> SourceModel:
     """Load a model of transformers, and find its inputs, outputs and labels from its task and configuration.
 
     Args:
-        source: Which model, and what for.
-        model: The spec entry, whose inputs, examples, dims and outputs win over what is found.
-        root: Directory of the spec.
+        request: Which model; inputs, examples, dims and outputs of its spec entry override what is derived.
 
     Raises:
         SourceError: The files, the weights, the task or the code of the model are not usable; it says which and why.
     """
+    source, model, root = request.options, request.model, request.root
     checkpoint = find_checkpoint(source, root)
     config = read_config(checkpoint, model.output_names)
     head = _head(source.task, checkpoint, config)
@@ -55,7 +55,7 @@ def load_huggingface(source: HuggingFaceSource, model: ModelSpec, root: Path) ->
     inputs = _inputs(module, head, checkpoint, model, root)
     try:
         chosen = choose(module, inputs, head.task, model)
-        found = of_module(module, inputs, model.model_copy(update={"outputs": chosen}), root)
+        found = source_from_module(module, inputs, model.model_copy(update={"outputs": chosen}), root)
     except SourceError as error:
         derived = not model.inputs and model.examples is None
         raise _unpadded(loaded, checkpoint) or (_unknown(error, head) if derived else error) from error

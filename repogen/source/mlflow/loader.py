@@ -18,12 +18,12 @@ from repogen.source.common.call import named_call
 from repogen.source.common.callables import RAISED, user_error
 from repogen.source.common.formats import is_script
 from repogen.source.common.graph_inputs import GraphInput, Limits, find_graph_inputs
-from repogen.source.common.inputs import Inputs, find_inputs
+from repogen.source.common.inputs import find_inputs
 from repogen.source.onnx.loader import load_onnx
-from repogen.source.torch.eager import of_module
+from repogen.source.torch.eager import source_from_module
 from repogen.source.torch.exported_program import load_program
+from repogen.source.torch.loader import load_torchscript
 from repogen.source.torch.module import prepare, require_module
-from repogen.source.torch.script import load_script
 from repogen.spec.sources import OnnxSource, TorchExportSource, TorchScriptSource
 
 if TYPE_CHECKING:
@@ -31,31 +31,31 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.source import SourceModel
     from repogen.source.common.call import Parameters
+    from repogen.source.common.inputs import Inputs
+    from repogen.source.interface import SourceRequest
     from repogen.spec.models import ModelSpec
     from repogen.spec.sources import MlflowSource
 
 _MLMODEL = "MLmodel"
 
 
-def load_mlflow(source: MlflowSource, model: ModelSpec, root: Path, fetched: Path) -> SourceModel:
+def load_mlflow(request: SourceRequest[MlflowSource]) -> SourceModel:
     """Load a model by its flavor: onnx, or pytorch as a program, a TorchScript archive or, when trusted, a pickle.
 
     Args:
-        source: Its URI names the version.
-        model: The spec entry.
-        root: Directory of the spec.
-        fetched: Directory of its files.
+        request: Which version; ``fetched`` is the directory of its files.
 
     Raises:
         SourceError: It has neither flavor, is a pickle that is not trusted, or is not usable.
     """
+    source, fetched = request.options, request.fetched or request.root
     about = _mlmodel(fetched, source.uri)
     flavors = about.get("flavors", {})
     if "onnx" in flavors:
         path = _inside(fetched, str(flavors["onnx"].get("data", "model.onnx")), source.uri)
-        made = load_onnx(OnnxSource(kind="onnx", path=str(path)), model, root)
+        made = load_onnx(request.with_options(OnnxSource(kind="onnx", path=str(path))))
     elif "pytorch" in flavors:
-        made = _load_pytorch(fetched, about, source, model, root)
+        made = _load_pytorch(fetched, about, request)
     else:
         raise SourceError(
             f"{source.uri} has no onnx or pytorch flavor; it has {', '.join(sorted(flavors)) or 'none'}",
@@ -103,17 +103,16 @@ def _inside(fetched: Path, name: str, uri: str) -> Path:
     return path
 
 
-def _load_pytorch(
-    fetched: Path, about: Mapping[str, Any], source: MlflowSource, model: ModelSpec, root: Path
-) -> SourceModel:
+def _load_pytorch(fetched: Path, about: Mapping[str, Any], request: SourceRequest[MlflowSource]) -> SourceModel:
+    source = request.options
     data = _inside(fetched, str(about["flavors"]["pytorch"].get("model_data", "data")), source.uri)
     program, pickled = data / "model.pt2", data / "model.pth"
     if program.is_file():
-        return load_program(TorchExportSource(kind="torch_export", path=str(program)), model, root)
+        return load_program(request.with_options(TorchExportSource(kind="torch_export", path=str(program))))
     if not pickled.is_file():
         raise _unreadable(source.uri, f"there is no {pickled.name} in {data.name}")
     if is_script(pickled):
-        return load_script(TorchScriptSource(kind="torchscript", path=str(pickled)), model, root)
+        return load_torchscript(request.with_options(TorchScriptSource(kind="torchscript", path=str(pickled))))
     if not source.trust_pickle:
         raise SourceError(
             f"{source.uri} is a pickled module, and loading it runs whatever code is in it",
@@ -122,7 +121,7 @@ def _load_pytorch(
             code="source.weights-unsafe",
             where=source.uri,
         )
-    return _load_pickle(pickled, about, source, model, root)
+    return _load_pickle(pickled, about, source, request.model, request.root)
 
 
 def _load_pickle(
@@ -137,7 +136,7 @@ def _load_pickle(
     except RAISED as error:
         raise user_error(error, f"unpickling {source.uri} failed", root) from error
     module, done = prepare(require_module(loaded, source.uri), None)
-    made = of_module(module, _inputs(module, about, model, root), model, root)
+    made = source_from_module(module, _inputs(module, about, model, root), model, root)
     trusted = "the module was unpickled, as source.trust_pickle allows"
     return replace(made, notes=(trusted, *done, *made.notes))
 
@@ -155,8 +154,7 @@ def _inputs(module: torch.nn.Module, about: Mapping[str, Any], model: ModelSpec,
             code="source.inputs-missing",
         )
     found = find_graph_inputs(logged, model, root, None)
-    call = named_call(parameters, tuple(spec.name for spec in found.specs))
-    return Inputs(found.specs, found.dims, found.examples, call, found.notes)
+    return found.with_call(named_call(parameters, tuple(spec.name for spec in found.specs)))
 
 
 def _logged_inputs(about: Mapping[str, Any], parameters: Parameters) -> tuple[GraphInput, ...]:

@@ -13,7 +13,7 @@ from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import SourceError
 from repogen.source.common.call import named_call
 from repogen.source.common.examples import StoredExamples, load_data
-from repogen.source.common.graph_inputs import find_graph_inputs, with_dims
+from repogen.source.common.graph_inputs import find_graph_inputs
 from repogen.source.common.inputs import Inputs
 from repogen.source.onnx.read import (
     check_operators,
@@ -26,7 +26,7 @@ from repogen.source.onnx.read import (
 )
 from repogen.source.onnx.reference import AnsweredExamples, AnsweredReference, file_reference
 from repogen.source.onnx.sizes import find_sizes
-from repogen.source.torch.eager import TorchReference, examine, refuse_names
+from repogen.source.torch.eager import TorchReference, check_tensor_names, examine
 from repogen.source.torch.module import make_module, prepare
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.source import Reference
     from repogen.artifacts.tensors import Array, Arrays
-    from repogen.source.common.graph_inputs import FoundInputs
+    from repogen.source.common.graph_inputs import GraphInputs
+    from repogen.source.interface import SourceRequest
     from repogen.source.onnx.reference import FileReference
     from repogen.spec.models import ModelSpec
     from repogen.spec.sources import OnnxSource
@@ -44,12 +45,13 @@ if TYPE_CHECKING:
 _SHOWN = 5
 
 
-def load_onnx(source: OnnxSource, model: ModelSpec, root: Path) -> SourceModel:
+def load_onnx(request: SourceRequest[OnnxSource]) -> SourceModel:
     """Read and check a file, find its signature, and decide what it must agree with.
 
     Raises:
         SourceError: It is damaged, reaches out of its directory, or its inputs or outputs are not usable.
     """
+    source, model, root = request.options, request.model, request.root
     path = root / source.path
     proto = read_onnx(path)
     files = external_files(proto, path)
@@ -60,17 +62,17 @@ def load_onnx(source: OnnxSource, model: ModelSpec, root: Path) -> SourceModel:
     found = find_graph_inputs(graph, model, root, None)
     names = dict(zip((spec.name for spec in found.specs), (entry.name for entry in graph), strict=True))
     outputs = _outputs(proto, model)
-    refuse_names(tuple(names), tuple(outputs))
+    check_tensor_names(tuple(names), tuple(outputs))
     itself = file_reference(proto, path, names, outputs)
     if model.examples is None:
         free = found.undeclared - {Signature(found.specs, ()).batch_dim}
-        found = with_dims(found, find_sizes(found.dims, free, found.examples, itself))
+        found = found.with_dims(find_sizes(found.dims, free, found.examples, itself))
     _refuse_random(proto, found, itself)
     made = _measured(_made(path, found, itself, files), source, model, root)
     return replace(made, notes=(*found.notes, *made.notes))
 
 
-def _refuse_random(proto: onnx.ModelProto, found: FoundInputs, itself: FileReference) -> None:
+def _refuse_random(proto: onnx.ModelProto, found: GraphInputs, itself: FileReference) -> None:
     """Refuse a graph whose random numbers reach an output: two runs on the same inputs differ.
 
     Raises:
@@ -109,7 +111,7 @@ def _outputs(proto: onnx.ModelProto, model: ModelSpec) -> dict[str, str]:
     )
 
 
-def _made(path: Path, found: FoundInputs, itself: FileReference, files: tuple[Path, ...]) -> SourceModel:
+def _made(path: Path, found: GraphInputs, itself: FileReference, files: tuple[Path, ...]) -> SourceModel:
     """Return the model with itself as the reference; it is run once for the shapes of its outputs."""
     sizes = {name: dim.example for name, dim in found.dims.items()}
     answers = itself(found.examples(sizes, 0))

@@ -9,34 +9,35 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from repogen.artifacts.file_names import PYTHON_FILE
-from repogen.artifacts.source import Code, Companion, SourceModel
+from repogen.artifacts.source import Companion, PassThroughSource, SourceModel
 from repogen.artifacts.steps import PythonArtifact
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import SourceError
-from repogen.source.common.dims import dim_ranges
-from repogen.source.common.inputs import examples_for
+from repogen.source.common.inputs import dim_ranges, examples_for
 from repogen.source.python.model import PythonModel, described_config, open_python
 from repogen.source.python.requirements import check_installed, unlisted_imports
 
 if TYPE_CHECKING:
     from repogen.artifacts.source import Examples
     from repogen.artifacts.tensors import Array, Arrays
+    from repogen.source.interface import SourceRequest
     from repogen.spec.models import ModelSpec
     from repogen.spec.sources import PythonSource
 
 _VERSION = "1"
 
 
-def load_python(source: PythonSource, model: ModelSpec, root: Path, work_dir: Path | None = None) -> SourceModel:
+def load_python(request: SourceRequest[PythonSource]) -> SourceModel:
     """Run the code as Triton's Python backend would, with the files beside it that it is served with.
 
     Raises:
         SourceError: It can't be imported, is no ``TritonPythonModel``, or answers otherwise than declared.
     """
+    source, model, root = request.options, request.model, request.root
     signature = _signature(model)
     check_installed(source.requirements)
     dims, examples = dim_ranges(model.dims), examples_for(model, signature.inputs, root)
-    directory = _laid_out(source, root, work_dir)
+    directory = _laid_out(source, root, request.work_dir)
     asked, batch = model.triton.max_batch_size, signature.batch_dim
     told = asked if isinstance(asked, int) else dims[batch].max if batch else 0
     config = described_config("model", signature, told, model.triton.parameters)
@@ -44,12 +45,12 @@ def load_python(source: PythonSource, model: ModelSpec, root: Path, work_dir: Pa
     _refuse_lost(first, {name: dim.example for name, dim in dims.items()}, examples)
     data = [Companion(Path(file).name, root / file) for file in source.data]
     return SourceModel(
-        origin=Code(
+        origin=PassThroughSource(
             artifact=PythonArtifact((root / source.path).resolve(), signature, source.requirements),
             published=second,
             original=f"first instance of {source.path}",
             served="a second instance of it",
-            told_batch=told,
+            assumed_max_batch=told,
         ),
         signature=signature,
         dims=dims,

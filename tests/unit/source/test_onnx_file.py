@@ -87,7 +87,7 @@ def test_integers_without_a_range_are_drawn_from_0_and_1(load_onnx: Load) -> Non
     """Both are an index of any embedding that has two entries, and it is said."""
     source = load_onnx(graphs.lookup())
     assert set(source.examples({"batch": 8, "seq": 16}, 0)["ids"].flat) == {0, 1}
-    assert any("ids: integers were drawn from 0 and 1 only" in note for note in source.notes)
+    assert any("ids: only the integers 0 and 1 were tested" in note for note in source.notes)
 
 
 def test_the_spec_narrows(load_onnx: Load) -> None:
@@ -103,12 +103,12 @@ def test_the_spec_narrows(load_onnx: Load) -> None:
     ("spec", "code", "message"),
     [
         ({"inputs": {"y": {"dtype": "float32", "shape": [1]}, "z": {"dtype": "float32", "shape": [1]}}},
-         "source.inputs-mixed", "the file's inputs are x"),
+         "source.inputs-mixed", "the inputs of the file are x"),
         ({"inputs": {"x": {"dtype": "float16", "shape": ["N", 4]}}, "dims": {"N": {"max": 4}}},
-         "source.declared-type", "float32 ['N', 4] in the file, declared float16"),
+         "source.declared-type", "float32 ['N', 4] in the file, but declared as float16"),
         ({"inputs": {"x": {"dtype": "float32", "shape": ["N", "c"]}}, "dims": {"N": {"max": 4}, "c": {"max": 4}}},
-         "export.specialized-dim", "the file fixes it to 4"),
-        ({"dims": {"rows": {"max": 4}}}, "source.dim-unused", "dims.rows is no dim of the file; it has N"),
+         "export.specialized-dim", "but fixed to 4 in the file"),
+        ({"dims": {"rows": {"max": 4}}}, "source.dim-unused", "dims.rows is not a dim of the file, which has N"),
         ({"outputs": ["a", "b"]}, "source.outputs", "the file's outputs are y"),
     ],
 )  # fmt: skip
