@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-    from repogen.triton_config.rules.ensemble_repository import Neighbor
     from repogen.spec.models import ModelSpec, Spec
     from repogen.artifacts.versions import Manifest, StagedVersion
 

@@ -158,29 +158,21 @@ def verify_model(shared: Shared, threads: int, steps: Steps) -> Callable[[], Mod
 
 def _configured(shared: Shared, name: str, built: BuiltModel) -> ModelConfig:
     from repogen.triton_config.render.model import configure  # noqa: PLC0415 - as above
-    from repogen.triton_config.render.ensemble import configure_ensemble  # noqa: PLC0415 - as above
+    from repogen.triton_config.render.model_facts import RenderOptions, VerifiedModel  # noqa: PLC0415 - as above
     from repogen.repository.ensembles import neighbor_at  # noqa: PLC0415 - as above
     from repogen.repository.golden import first_golden_inputs  # noqa: PLC0415 - as above
 
     spec, artifact = shared.spec, built.artifact
-    model, labels = spec.models[name], built.labels
-    if isinstance(artifact, EnsembleArtifact):
-        neighbors = {step.model: neighbor_at(shared.private / step.model) for step in artifact.steps}
-        return configure_ensemble(
-            *(name, model, artifact, built.batch, neighbors),
-            templates=spec.templates,
-            labels=labels,
-            root=spec.root,
-        )
-    return configure(
-        *(name, model, artifact, built.batch),
-        target=targets()[spec.release],
-        templates=spec.templates,
-        labels=labels,
-        root=spec.root,
-        golden_inputs=partial(first_golden_inputs, built.golden_dir),
-        gpu=spec.gpu,
+    steps = artifact.steps if isinstance(artifact, EnsembleArtifact) else ()
+    verified = VerifiedModel(
+        artifact,
+        built.batch,
+        built.labels,
+        partial(first_golden_inputs, built.golden_dir),
+        {step.model: neighbor_at(shared.private / step.model) for step in steps},
     )
+    options = RenderOptions(targets()[spec.release], spec.templates, spec.root, spec.gpu)
+    return configure(name, spec.models[name], verified, options)
 
 
 def _released(shared: Shared, staged: StagedVersion, built: BuiltModel, steps: Steps) -> ModelReport:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import yaml
 
 from repogen.spec.models import Location
-from repogen.spec.problems import Problem, key_text, printable, shown, value_text
+from repogen.spec.problems import Problem, printable, shown, value_text
 from repogen.spec.scalars import CORE_TAGS, Scalar, ScalarError, resolve_plain, resolve_tagged, short_tag
+from repogen.triton_config.sections.base import key_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,12 +12,13 @@ from repogen.spec.document import Node, Refused, compose, data
 from repogen.spec.merge import complete, is_refused, locate, walk
 from repogen.spec.models import Location, Spec, SpecFile
 from repogen.spec.paths import check_model_paths, check_repository, check_templates
-from repogen.spec.problems import Problem, SpecProblemsError, key_text, printable, shown
+from repogen.spec.problems import Problem, SpecProblemsError, printable, shown
 from repogen.spec.rules import check_model
 from repogen.spec.steps import check_steps
 from repogen.spec.structure import Finding, PartialModel, check_defaults, check_file, salvage
 from repogen.spec.tracking import check_tracking_uri
 from repogen.targets import Target, targets
+from repogen.triton_config.sections.base import key_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,10 +12,6 @@ from repogen.errors import SpecError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from repogen.triton_config.sections.base import KeyPath
-
-"""Keys and list positions from the top of the file down to a value."""
-
 MAX_SHOWN = 100
 _MAX_TEXT = 80
 _MAX_MESSAGE = 400
@@ -74,18 +70,6 @@ class SpecProblemsError(SpecError):
     def __reduce__(self) -> tuple[type[SpecProblemsError], tuple[tuple[Problem, ...]]]:
         """Pickle by the problems, so that the error survives a process border."""
         return (type(self), (self.problems,))
-
-
-def key_text(path: KeyPath) -> str:
-    """Return ``path`` as people write it.
-
-    >>> key_text(("models", "digits", "outputs", 0))
-    'models.digits.outputs[0]'
-    """
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
 
 
 def shown(text: str) -> str:

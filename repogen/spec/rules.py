@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from repogen.spec.structure import Finding, PartialModel
 from repogen.spec.triton_rules import TRITON_RULES
+from repogen.triton_config.rules.graph import target_findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -143,10 +144,9 @@ def _oldest_opset(model: ModelSpec) -> Findings:
 
 
 def _opset(model: ModelSpec, target: Target) -> Findings:
-    opset = model.export.opset
-    if opset != "auto" and opset > target.max_opset:
-        what = f"opset {opset} is newer than Triton {target.release} loads, {target.max_opset}"
-        yield Finding(("export", "opset"), what, f"use auto, {target.max_opset} or less, or a newer target.triton")
+    for finding in target_findings(model.export.opset, 0, target) if model.export.opset != "auto" else ():
+        hint = f"use auto, {target.max_opset} or less, or a newer target.triton"
+        yield Finding(("export", "opset"), f"{finding.code}: {finding.message}", hint)
 
 
 _RULES: tuple[tuple[frozenset[str], Callable[[ModelSpec], Findings]], ...] = (

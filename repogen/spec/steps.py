@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from repogen.spec.problems import nearest, printable
 from repogen.spec.sources import EnsembleSource, PythonSource
 from repogen.spec.structure import Finding, PartialModel
-from repogen.triton_config.sections.model import NOT_OF_ENSEMBLES
+from repogen.triton_config.sections.model import NOT_FOR_ENSEMBLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,7 +63,7 @@ def _ensemble(name: str, model: PartialModel, models: Mapping[str, PartialModel]
     spec = model.spec
     if "inputs" not in model.broken and spec.inputs:
         yield Finding(("inputs",), "an ensemble's inputs are those of its steps", "remove it")
-    for key in NOT_OF_ENSEMBLES if "triton" not in model.broken else ():
+    for key in NOT_FOR_ENSEMBLES if "triton" not in model.broken else ():
         if getattr(spec.triton, key):
             what = "an ensemble runs nothing by itself: Triton refuses it"
             yield Finding(("triton", key), what, "say it of the models in its steps")

@@ -15,6 +15,7 @@ from repogen.onnx_graph.normalize import Finishing
 from repogen.optimize.passes import optimize
 from repogen.source.load import load_source
 from repogen.targets import targets
+from repogen.validate.structure import TargetLimitError
 from repogen.validate.validation import Validation, prove, validate
 from repogen.worker.imports import imported_code
 from repogen.worker.timeout import at_most
@@ -67,7 +68,7 @@ def build_model(job: Job, ledger: Ledger) -> BuiltModel:
         try:
             with at_most(max(share, _LEAST)):
                 rung = _climb(exporter, source, job, ledger, doubts)
-        except (ExportError, ParityError) as error:
+        except (ExportError, ParityError, TargetLimitError) as error:
             seconds = time.monotonic() - begun
             reason = error.message.partition("\n")[0].removesuffix(":")
             ledger.tried(RungOutcome(exporter.name, ok=False, reason=reason, seconds=seconds))
@@ -149,7 +150,7 @@ def _climb(exporter: Exporter, source: SourceModel, job: Job, ledger: Ledger, do
     with ledger.step("validate"):
         try:
             validation = validate(artifact, source, job.model, target, golden, doubts)
-        except (ExportError, ParityError) as error:
+        except (ExportError, ParityError, TargetLimitError) as error:
             if artifact is exported or error.code in _MODEL_FAULTS:
                 raise
             ledger.optimized(tuple(_dropped(outcome, error.message) for outcome in passes))

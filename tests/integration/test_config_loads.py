@@ -24,6 +24,7 @@ from repogen.spec.models import ModelSpec
 from repogen.spec.sources import TorchSource
 from repogen.targets import DEFAULT_RELEASE, targets
 from repogen.triton_config.render.model import configure
+from repogen.triton_config.render.model_facts import RenderOptions, VerifiedModel
 from repogen.triton_config.sections.model import TritonSpec
 from tests.support import config_sections as wishes
 from tests.support import graphs
@@ -78,15 +79,8 @@ def written(repository: Path, name: str, case: wishes.Case, graph: onnx.ModelPro
     batch = BatchReport(batchable=case.largest > 0, max_batch_size=case.largest)
     root = repository.parent
     wishes.write_golden(root, case.signature)
-    made = configure(
-        name,
-        spec,
-        artifact,
-        batch,
-        target=targets()[DEFAULT_RELEASE],
-        root=root,
-        golden_inputs=partial(first_golden_inputs, root),
-    )
+    verified = VerifiedModel(artifact, batch, golden_inputs=partial(first_golden_inputs, root))
+    made = configure(name, spec, verified, RenderOptions(targets()[DEFAULT_RELEASE], root=root))
     for file in made.named_files:
         (directory.parent / place_of(file.name)).parent.mkdir(exist_ok=True)
         (directory.parent / place_of(file.name)).write_bytes(file.content)

@@ -158,7 +158,7 @@ def test_failures_are_raised_with_their_figures(simulated: Simulated) -> None:
         raise_for_failures(report_of(server.endpoint, "double", 1, checks))
     expected = (
         "Triton 2.51.0 (embedded) does not serve double version 1 as promised:\n"
-        "  config: instance_group[0].count: meant 1, found 2"
+        "  config: instance_group[0].count: expected 1, found 2"
     )
     assert expected == caught.value.message
     raise_for_failures(report_of(server.endpoint, "double", 1, examined(simulated)))

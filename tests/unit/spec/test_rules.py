@@ -124,7 +124,11 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
     ),
     "no specific version": (
         triton("version_policy: {specific: []}"),
-        ("6:31", "models.m.triton.version_policy.specific", "names no version"),
+        (
+            "6:31",
+            "models.m.triton.version_policy.specific",
+            "RG115: version_policy specific lists no versions, so no version is served (list versions, or use latest)",
+        ),
     ),
     "unknown release": (
         'target: {triton: "24.13"}\n' + GOOD,
@@ -139,7 +143,10 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
         (
             "6:14",
             "models.m.export.opset",
-            "opset 22 is newer than Triton 24.10 loads, 21 (use auto, 21 or less, or a newer target.triton)",
+            (
+                "RG301: opset 22 is too new: Triton 24.10 (ONNX Runtime 1.19.2) supports up to 21"
+                " (use auto, 21 or less, or a newer target.triton)"
+            ),
         ),
     ),
     "opset below the exporters'": (
@@ -155,7 +162,7 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
         (
             "6:78",
             "models.m.triton.dynamic_batching.preferred_batch_size[1]",
-            "8 is above max_batch_size, 4: Triton refuses the model",
+            ("RG108: preferred_batch_size 8 is not between 1 and max_batch_size 4 (lower it, or raise max_batch_size)"),
         ),
     ),
     "dynamic batching without a batch": (
@@ -163,7 +170,10 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
         (
             "6:33",
             "models.m.triton.dynamic_batching",
-            "needs max_batch_size above 0 (remove it, or raise max_batch_size)",
+            (
+                "RG109: dynamic_batching has no effect because max_batch_size is 0"
+                " (remove dynamic_batching, or raise max_batch_size if the model can batch)"
+            ),
         ),
     ),
     "max_batch_size above the dim": (
@@ -209,12 +219,16 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
         (
             "6:48",
             "models.m.triton.instance_group[0].gpus",
-            "KIND_CPU takes no gpus: Triton refuses the model (remove gpus, or use kind: KIND_GPU)",
+            "RG110: an instance group of KIND_CPU has gpus [ 0 ] (use KIND_GPU, or remove gpus)",
         ),
     ),
     "duplicate instance group": (
         triton("instance_group: [{name: a}, {name: a}]"),
-        ("6:43", "models.m.triton.instance_group[1].name", 'the instance group "a" is given twice'),
+        (
+            "6:43",
+            "models.m.triton.instance_group[1].name",
+            "RG112: several instance groups are named 'a' (use a unique name for each group)",
+        ),
     ),
     "factory form": (
         GOOD.replace("models.py:build", "models.py"),

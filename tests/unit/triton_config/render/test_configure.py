@@ -20,6 +20,7 @@ from repogen.spec.models import ModelSpec
 from repogen.spec.sources import TorchSource
 from repogen.targets import DEFAULT_RELEASE, targets
 from repogen.triton_config.render.model import configure
+from repogen.triton_config.render.model_facts import RenderOptions, VerifiedModel
 from repogen.triton_config.sections.model import (
     DynamicBatchingSpec,
     InstanceGroupSpec,
@@ -71,7 +72,8 @@ def configured(
     signature: Signature = DIGITS, triton: TritonSpec | None = None, largest: int = 32, templates: Path | None = None
 ) -> ModelConfig:
     """Configure a model named digits."""
-    return configure("digits", spec(triton), artifact(signature), batches(largest), target=TARGET, templates=templates)
+    verified = VerifiedModel(artifact(signature), batches(largest))
+    return configure("digits", spec(triton), verified, RenderOptions(TARGET, templates))
 
 
 @pytest.fixture
@@ -180,15 +182,9 @@ def test_text_equals_the_golden_file(name: str, directory: Path) -> None:
     """The rendered text is, to the byte, the one that was read and approved."""
     signature, triton, largest = CASES[name]
     wishes.write_golden(directory, signature)
-    config = configure(
-        "digits",
-        spec(triton),
-        artifact(signature),
-        batches(largest),
-        target=TARGET,
-        root=directory,
-        golden_inputs=partial(first_golden_inputs, directory),
-    )
+    golden_inputs = partial(first_golden_inputs, directory)
+    verified = VerifiedModel(artifact(signature), batches(largest), golden_inputs=golden_inputs)
+    config = configure("digits", spec(triton), verified, RenderOptions(TARGET, root=directory))
     assert (GOLDEN / f"{name}.pbtxt").read_text(encoding="utf-8") == config.text
 
 
@@ -261,20 +257,20 @@ def test_lone_surrogate_is_a_clear_error() -> None:
 
 def test_unproved_batch_is_refused_with_the_reason() -> None:
     """A spec that insists on a batch learns why the model has none."""
-    with pytest.raises(ConfigError, match="max_batch_size is 8 in the spec, but the model may have 0: rows mix"):
+    with pytest.raises(ConfigError, match="max_batch_size is 8 in the spec, but the model does not batch: rows mix"):
         configured(triton=TritonSpec(max_batch_size=8), largest=0)
 
 
 def test_dynamic_batching_without_batch_is_refused_with_the_reason() -> None:
     """With max_batch_size auto, a wish for dynamic batching is answered, not dropped."""
-    with pytest.raises(ConfigError, match="dynamic_batching is asked for, but the model does not batch: rows mix"):
+    with pytest.raises(ConfigError, match="the spec sets dynamic_batching, but the model does not batch: rows mix"):
         configured(triton=TritonSpec(dynamic_batching=DynamicBatchingSpec()), largest=0)
 
 
 def test_preferred_size_above_the_largest_is_refused() -> None:
     """Triton would refuse it at load; the spec's author learns it before."""
     triton = TritonSpec(dynamic_batching=DynamicBatchingSpec(preferred_batch_size=(8, 64)))
-    with pytest.raises(ConfigError, match="preferred_batch_size 64 is above max_batch_size 32"):
+    with pytest.raises(ConfigError, match="RG108 preferred_batch_size 64 is not between 1 and max_batch_size 32"):
         configured(triton=triton)
 
 
@@ -295,8 +291,9 @@ def test_bfloat16_is_refused_by_name() -> None:
 
 def test_graph_newer_than_the_target_is_refused() -> None:
     """Opset and IR above the target's limits are both reported."""
+    verified = VerifiedModel(artifact(opset=22, ir_version=11), batches(8))
     with pytest.raises(ConfigError) as caught:
-        configure("digits", spec(), artifact(opset=22, ir_version=11), batches(8), target=TARGET)
+        configure("digits", spec(), verified, RenderOptions(TARGET))
     assert [line.split()[0] for line in caught.value.message.splitlines()[1:]] == ["RG301", "RG302"]
 
 
@@ -333,11 +330,19 @@ def test_override_directory_without_the_file_changes_nothing(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("old", "new", "difference"),
     [
-        ("max_batch_size: {{ max_batch_size }}", "", "max_batch_size: meant 32, found nothing"),
-        ("count: {{ group.count }}", "count: 4", "instance_group[0].count: meant 1, found 4"),
-        ("TYPE_{{ t.dtype }}", "TYPE_FP64", "input[0].data_type: meant TYPE_FP32, found TYPE_FP64"),
-        ("input [", 'input { name: "extra" data_type: TYPE_FP32 dims: 1 }\ninput [', "input: meant 1 of them, found 2"),
-        ("    dims: {{", "    reshape: { shape: 64 }\n    dims: {{", "input[0].reshape: meant to be"),
+        ("max_batch_size: {{ max_batch_size }}", "", "max_batch_size: expected 32, found no value"),
+        ("count: {{ group.count }}", "count: 4", "instance_group[0].count: expected 1, found 4"),
+        ("TYPE_{{ t.dtype }}", "TYPE_FP64", "input[0].data_type: expected TYPE_FP32, found TYPE_FP64"),
+        (
+            "input [",
+            'input { name: "extra" data_type: TYPE_FP32 dims: 1 }\ninput [',
+            "input: expected length 1, found length 2",
+        ),
+        (
+            "    dims: {{",
+            "    reshape: { shape: 64 }\n    dims: {{",
+            "input[0].reshape: expected no value, found shape: 64",
+        ),
     ],
 )
 def test_override_that_changes_what_was_meant_is_found(tmp_path: Path, old: str, new: str, difference: str) -> None:
@@ -402,7 +407,7 @@ def test_any_shape_gives_a_config_that_keeps_the_rules(shape: list[int | str], b
 def test_labels_are_a_file_named_by_its_content() -> None:
     """The config names it for its output alone, and other labels are another file."""
     made = [
-        configure("digits", spec(), artifact(), batches(8), target=TARGET, labels={"logits": labels})
+        configure("digits", spec(), VerifiedModel(artifact(), batches(8), {"logits": labels}), RenderOptions(TARGET))
         for labels in (["zero", "one"], ["eins", "zwei"])
     ]
     (first,), (second,) = (config.named_files for config in made)
@@ -416,21 +421,21 @@ def test_labels_are_a_file_named_by_its_content() -> None:
     ("triton", "code", "said"),
     [
         ({"extra": "max_batchsize: 3"}, "config.syntax", 'no field named "max_batchsize"'),
-        ({"extra": 'name: "other"'}, "config.extra", "says name, which the spec and the graph decide"),
+        ({"extra": 'name: "other"'}, "config.extra", "contains name, which the spec and the graph decide"),
         (
             {"extra": "response_cache { }", "response_cache": {}},
             "config.extra",
-            "says response_cache, which another key",
+            "contains response_cache, which another key of the spec sets",
         ),
         ({"extra": "optimization { graph { level: 99 } }"}, "", ""),
-        ({"parameters": {"intra_op_thread_count": "two"}}, "config.RG128", "a number of 32 bits is read from it"),
-        ({"metric_tags": {"a-b": "c"}}, "config.RG133", "no label of Prometheus"),
-        ({"model_warmup": [{"batch_size": 64}]}, "config.RG116", "has batch_size 64, more than 32"),
-        ({"dynamic_batching": {"priority_levels": 2}}, "config.RG118", "default_priority_level is 0 of 2 levels"),
+        ({"parameters": {"intra_op_thread_count": "two"}}, "RG128", "it must be a 32-bit integer"),
+        ({"metric_tags": {"a-b": "c"}}, "RG133", "is not a valid Prometheus label"),
+        ({"model_warmup": [{"batch_size": 64}]}, "RG116", "has batch_size 64, but the largest batch is 32"),
+        ({"dynamic_batching": {"priority_levels": 2}}, "RG118", "default_priority_level is 0, and there are 2 levels"),
         (
             {"optimization": {"execution_accelerators": {"cpu_execution_accelerator": [{"name": "onednn"}]}}},
-            "config.RG127",
-            "cpu_execution_accelerator is 'onednn'",
+            "RG127",
+            "cpu_execution_accelerator 'onednn' is not supported",
         ),
     ],
 )
@@ -459,7 +464,8 @@ def test_a_warmup_needs_a_size_for_each_dynamic_dim() -> None:
 def test_a_target_with_gpus_decides_where_the_spec_does_not(said: tuple[InstanceGroupSpec, ...], kind: str) -> None:
     """One instance on each GPU; what the spec says of a model goes before."""
     wishes = TritonSpec(instance_group=said)
-    text = configure("digits", spec(wishes), artifact(), batches(8), target=TARGET, gpu=True).text
+    verified = VerifiedModel(artifact(), batches(8))
+    text = configure("digits", spec(wishes), verified, RenderOptions(TARGET, gpu=True)).text
 
     (group,) = parse(text, "config.pbtxt").instance_group
     assert type(group).Kind.Name(group.kind) == kind

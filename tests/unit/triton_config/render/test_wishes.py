@@ -13,6 +13,7 @@ from repogen.spec.models import ModelSpec
 from repogen.spec.sources import TorchSource
 from repogen.targets import DEFAULT_RELEASE, targets
 from repogen.triton_config.render.model import configure
+from repogen.triton_config.render.model_facts import RenderOptions, VerifiedModel
 from repogen.triton_config.sections.model import TritonSpec
 from repogen.triton_config.text.parse import parse
 from tests.support import config_sections as wishes
@@ -29,14 +30,14 @@ STATE = {"input_name": "before", "output_name": "after"}
 START = [{"kind": "CONTROL_SEQUENCE_START"}]
 
 
-def configured(given: Signature, triton: dict[str, Any], root: Path = Path(), **how: Any) -> ModelConfig:
+def configured(
+    given: Signature, triton: dict[str, Any], root: Path = Path(), labels: dict[str, tuple[str, ...]] | None = None
+) -> ModelConfig:
     """Configure a model named m, which batches up to 8."""
     artifact = OnnxArtifact(Path("model.onnx"), False, given, 20, 9, 3, "dynamo")  # noqa: FBT003 - external data
     spec = ModelSpec(source=TorchSource(factory="models.py:build"), triton=TritonSpec.model_validate(triton))
-    target = targets()[DEFAULT_RELEASE]
-    return configure(
-        "m", spec, artifact, BatchReport(batchable=True, max_batch_size=8), target=target, root=root, **how
-    )
+    verified = VerifiedModel(artifact, BatchReport(batchable=True, max_batch_size=8), labels or {})
+    return configure("m", spec, verified, RenderOptions(targets()[DEFAULT_RELEASE], root=root))
 
 
 def sequence(**said: object) -> dict[str, Any]:
@@ -53,12 +54,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "flag of a type that Triton does not feed": (
         sequence(control_input=[{"name": "count", "control": START}]),
         "sequence_batching.control_input[0]",
-        "RG120: Triton feeds CONTROL_SEQUENCE_START as INT32, FP32 or BOOL, and input 'count' is INT64",
+        "Triton fills CONTROL_SEQUENCE_START as INT32, FP32 or BOOL, but input 'count' is INT64",
     ),
     "control of another shape": (
         sequence(control_input=[{"name": "x", "control": START}]),
         "sequence_batching.control_input[0]",
-        "RG206 control input 'x' has dims [ batch, 4 ] in the graph, and Triton feeds one number a row",
+        "RG206 control input 'x' has dims [ batch, 4 ] in the graph, but Triton sends one value per row",
     ),
     "values of another type": (
         sequence(control_input=[{"name": "count", "control": [{**START[0], "int32_false_true": [0, 1]}]}]),
@@ -73,18 +74,18 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "state without a size": (
         sequence(state=[STATE]),
         "sequence_batching.state[0]",
-        "state 'before' has a dynamic dim, and needs a size for it when a sequence starts",
+        "state 'before' has a dynamic dim, which needs a size at the start of a sequence",
     ),
     "state of another type": (
         sequence(state=[{**STATE, "data_type": "TYPE_FP16", "initial_state": [{"dims": [1], "zero_data": True}]}]),
         "sequence_batching.state[0].data_type",
         "RG205 state input 'before' is TYPE_FP16 in the config and float32 in the graph",
     ),
-    "unknown input": ({"input": {"z": {}}}, "input.z", "names 'z', which is no input that clients see"),
+    "unknown input": ({"input": {"z": {}}}, "input.z", "contains 'z', which is not an input that clients see"),
     "an input that clients do not see": (
         {**sequence(state=[{**STATE, "initial_state": [{"dims": [1], "zero_data": True}]}]), "input": {"before": {}}},
         "input.before",
-        "names 'before', which is no input that clients see",
+        "contains 'before', which is not an input that clients see",
     ),
     "an image of one dim": (
         {"input": {"x": {"format": "FORMAT_NHWC"}}},
@@ -100,12 +101,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "reshape to another shape than the graph's": (
         {"output": {"y": {"dims": [4], "reshape": {"shape": [2, 2]}}}},
         "output.y.reshape",
-        "RG114: output 'y' is reshaped to [2, 2], and the graph has [4]",
+        "output 'y' is reshaped to [2, 2], but the graph has [4]",
     ),
     "a ragged matrix": (
         {"max_batch_size": 8, "input": {"x": {"allow_ragged_batch": True}}},
         "input.x.allow_ragged_batch",
-        "RG206 input 'x' allows ragged batches",
+        "RG206 input 'x' has allow_ragged_batch, which concatenates rows",
     ),
     "made from nothing": (
         {
@@ -115,7 +116,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "batch_input[0]",
         "source_input 'z' is not in the graph",
     ),
-    "golden without any": ({"model_warmup": [{"data": "golden"}]}, "model_warmup", "there are none"),
+    "golden without any": ({"model_warmup": [{"data": "golden"}]}, "model_warmup", "but the model has none"),
 }
 
 
@@ -158,5 +159,5 @@ def test_first_values_are_as_many_as_the_state_holds(size: int, tmp_path: Path) 
     """Triton would refuse fewer, and cut more without a word."""
     (tmp_path / "first.bin").write_bytes(bytes(4 * size))
     state = {**STATE, "initial_state": [{"dims": [4], "data_file": "first.bin"}]}
-    with pytest.raises(ConfigError, match=rf"first.bin has {4 * size} bytes, and dims \[4\] of float32 make 16"):
+    with pytest.raises(ConfigError, match=rf"first.bin has {4 * size} bytes, but dims \[4\] of float32 need 16"):
         configured(GROWING, sequence(state=[state]), tmp_path)
