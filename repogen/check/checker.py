@@ -15,8 +15,9 @@ from repogen.targets import DEFAULT_RELEASE, targets
 from repogen.triton_config.rules.config_rules import config_findings
 from repogen.triton_config.rules.ensemble_repository import ModelInRepository, cycle_findings, ensemble_findings
 from repogen.triton_config.rules.findings import RULES, Finding
-from repogen.triton_config.rules.graph import batch_size, graph_findings, target_findings
+from repogen.triton_config.rules.graph import batch_size, graph_findings
 from repogen.triton_config.rules.identity import is_ensemble, is_onnx
+from repogen.triton_config.rules.target import target_findings
 from repogen.triton_config.text.parse import empty_config
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from repogen.errors import ConfigError, ExportError, first_line
-from repogen.triton_config.rules.graph import target_findings
+from repogen.triton_config.rules.target import target_findings
 
 if TYPE_CHECKING:
     from repogen.artifacts.built_model import OnnxArtifact

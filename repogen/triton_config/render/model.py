@@ -23,7 +23,8 @@ from repogen.triton_config.render.template import (
 from repogen.triton_config.rules.config_rules import config_findings
 from repogen.triton_config.rules.ensemble_repository import ModelInRepository, cycle_findings, ensemble_findings
 from repogen.triton_config.rules.findings import errors_of
-from repogen.triton_config.rules.graph import graph_findings, target_findings
+from repogen.triton_config.rules.graph import graph_findings
+from repogen.triton_config.rules.target import target_findings
 from repogen.triton_config.sections.base import key_text
 from repogen.triton_config.sections.model import NOT_FOR_ENSEMBLES
 from repogen.triton_config.text.compare import differences

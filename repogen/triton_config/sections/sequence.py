@@ -9,7 +9,8 @@ from pydantic import Field, StrictBool
 from repogen.triton_config.sections.base import INT32_MAX, AnySize, Count, Section, Size, TensorName, must_be
 
 Int32 = Annotated[int, Field(strict=True, ge=-(2**31), le=INT32_MAX)]
-Float = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+_FLOAT32_MAX = 3.4028234e38
+Float = Annotated[float, Field(strict=True, ge=-_FLOAT32_MAX, le=_FLOAT32_MAX, allow_inf_nan=False)]
 Share = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False), must_be("a number from 0 to 1 (RG121)")]
 # One below the value that crashes tritonserver 2.51.
 Candidates = Annotated[

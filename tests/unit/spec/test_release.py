@@ -47,6 +47,6 @@ def test_rules_are_those_of_the_asked_for_release(spec: Path) -> None:
 
 def test_an_unknown_release_is_named(spec: Path) -> None:
     """The flag is named, and releases that there are."""
-    with pytest.raises(SpecError, match=r'--target: "1\.0" is not a Triton release known') as told:
+    with pytest.raises(SpecError, match=r'--target: "1\.0" is not a Triton release that') as told:
         load_spec(spec, "1.0")
     assert "newest: " in told.value.hint

@@ -11,8 +11,10 @@ from repogen.artifacts.tensors import Signature, TensorSpec, same_elements
 from repogen.targets import targets
 from repogen.triton_config.rules.config_rules import config_findings
 from repogen.triton_config.rules.findings import RULES, Finding, errors_of
-from repogen.triton_config.rules.graph import graph_findings, target_findings
+from repogen.triton_config.rules.graph import graph_findings
+from repogen.triton_config.rules.target import target_findings
 from repogen.triton_config.text.parse import parse
+from repogen.triton_config.text.source_map import locate_fields
 
 if TYPE_CHECKING:
     from tritonclient.grpc.model_config_pb2 import ModelConfig
@@ -118,7 +120,7 @@ ALONE = [
     ("RG122", "warning", "sequence_batching.state[0]", changed(
         SEQUENCE, (STEP, 'initial_state { name: "zero" data_type: TYPE_FP32 dims: [ 4 ] zero_data: true }', ""),
         (STEP, "kind: CONTROL_SEQUENCE_START", "kind: CONTROL_SEQUENCE_READY"))),
-    ("RG116", "error", "model_warmup[0]", without(SEQUENCE, more=f"model_warmup {{ name: 'w' batch_size: 1 {FED} }}")),
+    ("RG116", "error", "model_warmup", without(SEQUENCE, more=f"model_warmup {{ name: 'w' batch_size: 1 {FED} }}")),
     ("RG128", "warning", 'parameters["session.use_device_allocator_for_initialiser"]', without(
         PARTS, more='parameters { key: "session.use_device_allocator_for_initialiser" value { string_value: "1" } }')),
     ("RG123", "error", "platform", without(ENSEMBLE, "scheduling")),
@@ -237,6 +239,18 @@ def test_reshapes_keep_the_elements_between_variable_dims(
     """As Triton compares them."""
     assert same_elements(one, same)
     assert not same_elements(one, other)
+
+
+def test_findings_in_a_map_are_located_by_key() -> None:
+    """Protobuf does not keep the order of a map's entries, so an index would point to another line."""
+    names = [f"p{index}" for index in range(9)] + ["enable_mem_arenas"]
+    lines = [f'parameters {{ key: "{name}" value {{ string_value: "1" }} }}' for name in names]
+    lines += [f'metric_tags {{ key: "{name}" value: "a" }}' for name in ("z", "a", "m-n")]
+    text = "\n".join([*PARTS.values(), *lines])
+    positions = locate_fields(text, "test")
+    for finding in config_findings(parse(text, "test"), "m"):
+        name = finding.message.split("'")[1]
+        assert name in text.splitlines()[positions.position(finding.field).line - 1]
 
 
 def test_errors_are_what_keeps_a_model_from_being_served() -> None:
