@@ -1,4 +1,4 @@
-"""Well-formed specs that mean nothing good, each with its place, its key path and its words."""
+"""Well-formed but invalid specs, each with the position, key path and text of its problem."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def triton(text: str) -> str:
     return f"{GOOD}    triton: {{{text}}}\n"
 
 
-REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
+REJECTED: dict[str, tuple[str, tuple[str, str, str]]] = {
     "undeclared dim": (
         GOOD.replace("[batch, 4]", "[batch, length]"),
         ("4:49", "models.m.inputs.x.shape[1]", '"length" is not declared in dims (dims: {length: {min: 1, max: 32}})'),
@@ -305,9 +305,7 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
 }
 
 
-@pytest.mark.parametrize(("text", "expected"), REFUSED.values(), ids=REFUSED)
-def test_is_refused_at_its_place_and_nothing_else_is(
-    text: str, expected: tuple[str, str, str], problems: Problems
-) -> None:
-    """Each mistake gives exactly one problem: its line and column, its key path, its words."""
+@pytest.mark.parametrize(("text", "expected"), REJECTED.values(), ids=REJECTED)
+def test_spec_is_rejected_at_its_position(text: str, expected: tuple[str, str, str], problems: Problems) -> None:
+    """Each mistake gives exactly one problem with line and column, key path and text."""
     assert [expected] == problems(text)

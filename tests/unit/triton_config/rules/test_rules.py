@@ -1,4 +1,4 @@
-"""Every rule: a config that breaks it is found by its code, at its field; one that keeps all of them is left alone."""
+"""Every rule: a violation is reported with its code and field; a valid config has no findings."""
 
 from __future__ import annotations
 
@@ -160,29 +160,29 @@ TOO_NEW = [("RG301", (22, 10)), ("RG302", (21, 11))]
 
 
 @pytest.mark.parametrize("parts", [PARTS, PLAIN, ENSEMBLE, SEQUENCE])
-def test_a_good_config_breaks_no_rule(parts: dict[str, str]) -> None:
-    """Nothing is found where nothing is wrong."""
+def test_valid_config_has_no_findings(parts: dict[str, str]) -> None:
+    """Each of these configs is valid."""
     assert config_findings(config(parts), "m") == []
 
 
 @pytest.mark.parametrize(("code", "severity", "field", "broken"), ALONE)
 def test_config_rule(code: str, severity: str, field: str, broken: ModelConfig) -> None:
-    """Exactly this rule is broken, with this severity, at this field; the message and the hint say something."""
-    (found,) = config_findings(broken, "m")
-    assert (code, severity, field) == (found.code, found.severity, found.field)
-    assert found.message
-    assert found.hint
+    """There is exactly one finding, with this code, severity and field, a message and a hint."""
+    (finding,) = config_findings(broken, "m")
+    assert (code, severity, field) == (finding.code, finding.severity, finding.field)
+    assert finding.message
+    assert finding.hint
 
 
 @pytest.mark.parametrize(("code", "severity", "over", "graph"), OVER_GRAPH)
 def test_graph_rule(code: str, severity: str, over: ModelConfig, graph: Signature) -> None:
-    """Exactly this rule is broken over the graph, with this severity."""
-    (found,) = graph_findings(over, graph)
-    assert (code, severity) == (found.code, found.severity)
+    """There is exactly one finding, with this code and severity."""
+    (finding,) = graph_findings(over, graph)
+    assert (code, severity) == (finding.code, finding.severity)
 
 
-def test_what_a_sequence_fills_need_not_be_declared() -> None:
-    """Control and state tensors are the graph's, and no client sends them."""
+def test_tensors_of_a_sequence_need_not_be_declared() -> None:
+    """Clients do not send control and state tensors."""
     fed = [
         TensorSpec("start", "int32", ("n", 1)),
         TensorSpec("id", "uint64", ("n", 1)),
@@ -199,8 +199,8 @@ def test_what_a_sequence_fills_need_not_be_declared() -> None:
     ]
 
 
-def test_an_initializer_may_be_given_or_not() -> None:
-    """It is no input that must be there, and none that may not."""
+def test_overridable_initializer_is_an_optional_input() -> None:
+    """The config may declare it, and must then mark it as optional."""
     spare = (TensorSpec("z", "float32", ("n", 1)),)
     assert graph_findings(config(PARTS), GRAPH, spare) == []
     entry = 'input { name: "z" data_type: TYPE_FP32 dims: [ 1 ] optional: true }'
@@ -213,20 +213,20 @@ def test_an_initializer_may_be_given_or_not() -> None:
 
 @pytest.mark.parametrize(("code", "graph"), TOO_NEW)
 def test_target_rule(code: str, graph: tuple[int, int]) -> None:
-    """Exactly this rule is broken for 24.10; the message names release and ONNX Runtime."""
-    (found,) = target_findings(*graph, targets()["24.10"])
-    assert code == found.code
-    assert "Triton 24.10 (ONNX Runtime 1.19.2)" in found.message
+    """There is exactly one finding for 24.10; its message contains the release and its ONNX Runtime."""
+    (finding,) = target_findings(*graph, targets()["24.10"])
+    assert code == finding.code
+    assert "Triton 24.10 (ONNX Runtime 1.19.2)" in finding.message
 
 
-def test_an_output_of_one_right_shape_is_corrected() -> None:
-    """The fix is what the file should say."""
-    (found,) = graph_findings(changed(PARTS, ("output", "[ 10 ]", "[ -1 ]")), GRAPH)
-    assert (found.field, found.fix) == ("output[0].dims[0]", "dims: [ 10 ]")
+def test_fix_contains_the_graphs_dims() -> None:
+    """The fix is the text to write into the file."""
+    (finding,) = graph_findings(changed(PARTS, ("output", "[ 10 ]", "[ -1 ]")), GRAPH)
+    assert (finding.field, finding.fix) == ("output[0].dims[0]", "dims: [ 10 ]")
     rows = Signature(GRAPH.inputs, (TensorSpec("y", "int64", ("n",)),))
-    (found,) = graph_findings(config(PARTS), rows)
-    assert found.code == "RG206"
-    assert found.fix == "dims: [ 1 ]\nreshape { shape: [ ] }"
+    (finding,) = graph_findings(config(PARTS), rows)
+    assert finding.code == "RG206"
+    assert finding.fix == "dims: [ 1 ]\nreshape { shape: [ ] }"
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_an_output_of_one_right_shape_is_corrected() -> None:
 def test_reshapes_keep_the_elements_between_variable_dims(
     one: tuple[int, ...], same: tuple[int, ...], other: tuple[int, ...]
 ) -> None:
-    """As Triton compares them."""
+    """Elements are compared in the same way as in Triton."""
     assert same_elements(one, same)
     assert not same_elements(one, other)
 
@@ -253,13 +253,13 @@ def test_findings_in_a_map_are_located_by_key() -> None:
         assert name in text.splitlines()[positions.position(finding.field).line - 1]
 
 
-def test_errors_are_what_keeps_a_model_from_being_served() -> None:
-    """Warnings are none."""
+def test_errors_of_omits_warnings() -> None:
+    """Only findings with severity error are returned."""
     warning = Finding("RG112", "warning", "m", "h")
     error = Finding("RG101", "error", "m", "h")
     assert errors_of([warning, error]) == (error,)
 
 
-def test_every_code_is_in_the_table() -> None:
-    """No finding has a code that nobody can look up."""
+def test_every_code_is_in_rules() -> None:
+    """Every code of these tests has a summary."""
     assert {case[0] for case in (*ALONE, *OVER_GRAPH, *TOO_NEW)} <= RULES.keys()

@@ -1,4 +1,4 @@
-"""differences: what was meant against what is there."""
+"""Comparison of an expected and an actual config."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ parameters { key: "a" value { string_value: "1" } }
 """
 
 
-def compared(old: str, new: str) -> list[str]:
+def differences_after(old: str, new: str) -> list[str]:
     """Compare the config with itself after one replacement."""
     assert old in EXPECTED
     return differences(parse(EXPECTED, "expected"), parse(EXPECTED.replace(old, new), "actual"))
 
 
-def test_equal_configs_do_not_differ() -> None:
+def test_equal_configs_have_no_differences() -> None:
     """A config equals itself."""
-    assert compared("", "") == []
+    assert differences_after("", "") == []
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ def test_equal_configs_do_not_differ() -> None:
         ('"1"', '"2"', "parameters: expected {'a': string_value: \"1\" }, found {'a': string_value: \"2\" }"),
     ],
 )
-def test_a_change_is_one_line(old: str, new: str, line: str) -> None:
-    """Each changed or dropped field is named by its path, with both values."""
-    assert [line] == compared(old, new)
+def test_change_is_one_line(old: str, new: str, line: str) -> None:
+    """The line contains the field's path and both values."""
+    assert [line] == differences_after(old, new)
 
 
 @pytest.mark.parametrize("added", ["optimization { }", "dynamic_batching { }", 'default_model_filename: "a.onnx"'])
-def test_an_addition_is_no_difference(added: str) -> None:
-    """A server fills in defaults, and a template may say more."""
-    assert compared('name: "m"', f'name: "m" {added}') == []
+def test_added_field_is_not_a_difference(added: str) -> None:
+    """A server fills in defaults, and a template may add fields."""
+    assert differences_after('name: "m"', f'name: "m" {added}') == []

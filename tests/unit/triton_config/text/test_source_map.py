@@ -1,4 +1,4 @@
-"""Every field of a text is found where it stands."""
+"""Positions of fields in a text."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ future_field { a: 1 b [ 2 ] }
         ("nothing.like[3].that", 1, 1),
     ],
 )
-def test_a_field_stands_where_it_is_written(path: str, line: int, column: int) -> None:
-    """Lists, angle brackets, neighboring strings and unknown fields included; what is absent is at its parent."""
+def test_position_of_a_field(path: str, line: int, column: int) -> None:
+    """Lists, angle brackets, adjacent strings and unknown fields; a missing field has its parent's position."""
     assert locate_fields(TEXT, "test").position(path) == Position(line, column)
 
 
-def test_what_the_schema_knows_is_told_by_message() -> None:
-    """Fields and enum values, each at its first place."""
-    known = locate_fields(TEXT, "test").schema_fields
-    assert known["inference.ModelInput", "dims"] == Position(5, 36)
-    assert known["inference.DataType", "TYPE_FP32"] == Position(5, 26)
-    assert not any(name == "future_field" for _, name in known)
+def test_schema_fields_have_the_position_of_their_first_use() -> None:
+    """Fields and enum values are included, unknown fields are not."""
+    fields = locate_fields(TEXT, "test").schema_fields
+    assert fields["inference.ModelInput", "dims"] == Position(5, 36)
+    assert fields["inference.DataType", "TYPE_FP32"] == Position(5, 26)
+    assert not any(name == "future_field" for _, name in fields)
 
 
 @pytest.mark.parametrize("text", ["input {", "input [ { name: ", "a { b < c }", "{" * 200, "a{" * 100])

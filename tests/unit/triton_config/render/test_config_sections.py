@@ -1,4 +1,4 @@
-"""Wishes that do not fit the graph: each is refused at the key of the spec that says it, by the name of its rule."""
+"""Sections that do not match the graph: each is rejected at its key in the spec."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from repogen.triton_config.render.model import configure
 from repogen.triton_config.render.model_facts import RenderOptions, VerifiedModel
 from repogen.triton_config.sections.model import TritonSpec
 from repogen.triton_config.text.parse import parse
-from tests.support import config_sections as wishes
+from tests.support import config_sections
 
 if TYPE_CHECKING:
     from repogen.artifacts.tensors import Signature
     from repogen.artifacts.versions import ModelConfig
 
-GROWING = wishes.signature(
+GROWING = config_sections.signature(
     {"x": ("float32", ("batch", 4)), "before": ("float32", ("batch", "seen")), "count": ("int64", ("batch", 1))},
     {"y": ("batch", 4), "after": ("batch", "seen")},
 )
@@ -31,21 +31,21 @@ START = [{"kind": "CONTROL_SEQUENCE_START"}]
 
 
 def configured(
-    given: Signature, triton: dict[str, Any], root: Path = Path(), labels: dict[str, tuple[str, ...]] | None = None
+    signature: Signature, triton: dict[str, Any], root: Path = Path(), labels: dict[str, tuple[str, ...]] | None = None
 ) -> ModelConfig:
     """Configure a model named m, which batches up to 8."""
-    artifact = OnnxArtifact(Path("model.onnx"), False, given, 20, 9, 3, "dynamo")  # noqa: FBT003 - external data
+    artifact = OnnxArtifact(Path("model.onnx"), False, signature, 20, 9, 3, "dynamo")  # noqa: FBT003 - external data
     spec = ModelSpec(source=TorchSource(factory="models.py:build"), triton=TritonSpec.model_validate(triton))
     verified = VerifiedModel(artifact, BatchReport(batchable=True, max_batch_size=8), labels or {})
     return configure("m", spec, verified, RenderOptions(targets()[DEFAULT_RELEASE], root=root))
 
 
-def sequence(**said: object) -> dict[str, Any]:
-    """Return a section of sequences."""
-    return {"sequence_batching": said}
+def sequence(**keys: object) -> dict[str, Any]:
+    """Return a section with sequence_batching."""
+    return {"sequence_batching": keys}
 
 
-REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
+REJECTED: dict[str, tuple[dict[str, Any], str, str]] = {
     "unknown control": (
         sequence(control_input=[{"name": "start", "control": START}]),
         "sequence_batching.control_input[0]",
@@ -120,43 +120,43 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_is_refused_at_its_key(name: str) -> None:
-    """What Triton would refuse of it is said before it is asked."""
-    triton, key, said = REFUSED[name]
+@pytest.mark.parametrize("name", REJECTED)
+def test_section_is_rejected_at_its_key(name: str) -> None:
+    """The error names the key and the mismatch."""
+    triton, key, message = REJECTED[name]
     with pytest.raises(ConfigError) as caught:
         configured(GROWING, triton)
-    assert said in caught.value.message
+    assert message in caught.value.message
     assert caught.value.where == f"models.m.triton.{key}"
 
 
-def test_a_state_that_grows_begins_with_the_size_that_the_spec_says() -> None:
-    """The state itself stays open."""
+def test_growing_state_starts_with_the_size_of_the_spec() -> None:
+    """The state itself keeps its dynamic dim."""
     state = {**STATE, "initial_state": [{"dims": [1], "zero_data": True}]}
-    (made,) = parse(configured(GROWING, sequence(state=[state])).text, "test").sequence_batching.state
-    assert (list(made.dims), list(made.initial_state[0].dims)) == ([-1], [1])
+    (rendered,) = parse(configured(GROWING, sequence(state=[state])).text, "test").sequence_batching.state
+    assert (list(rendered.dims), list(rendered.initial_state[0].dims)) == ([-1], [1])
 
 
-def test_the_specs_labels_go_before_the_models(tmp_path: Path) -> None:
-    """Also when they were written on another machine; a label may hold what other software takes for a line's end."""
+def test_labels_of_the_spec_take_precedence(tmp_path: Path) -> None:
+    """Files with CRLF are supported; a label may contain U+2028."""
     (tmp_path / "classes.txt").write_bytes("a\u2028b\r\nc\r\n".encode())
     triton = {"output": {"y": {"label_filename": "classes.txt"}}}
     config = configured(GROWING, triton, tmp_path, labels={"y": ("p", "q"), "after": ("r",)})
     assert sorted(file.content for file in config.named_files) == ["a\u2028b\nc\n".encode(), b"r\n"]
 
 
-@pytest.mark.parametrize(("content", "said"), [(b"\xff", "is not UTF-8"), (None, "can't be read: No such file")])
-def test_labels_that_are_none(content: bytes | None, said: str, tmp_path: Path) -> None:
-    """The file is named."""
+@pytest.mark.parametrize(("content", "message"), [(b"\xff", "is not UTF-8"), (None, "can't be read: No such file")])
+def test_invalid_label_file_is_rejected(content: bytes | None, message: str, tmp_path: Path) -> None:
+    """The error names the file."""
     if content is not None:
         (tmp_path / "classes.txt").write_bytes(content)
-    with pytest.raises(ConfigError, match=f"classes.txt {said}"):
+    with pytest.raises(ConfigError, match=f"classes.txt {message}"):
         configured(GROWING, {"output": {"y": {"label_filename": "classes.txt"}}}, tmp_path)
 
 
 @pytest.mark.parametrize("size", [3, 5])
-def test_first_values_are_as_many_as_the_state_holds(size: int, tmp_path: Path) -> None:
-    """Triton would refuse fewer, and cut more without a word."""
+def test_initial_values_must_have_the_size_of_the_state(size: int, tmp_path: Path) -> None:
+    """Triton rejects a short file and silently truncates a long one."""
     (tmp_path / "first.bin").write_bytes(bytes(4 * size))
     state = {**STATE, "initial_state": [{"dims": [4], "data_file": "first.bin"}]}
     with pytest.raises(ConfigError, match=rf"first.bin has {4 * size} bytes, but dims \[4\] of float32 need 16"):
