@@ -13,10 +13,11 @@ from repogen.errors import SpecError
 from repogen.onnx_graph.facts import read_graph
 from repogen.targets import DEFAULT_RELEASE, targets
 from repogen.triton_config.rules.config_rules import config_findings
-from repogen.triton_config.rules.ensemble_repository import Neighbor, circle_findings, ensemble_findings
+from repogen.triton_config.rules.ensemble_repository import ModelInRepository, cycle_findings, ensemble_findings
 from repogen.triton_config.rules.findings import RULES, Finding
-from repogen.triton_config.rules.graph import batch_size, graph_findings, target_findings
+from repogen.triton_config.rules.graph import batch_size, graph_findings
 from repogen.triton_config.rules.identity import is_ensemble, is_onnx
+from repogen.triton_config.rules.target import target_findings
 from repogen.triton_config.text.parse import empty_config
 
 if TYPE_CHECKING:
@@ -145,13 +146,13 @@ def _of_repository(repository: _Repository, target: Target) -> Iterator[Finding]
         for entry in sorted(repository.root.iterdir())
         if entry.is_dir() and is_model(entry)
     }
-    neighbors: dict[str, Neighbor] = {}
+    neighbors: dict[str, ModelInRepository] = {}
     for name, model in models.items():
         config = model.text.config if model.text is not None else None
         now = served(versions_of(model.directory), config)
         complete = config is not None and bool(config.input) and bool(config.output)
         guess = None if complete or (model.text is not None and config is None) else _guessed_batch(now, config)
-        neighbors[name] = Neighbor(config, tuple(version.number for version in now), guess)
+        neighbors[name] = ModelInRepository(config, tuple(version.number for version in now), guess)
     wanted = None if repository.wanted is None else {path.name for path in repository.wanted}
     for name, model in models.items():
         if wanted is None or name in wanted:
@@ -173,7 +174,7 @@ def _model(directory: Path, target: Target) -> _Model:
     return _Model(directory, read_config(path, target.release) if there else None)
 
 
-def _of_model(model: _Model, neighbors: dict[str, Neighbor], target: Target) -> Iterator[Finding]:
+def _of_model(model: _Model, neighbors: dict[str, ModelInRepository], target: Target) -> Iterator[Finding]:
     directory, text = model.directory, model.text
     config = text.config if text is not None else None
     ensemble = config is not None and is_ensemble(config)
@@ -191,7 +192,7 @@ def _of_model(model: _Model, neighbors: dict[str, Neighbor], target: Target) -> 
         yield from text.placed(policy_findings(versions_of(directory), config))
         if ensemble:
             yield from text.placed(ensemble_findings(config, neighbors))
-            yield from text.placed(circle_findings(directory.name, neighbors))
+            yield from text.placed(cycle_findings(directory.name, neighbors))
     for version in served(versions_of(directory), config):
         yield from version_file_findings(version, config)
     for version in versions_of(directory):

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from repogen.check.layout import config_kind
-from repogen.triton_config.rules.config_fields import knows, span_of
+from repogen.targets import field_releases, supports_field
 from repogen.triton_config.rules.findings import Finding
 from repogen.triton_config.text.parse import PbtxtError, parse
-from repogen.triton_config.text.source_map import Fields, fields_of, tokens
+from repogen.triton_config.text.source_map import SourceMap, locate_fields, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,14 +40,14 @@ class ConfigText:
 
     path: Path
     config: ModelConfig | None = None
-    fields: Fields = field(default_factory=Fields)
+    fields: SourceMap = field(default_factory=SourceMap)
     findings: tuple[Finding, ...] = ()
     waved: frozenset[tuple[int, str]] = frozenset()
 
     def placed(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Yield findings about the config at their lines."""
         for finding in findings:
-            place = self.fields.place(finding.field)
+            place = self.fields.position(finding.field)
             yield replace(finding, path=str(self.path), line=place.line, column=place.column)
 
     def waves(self, finding: Finding) -> bool:
@@ -72,7 +72,7 @@ def read_config(path: Path, release: str) -> ConfigText:
         text = _STRAY.sub("?", text)
     text = text.removeprefix(_BOM)
     try:
-        fields = fields_of(text, path.name)
+        fields = locate_fields(text, path.name)
         config = parse(text, path.name)
     except PbtxtError as error:
         if not any(finding.code == "RG004" and finding.severity == "error" for finding in found):
@@ -115,7 +115,7 @@ def _byte_order(text: str) -> Iterator[Finding]:
 def _left_overs(text: str) -> Iterator[Finding]:
     if not _LEFT_OVER.search(text):
         return
-    strings = {token.place.line: token.text for token in tokens(text) if token.text[0] in "\"'"}
+    strings = {token.position.line: token.text for token in tokens(text) if token.text[0] in "\"'"}
     for number, line in enumerate(text.splitlines(), 1):
         code = line.partition("#")[0] if "#" not in strings.get(number, "") else line
         for match in _LEFT_OVER.finditer(code):
@@ -126,11 +126,11 @@ def _left_overs(text: str) -> Iterator[Finding]:
             yield Finding("RG004", severity, message, hint, line=number, column=match.start() + 1)
 
 
-def _unknown(fields: Fields, release: str) -> Iterator[Finding]:
-    for (message, name), place in fields.known.items():
+def _unknown(fields: SourceMap, release: str) -> Iterator[Finding]:
+    for (message, name), place in fields.schema_fields.items():
         short = message.removeprefix("inference.")
-        if not knows(release, short, name):
-            since, until = span_of(short, name)
+        if not supports_field(release, short, name):
+            since, until = field_releases(short, name)
             when = f"it came with {since}" if since > release else f"the last one was {until}"
             text = f"{name} of {short} is unknown to Triton {release}: {when}"
             hint = f"drop it, or target {since if since > release else until}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.repository.layout import versions
-from repogen.triton_config.rules.ensemble_repository import Neighbor, ensemble_findings
+from repogen.triton_config.rules.ensemble_repository import ModelInRepository, ensemble_findings
 from repogen.triton_config.rules.findings import errors_of
 from repogen.triton_config.text.parse import parse
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from repogen.triton_config.text.parse import ModelConfig
 
 
-def neighbor_at(directory: Path) -> Neighbor:
+def neighbor_at(directory: Path) -> ModelInRepository:
     """Return a model as it lies in a repository.
 
     Raises:
@@ -26,7 +26,7 @@ def neighbor_at(directory: Path) -> Neighbor:
     """
     path = directory / CONFIG_FILE
     config = parse(path.read_text(encoding="utf-8"), f"{directory.name}/{CONFIG_FILE}") if path.is_file() else None
-    return Neighbor(config, tuple(versions(directory)))
+    return ModelInRepository(config, tuple(versions(directory)))
 
 
 def unfit_users(repository: Path, staged: StagedVersion, building: Collection[str]) -> dict[str, str]:
@@ -38,7 +38,7 @@ def unfit_users(repository: Path, staged: StagedVersion, building: Collection[st
         building: Models to pass over: their ensembles are built again.
     """
     there = (*versions(repository / staged.name), staged.version)
-    new = {staged.name: Neighbor(parse(staged.config.text, f"config.pbtxt of {staged.name}"), there)}
+    new = {staged.name: ModelInRepository(parse(staged.config.text, f"config.pbtxt of {staged.name}"), there)}
     found = {}
     for path in sorted(repository.glob(f"*/{CONFIG_FILE}")):
         name, text = path.parent.name, path.read_text(encoding="utf-8", errors="replace")
@@ -60,7 +60,7 @@ def unfit(text: str, name: str, repository: Path) -> str:
     return _misfit(parse(text, f"{name}/{CONFIG_FILE}"), repository, {})
 
 
-def _misfit(config: ModelConfig, repository: Path, new: Mapping[str, Neighbor]) -> str:
+def _misfit(config: ModelConfig, repository: Path, new: Mapping[str, ModelInRepository]) -> str:
 
     if not config.HasField("ensemble_scheduling"):
         return ""

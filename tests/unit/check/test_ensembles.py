@@ -71,4 +71,4 @@ def test_tensors_between_steps(repository: Path) -> None:
     text = ENSEMBLE.replace('value: "out" }\n    }\n', f'value: "t" }}\n    }},\n{second}')
     (finding,) = check(with_ensemble(repository, text))
     assert finding.code == "RG503"
-    assert finding.message == ("tensor 't' is [ -1, 3 ] by 'm' and [ -1, 4 ] by 'n' (the batch included)")
+    assert finding.message == ("tensor 't' is [ -1, 3 ] in 'm' and [ -1, 4 ] in 'n' (with the batch)")

@@ -64,7 +64,7 @@ CASES = (
     _case("onnx_ids_undeclared", "batch", "the same; 0 and 1 are ids of any table", "lookup"),
     _case(
         "onnx_new_operator",
-        "refused:export.opset|validate.opset",
+        "refused:export.opset|RG301",
         "RMSNormalization of opset 23 is unknown to the target, and has no conversion",
         "new_operator",
     ),

@@ -192,7 +192,7 @@ def test_an_ensemble_that_pins_another_number_is_left_out(
     report = sync(registry, repository, CHAMPION, Silent())
 
     assert actions(report) == [("a", "failed", 1), ("m", "published", 1)]
-    assert "asks for version 7 of 'm'" in str(report.versions[0].error)
+    assert "uses version 7 of 'm'" in str(report.versions[0].error)
 
 
 def test_dry_run(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
