@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from repogen.errors import RepogenError
 from repogen.resources import templates_dir
-from repogen.repository.digest import sha256_bytes, sha256_file
+from repogen.repository.digest import sha256_bytes, sha256_file, sha256_files
 from repogen.repository.layout import latest_version, model_dir
 from repogen.repository.manifest import read_manifest
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from repogen.spec.models import ModelSpec, Spec
-    from repogen.artifacts.built_model import FileRecord, ImportedCode
+    from repogen.artifacts.built_model import ImportedCode
 
 GONE = "gone"
 
@@ -45,8 +45,6 @@ _TEMPLATES = "*.pbtxt.j2"
 _MOST_OVERRIDES = 1000
 _FILE, _DIST, _TEMPLATE, _STEP = "file:", "dist:", "template:", "step:"
 _REGISTERED = "registered"
-# Below this much a thread costs more than it saves.
-_WORTH_THREADS = 8_000_000
 _DIST_INFO = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+)\.dist-info")
 
 
@@ -138,31 +136,6 @@ def spec_digest(spec: Spec, name: str) -> str:
     return sha256_bytes(json.dumps(block, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode())
 
 
-def files_intact(version_dir: Path, files: Iterable[FileRecord]) -> list[str]:
-    """Compare published files with their records; large ones are hashed side by side.
-
-    Args:
-        version_dir: Directory that the records are relative to.
-        files: Records of the manifest.
-
-    Returns:
-        One line for each file that is missing or differs; empty when all are intact.
-    """
-    damaged: dict[str, str] = {}
-    whole: list[FileRecord] = []
-    for record in files:
-        reason = _size_reason(version_dir / record.path, record)
-        if reason:
-            damaged[record.path] = reason
-        else:
-            whole.append(record)
-    digests = _hash_all({record.path: version_dir / record.path for record in whole})
-    for record in whole:
-        if digests[record.path] != record.sha256:
-            damaged[record.path] = f"{record.path} is not the file that was published"
-    return list(damaged.values())
-
-
 def _now(spec: Spec, name: str, recorded: Iterable[str]) -> dict[str, str]:
     """Return today's value of every key that a build always has, and of the ``recorded`` files and distributions."""
     model, root = spec.models[name], spec.root
@@ -250,34 +223,8 @@ def _normalized(distribution: str) -> str:
 
 
 def _hash_all(paths: Mapping[str, Path]) -> dict[str, str]:
-    """Return the digest of each file, or ``gone``; in threads when there is much to read."""
-    if sum(_size(path) for path in paths.values()) < _WORTH_THREADS:
-        return dict(zip(paths, map(_digest, paths.values()), strict=True))
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - 10 ms that small builds don't need
-
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        return dict(zip(paths, pool.map(_digest, paths.values()), strict=True))
-
-
-def _digest(path: Path) -> str:
-    try:
-        return sha256_file(path)
-    except OSError:
-        return GONE
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _size_reason(path: Path, record: FileRecord) -> str:
-    if not path.is_file():
-        return f"{record.path} is missing"
-    size = path.stat().st_size
-    return f"{record.path} has {size} bytes, not {record.size}" if size != record.size else ""
+    """Return the digest of each file, or ``gone``."""
+    return {key: digest or GONE for key, digest in zip(paths, sha256_files(paths.values()), strict=True)}
 
 
 def _reason(key: str, old: str | None, new: str | None) -> str:

@@ -7,12 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from repogen.errors import RepogenError
-from repogen.build.fingerprint import changes, files_intact, steps_changed, was_registered
+from repogen.build.fingerprint import changes, steps_changed, was_registered
 from repogen.build.dependencies import members
 from repogen.artifacts.file_names import CONFIG_FILE, UNCONFIRMED_FILE
 from repogen.repository.layout import journal_path, latest_version, model_dir, versions
-from repogen.repository.manifest import read_manifest
-from repogen.repository.named_files import named_files_in_place
+from repogen.repository.manifest import damaged_files, damaged_named_files, read_manifest
 from repogen.artifacts.report import ModelReport, Status
 
 if TYPE_CHECKING:
@@ -59,8 +58,8 @@ def unchanged(spec: Spec, name: str, repository: Path, *, registered: bool = Fal
         or changes(manifest.provenance.fingerprint, spec, name)
         or steps_changed(manifest.provenance.fingerprint, members(spec.models, name), repository)
         or (registered and not was_registered(manifest.provenance.fingerprint))
-        or files_intact(published, manifest.files)
-        or not named_files_in_place(directory, manifest.files)
+        or damaged_files(published, manifest)
+        or damaged_named_files(directory, manifest.files)
     ):
         return None
     return _report(name, version, manifest, time.monotonic() - begun)

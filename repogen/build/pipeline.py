@@ -115,13 +115,13 @@ def verify_model(shared: Shared, threads: int, steps: Steps) -> Callable[[], Mod
         RepogenError: The first step that failed; ``steps.report`` holds what was learned until then.
     """
     from repogen.build.provenance import provenance  # noqa: PLC0415 - an unchanged build needs no protobuf
-    from repogen.repository.stage_dependencies import stage_members  # noqa: PLC0415 - the same
+    from repogen.repository.stage import stage_dependencies  # noqa: PLC0415 - the same
     from repogen.repository.stage import stage_version  # noqa: PLC0415 - the same
 
     spec, options, repository, name = shared.spec, shared.options, shared.repository, steps.report.name
     within = members(spec.models, name)
     with shared.linking:
-        stage_members(shared.private, repository, within)
+        stage_dependencies(shared.private, repository, within)
     before = known_inputs(spec, name) | step_inputs(within, shared.private)  # edited later: a change to the next build
     if shared.desk is not None and shared.desk.registers:
         before = registered(before)

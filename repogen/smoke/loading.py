@@ -14,10 +14,10 @@ from repogen.artifacts.file_names import (
     PYTHON_FILE,
     UNCONFIRMED_FILE,
 )
+from repogen.artifacts.named_file import is_named_file, path_in_model
 from repogen.errors import SmokeError
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
 from repogen.repository.layout import latest_version, requirements_in
-from repogen.repository.named_files import is_named_file, place_of
 from repogen.smoke.inference import NoAnswerError, RefusedError
 from repogen.smoke.overrides import as_json
 from repogen.triton_config.text.parse import parse
@@ -93,7 +93,7 @@ def sent_files(version_dir: Path, version: int) -> dict[str, bytes]:
             "use --server embedded or docker, or --no-smoke and `repogen smoke` where the repository is mounted",
             code="smoke.too-large-to-send",
         )
-    named = {place_of(path.name): path.read_bytes() for path in version_dir.iterdir() if is_named_file(path.name)}
+    named = {path_in_model(path.name): path.read_bytes() for path in version_dir.iterdir() if is_named_file(path.name)}
     return {**named, **{f"{version}/{path.name}": path.read_bytes() for path in paths}}
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.serving import SmokeCheck
 from repogen.errors import RepogenError
-from repogen.repository.layout import versions
+from repogen.repository.layout import triton_versions
 from repogen.repository.manifest import read_manifest
+from repogen.repository.version_policy import served_versions
 from repogen.smoke.deployed_model import read_subject
 from repogen.smoke.grpc_client import GrpcClient
 from repogen.smoke.inference import RefusedError
@@ -23,7 +24,7 @@ from repogen.smoke.unsupported import untried
 from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig
@@ -115,23 +116,12 @@ def _read_model(server: RunningTriton, directory: Path) -> _Model:
     text = (directory / CONFIG_FILE).read_text(encoding="utf-8")
     config = parse(text, f"{directory.name}/{CONFIG_FILE}")
     config.name = config.name or directory.name
-    served = _served(config, versions(directory))
+    served = tuple(reversed(served_versions(config, triton_versions(directory))))
     if not server.endpoint.sees_files:
         return _Model(directory, config, (), served)
     # the version policy stays: which versions it serves is part of what is tested
     told, overrides = overridden(config, version=served[-1] if served else 0, has_gpu=server.endpoint.has_gpu)
     return _Model(directory, told, overrides, served)
-
-
-def _served(config: ModelConfig, present: Sequence[int]) -> tuple[int, ...]:
-    """Return which of the versions that are present the version policy serves, ascending."""
-    policy = config.version_policy
-    if policy.HasField("all"):
-        return tuple(present)
-    if policy.HasField("specific"):
-        return tuple(version for version in present if version in policy.specific.versions)
-    # Triton serves the newest one when nothing else is said
-    return tuple(present[-max(policy.latest.num_versions, 1) :])
 
 
 def _smoke_version(tester: _Tester, model: _Model, version: int) -> SmokeReport:

@@ -18,7 +18,7 @@ from repogen.artifacts.serving import ControlMode
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.check.checker import check
 from repogen.repository.golden import first_golden_inputs
-from repogen.repository.named_files import place_of
+from repogen.artifacts.named_file import path_in_model
 from repogen.serving.servers import server
 from repogen.spec.models import ModelSpec
 from repogen.spec.sources import TorchSource
@@ -88,8 +88,8 @@ def written(repository: Path, name: str, case: wishes.Case, graph: onnx.ModelPro
         golden_inputs=partial(first_golden_inputs, root),
     )
     for file in made.named_files:
-        (directory.parent / place_of(file.name)).parent.mkdir(exist_ok=True)
-        (directory.parent / place_of(file.name)).write_bytes(file.content)
+        (directory.parent / path_in_model(file.name)).parent.mkdir(exist_ok=True)
+        (directory.parent / path_in_model(file.name)).write_bytes(file.content)
     (directory.parent / "config.pbtxt").write_text(made.text, encoding="utf-8")
 
 

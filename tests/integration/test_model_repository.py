@@ -11,11 +11,11 @@ import onnx
 
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.progress import Silent
-from repogen.build.fingerprint import changes, files_intact
+from repogen.build.fingerprint import changes
 from repogen.build.pipeline import BuildOptions, build
 from repogen.repository.layout import latest_version
-from repogen.repository.manifest import read_manifest
-from repogen.repository.ownership import RepositoryKind, RepositoryMark, read_mark
+from repogen.repository.manifest import damaged_files, read_manifest
+from repogen.repository.ownership import RepositoryKind, RepositoryOwner, read_owner
 from repogen.spec.load import load_spec
 
 ROOT = Path(__file__).parents[2]
@@ -36,9 +36,9 @@ def test_the_committed_version_is_whole_and_of_the_example_as_it_is() -> None:
     reasons = changes(manifest.provenance.fingerprint, load_spec(SPEC), "digits_cnn")
     none: list[str] = []
     assert none == [reason for reason in reasons if not no_other_input(reason)]
-    assert none == files_intact(MODEL / "1", manifest.files)
+    assert damaged_files(MODEL / "1", manifest) == ()
     assert (MODEL / CONFIG_FILE).read_bytes() == (MODEL / "1" / CONFIG_FILE).read_bytes()
-    assert RepositoryMark(RepositoryKind.BUILT) == read_mark(MODEL.parent)
+    assert RepositoryOwner(RepositoryKind.BUILT) == read_owner(MODEL.parent)
 
 
 def test_today_s_repogen_builds_the_committed_version(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from repogen.registry.gates.ab_timing import alternate
 from repogen.registry.gates.evaluate import CANDIDATE, CHAMPION
 from repogen.repository.layout import model_dir
 from repogen.repository.manifest import read_manifest
-from repogen.repository.named_files import named_records
+from repogen.artifacts.named_file import named_records
 from repogen.spec.paths import check_holdout
 from repogen.targets import targets
 

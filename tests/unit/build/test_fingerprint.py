@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.artifacts.built_model import FileRecord, ImportedCode
-from repogen.build.fingerprint import changes, files_intact, fingerprint, known_inputs, spec_digest
+from repogen.artifacts.built_model import ImportedCode
+from repogen.build.fingerprint import changes, fingerprint, known_inputs, spec_digest
 from repogen.repository.digest import sha256_bytes
 from repogen.spec.load import load_spec
 
@@ -236,31 +235,3 @@ def test_neither_torch_nor_the_model_is_imported(project: Path) -> None:
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     nothing = "[]\n"
     assert nothing == run.stdout
-
-
-def published(folder: Path, size: int) -> list[FileRecord]:
-    """Write two files and return their records."""
-    records = []
-    for name in ("model.onnx", "model.onnx.data"):
-        content = os.urandom(size)
-        (folder / name).write_bytes(content)
-        records.append(FileRecord(name, sha256_bytes(content), size))
-    return records
-
-
-@pytest.mark.parametrize("size", [10, 5_000_000], ids=["small", "in threads"])
-def test_published_bytes_are_intact_until_one_is_touched(size: int, tmp_path: Path) -> None:
-    """A flipped byte, another size and a missing file are each found, whatever way the files are hashed."""
-    records = published(tmp_path, size)
-    intact: list[str] = []
-    assert intact == files_intact(tmp_path, records)
-    with (tmp_path / "model.onnx").open("r+b") as stream:
-        first = stream.read(1)
-        stream.seek(0)
-        stream.write(bytes([first[0] ^ 1]))
-    expected = ["model.onnx is not the file that was published"]
-    assert expected == files_intact(tmp_path, records)
-    (tmp_path / "model.onnx").write_bytes(b"x")
-    (tmp_path / "model.onnx.data").unlink()
-    expected = [f"model.onnx has 1 bytes, not {size}", "model.onnx.data is missing"]
-    assert expected == files_intact(tmp_path, records)

@@ -88,7 +88,7 @@ def test_files_that_the_config_names(repository: Path) -> None:
     (repository / "m" / "warmup").mkdir()
     (repository / "m" / "warmup" / "rows").write_bytes(bytes(15))
     (finding,) = check(repository)
-    assert finding.message == "'warmup/rows' has 15 bytes, and its dims and type make 16"
+    assert finding.message == "'warmup/rows' has 15 bytes, but its dims and data type require 16"
     (repository / "m" / "warmup" / "rows").write_bytes(bytes(16))
     assert check(repository) == []
 

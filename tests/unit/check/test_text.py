@@ -59,7 +59,7 @@ def test_a_field_is_unknown_to_releases_before_it(repository: Path) -> None:
     """The message says when it came, and a newer target takes it."""
     rewritten(repository, CONFIG + "model_metrics { }\n")
     (finding,) = check(repository)
-    assert finding.message == "model_metrics of ModelConfig is unknown to Triton 24.10: it came with 24.11"
+    assert finding.message == "model_metrics of ModelConfig is unknown to Triton 24.10: it was added in 24.11"
     assert check(repository, release="24.11") == []
 
 

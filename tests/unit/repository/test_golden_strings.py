@@ -39,5 +39,5 @@ def test_numbers_are_as_they_are() -> None:
 @pytest.mark.parametrize("ends", [[3, 2], [1, 2], [9]])
 def test_strings_that_do_not_fit_together_are_told(ends: list[int]) -> None:
     """A file that somebody changed."""
-    with pytest.raises(ValueError, match="do not fit together"):
+    with pytest.raises(ValueError, match="do not match their bytes"):
         unpacked({"k": np.zeros(3, np.uint8), "k.ends": np.array(ends)}, "k")

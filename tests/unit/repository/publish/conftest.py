@@ -12,9 +12,10 @@ from repogen.artifacts.built_model import OnnxArtifact
 from repogen.artifacts.named_file import data_file, label_file
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.artifacts.versions import ModelConfig, Provenance, StagedVersion
-from repogen.repository.layout import versions
+from repogen.repository.layout import triton_versions
 from repogen.repository.stage import stage_version
-from repogen.repository.version_policy import version_policy
+from repogen.repository.version_policy import served_versions
+from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,7 +95,7 @@ def served() -> Served:
         model = repository / "m"
         text = (model / "config.pbtxt").read_text()
         batch, graph = _facts(text)
-        loaded = version_policy(text).served(versions(model))
+        loaded = served_versions(parse(text, model.name), triton_versions(model))
         assert loaded, "nothing would be served"
         assert all((model / file).is_file() for file in re.findall(r'label_filename: "(.*?)"', text)), "no label file"
         assert all((model / "warmup" / file).is_file() for file in re.findall(r'input_data_file: "(.*?)"', text))

@@ -15,7 +15,7 @@ from repogen.repository.workspace import preflight, prepare_stage_root, private_
 BUILD = """
 import sys, time
 from pathlib import Path
-from repogen.stage import prepare_stage_root
+from repogen.repository.workspace import prepare_stage_root
 with prepare_stage_root(Path(sys.argv[1]), None) as root:
     (root / "work").write_text("x")
     print(root, flush=True)
@@ -106,7 +106,7 @@ def test_repository_is_a_file(tmp_path: Path) -> None:
     """A file where the repository, or a directory above it, should be is refused."""
     (tmp_path / "file").touch()
     for repository in (tmp_path / "file", tmp_path / "file" / "repo"):
-        with pytest.raises(PublishError, match="is no directory"):
+        with pytest.raises(PublishError, match="is not a directory"):
             preflight(repository, tmp_path)
 
 

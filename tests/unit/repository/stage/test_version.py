@@ -84,7 +84,7 @@ def test_manifest(tmp_path: Path) -> None:
         assert damaged_files(staged.version_dir, staged.manifest) == (
             "golden.json has 2 bytes, not 11",
             "golden.npz is missing",
-            "model.onnx has another sha256",
+            "model.onnx has a different sha256",
         )
 
 
@@ -128,7 +128,7 @@ def test_names_that_lead_elsewhere(tmp_path: Path, name: str) -> None:
     """A model's name never leads out of the repository."""
     with prepare_stage_root(tmp_path / "repo", None) as root:
         artifact = _outputs(root / "worker")
-        with pytest.raises(PublishError, match="cannot be a model's directory"):
+        with pytest.raises(PublishError, match="cannot be the name of a model's directory"):
             stage_version(root, tmp_path / "repo", ModelConfig(name, "", 0, SIGNATURE), artifact, root / "worker", MADE)
 
 
