@@ -1,4 +1,4 @@
-"""Versions made of a few bytes, staged by the real room, and what a fresh Triton would make of a repository."""
+"""Versions of a few bytes, staged by the real code, and the versions that a fresh Triton would serve."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Stage(Protocol):
         labels: tuple[str, ...] = (),
         warmup: bytes = b"",
     ) -> StagedVersion:
-        """Return the staged version; ``policy`` is what stands in ``version_policy { … }``."""
+        """Return the staged version; ``policy`` is the text inside ``version_policy { … }``."""
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def stage(tmp_path: Path, repository: Path) -> Stage:
-    """Return what stages versions, each in a root of its own."""
+    """Return a function that stages versions, each in its own root."""
     roots = (tmp_path / f"stage-{n}" for n in count())
 
     def make(
@@ -89,7 +89,7 @@ def _facts(config: str) -> tuple[int, str]:
 
 @pytest.fixture
 def served() -> Served:
-    """Return the judge of what a freshly started Triton would serve."""
+    """Return a function to the versions that a freshly started Triton would serve."""
 
     def judge(repository: Path) -> list[int]:
         model = repository / "m"
@@ -112,7 +112,7 @@ def served() -> Served:
 
 
 class Served(Protocol):
-    """Returns the versions of model ``m`` that a fresh Triton serves; fails where one would not load."""
+    """Returns the versions of model ``m`` that a fresh Triton serves; fails if one would not load."""
 
     def __call__(self, repository: Path) -> list[int]:
         """Judge ``repository``."""
