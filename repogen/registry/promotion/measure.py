@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE, DATA_FILE, MODEL_FILE, PYTHON_FILE
+from repogen.artifacts.named_file import named_records
 from repogen.artifacts.promotion import Figures
 from repogen.artifacts.registry import EntryState
 from repogen.artifacts.serving import ControlMode
@@ -20,7 +21,6 @@ from repogen.registry.gates.ab_timing import alternate
 from repogen.registry.gates.evaluate import CANDIDATE, CHAMPION
 from repogen.repository.layout import model_dir
 from repogen.repository.manifest import read_manifest
-from repogen.artifacts.named_file import named_records
 from repogen.spec.paths import check_holdout
 from repogen.targets import targets
 
