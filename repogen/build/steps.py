@@ -18,8 +18,7 @@ from repogen.registry.mlflow.uri import tracking_of
 from repogen.repository.ensembles import neighbor_at, unfit_users
 from repogen.repository.golden import first_golden_inputs
 from repogen.repository.publish import publish
-from repogen.repository.stage import stage_version
-from repogen.repository.stage_dependencies import stage_members
+from repogen.repository.stage import stage_dependencies, stage_version
 from repogen.smoke.run_checks import raise_for_failures
 from repogen.smoke.staged import smoke_staged
 from repogen.spec.sources import MlflowSource
@@ -57,7 +56,7 @@ def verify_model(session: BuildSession, run: ModelRun, threads: int) -> Callable
     name = run.name
     dependencies = ensemble_dependencies(session.spec.models, name)
     with session.linking:
-        stage_members(session.private_repository, session.repository, dependencies)
+        stage_dependencies(session.private_repository, session.repository, dependencies)
     # Before the worker reads any of them: an input that is edited during the build counts as changed afterwards.
     inputs = build_inputs(session.spec, name) | step_inputs(dependencies, session.private_repository)
     if session.tracking is not None and session.tracking.registers:

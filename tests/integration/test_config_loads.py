@@ -13,12 +13,12 @@ from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedO
 from tritonclient.utils import InferenceServerException
 
 from repogen.artifacts.built_model import BatchReport, OnnxArtifact
+from repogen.artifacts.named_file import path_in_model
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.check.checker import check
 from repogen.repository.golden import first_golden_inputs
-from repogen.repository.named_files import place_of
 from repogen.serving.servers import find_server
 from repogen.spec.models import ModelSpec
 from repogen.spec.sources import TorchSource
@@ -81,8 +81,8 @@ def write_model(repository: Path, name: str, case: config_sections.Case, graph: 
     verified = VerifiedModel(artifact, batch, golden_inputs=partial(first_golden_inputs, root))
     config = configure(name, spec, verified, RenderOptions(targets()[DEFAULT_RELEASE], root=root))
     for file in config.named_files:
-        (directory.parent / place_of(file.name)).parent.mkdir(exist_ok=True)
-        (directory.parent / place_of(file.name)).write_bytes(file.content)
+        (directory.parent / path_in_model(file.name)).parent.mkdir(exist_ok=True)
+        (directory.parent / path_in_model(file.name)).write_bytes(file.content)
     (directory.parent / "config.pbtxt").write_text(config.text, encoding="utf-8")
 
 

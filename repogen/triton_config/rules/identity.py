@@ -110,8 +110,8 @@ def _agent_findings(config: ModelConfig) -> Iterator[Finding]:
 def _version_policy_findings(config: ModelConfig) -> Iterator[Finding]:
     policy = config.version_policy
     if policy.HasField("specific") and not policy.specific.versions:
-        message = "version_policy specific lists no versions, so no version is served"
+        message = "version_policy is specific without versions: no version is served, and the model does not load"
         yield Finding("RG115", "error", message, "list versions, or use latest", "version_policy.specific")
     if policy.HasField("latest") and policy.latest.num_versions == 0:
-        message = "version_policy latest serves 0 versions"
-        yield Finding("RG115", "error", message, "write num_versions: 1 or more", "version_policy")
+        message = "version_policy serves the latest 0 versions: no version is served, and the model does not load"
+        yield Finding("RG115", "error", message, "set num_versions to 1 or more", "version_policy")
