@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).resolve().parents[2] / "repogen"
 _CODE = re.compile(r"[a-z][a-z-]*(?:\.[a-z-]+)?")
 _RECORDS = {"ErrorRecord"}
-_NAMES = {"default_code", "_CODE"}
+_NAMES = {"default_code"}
 
 
 def reported_codes() -> set[str]:
@@ -38,8 +38,6 @@ def _codes_of(tree: ast.Module) -> Iterator[str]:
             for value in values:
                 yield from _texts(value)
         elif isinstance(node, ast.Assign) and any(getattr(target, "id", "") in _NAMES for target in node.targets):
-            yield from _texts(node.value)
-        elif isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") in _NAMES and node.value is not None:
             yield from _texts(node.value)
 
 
