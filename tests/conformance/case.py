@@ -91,12 +91,12 @@ def ranges(*names: str) -> Entry:
 
 
 def of_factory(factory: str, entry: Entry | None = None, **source: object) -> Entry:
-    """Return a spec entry of ``kind: torch``; the factory's file is one of ``tests/zoo/models``."""
+    """Return a spec entry of ``kind: torch``; the factory's file is one of ``tests/conformance/models``."""
     return {"source": {"factory": factory, **source}, **(entry or signature(x="float32 batch 4"))}
 
 
 def written(module: str, function: str, *arguments: object) -> Callable[[Path], None]:
-    """Return a writer of ``tests/zoo/files``, imported when it is needed: most of them need torch.
+    """Return a writer of ``tests/conformance/files``, imported when it is needed: most of them need torch.
 
     Args:
         module: Its module.
@@ -105,6 +105,6 @@ def written(module: str, function: str, *arguments: object) -> Callable[[Path], 
     """
 
     def write(directory: Path) -> None:
-        getattr(importlib.import_module(f"tests.zoo.files.{module}"), function)(directory, *arguments)
+        getattr(importlib.import_module(f"tests.conformance.files.{module}"), function)(directory, *arguments)
 
     return write

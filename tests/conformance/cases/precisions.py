@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.zoo.case import Case, of_factory, signature
+from tests.conformance.case import Case, of_factory, signature
 
 _FLOAT = signature(x="float32 batch 4")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.zoo.case import Case, Entry, signature, written
+from tests.conformance.case import Case, Entry, signature, written
 
 _X = signature(x="float32 batch 4")
 _SEPARATE = "rows are answered one by one"

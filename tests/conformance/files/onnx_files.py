@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Shape = list[int | str]
 _FILE = "model.onnx"
 _DATA = "weights.data"
-_SNAPSHOT = f"models--zoo--layer/snapshots/{'0123456789' * 4}"
+_SNAPSHOT = f"models--team--layer/snapshots/{'0123456789' * 4}"
 _F = TensorProto.FLOAT
 
 
@@ -90,7 +90,7 @@ def from_torch(directory: Path) -> None:
     """Write what `calls.py:seeded` is, by the TorchScript exporter."""
     import torch  # noqa: PLC0415 - the other files need none
 
-    from tests.zoo.models import calls  # noqa: PLC0415 - the same
+    from tests.conformance.models import calls  # noqa: PLC0415 - the same
 
     torch.onnx.export(
         calls.seeded(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.zoo.case import Case, Entry, of_factory, signature
+from tests.conformance.case import Case, Entry, of_factory, signature
 
 _SEPARATE = "rows are answered one by one"
 _STEPS = signature(x="float32 batch time 8")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.zoo.run import Row
+    from tests.conformance.run import Row
 
 _COLUMNS = ("case", "true", "ours", "right", "rung", "batch", "max_abs_diff", "s", "one exporter", "both")
 _WIDTHS = (26, 32, 32, 5, 17, 5, 12, 5, 12, 8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.zoo.case import Case, of_factory
+from tests.conformance.case import Case, of_factory
 
 _ALL = "every tensor of the answer has the batch on axis 0"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.zoo.case import Case, Entry, of_factory, ranges, signature, written
+from tests.conformance.case import Case, Entry, of_factory, ranges, signature, written
 
 
 def _case(name: str, factory: str, codes: str, why: str, entry: Entry | None = None, **more: Any) -> Case:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from tests.zoo.models import answers, architectures, calls, rows
+from tests.conformance.models import answers, architectures, calls, rows
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.zoo.case import Case, Entry, of_factory, signature
+from tests.conformance.case import Case, Entry, of_factory, signature
 
 
 def _case(name: str, factory: str, why: str, entry: Entry | None = None) -> Case:

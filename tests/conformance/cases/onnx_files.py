@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.zoo.case import Case, Entry, signature, written
+from tests.conformance.case import Case, Entry, signature, written
 
 
 def _case(name: str, expected: str, why: str, *writer: Any, reference: str = "", entry: Entry | None = None) -> Case:
@@ -12,7 +12,7 @@ def _case(name: str, expected: str, why: str, *writer: Any, reference: str = "",
     return Case(name, {"source": source, **(entry or {})}, expected, why, written("onnx_files", *writer))
 
 
-_SNAPSHOT = f"models--zoo--layer/snapshots/{'0123456789' * 4}"
+_SNAPSHOT = f"models--team--layer/snapshots/{'0123456789' * 4}"
 _DATA = "refused:source.onnx-external-data"
 _TYPE = "refused:source.onnx-type"
 _BROKEN = "refused:source.onnx"

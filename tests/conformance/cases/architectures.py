@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.zoo.case import Case, Entry, of_factory, signature
+from tests.conformance.case import Case, Entry, of_factory, signature
 
 _IDS = "int64 batch sequence 3..98"
 _MASK = "int64 batch sequence 0..1"

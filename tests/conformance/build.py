@@ -17,7 +17,7 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.zoo.case import Case
+    from tests.conformance.case import Case
 
 MODELS = Path(__file__).parent / "models"
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}

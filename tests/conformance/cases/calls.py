@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.zoo.case import Case, Entry, of_factory, ranges, signature, written
+from tests.conformance.case import Case, Entry, of_factory, ranges, signature, written
 
 _SEPARATE = "rows are answered one by one"
 _X = "float32 batch 4"

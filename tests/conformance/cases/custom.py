@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.zoo.case import Case, of_factory
+from tests.conformance.case import Case, of_factory
 
 _MODEL = of_factory("custom.py:SoftClipped")
 

@@ -9,8 +9,8 @@ import safetensors.torch
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from tests.zoo.files.bait import bomb
-from tests.zoo.models import architectures
+from tests.conformance.files.bait import bomb
+from tests.conformance.models import architectures
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""The zoo: a slice of it in every run, and all of it, served by a real Triton, in the full one."""
+"""Conformance suite: a sample in every run; in the full run all of it, and a sample served by a real Triton."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.zoo.build import ENVIRONMENT, Outcome, build, prepare
-from tests.zoo.cases import BY_NAME, CASES
+from tests.conformance.build import ENVIRONMENT, Outcome, build, prepare
+from tests.conformance.cases import BY_NAME, CASES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[2]
-# Quick ones, of every kind of verdict and of most sources; what must not run is among them.
+# Fast cases: every kind of verdict, most sources, and files whose code must not run.
 SLICE = (
     "dict_answer",
     "onnx",
@@ -30,7 +30,7 @@ SLICE = (
     "bomb_in_weights",
     "script_bomb",
 )
-# Of every source and modality, and of what Triton sees: dtypes, ranks, several outputs, external data, no batch.
+# Every source and modality, and what matters to Triton: dtypes, ranks, several outputs, external data, no batch.
 SERVED = (
     "bert",
     "vit",
@@ -53,21 +53,21 @@ SERVED = (
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Outcome]:
-    """Build the slice as one spec."""
-    directory = tmp_path_factory.mktemp("zoo")
+    """Build the sample as one spec."""
+    directory = tmp_path_factory.mktemp("conformance")
     cases = [BY_NAME[name] for name in SLICE]
     prepare(cases, directory)
     return build(cases, directory, jobs=2)
 
 
 @pytest.mark.parametrize("name", SLICE)
-def test_a_verdict_of_the_slice_is_the_true_one(outcomes: Mapping[str, Outcome], name: str) -> None:
-    """Published with a batch, without one, or refused for the true reason."""
+def test_a_verdict_of_the_sample_is_correct(outcomes: Mapping[str, Outcome], name: str) -> None:
+    """Published with a batch, without one, or rejected with a correct error code."""
     assert BY_NAME[name].is_right(outcomes[name].verdict), outcomes[name]
 
 
-def test_the_zoo_holds_every_kind_of_verdict() -> None:
-    """More than sixty cases, and a good share of each verdict."""
+def test_the_suite_covers_every_kind_of_verdict() -> None:
+    """At least 70 cases, and at least 20 of each verdict."""
     kinds = [case.expected.partition(":")[0] for case in CASES]
     assert set(kinds) == {"batch", "single", "refused"}
     assert len(kinds) >= 70
@@ -76,16 +76,16 @@ def test_the_zoo_holds_every_kind_of_verdict() -> None:
 
 @pytest.mark.full
 @pytest.mark.first
-def test_every_verdict_of_the_zoo_is_the_true_one() -> None:
-    """`make zoo`, without the plain script, ends in 0."""
-    done = _python("-m", "tests.zoo.run", "--no-naive", directory=ROOT)
+def test_every_verdict_is_correct() -> None:
+    """`make conformance`, without the plain script, exits with 0."""
+    done = _python("-m", "tests.conformance.run", "--no-naive", directory=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.full
 @pytest.mark.first
-def test_a_sample_of_the_zoo_answers_through_a_real_triton(tmp_path: Path) -> None:
-    """What was published agrees with its golden tensors over gRPC."""
+def test_a_sample_is_served_by_a_real_triton(tmp_path: Path) -> None:
+    """The published models return their golden tensors over gRPC."""
     cases = [BY_NAME[name] for name in SERVED]
     prepare(cases, tmp_path)
     built = build(cases, tmp_path, jobs=2)

@@ -1,8 +1,8 @@
-"""All cases of the zoo, in the order of the issue: architectures, our own modules, sources."""
+"""All cases of the conformance suite: architectures, our own modules, sources."""
 
 from __future__ import annotations
 
-from tests.zoo.cases import (
+from tests.conformance.cases import (
     answers,
     architectures,
     archives,
@@ -16,7 +16,7 @@ from tests.zoo.cases import (
     rows,
 )
 
-ROOMS = (
+GROUPS = (
     architectures,
     huggingface,
     answers,
@@ -29,7 +29,7 @@ ROOMS = (
     archives,
     onnx_files,
 )
-CASES = tuple(case for room in ROOMS for case in room.CASES)
+CASES = tuple(case for group in GROUPS for case in group.CASES)
 BY_NAME = {case.name: case for case in CASES}
 
 if len(BY_NAME) != len(CASES):  # two cases of one name would share a directory

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.zoo.case import Case, Entry, signature, written
-from tests.zoo.cases import architectures as given
+from tests.conformance.case import Case, Entry, signature, written
+from tests.conformance.cases import architectures as given
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,6 +1,6 @@
 """`make zoo`: every case's verdict, true, ours, and a plain script's, in one table.
 
-``python -m tests.zoo.run [--case NAME]... [--jobs 2] [--no-naive] [--markdown FILE]``; exit code 1 when a verdict of
+``python -m tests.conformance.run [--case NAME]... [--jobs 2] [--no-naive] [--markdown FILE]``; exit code 1 when a verdict of
 ours is wrong.
 """
 
@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.zoo.build import ENVIRONMENT, Outcome, build, prepare
-from tests.zoo.cases import BY_NAME, CASES
-from tests.zoo.table import markdown, plain, summary
+from tests.conformance.build import ENVIRONMENT, Outcome, build, prepare
+from tests.conformance.cases import BY_NAME, CASES
+from tests.conformance.table import markdown, plain, summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.zoo.case import Case
+    from tests.conformance.case import Case
 
 _NAIVE = Path(__file__).with_name("naive.py")
 _NAIVE_SECONDS = 120
