@@ -27,7 +27,7 @@ _LOADERS = {
     "torchscript": ("torch.script", "load_script"),
     "torch_export": ("torch.exported_program", "load_program"),
     "onnx": ("onnx.loader", "load_onnx"),
-    "huggingface": ("huggingface.loading", "load_huggingface"),
+    "huggingface": ("huggingface.loader", "load_huggingface"),
     "mlflow": ("mlflow.loader", "load_mlflow"),
     "python": ("python.loader", "load_python"),
     "ensemble": ("ensemble.loader", "load_ensemble"),

@@ -1,7 +1,7 @@
-"""`make zoo`: every case's verdict, true, ours, and a plain script's, in one table.
+"""`make conformance`: prints the correct verdict of each case, repogen's, and a plain export script's.
 
-``python -m tests.conformance.run [--case NAME]... [--jobs 2] [--no-naive] [--markdown FILE]``; exit code 1 when a verdict of
-ours is wrong.
+``python -m tests.conformance.run [--case NAME]... [--jobs 2] [--no-naive] [--markdown FILE]``; exits with 1 if one of
+repogen's verdicts is wrong.
 """
 
 from __future__ import annotations
