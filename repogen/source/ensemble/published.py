@@ -9,7 +9,7 @@ from repogen.source.common.built_step import PUBLISHED
 from repogen.source.ensemble.wire import wired
 from repogen.source.onnx.read import read_onnx
 from repogen.source.onnx.reference import file_reference
-from repogen.source.python.model import described_config, open_python
+from repogen.source.python.model import PythonCode, model_config, open_python
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,11 +47,10 @@ def open_published(name: str, step: BuiltStep, built: Mapping[str, BuiltStep], c
         path = directory / MODEL_FILE
         return file_reference(read_onnx(path), path, inputs, outputs)
     if (directory / PYTHON_FILE).is_file():
-        config = described_config(name, step.signature, step.max_batch_size, {})
+        config = model_config(name, step.signature, step.max_batch_size, {})
         place = f"{name}/{directory.name}/{PYTHON_FILE}"
-        return open_python(
-            *(directory.parent, directory.name, step.signature, config, place, directory.parent), prefix=PUBLISHED
-        )
+        code = PythonCode(directory.parent, directory.name, step.signature, config, place, directory.parent)
+        return open_python(code, prefix=PUBLISHED)
     models = {
         inner.model: wired(open_published(inner.model, built[inner.model], built, compose), built[inner.model])
         for inner in step.steps
