@@ -1,4 +1,4 @@
-"""Asks the real `repogen build` for its verdicts."""
+"""Runs `repogen build` on cases and returns its verdicts."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 MODELS = Path(__file__).parent / "models"
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
 _SPEC = "repogen.yaml"
-# The sweep's cases are many and cheap here; the limit is for what hangs.
+# The parity cases of these models are fast; the time limit is for models that hang.
 _DEFAULTS = {"limits": {"timeout_seconds": 300}, "parity": {"budget_seconds": 10}}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a case.
+    """The result of a case.
 
     Attributes:
-        verdict: ``batch``, ``single`` or ``refused:CODE``; ``ran`` when what must not run did, ``crashed`` without an
-            answer.
-        why: Why it was refused or does not batch, in one line.
-        rung: The exporter whose graph was published.
+        verdict: ``batch``, ``single`` or ``rejected:CODE``; ``ran`` when code ran that must not; ``crashed`` without
+            a result.
+        why: The reason for the rejection or for not batching, in one line.
+        exporter: The exporter whose graph was published.
         max_batch_size: As published.
         max_abs_diff: The largest difference from the reference.
         seconds: All steps.
@@ -42,14 +42,14 @@ class Outcome:
 
     verdict: str
     why: str = ""
-    rung: str = ""
+    exporter: str = ""
     max_batch_size: int | None = None
     max_abs_diff: float | None = None
     seconds: float = 0.0
 
 
 def prepare(cases: Sequence[Case], directory: Path) -> None:
-    """Write the files of cases, and the models that all of them share, to a project's directory."""
+    """Write the files of cases, and the models that all cases share, into a project directory."""
     directory.mkdir(parents=True, exist_ok=True)
     for path in MODELS.glob("*.py"):
         copy(path, directory)
@@ -57,33 +57,32 @@ def prepare(cases: Sequence[Case], directory: Path) -> None:
         if case.files is not None:
             (directory / case.name).mkdir(exist_ok=True)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # PyTorch deprecates formats that teams still have
+                warnings.simplefilter("ignore")  # PyTorch deprecates formats that are still in use
                 case.files(directory / case.name)
 
 
 def build(cases: Sequence[Case], directory: Path, jobs: int) -> dict[str, Outcome]:
-    """Build cases as one spec, in a directory that was prepared.
+    """Build cases as one spec, in a prepared directory.
 
-    A case that keeps the spec from being loaded gets the spec's problem for its verdict, and the others are built
-    without it. When a build ends without an answer, each of its cases is built again by itself.
+    A case that makes the spec invalid gets the spec's error as its verdict, and the others are built without it. When
+    a build ends without a report, each of its cases is built again separately.
     """
-    done: dict[str, Outcome] = {}
-    left = list(cases)
-    while left:
-        document = _run(left, directory, jobs)
-        if document is None and len(left) > 1:
-            return done | {case.name: build([case], directory, 1)[case.name] for case in left}
-        told = _told(document, left)
-        done |= told
-        left = [case for case in left if case.name not in told]
-    return {case.name: _unless_it_ran(case, done[case.name], directory) for case in cases}
+    outcomes: dict[str, Outcome] = {}
+    remaining = list(cases)
+    while remaining:
+        document = _run(remaining, directory, jobs)
+        if document is None and len(remaining) > 1:
+            return outcomes | {case.name: build([case], directory, 1)[case.name] for case in remaining}
+        outcomes |= _outcomes(document, remaining)
+        remaining = [case for case in remaining if case.name not in outcomes]
+    return {case.name: _with_bait(case, outcomes[case.name], directory) for case in cases}
 
 
 def _run(cases: Sequence[Case], directory: Path, jobs: int) -> dict[str, Any] | None:
     spec = {"defaults": _DEFAULTS, "models": {case.name: case.entry for case in cases}}
     (directory / _SPEC).write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
     flags = ["--no-smoke", "--no-track", "--json", "--jobs", str(jobs)]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "repogen", "build", _SPEC, *flags],
         cwd=directory,
         env=os.environ | ENVIRONMENT,
@@ -93,32 +92,32 @@ def _run(cases: Sequence[Case], directory: Path, jobs: int) -> dict[str, Any] | 
         check=False,
     )
     try:
-        document: dict[str, Any] = json.loads(done.stdout)
+        document: dict[str, Any] = json.loads(process.stdout)
     except ValueError:
-        (directory / "crash.txt").write_text(done.stdout + done.stderr, encoding="utf-8")
+        (directory / "crash.txt").write_text(process.stdout + process.stderr, encoding="utf-8")
         return None
     return document
 
 
-def _told(document: dict[str, Any] | None, cases: Sequence[Case]) -> dict[str, Outcome]:
-    """Return the outcomes that a document decides: all of them, or those of the models that spoil the spec."""
+def _outcomes(document: dict[str, Any] | None, cases: Sequence[Case]) -> dict[str, Outcome]:
+    """Return the outcomes in a report: all of them, or those of the models that make the spec invalid."""
     if document is None:
         return {case.name: Outcome("crashed", "see crash.txt of its project") for case in cases}
     if document["models"]:
         return {model["name"]: _outcome(model) for model in document["models"]}
     code = document["error"]["code"]
     problems = {problem["key"]: problem["what"] for problem in reversed(document.get("problems", []))}
-    spoilers = {key.split(".")[1]: f"{key}: {what}" for key, what in problems.items() if key.startswith("models.")}
-    if not spoilers:
-        spoilers = {case.name: document["error"]["message"] for case in cases}
-    return {name: Outcome(f"refused:{code}", why) for name, why in spoilers.items()}
+    invalid = {key.split(".")[1]: f"{key}: {what}" for key, what in problems.items() if key.startswith("models.")}
+    if not invalid:
+        invalid = {case.name: document["error"]["message"] for case in cases}
+    return {name: Outcome(f"rejected:{code}", why) for name, why in invalid.items()}
 
 
 def _outcome(model: dict[str, Any]) -> Outcome:
     seconds = sum(model["seconds"].values())
     error = model["error"]
     if error is not None:
-        return Outcome(f"refused:{error['code']}", error["message"], seconds=seconds)
+        return Outcome(f"rejected:{error['code']}", error["message"], seconds=seconds)
     return Outcome(
         "batch" if model["max_batch_size"] else "single",
         model["batch_reason"] or "",
@@ -129,6 +128,7 @@ def _outcome(model: dict[str, Any]) -> Outcome:
     )
 
 
-def _unless_it_ran(case: Case, outcome: Outcome, directory: Path) -> Outcome:
+def _with_bait(case: Case, outcome: Outcome, directory: Path) -> Outcome:
+    """Return the verdict ``ran`` if code in the case's files was run."""
     ran = (directory / case.name / "bait").exists()
-    return Outcome("ran", "it ran what must not run", seconds=outcome.seconds) if ran else outcome
+    return Outcome("ran", "code in its files was run", seconds=outcome.seconds) if ran else outcome

@@ -1,4 +1,4 @@
-"""A case of the zoo: how its files are made, its spec entry, and what is true of it."""
+"""A case of the conformance suite: its files, its spec entry, and the correct verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 Entry = dict[str, Any]
 
-# The bounds that a dim has wherever nothing else is said, by name.
+# Default bounds of dims, by name.
 _BOUNDS = {
     "batch": (1, 8),
     "sequence": (1, 24),
@@ -32,13 +32,13 @@ class Case:
     """One model.
 
     Attributes:
-        name: Name of the case, of its model, and of the directory that its own files are in.
-        entry: The spec entry; its paths start at the project's directory.
-        expected: ``batch`` (published, max_batch_size > 0), ``single`` (published with 0), or ``refused:CODE``, where
-            several codes that are as true as each other stand with ``|`` between them.
-        why: Why that is so, in one line.
-        files: Writes the case's own files into the directory it is given.
-        twin: A spec entry with the inputs that the plain script is told of, where ``entry`` needs none.
+        name: Name of the case, of its model, and of the directory with its own files.
+        entry: The spec entry; its paths are relative to the project's directory.
+        expected: ``batch`` (published, max_batch_size > 0), ``single`` (published with 0), or ``rejected:CODE``;
+            equally correct codes are separated by ``|``.
+        why: The reason for the verdict, in one line.
+        files: Writes the case's own files into a directory.
+        twin: A spec entry with inputs for the plain script, where ``entry`` does not need any.
     """
 
     name: str
@@ -50,17 +50,17 @@ class Case:
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """The error codes that are right; none when the model is to be published."""
+        """The correct error codes; empty when the model must be published."""
         kind, _, codes = self.expected.partition(":")
-        return tuple(codes.split("|")) if kind == "refused" else ()
+        return tuple(codes.split("|")) if kind == "rejected" else ()
 
-    def is_right(self, verdict: str) -> bool:
-        """Whether a verdict of repogen is the true one, its error's code included."""
+    def is_correct(self, verdict: str) -> bool:
+        """Whether a verdict of repogen is correct, including its error code."""
         kind, _, code = verdict.partition(":")
         return kind == self.expected.partition(":")[0] and (not self.codes or code in self.codes)
 
-    def is_right_without_reason(self, verdict: str) -> bool:
-        """Whether a plain script's verdict is the true one; it gives no reasons to compare."""
+    def is_correct_without_code(self, verdict: str) -> bool:
+        """Whether the plain script's verdict is correct; it has no error codes to compare."""
         return verdict == self.expected.partition(":")[0]
 
 
@@ -68,7 +68,7 @@ def signature(bounds: dict[str, tuple[int, int]] | None = None, /, **inputs: str
     """Return ``inputs`` and ``dims`` of a spec entry.
 
     Args:
-        bounds: Lowest and highest size of dims where they are not the zoo's own.
+        bounds: Lowest and highest size of dims that differ from the defaults.
         inputs: By name, ``dtype size… [low..high]``: ``"int64 batch sequence 0..98"``.
     """
     declared: Entry = {}
@@ -80,28 +80,28 @@ def signature(bounds: dict[str, tuple[int, int]] | None = None, /, **inputs: str
             declared[name]["range"] = [int(low), int(high)]
         declared[name]["shape"] = [int(size) if size.isdigit() else size for size in sizes]
     names = {size for spec in declared.values() for size in spec["shape"] if isinstance(size, str)}
-    known = {**_BOUNDS, **(bounds or {})}
-    dims = {name: {"min": known[name][0], "max": known[name][1]} for name in sorted(names)}
+    limits = {**_BOUNDS, **(bounds or {})}
+    dims = {name: {"min": limits[name][0], "max": limits[name][1]} for name in sorted(names)}
     return {"inputs": declared, **({"dims": dims} if dims else {})}
 
 
 def ranges(*names: str) -> Entry:
-    """Return ``dims`` of a spec entry: the zoo's own bounds of each name, for inputs that come from examples."""
+    """Return ``dims`` of a spec entry: the default bounds of each name, for inputs that come from examples."""
     return {"dims": {name: {"min": _BOUNDS[name][0], "max": _BOUNDS[name][1]} for name in names}}
 
 
 def of_factory(factory: str, entry: Entry | None = None, **source: object) -> Entry:
-    """Return a spec entry of ``kind: torch``; the factory's file is one of ``tests/conformance/models``."""
+    """Return a spec entry of ``kind: torch``; the factory is in one of the files in ``tests/conformance/models``."""
     return {"source": {"factory": factory, **source}, **(entry or signature(x="float32 batch 4"))}
 
 
 def written(module: str, function: str, *arguments: object) -> Callable[[Path], None]:
-    """Return a writer of ``tests/conformance/files``, imported when it is needed: most of them need torch.
+    """Return a writer in ``tests/conformance/files``, which is imported when it is called: most need torch.
 
     Args:
         module: Its module.
-        function: Its name; it takes the directory, then ``arguments``.
-        arguments: What else it takes.
+        function: Its name; its parameters are the directory and ``arguments``.
+        arguments: Further arguments.
     """
 
     def write(directory: Path) -> None:

@@ -1,8 +1,8 @@
-"""The script that teams write: export with one exporter, a dynamic batch, compare with ONNX Runtime, done.
+"""A typical export script: one exporter, a dynamic batch, and a comparison with ONNX Runtime.
 
-``python naive.py CASE.json SCRATCH``, in a project. Its verdict is ``batch`` when the export worked and agreed at
-the example and at a batch of 1, ``single`` where no batch was to be had, else ``refused``. It prints one line of JSON
-for each exporter, the second one only when the first one failed. It knows nothing of repogen.
+``python naive.py CASE.json SCRATCH``, in a project. The verdict is ``batch`` when the export worked and agreed at the
+example and at a batch of 1, ``single`` when the model has no batch, else ``rejected``. The script prints one line of
+JSON per exporter, and runs the second exporter only when the first one failed. It does not use repogen.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ def load(entry: dict[str, Any]) -> Any:
     source = entry["source"]
     kind = source.get("kind", "torch")
     if kind == "torch_export":
-        importlib.import_module("transformers.modeling_outputs")  # the answer of one of its models is a type of its own
+        importlib.import_module("transformers.modeling_outputs")  # one model returns a type of this module
         return torch.export.load(source["path"]).module()
     if kind == "torchscript":
         read: Any = torch.jit.load
         return read(source["path"]).eval()
     if kind == "huggingface":
-        import transformers  # noqa: PLC0415 - the other kinds need none
+        import transformers  # noqa: PLC0415 - the other kinds do not need it
 
         config = json.loads((Path(source["model"]) / "config.json").read_text())
         return getattr(transformers, config["architectures"][0]).from_pretrained(source["model"]).eval()
     torch.manual_seed(0)
-    module = named(source["factory"])(**source.get("kwargs", {}))
+    module = import_name(source["factory"])(**source.get("kwargs", {}))
     if "weights" in source:
         module.load_state_dict(torch.load(source["weights"]))
     return module.eval()
 
 
-def named(reference: str) -> Any:
+def import_name(reference: str) -> Any:
     """Import ``file.py:name``."""
     file, _, name = reference.rpartition(":")
     stem = Path(file).stem
@@ -60,48 +60,48 @@ def named(reference: str) -> Any:
 
 
 def sizes(entry: dict[str, Any], batch: int) -> dict[str, int]:
-    """Return a size for each dim: the batch's, or 16 where it is allowed."""
+    """Return a size for each dim: the batch size, and 16 for other dims if allowed."""
     bounds = {name: (dim["min"], dim["max"]) for name, dim in entry.get("dims", {}).items()}
-    chosen = {name: min(max(low, _EXAMPLE), high) for name, (low, high) in bounds.items()}
-    return {**chosen, "batch": batch}
+    result = {name: min(max(low, _EXAMPLE), high) for name, (low, high) in bounds.items()}
+    return {**result, "batch": batch}
 
 
 def draw(declared: dict[str, Any], chosen: dict[str, int]) -> dict[str, torch.Tensor]:
-    """Return random inputs as declared."""
+    """Return random inputs that match the declaration."""
     rng = np.random.default_rng(0)
-    made = {}
+    inputs = {}
     for name, spec in declared.items():
         shape = [chosen[size] if isinstance(size, str) else size for size in spec["shape"]]
         dtype = np.dtype(spec["dtype"])
         low, high = spec.get("range", (0, 1))
         values = rng.standard_normal(shape) if dtype.kind == "f" else rng.integers(low, high + 1, shape)
-        made[name] = torch.from_numpy(np.asarray(values).astype(dtype))
-    return made
+        inputs[name] = torch.from_numpy(np.asarray(values).astype(dtype))
+    return inputs
 
 
 def arguments(entry: dict[str, Any], module: Any, batch: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return args and kwargs for a batch: from the examples, or drawn."""
+    """Return args and kwargs for a batch: from the examples, or random."""
     chosen = sizes(entry, batch)
     examples = entry.get("examples")
     if isinstance(examples, str) and ".py:" in examples:
-        function = named(examples)
+        function = import_name(examples)
         parameters = inspect.signature(function).parameters
-        made = function(**{name: size for name, size in chosen.items() if name in parameters})
+        inputs = function(**{name: size for name, size in chosen.items() if name in parameters})
     else:
-        made = draw(entry["inputs"], chosen)
-    if isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], dict):
-        return made[0], made[1]
-    if not isinstance(made, dict):
-        return (made if isinstance(made, tuple) else (made,)), {}
-    made = {name: torch.as_tensor(value) for name, value in made.items()}
+        inputs = draw(entry["inputs"], chosen)
+    if isinstance(inputs, tuple) and len(inputs) == 2 and isinstance(inputs[1], dict):
+        return inputs[0], inputs[1]
+    if not isinstance(inputs, dict):
+        return (inputs if isinstance(inputs, tuple) else (inputs,)), {}
+    inputs = {name: torch.as_tensor(value) for name, value in inputs.items()}
     if isinstance(module, torch.jit.ScriptModule):
-        return tuple(made.values()), {}
-    takes = inspect.signature(module.forward).parameters
-    return ((), made) if set(made) <= set(takes) else (tuple(made.values()), {})
+        return tuple(inputs.values()), {}
+    parameters = inspect.signature(module.forward).parameters
+    return ((), inputs) if set(inputs) <= set(parameters) else (tuple(inputs.values()), {})
 
 
 def tensors(tree: Any) -> list[torch.Tensor]:
-    """Return the tensors of anything."""
+    """Return all tensors in a nested structure."""
     return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
@@ -115,9 +115,9 @@ def export(module: Any, entry: dict[str, Any], exporter: str) -> tuple[str, list
     axes = [{axis: size for axis, size in enumerate(shape) if isinstance(size, str)} for shape in shapes]
     path = f"{sys.argv[2]}/{exporter}.onnx"
     if exporter == "dynamo":
-        left = iter(axes)
+        remaining = iter(axes)
         bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
-        dynamic = pytree.tree_map(lambda leaf: next(left) if isinstance(leaf, torch.Tensor) else None, dict(bound))
+        dynamic = pytree.tree_map(lambda leaf: next(remaining) if isinstance(leaf, torch.Tensor) else None, dict(bound))
         torch.onnx.export(
             module, args, path, kwargs=kwargs, dynamo=True, dynamic_shapes=dynamic, input_names=names, verbose=False
         )
@@ -132,11 +132,11 @@ def export(module: Any, entry: dict[str, Any], exporter: str) -> tuple[str, list
 def agrees(module: Any, entry: dict[str, Any], path: str, names: list[str], batch: int) -> bool:
     """Whether ONNX Runtime and PyTorch agree at a batch."""
     args, kwargs = arguments(entry, module, batch)
-    given = tensors((args, kwargs))
+    inputs = tensors((args, kwargs))
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    wanted = [tensor.name for tensor in session.get_inputs()]
-    fed = dict(zip(names if set(wanted) <= set(names) else wanted, given, strict=False))
-    actual = session.run(None, {name: fed[name].numpy() for name in wanted})
+    graph_names = [tensor.name for tensor in session.get_inputs()]
+    by_name = dict(zip(names if set(graph_names) <= set(names) else graph_names, inputs, strict=False))
+    actual = session.run(None, {name: by_name[name].numpy() for name in graph_names})
     with torch.no_grad():
         expected = [tensor.numpy() for tensor in tensors(module(*args, **kwargs))]
     return len(actual) == len(expected) and all(
@@ -151,11 +151,11 @@ def by_exporter(entry: dict[str, Any], exporter: str) -> str:
     first = next(iter(entry.get("inputs", {"": {"shape": ["batch"]}}).values()))["shape"]
     batches = bool(first) and isinstance(first[0], str)
     agreed = all(agrees(module, entry, path, names, batch) for batch in ((2, 1) if batches else (2,)))
-    return "refused" if not agreed else "batch" if batches else "single"
+    return "rejected" if not agreed else "batch" if batches else "single"
 
 
 def of_file(entry: dict[str, Any]) -> str:
-    """Return the script's verdict on an ONNX file: it loads and runs, so it is published as it is."""
+    """Return the script's verdict on an ONNX file, which is published unchanged if it loads and runs."""
     session = onnxruntime.InferenceSession(entry["source"]["path"], providers=["CPUExecutionProvider"])
     inputs = session.get_inputs()
     for size in (2, 1):
@@ -163,12 +163,12 @@ def of_file(entry: dict[str, Any]) -> str:
         declared = {t.name: {"dtype": _ONNX_TYPES[t.type], "shape": t.shape} for t in inputs}
         outputs = session.run(None, {name: value.numpy() for name, value in draw(declared, chosen).items()})
     if not all(isinstance(output, np.ndarray) for output in outputs):
-        return "refused"
+        return "rejected"
     if str(reference := entry["source"].get("reference", "")).endswith(".npz"):
         stored = np.load(reference)
         actual = session.run(None, {tensor.name: stored[tensor.name] for tensor in inputs})
         if not all(np.allclose(a, stored[o.name]) for a, o in zip(actual, session.get_outputs(), strict=True)):
-            return "refused"
+            return "rejected"
     return "batch" if isinstance(inputs[0].shape[0], str) else "single"
 
 
@@ -176,13 +176,13 @@ def main() -> None:
     """Print the verdict of each exporter."""
     entry = json.loads(Path(sys.argv[1]).read_text())
     is_file = entry["source"].get("kind") == "onnx"
-    for exporter in ("as it is",) if is_file else ("dynamo", "torchscript"):
+    for exporter in ("none",) if is_file else ("dynamo", "torchscript"):
         try:
             verdict, why = (of_file(entry) if is_file else by_exporter(entry, exporter)), ""
-        except BaseException as error:  # noqa: BLE001 - whatever a model raises, sys.exit included
-            verdict, why = "refused", f"{type(error).__name__}: {error}"
+        except BaseException as error:  # noqa: BLE001 - any exception of a model, including sys.exit
+            verdict, why = "rejected", f"{type(error).__name__}: {error}"
         print(json.dumps({"exporter": exporter, "verdict": verdict, "why": why[:300]}), flush=True)  # noqa: T201
-        if verdict != "refused":
+        if verdict != "rejected":
             return
 
 

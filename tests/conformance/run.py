@@ -29,41 +29,41 @@ if TYPE_CHECKING:
 
 _NAIVE = Path(__file__).with_name("naive.py")
 _NAIVE_SECONDS = 120
-# Models in one spec: few enough that the table grows while one watches.
-_TOGETHER = 12
+# Models in one spec: few enough that results are printed regularly.
+_CHUNK = 12
 
 
 @dataclass(frozen=True)
 class Row:
-    """One case's line of the table.
+    """One row of the table.
 
     Attributes:
         case: The case.
-        ours: What `repogen build` says.
-        one: A plain script's verdict with one exporter; empty when it was not asked.
-        both: Its verdict when it also tries the other one.
+        outcome: The result of `repogen build`.
+        one: The plain script's verdict with one exporter; empty when it was not run.
+        both: Its verdict when it also tries the other exporter.
     """
 
     case: Case
-    ours: Outcome
+    outcome: Outcome
     one: str = ""
     both: str = ""
 
     @property
-    def right(self) -> bool:
-        """Whether our verdict is the true one."""
-        return self.case.is_right(self.ours.verdict)
+    def correct(self) -> bool:
+        """Whether repogen's verdict is correct."""
+        return self.case.is_correct(self.outcome.verdict)
 
 
 def naive(case: Case, directory: Path) -> tuple[str, str]:
-    """Return a plain script's verdict with one exporter, and with both; what takes too long is refused."""
+    """Return the plain script's verdicts with one exporter and with both; a timeout counts as a rejection."""
     entry = {**case.twin, **{key: value for key, value in case.entry.items() if value}}
     job = directory / f"{case.name}.json"
     job.write_text(json.dumps(entry), encoding="utf-8")
-    workplace = directory / f"{case.name}_naive"
-    workplace.mkdir(exist_ok=True)
+    scratch = directory / f"{case.name}_naive"
+    scratch.mkdir(exist_ok=True)
     with subprocess.Popen(
-        [sys.executable, "-P", str(_NAIVE), str(job), str(workplace)],
+        [sys.executable, "-P", str(_NAIVE), str(job), str(scratch)],
         cwd=directory,
         env=os.environ | ENVIRONMENT,
         stdin=subprocess.DEVNULL,
@@ -77,45 +77,45 @@ def naive(case: Case, directory: Path) -> tuple[str, str]:
             process.kill()
             out, _ = process.communicate()
     verdicts = [json.loads(line)["verdict"] for line in out.splitlines() if line.startswith('{"exporter"')]
-    verdicts = verdicts or ["refused"]
+    verdicts = verdicts or ["rejected"]
     return verdicts[0], verdicts[-1]
 
 
 def run(cases: Sequence[Case], directory: Path, jobs: int, *, with_naive: bool) -> list[Row]:
-    """Build cases a dozen at a time, and say what came of them."""
+    """Build cases in chunks, and print and return the results."""
     rows: list[Row] = []
-    for start in range(0, len(cases), _TOGETHER):
-        some = cases[start : start + _TOGETHER]
+    for start in range(0, len(cases), _CHUNK):
+        chunk = cases[start : start + _CHUNK]
         project = directory / f"project-{start}"
-        prepare(some, project)
-        outcomes = build(some, project, jobs)
-        others = {case.name: ("", "") for case in some}
+        prepare(chunk, project)
+        outcomes = build(chunk, project, jobs)
+        scripts = {case.name: ("", "") for case in chunk}
         if with_naive:
             with ThreadPoolExecutor(jobs) as pool:
-                others = dict(zip(others, pool.map(lambda case: naive(case, project), some), strict=True))  # noqa: B023
-        fresh = [Row(case, outcomes[case.name], *others[case.name]) for case in some]
-        print(plain(fresh, header=not rows), flush=True)  # noqa: T201 - a program that prints
-        rows += fresh
+                scripts = dict(zip(scripts, pool.map(lambda case: naive(case, project), chunk), strict=True))  # noqa: B023
+        finished = [Row(case, outcomes[case.name], *scripts[case.name]) for case in chunk]
+        print(plain(finished, header=not rows), flush=True)  # noqa: T201 - a program that prints
+        rows += finished
     return rows
 
 
 def main() -> None:
     """Run the chosen cases."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--case", action="append", choices=sorted(BY_NAME), metavar="NAME", help="only this one")
-    parser.add_argument("--jobs", type=int, default=2, help="models at a time")
-    parser.add_argument("--no-naive", action="store_true", help="leave the plain script out")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there, too")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="leave the projects there")
-    chosen = parser.parse_args()
-    cases = [BY_NAME[name] for name in chosen.case] if chosen.case else CASES
-    begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="repogen-zoo-") as scratch:
-        rows = run(cases, chosen.keep or Path(scratch), chosen.jobs, with_naive=not chosen.no_naive)
-    print(summary(rows, time.monotonic() - begun))  # noqa: T201 - a program that prints
-    if chosen.markdown:
-        chosen.markdown.write_text(markdown(rows), encoding="utf-8")
-    sys.exit(any(not row.right for row in rows))
+    parser.add_argument("--case", action="append", choices=sorted(BY_NAME), metavar="NAME", help="run only this case")
+    parser.add_argument("--jobs", type=int, default=2, help="number of models to build in parallel")
+    parser.add_argument("--no-naive", action="store_true", help="do not run the plain script")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table to FILE")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the projects in DIR")
+    options = parser.parse_args()
+    cases = [BY_NAME[name] for name in options.case] if options.case else CASES
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="repogen-conformance-") as scratch:
+        rows = run(cases, options.keep or Path(scratch), options.jobs, with_naive=not options.no_naive)
+    print(summary(rows, time.monotonic() - start))  # noqa: T201 - a program that prints
+    if options.markdown:
+        options.markdown.write_text(markdown(rows), encoding="utf-8")
+    sys.exit(any(not row.correct for row in rows))
 
 
 if __name__ == "__main__":

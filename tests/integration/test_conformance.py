@@ -63,13 +63,13 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Outcome]:
 @pytest.mark.parametrize("name", SLICE)
 def test_a_verdict_of_the_sample_is_correct(outcomes: Mapping[str, Outcome], name: str) -> None:
     """Published with a batch, without one, or rejected with a correct error code."""
-    assert BY_NAME[name].is_right(outcomes[name].verdict), outcomes[name]
+    assert BY_NAME[name].is_correct(outcomes[name].verdict), outcomes[name]
 
 
 def test_the_suite_covers_every_kind_of_verdict() -> None:
     """At least 70 cases, and at least 20 of each verdict."""
     kinds = [case.expected.partition(":")[0] for case in CASES]
-    assert set(kinds) == {"batch", "single", "refused"}
+    assert set(kinds) == {"batch", "single", "rejected"}
     assert len(kinds) >= 70
     assert min(kinds.count(kind) for kind in set(kinds)) >= 20
 
@@ -89,7 +89,7 @@ def test_a_sample_is_served_by_a_real_triton(tmp_path: Path) -> None:
     cases = [BY_NAME[name] for name in SERVED]
     prepare(cases, tmp_path)
     built = build(cases, tmp_path, jobs=2)
-    assert {name: BY_NAME[name].is_right(outcome.verdict) for name, outcome in built.items()} == dict.fromkeys(
+    assert {name: BY_NAME[name].is_correct(outcome.verdict) for name, outcome in built.items()} == dict.fromkeys(
         SERVED, True
     ), built
     done = _python("-m", "repogen", "smoke", "--json", directory=tmp_path)

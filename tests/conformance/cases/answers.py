@@ -1,10 +1,10 @@
-"""Answers that are no single tensor."""
+"""Outputs other than a single tensor."""
 
 from __future__ import annotations
 
 from tests.conformance.case import Case, of_factory
 
-_ALL = "every tensor of the answer has the batch on axis 0"
+_ALL = "every output tensor has the batch on axis 0"
 
 
 def _case(name: str, factory: str, why: str = _ALL, expected: str = "batch") -> Case:
@@ -17,7 +17,7 @@ CASES = (
     _case("dataclass_answer", "AsDataclass"),
     _case("model_output", "AsModelOutput"),
     _case("named_tuple", "AsNamedTuple"),
-    _case("numbers_and_none", "NumbersAndNone", "what is no tensor never changes, so it is left out"),
+    _case("numbers_and_none", "NumbersAndNone", "constants that are not tensors are left out"),
     _case("same_tensor_twice", "SameTwice", "one tensor under two names is two outputs"),
     _case("input_among_outputs", "Echo"),
     _case("integer_answers", "Integers", "classes, indices and booleans of each row"),

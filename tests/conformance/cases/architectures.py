@@ -26,7 +26,7 @@ IMAGE = signature(pixel_values="float32 batch 3 32 32")
 ANY_IMAGE = signature(pixel_values="float32 batch 3 height width")
 LARGE_IMAGE = signature(pixel_values="float32 batch 3 64 64")
 SPEECH = signature(input_values="float32 batch samples")
-LOGITS = "a row's logits hang on that row alone"
+LOGITS = "a row's logits depend on that row only"
 
 
 def _built(name: str, entry: Entry, expected: str = "batch", why: str = LOGITS) -> Case:
@@ -39,17 +39,17 @@ CASES = (
     _built("bert", TEXT),
     _built("bert_masked", TEXT),
     _built("distilbert", TEXT),
-    _built("roberta", TEXT, why="positions are counted from the padding of the row itself"),
+    _built("roberta", TEXT, why="positions are counted from the row's own padding"),
     _built("xlm_roberta", TEXT, why="start and end logits of each row"),
     _built("albert", TEXT),
     _built("electra", TEXT),
-    _built("deberta", TEXT, why="relative positions depend on the length alone"),
+    _built("deberta", TEXT, why="relative positions depend only on the length"),
     _built("mpnet", TEXT),
     _built("fnet", signature(input_ids=_IDS), why="the Fourier transform runs over time and features, not over rows"),
     _built("modernbert", TEXT),
     _built("layoutlm", DOCUMENTS),
     _built("gpt2", TEXT),
-    _built("gpt2_cached", TEXT, why="its cache is no answer: logits are exported with use_cache off"),
+    _built("gpt2_cached", TEXT, why="the cache is not an output: logits are exported with use_cache off"),
     _built("opt", TEXT),
     _built("gpt_neox", TEXT),
     _built("llama", TEXT),

@@ -1,4 +1,4 @@
-"""Archives: `.pt2` of torch.export, `.pt` of TorchScript, and what is neither."""
+"""Archives: `.pt2` of torch.export, `.pt` of TorchScript, and other files with these names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from tests.conformance.case import Case, Entry, signature, written
 
 _X = signature(x="float32 batch 4")
-_SEPARATE = "rows are answered one by one"
+_SEPARATE = "rows are processed independently"
 
 
 def _pt2(name: str, expected: str, why: str, *writer: Any, twin: Entry = _X, **more: Any) -> Case:
@@ -25,11 +25,11 @@ _TEXT = signature(
     input_ids="int64 batch sequence 3..98",
     attention_mask="int64 batch sequence 1..1",
 )
-_NOT_ONE = "refused:source.archive"
+_NOT_ONE = "rejected:source.archive"
 
 CASES = (
-    _pt2("pt2", "batch", "its dynamic batch is read from it", "archives", "exported", "plain"),
-    _pt2("pt2_dict", "batch", "its outputs have names of their own", "archives", "exported", "dict"),
+    _pt2("pt2", "batch", "the dynamic batch is part of the program", "archives", "exported", "plain"),
+    _pt2("pt2_dict", "batch", "its outputs have names", "archives", "exported", "dict"),
     _pt2(
         "pt2_two_dims",
         "batch",
@@ -42,7 +42,7 @@ CASES = (
     _pt2(
         "pt2_model_output",
         "batch",
-        "it answers a type of transformers, which has to be imported before it loads",
+        "its output is a transformers type, which must be imported before loading",
         "archives",
         "exported_text",
         "whole",
@@ -52,7 +52,7 @@ CASES = (
     _pt2(
         "pt2_fixed",
         "single",
-        "it was exported for two rows",
+        "exported for two rows",
         "archives",
         "exported_fixed",
         2,
@@ -60,14 +60,14 @@ CASES = (
     ),
     _pt2("pt2_mixing", "single", "the batch's mean is subtracted", "archives", "exported", "centred"),
     _pt2("pt2_truncated", _NOT_ONE, "half of an archive", "archives", "truncated"),
-    _pt2("pt2_is_script", _NOT_ONE, "a TorchScript archive by another name", "archives", "script_as_pt2"),
+    _pt2("pt2_is_script", _NOT_ONE, "a TorchScript archive named .pt2", "archives", "script_as_pt2"),
     _pt2("pt2_bomb", _NOT_ONE, "a pickle that would run code", "bait", "bomb", "model.pt2"),
     _script("script_traced", "batch", _SEPARATE, "archives", "traced", "plain"),
     _script("script_dict", "batch", "outputs in a dict", "archives", "traced", "dict"),
     _script(
         "script_loop",
         "batch",
-        "a loop over time, kept as a loop",
+        "a loop over time, exported as a loop",
         "archives",
         "scripted",
         "loop",
@@ -82,13 +82,11 @@ CASES = (
         "cell",
         entry=signature(x="float32 batch time 4"),
     ),
-    _script("script_if", "single", "one way for the whole batch, by its sum", "archives", "scripted", "if"),
+    _script("script_if", "single", "one branch for the whole batch, chosen by its sum", "archives", "scripted", "if"),
     _script("script_mixing", "single", "the batch's mean is subtracted", "archives", "traced", "centred"),
-    _script(
-        "script_is_module", _NOT_ONE, "a pickled module, which would have to be unpickled", "archives", "whole_module"
-    ),
-    _script("script_is_weights", _NOT_ONE, "weights and no code", "archives", "state_dict"),
-    _script("script_is_noise", _NOT_ONE, "bytes that are nothing", "archives", "noise", "model.pt"),
+    _script("script_is_module", _NOT_ONE, "a pickled module", "archives", "whole_module"),
+    _script("script_is_weights", _NOT_ONE, "weights without code", "archives", "state_dict"),
+    _script("script_is_noise", _NOT_ONE, "random bytes", "archives", "noise", "model.pt"),
     _script("script_bomb", _NOT_ONE, "a pickle that would run code", "bait", "bomb", "model.pt"),
     _script("script_bare_bomb", _NOT_ONE, "a bare pickle that would run code", "bait", "bare_bomb", "model.pt"),
 )

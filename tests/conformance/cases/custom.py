@@ -1,4 +1,4 @@
-"""A custom operator, with what each exporter needs and without."""
+"""A custom operator, with and without the translation that each exporter requires."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ CASES = (
         "custom_translations",
         {**_MODEL, "export": {"custom_translations": "custom.py:table"}},
         "batch",
-        "dynamo is told how to write the operator",
+        "a translation for dynamo is provided",
     ),
     Case(
         "custom_symbolics",
         {**_MODEL, "export": {"exporter": "torchscript", "custom_symbolics": "custom.py:symbolics"}},
         "batch",
-        "TorchScript is told how to write the operator",
+        "a symbolic for TorchScript is provided",
     ),
-    Case("custom_operator", _MODEL, "refused:export.no-translation", "nobody said how to write it in ONNX"),
+    Case("custom_operator", _MODEL, "rejected:export.no-translation", "no translation to ONNX is provided"),
 )

@@ -1,4 +1,4 @@
-"""Operators and layers that exporters stumble over, in models whose rows are independent."""
+"""Operators and layers that are hard to export, in models whose rows are independent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.conformance.case import Case, Entry, of_factory, signature
 
-_SEPARATE = "rows are answered one by one"
+_SEPARATE = "rows are processed independently"
 _STEPS = signature(x="float32 batch time 8")
 _FOUR = signature(x="float32 batch time 4")
 _IMAGE = signature(x="float32 batch 3 32 32")
@@ -22,16 +22,16 @@ CASES = (
         "windows",
         "Windows",
         signature({"time": (4, 24)}, x="float32 batch time 4"),
-        "PyTorch, too, takes multiples of four",
+        "PyTorch also accepts only multiples of four",
     ),
-    _case("in_place", "InPlace", why="its input is changed in place, and each row by itself"),
+    _case("in_place", "InPlace", why="its input is changed in place, each row independently"),
     _case("einsum", "Einsum", _STEPS),
     _case("upsample", "Upsample", _ANY_IMAGE),
     _case("spectrogram", "Spectrogram", signature(x="float32 batch samples")),
     _case("embedding_bag", "Bag", signature(ids="int64 batch 6 0..49")),
     _case("custom_layer_norm", "custom_norm"),
     _case("tied_weights", "Tied", signature(ids="int64 batch sequence 0..29")),
-    _case("two_steps_at_least", "Differences", _FOUR, "declared from two steps up, as it needs"),
+    _case("two_steps_at_least", "Differences", _FOUR, "declared with a minimum of two steps, as required"),
     _case("layer_loop", "Unroll"),
     _case("gru", "Recurrent", _FOUR),
     _case(
@@ -48,10 +48,10 @@ CASES = (
     _case("scatter", "Scatter", signature(codes="int64 batch time 0..9")),
     _case("roll_and_unfold", "Roll", signature(x="float32 batch time 6")),
     _case("branch_on_length", "BranchOnLength", _FOUR, "the branch is never taken within the declared dims"),
-    _case("autograd_function", "StraightThrough", why="its forward is made of standard operators"),
+    _case("autograd_function", "StraightThrough", why="its forward consists of standard operators"),
     _case("channels_last", "channels_last", _ANY_IMAGE),
-    _case("forgotten_eval", "forgotten_eval", why="evaluation mode is switched on, and it is said"),
+    _case("forgotten_eval", "forgotten_eval", why="evaluation mode is switched on, with a note"),
     _case("external_data", "wide", signature(x="float32 batch 256"), export={"external_data": True}),
-    _case("opset_17", "Einsum", _STEPS, "an older opset was asked for", export={"opset": 17}),
-    _case("torchscript_only", "Einsum", _STEPS, "one exporter was asked for", export={"exporter": "torchscript"}),
+    _case("opset_17", "Einsum", _STEPS, "an older opset was requested", export={"opset": 17}),
+    _case("torchscript_only", "Einsum", _STEPS, "one exporter was requested", export={"exporter": "torchscript"}),
 )

@@ -1,4 +1,4 @@
-"""Other precisions than float32."""
+"""Precisions other than float32."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CASES = (
         "bf16_as_half",
         of_factory("precisions.py:brain", signature(x="float16 batch 4"), dtype="float16"),
         "batch",
-        "or as float16 where the spec asks for it",
+        "float16 because the spec requests it",
     ),
     Case("half", of_factory("precisions.py:half", signature(x="float16 batch 4")), "batch", "float16 in and out"),
     Case("double", of_factory("precisions.py:double", signature(x="float64 batch 4")), "batch", "float64 in and out"),
@@ -29,13 +29,23 @@ CASES = (
         "batch",
         "codes and booleans",
     ),
-    Case("real_spectrum", of_factory("precisions.py:RealSpectrum"), "batch", "complex numbers inside only"),
-    Case("complex_output", of_factory("precisions.py:Spectrum"), "refused:source.output-dtype", "no complex type"),
-    Case("bf16_output", of_factory("precisions.py:ToBrain"), "refused:source.output-dtype", "Triton serves no BF16"),
+    Case("real_spectrum", of_factory("precisions.py:RealSpectrum"), "batch", "complex numbers only inside the model"),
+    Case(
+        "complex_output",
+        of_factory("precisions.py:Spectrum"),
+        "rejected:source.output-dtype",
+        "no complex type",
+    ),
+    Case(
+        "bf16_output",
+        of_factory("precisions.py:ToBrain"),
+        "rejected:source.output-dtype",
+        "no bfloat16 in Triton",
+    ),
     Case(
         "dynamic_quantized",
         of_factory("precisions.py:quantized"),
-        "refused:source.quantized",
-        "packed weights are no tensors that an exporter could take",
+        "rejected:source.quantized",
+        "packed weights are not tensors, and no exporter supports them",
     ),
 )

@@ -1,4 +1,4 @@
-"""Models whose rows mix, or are not on axis 0: each exports with full parity, and none of them batches."""
+"""Models that do not batch, although they export with full parity: rows are mixed, or not on axis 0."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _MANY = signature({"batch": (1, 32)}, x="float32 batch 4")
 CASES = (
     _case("batch_mean", "centred", "the batch's mean is subtracted"),
     _case("batch_softmax", "softmax", "softmax runs over the batch"),
-    _case("batch_maximum", "largest", "the batch's largest number divides all rows"),
+    _case("batch_maximum", "largest", "the batch's maximum divides all rows"),
     _case("batch_sorted", "sorted_rows", "features are sorted over the batch"),
-    _case("running_sum", "running_sum", "each row adds the ones before"),
-    _case("from_first", "from_first", "each row is measured from the first one"),
-    _case("row_numbers", "numbered", "a row's place in the batch is added"),
-    _case("features_first", "turned", "the batch is the last axis of the answer"),
+    _case("running_sum", "running_sum", "each row is added to the rows before it"),
+    _case("from_first", "from_first", "the first row is subtracted from each row"),
+    _case("row_numbers", "numbered", "a row's index in the batch is added"),
+    _case("features_first", "turned", "the batch is the last axis of the output"),
     _case("similarities", "similarities", "every row is scored against every row"),
     _case(
         "batch_statistics",
@@ -31,40 +31,40 @@ CASES = (
     _case(
         "statistics_of_rows",
         "batch_norm_of_rows",
-        "the same for rows, of which it needs two",
+        "the same for vectors; requires two rows",
         signature({"batch": (2, 8)}, x="float32 batch 4"),
     ),
-    _case("lstm_time_major", "TimeMajor", "the answer is time first", _STEPS),
+    _case("lstm_time_major", "TimeMajor", "the output is time-major", _STEPS),
     _case("time_first", "TimeFirst", "axis 0 is time", signature({"time": (1, 12)}, x="float32 time batch 4")),
-    _case("last_state", "LastState", "the state's axis 0 are layers", _STEPS),
-    _case("flattened", "Flattened", "a row for each step: axis 0 is batch times time", _STEPS),
+    _case("last_state", "LastState", "axis 0 of the state is layers", _STEPS),
+    _case("flattened", "Flattened", "one row per step: axis 0 is batch times time", _STEPS),
     _case(
         "graph",
         "Graph",
-        "axis 0 are the nodes of one graph, and of edges two ends",
+        "axis 0 is the nodes of a graph, and for edges their two ends",
         {**signature(x="float32 nodes 4", edges="int64 2 edges 0..3"), "examples": "rows.py:graph"},
     ),
     _case(
         "adjacency",
         "Adjacency",
-        "axis 0 are nodes, and so is axis 1 of the matrix",
+        "axis 0 is nodes, and so is axis 1 of the matrix",
         signature({"nodes": (1, 16)}, x="float32 nodes 4", adjacency="float32 nodes nodes"),
     ),
     _case(
         "node_attention",
         "NodeClasses",
-        "axis 0 are the nodes of one graph, which look at each other",
+        "axis 0 is the nodes of a graph, with attention between them",
         signature({"nodes": (1, 16)}, x="float32 nodes 4"),
     ),
     _case(
         "nms",
         "Suppress",
-        "how many boxes are left hangs on all of them",
+        "the number of remaining boxes depends on all boxes",
         {**signature(boxes="float32 batch 4", scores="float32 batch"), "examples": "rows.py:boxes"},
     ),
-    _case("boolean_mask", "Selected", "as many rows as have a positive score"),
-    _case("nonzero", "Indices", "a row for each number that is positive"),
-    _case("torch_cond", "Conditional", "one way for the whole batch, by its sum"),
+    _case("boolean_mask", "Selected", "one row per positive score"),
+    _case("nonzero", "Indices", "one row per positive number"),
+    _case("torch_cond", "Conditional", "one branch for the whole batch, chosen by its sum"),
     _case(
         "scalar_input",
         "Tempered",
@@ -74,10 +74,10 @@ CASES = (
     _case(
         "table_input",
         "LookUp",
-        "the table has an axis 0 of its own",
+        "the table has a separate axis 0",
         signature({"entries": (1, 10)}, x="float32 batch 4", table="float32 entries 4"),
     ),
-    _case("late_mixing", "from_sixth", "the sixth row and those after it see the first", _MANY),
-    _case("expert_capacity", "Capacity", "an expert takes three rows of a batch, whoever else is in it", _MANY),
-    _case("no_batch", "Fixed", "one image and no batch", signature(image="float32 3 16 16")),
+    _case("late_mixing", "from_sixth", "the sixth and later rows depend on the first", _MANY),
+    _case("expert_capacity", "Capacity", "an expert processes at most three rows of a batch", _MANY),
+    _case("no_batch", "Fixed", "a single image without a batch", signature(image="float32 3 16 16")),
 )

@@ -1,1 +1,1 @@
-"""Writers of the files that cases are made of."""
+"""Functions that write the files of cases."""

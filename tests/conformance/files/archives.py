@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class _Loop(nn.Module):
-    """Steps through time in a loop, as only a script can keep it."""
+    """A loop over time, which only TorchScript can export as a loop."""
 
     def __init__(self) -> None:
-        """Make the layer."""
+        """Create the layer."""
         super().__init__()
         self.step = nn.Linear(9, 5)
 
@@ -31,10 +31,10 @@ class _Loop(nn.Module):
 
 
 class _Cell(nn.Module):
-    """The same with a cell of PyTorch's."""
+    """The same with a PyTorch cell."""
 
     def __init__(self) -> None:
-        """Make the cell."""
+        """Create the cell."""
         super().__init__()
         self.cell = nn.GRUCell(4, 5)
 
@@ -47,21 +47,21 @@ class _Cell(nn.Module):
 
 
 class _If(nn.Module):
-    """Chooses a way for the whole batch by its sum."""
+    """Chooses a branch for the whole batch by its sum."""
 
     def __init__(self) -> None:
-        """Make the layer."""
+        """Create the layer."""
         super().__init__()
         self.linear = nn.Linear(4, 4)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return one of two answers."""
+        """Return one of two results."""
         scored: Tensor = self.linear(x)
-        if bool(scored.sum() > 0):  # noqa: SIM108 - a script keeps a statement as an If
-            answer = scored * 2
+        if bool(scored.sum() > 0):  # noqa: SIM108 - TorchScript exports the statement as an If
+            result = scored * 2
         else:
-            answer = scored - 1
-        return answer
+            result = scored - 1
+        return result
 
 
 _MODULES: dict[str, Any] = {
@@ -95,12 +95,12 @@ def whole_module(directory: Path) -> None:
 
 
 def state_dict(directory: Path) -> None:
-    """Write weights alone under a TorchScript archive's name."""
+    """Write only weights under a TorchScript archive's name."""
     torch.save(calls.plain().state_dict(), directory / "model.pt")
 
 
 def noise(directory: Path, name: str) -> None:
-    """Write bytes that are nothing."""
+    """Write bytes that have no format."""
     (directory / name).write_bytes(bytes(range(256)) * 16)
 
 
@@ -118,23 +118,23 @@ def exported_fixed(directory: Path, batch: int) -> None:
 
 
 def exported_steps(directory: Path) -> None:
-    """Write a ``.pt2`` with a dynamic batch and a dynamic length, which starts at 2."""
+    """Write a ``.pt2`` with a dynamic batch and a dynamic length of at least 2."""
     torch.manual_seed(0)
     dims = {0: Dim("batch", min=1, max=16), 1: Dim("steps", min=2, max=32)}
-    program = torch.export.export(answers_over_time().eval(), (torch.randn(3, 7, 4),), dynamic_shapes=(dims,))
+    program = torch.export.export(layers_over_time().eval(), (torch.randn(3, 7, 4),), dynamic_shapes=(dims,))
     torch.export.save(program, directory / "model.pt2")
 
 
-def answers_over_time() -> nn.Module:
-    """Return a layer for each step, and a mean over them."""
+def layers_over_time() -> nn.Module:
+    """Return layers that are applied to each step."""
     return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
 
 
 class _Logits(nn.Module):
-    """BERT, that answers its logits alone."""
+    """BERT that returns only its logits."""
 
     def __init__(self) -> None:
-        """Make it."""
+        """Create the model."""
         super().__init__()
         self.model = architectures.build("bert")
 
@@ -143,13 +143,13 @@ class _Logits(nn.Module):
         return self.model(input_ids=input_ids, attention_mask=attention_mask).logits
 
 
-def exported_text(directory: Path, answer: str) -> None:
-    """Write BERT as a ``.pt2`` that is called by keywords; a whole one answers a type of transformers."""
-    module = architectures.build("bert") if answer == "whole" else _Logits().eval()
-    made = {name: torch.from_numpy(array) for name, array in architectures.text(3, 7).items()}
+def exported_text(directory: Path, output: str) -> None:
+    """Write BERT as a ``.pt2`` with keyword arguments; with ``whole``, its output is a transformers type."""
+    module = architectures.build("bert") if output == "whole" else _Logits().eval()
+    inputs = {name: torch.from_numpy(array) for name, array in architectures.text(3, 7).items()}
     batch, sequence = Dim("batch", min=1, max=16), Dim("sequence", min=2, max=32)
-    shapes = {name: {0: batch, 1: sequence} for name in made}
-    program = torch.export.export(module, (), made, dynamic_shapes=shapes)
+    shapes = {name: {0: batch, 1: sequence} for name in inputs}
+    program = torch.export.export(module, (), inputs, dynamic_shapes=shapes)
     torch.export.save(program, directory / "model.pt2")
 
 

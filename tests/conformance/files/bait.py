@@ -1,4 +1,4 @@
-"""Files that leave a trace when somebody runs them: ``bait`` in the case's directory must not be there afterwards."""
+"""Pickles that create a file ``bait`` in the case's directory when they are loaded; it must not exist afterwards."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class _Opens:
         self.path = path
 
     def __reduce__(self) -> tuple[object, tuple[str, str]]:
-        """Call ``open``, which stands for what an attacker would call."""
+        """Call ``open``, in place of harmful code."""
         return io.open, (self.path, "w")
 
 
 def bomb(directory: Path, name: str) -> None:
-    """Write a ``torch.save`` archive with such an object in the place of a tensor."""
+    """Write a ``torch.save`` archive with such an object instead of a tensor."""
     torch.save({"weight": _Opens(str(directory / "bait"))}, directory / name)
 
 

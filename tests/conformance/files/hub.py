@@ -1,4 +1,4 @@
-"""Directories as transformers' save_pretrained leaves them, whole and damaged."""
+"""Directories written by transformers' save_pretrained, intact and damaged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-disable_progress_bar()  # type: ignore[no-untyped-call] # one for each model that is written
+disable_progress_bar()  # type: ignore[no-untyped-call] # otherwise one per saved model
 _WEIGHTS = "model.safetensors"
 _REMOTE = """\
 from pathlib import Path
@@ -26,27 +26,27 @@ from pathlib import Path
 from transformers import PretrainedConfig, PreTrainedModel
 
 
-class ZooConfig(PretrainedConfig):
-    model_type = "zoo"
+class CustomConfig(PretrainedConfig):
+    model_type = "custom"
 
 
-class ZooModel(PreTrainedModel):
-    config_class = ZooConfig
+class CustomModel(PreTrainedModel):
+    config_class = CustomConfig
 """
 
 
-def _made(name: str) -> Any:
+def _new(name: str) -> Any:
     special = {"detr": architectures.detr}
     return special[name]() if name in special else architectures.build(name)
 
 
 def saved(directory: Path, name: str) -> None:
-    """Write an architecture of the table."""
-    _made(name).save_pretrained(directory)
+    """Write one of the architectures in ``models``."""
+    _new(name).save_pretrained(directory)
 
 
 def with_image_size(directory: Path, name: str, size: int) -> None:
-    """Write an image model whose size stands in its processor's config, as that of a CNN does."""
+    """Write an image model whose image size is in its processor's config, as for CNNs."""
     saved(directory, name)
     processor = {"image_processor_type": "ConvNextImageProcessor", "size": {"height": size, "width": size}}
     (directory / "preprocessor_config.json").write_text(json.dumps(processor), encoding="utf-8")
@@ -54,27 +54,27 @@ def with_image_size(directory: Path, name: str, size: int) -> None:
 
 def brain(directory: Path, name: str) -> None:
     """Write a model with bf16 weights."""
-    _made(name).to(torch.bfloat16).save_pretrained(directory)
+    _new(name).to(torch.bfloat16).save_pretrained(directory)
 
 
 def sharded(directory: Path, name: str) -> None:
     """Write a model in several files with an index."""
-    _made(name).save_pretrained(directory, max_shard_size="30KB")
+    _new(name).save_pretrained(directory, max_shard_size="30KB")
 
 
 def _edit_weights(directory: Path, edit: dict[str, torch.Tensor], without: str = "") -> None:
     weights = safetensors.torch.load_file(directory / _WEIGHTS)
-    kept = {key: tensor for key, tensor in weights.items() if not without or without not in key}
-    safetensors.torch.save_file({**kept, **edit}, directory / _WEIGHTS, metadata={"format": "pt"})
+    remaining = {key: tensor for key, tensor in weights.items() if not without or without not in key}
+    safetensors.torch.save_file({**remaining, **edit}, directory / _WEIGHTS, metadata={"format": "pt"})
 
 
 def without_weight(directory: Path, name: str, part: str) -> None:
-    """Write a model that lost the weights with ``part`` in their names: transformers would draw them anew."""
+    """Write a model without the weights that have ``part`` in their names."""
     saved(directory, name)
     _edit_weights(directory, {}, without=part)
 
 
-def with_strange_weight(directory: Path, name: str) -> None:
+def with_extra_weight(directory: Path, name: str) -> None:
     """Write a model with a weight that its architecture does not have."""
     saved(directory, name)
     _edit_weights(directory, {"adapter.weight": torch.ones(2, 2)})
@@ -83,46 +83,46 @@ def with_strange_weight(directory: Path, name: str) -> None:
 def _edit_config(directory: Path, **values: object) -> None:
     path = directory / "config.json"
     config = {**json.loads(path.read_text(encoding="utf-8")), **values}
-    kept = {key: value for key, value in config.items() if value is not None}
-    path.write_text(json.dumps(kept), encoding="utf-8")
+    edited = {key: value for key, value in config.items() if value is not None}
+    path.write_text(json.dumps(edited), encoding="utf-8")
 
 
 def without_architecture(directory: Path, name: str) -> None:
-    """Write a model whose config does not say what it is for."""
+    """Write a model whose config does not specify a task."""
     saved(directory, name)
     _edit_config(directory, architectures=None)
 
 
 def without_padding(directory: Path, name: str) -> None:
-    """Write a decoder that classifies, and whose config does not say which token pads."""
+    """Write a decoder with a classification head, without pad_token_id in its config."""
     saved(directory, name)
     _edit_config(directory, pad_token_id=None)
 
 
 def without_config(directory: Path, name: str) -> None:
-    """Write the weights alone."""
+    """Write only the weights."""
     saved(directory, name)
     (directory / "config.json").unlink()
 
 
 def remote_code(directory: Path, name: str) -> None:
-    """Write a model that brings Python code along, which leaves a trace if it runs."""
+    """Write a model with its own Python code, which creates ``bait`` if it runs."""
     saved(directory, name)
-    (directory / "modeling_zoo.py").write_text(_REMOTE.format(bait=str(directory / "bait")), encoding="utf-8")
-    auto_map = {"AutoConfig": "modeling_zoo.ZooConfig", "AutoModel": "modeling_zoo.ZooModel"}
-    auto_map |= {"AutoModelForSequenceClassification": "modeling_zoo.ZooModel"}
-    _edit_config(directory, model_type="zoo", architectures=["ZooModel"], auto_map=auto_map)
+    (directory / "modeling_custom.py").write_text(_REMOTE.format(bait=str(directory / "bait")), encoding="utf-8")
+    auto_map = {"AutoConfig": "modeling_custom.CustomConfig", "AutoModel": "modeling_custom.CustomModel"}
+    auto_map |= {"AutoModelForSequenceClassification": "modeling_custom.CustomModel"}
+    _edit_config(directory, model_type="custom", architectures=["CustomModel"], auto_map=auto_map)
 
 
 def pickled_bomb(directory: Path, name: str) -> None:
-    """Write a model whose weights are a pickle that leaves a trace if it is loaded."""
+    """Write a model whose weights are a pickle that creates ``bait`` if it is loaded."""
     saved(directory, name)
     (directory / _WEIGHTS).unlink()
     bomb(directory, "pytorch_model.bin")
 
 
 def nothing(directory: Path) -> None:
-    """Leave an empty directory."""
+    """Create an empty directory."""
     directory.mkdir(exist_ok=True)
 
 
@@ -134,6 +134,6 @@ def zero_shot(directory: Path, name: str) -> None:
 
 
 def model(name: str) -> nn.Module:
-    """Return an architecture of the table."""
-    made: nn.Module = _made(name)
-    return made
+    """Return one of the architectures in ``models``."""
+    module: nn.Module = _new(name)
+    return module

@@ -1,4 +1,4 @@
-"""ONNX files, made by hand."""
+"""ONNX files, built node by node."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _model(
     initializers: Sequence[onnx.TensorProto] = (),
     opsets: dict[str, int] | None = None,
 ) -> onnx.ModelProto:
-    graph = helper.make_graph(list(nodes), "zoo", list(inputs), list(outputs), list(initializers))
+    graph = helper.make_graph(list(nodes), "graph", list(inputs), list(outputs), list(initializers))
     imports = [helper.make_opsetid(domain, version) for domain, version in (opsets or {"": 17}).items()]
     return helper.make_model(graph, opset_imports=imports, ir_version=8)
 
@@ -52,7 +52,7 @@ def _save(model: onnx.ModelProto, directory: Path) -> None:
 
 
 def dynamic(directory: Path) -> None:
-    """Write a layer with a dynamic batch, and what it answers, right and wrong."""
+    """Write a layer with a dynamic batch, and its outputs, correct and wrong."""
     model = _gemm()
     _save(model, directory)
     weight, bias = (numpy_helper.to_array(tensor) for tensor in _weights())
@@ -87,8 +87,8 @@ def new_operator(directory: Path) -> None:
 
 
 def from_torch(directory: Path) -> None:
-    """Write what `calls.py:seeded` is, by the TorchScript exporter."""
-    import torch  # noqa: PLC0415 - the other files need none
+    """Write `calls.py:seeded`, exported with the TorchScript exporter."""
+    import torch  # noqa: PLC0415 - the other files do not need it
 
     from tests.conformance.models import calls  # noqa: PLC0415 - the same
 
@@ -105,7 +105,7 @@ def from_torch(directory: Path) -> None:
 
 
 def lookup(directory: Path) -> None:
-    """Write an embedding: ids below 20 to vectors."""
+    """Write an embedding of IDs below 20."""
     table = numpy_helper.from_array(np.random.default_rng(0).standard_normal((20, 4)).astype(np.float32), "table")
     node = helper.make_node("Gather", ["table", "ids"], ["y"])
     ids = _value("ids", ["batch", "sequence"], TensorProto.INT64)
@@ -130,7 +130,7 @@ def mixing(directory: Path) -> None:
 
 
 def attention(directory: Path) -> None:
-    """Write attention among rows: axis 0 is dynamic, and no batch."""
+    """Write attention between rows: axis 0 is dynamic but not a batch."""
     nodes = [
         helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0]),
         helper.make_node("MatMul", ["x", "t"], ["scores"]),
@@ -141,7 +141,7 @@ def attention(directory: Path) -> None:
 
 
 def baked(directory: Path) -> None:
-    """Write a graph that says its batch is dynamic, and reshapes for one of 2."""
+    """Write a graph whose batch is dynamic by name, but which reshapes to a batch of 2."""
     shape = numpy_helper.from_array(np.array([2, 2, 2], np.int64), "shape")
     node = helper.make_node("Reshape", ["x", "shape"], ["y"])
     _save(_model([node], [_value("x", ["batch", 4])], [_value("y", ["batch", 2, 2])], [shape]), directory)
@@ -154,7 +154,7 @@ def noisy(directory: Path) -> None:
 
 
 def endless(directory: Path) -> None:
-    """Write a Loop whose condition never ends."""
+    """Write a Loop whose condition is always true."""
     body = helper.make_graph(
         [helper.make_node("Identity", ["go_in"], ["go_out"]), helper.make_node("Identity", ["v_in"], ["v_out"])],
         "body",
@@ -167,12 +167,12 @@ def endless(directory: Path) -> None:
 
 
 def external(directory: Path) -> None:
-    """Write a layer with its weights beside it."""
+    """Write a layer with external data."""
     onnx.save(_gemm(), directory / _FILE, save_as_external_data=True, location=_DATA, size_threshold=0)
 
 
 def in_hub_cache(directory: Path) -> None:
-    """Write the same as a hub's cache has it: a snapshot of links to blobs that are called by their hashes."""
+    """Write a layer in the layout of a Hugging Face cache: a snapshot of links to blobs named by hash."""
     snapshot = directory / _SNAPSHOT
     blobs = snapshot.parents[1] / "blobs"
     snapshot.mkdir(parents=True)
@@ -193,7 +193,7 @@ def linked(directory: Path) -> None:
 
 
 def external_at(directory: Path, location: str) -> None:
-    """Write a layer whose weights are said to be at ``location``."""
+    """Write a layer whose external data has the path ``location``."""
     external(directory)
     model = onnx.load(directory / _FILE, load_external_data=False)
     for tensor in model.graph.initializer:
@@ -206,20 +206,20 @@ def external_at(directory: Path, location: str) -> None:
 
 
 def sequence(directory: Path) -> None:
-    """Write a graph that answers a sequence of tensors."""
+    """Write a graph whose output is a sequence of tensors."""
     node = helper.make_node("SplitToSequence", ["x"], ["y"], axis=1, keepdims=1)
-    answer = helper.make_tensor_sequence_value_info("y", _F, None)
-    _save(_model([node], [_value("x", ["batch", 4])], [answer]), directory)
+    output = helper.make_tensor_sequence_value_info("y", _F, None)
+    _save(_model([node], [_value("x", ["batch", 4])], [output]), directory)
 
 
 def maps(directory: Path) -> None:
-    """Write a graph that answers a sequence of maps, as scikit-learn's converters do."""
+    """Write a graph whose output is a sequence of maps, as scikit-learn's converters do."""
     node = helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", classlabels_int64s=[0, 1, 2, 3])
     kind = helper.make_sequence_type_proto(
         helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(_F, []))
     )
-    answer = helper.make_value_info("y", kind)
-    _save(_model([node], [_value("x", ["batch", 4])], [answer], (), {"": 17, "ai.onnx.ml": 3}), directory)
+    output = helper.make_value_info("y", kind)
+    _save(_model([node], [_value("x", ["batch", 4])], [output], (), {"": 17, "ai.onnx.ml": 3}), directory)
 
 
 def of_type(directory: Path, dtype: str) -> None:
@@ -231,7 +231,7 @@ def of_type(directory: Path, dtype: str) -> None:
 
 
 def unknown_operator(directory: Path) -> None:
-    """Write a graph with an operator of a domain that nobody has."""
+    """Write a graph with an operator of an unknown domain."""
     node = helper.make_node("Magic", ["x"], ["y"], domain="com.acme")
     _save(
         _model([node], [_value("x", ["batch", 4])], [_value("y", ["batch", 4])], (), {"": 17, "com.acme": 1}), directory
@@ -239,7 +239,7 @@ def unknown_operator(directory: Path) -> None:
 
 
 def dangling(directory: Path) -> None:
-    """Write a graph in which a node reads what nothing writes."""
+    """Write a graph in which a node reads a value that no node writes."""
     node = helper.make_node("Add", ["x", "nowhere"], ["y"])
     _save(_model([node], [_value("x", ["batch", 4])], [_value("y", ["batch", 4])]), directory)
 
@@ -250,11 +250,11 @@ def truncated(directory: Path) -> None:
 
 
 def empty(directory: Path) -> None:
-    """Write a file of no bytes, which onnx.load takes for a model."""
+    """Write an empty file, which onnx.load accepts as a model."""
     (directory / _FILE).touch()
 
 
-def words(directory: Path) -> None:
-    """Write a file that was never fetched."""
+def pointer(directory: Path) -> None:
+    """Write a git-LFS pointer."""
     text = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
     (directory / _FILE).write_text(text, encoding="utf-8")
