@@ -49,7 +49,7 @@ def describe_callable(module: str, attribute: str, directory: Path) -> ModelDesc
     forward = _method(classes.get(_class_of(name, functions, classes)), "forward")
     has_examples = _EXAMPLES in functions and name != _EXAMPLES
     keys = [*_kwargs_lines(required), *_input_lines(forward, f"{relative}:{_EXAMPLES}" if has_examples else "")]
-    signature = f"forward({', '.join(_parameters(forward))})" if forward else "its forward was not found in the file"
+    signature = f"forward({', '.join(_parameters(forward))})" if forward else "forward is not defined in the file"
     return ModelDescription(
         model_name(file.stem if name.lower() in _GENERIC_NAMES else name),
         {"factory": f"{relative}:{attribute}"},

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.source import SourceModel
     from repogen.source.common.call import Parameters
-    from repogen.source.common.inputs import Inputs
     from repogen.source.huggingface.checkpoint import Checkpoint
     from repogen.source.huggingface.configuration import Config
     from repogen.source.huggingface.inputs import ModalityInputs
@@ -60,11 +59,10 @@ def load_huggingface(source: HuggingFaceSource, model: ModelSpec, root: Path) ->
     module, module_notes = prepare(encoder, None)
     declared = bool(model.inputs) or model.examples is not None
     parameters = inspect.signature(module.forward).parameters
-    inputs = (
-        find_inputs(model, root, parameters)
-        if declared
-        else _task_inputs(module, parameters, head.task, checkpoint, model)
-    )
+    if declared:
+        inputs = find_inputs(model, root, parameters)
+    else:
+        inputs = combine(_modalities(module, parameters, head.task, checkpoint, model), model.dims)
     try:
         outputs = choose_outputs(module, inputs, head.task, model)
         traced = of_module(module, inputs, model.model_copy(update={"outputs": outputs}), root)
@@ -74,8 +72,13 @@ def load_huggingface(source: HuggingFaceSource, model: ModelSpec, root: Path) ->
     labels, label_notes = class_labels(loaded.config, head.task, traced.signature)
     summary = f"task {head.task.name}: {type(loaded).__name__}{', only its encoder' if head.task.encoder else ''}"
     notes = (
-        *(summary, *checkpoint.notes, *weight_notes, *module_notes),
-        *(*traced.notes, *companion_notes, *label_notes),
+        summary,
+        *checkpoint.notes,
+        *weight_notes,
+        *module_notes,
+        *traced.notes,
+        *companion_notes,
+        *label_notes,
     )
     return replace(traced, notes=notes, files=checkpoint.files, companions=companions, labels=labels)
 
@@ -92,14 +95,10 @@ def _head(task: str, checkpoint: Checkpoint, config: Config) -> Head:
     return replace(head, model=remote_class)
 
 
-def _task_inputs(module: Model, parameters: Parameters, task: Task, checkpoint: Checkpoint, model: ModelSpec) -> Inputs:
-    """Return the inputs of a task; the sizes of the model's embeddings and the configuration bound the dims."""
-    return combine(_modalities(module, parameters, task, checkpoint, model), model.dims)
-
-
 def _modalities(
     module: Model, parameters: Parameters, task: Task, checkpoint: Checkpoint, model: ModelSpec
 ) -> tuple[ModalityInputs, ...]:
+    """Return the inputs of each modality; the model's embeddings and configuration bound their dims."""
     main = getattr(module, "main_input_name", "")
     if IDS in parameters and PIXELS in parameters:
         main = CONTRASTIVE if task.name == CONTRASTIVE else ""

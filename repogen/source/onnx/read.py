@@ -26,8 +26,8 @@ _DOMAINS = frozenset(
     | {"com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"}
 )
 _OTHER_TYPES = {
-    "sequence_type": ("a sequence", "return tensors instead: skl2onnx takes options={'zipmap': False}"),
-    "map_type": ("a map", "return tensors instead: skl2onnx takes options={'zipmap': False}"),
+    "sequence_type": ("a sequence", "return tensors instead; in skl2onnx, pass options={'zipmap': False}"),
+    "map_type": ("a map", "return tensors instead; in skl2onnx, pass options={'zipmap': False}"),
     "optional_type": ("an optional value", "make it a tensor that is always present"),
     "sparse_tensor_type": ("a sparse tensor", "make it a dense tensor"),
 }

@@ -128,7 +128,10 @@ def with_reference(file_model: SourceModel, source: OnnxSource, model: ModelSpec
     """
     if source.reference is None:
         runtime = getattr(file_model.reference, "runtime", "")
-        note = f"parity compares the published graph with the file itself in {runtime}; set reference: for an original"
+        note = (
+            f"parity compares the published graph with the file itself in {runtime}; "
+            "to compare with the original model, set reference:"
+        )
         return replace(file_model, notes=(note,))
     if source.reference.endswith(".npz"):
         return _with_stored_outputs(file_model, source.reference, root)

@@ -91,7 +91,7 @@ class PythonModel:
             raise self.code.error(
                 f"execute returned {value} for {len(requests)} requests", "return one response for each request"
             )
-        return [self._outputs(response, known) for response, known in zip(responses, sizes, strict=True)]
+        return [self._outputs(response, dims) for response, dims in zip(responses, sizes, strict=True)]
 
     def _outputs(self, response: object, sizes: dict[str, int]) -> dict[str, Array]:
         """Return the outputs of a response; ``sizes`` has the dims of the request."""
@@ -213,7 +213,7 @@ def _model_class(module: object, code: PythonCode) -> type[Any]:
     model_class = getattr(module, _CLASS, None)
     if not isinstance(model_class, type) or not hasattr(model_class, "execute"):
         raise code.error(
-            f"there is no class {_CLASS} with a method execute", "Triton's Python backend requires a class of that name"
+            f"missing class {_CLASS} with a method execute", "Triton's Python backend requires a class of that name"
         )
     return model_class
 

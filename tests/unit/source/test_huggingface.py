@@ -237,14 +237,14 @@ def test_half_precision_weights(tmp_path: Path) -> None:
 
 def test_sharded_and_pickled_weights(tmp_path: Path) -> None:
     """Sharded weights are combined; a pickle that contains only tensors is read without running code."""
-    save("text-classification", tmp_path / "whole")
+    save("text-classification", tmp_path / "single")
     shards = save("text-classification", tmp_path / "shards", max_shard_size="10KB")
     assert (shards / "model.safetensors.index.json").is_file()
     pickled = save("text-classification", tmp_path / "pickled")
     (pickled / "model.safetensors").unlink()
     torch.manual_seed(0)
     torch.save(MODELS["text-classification"]().state_dict(), pickled / "pytorch_model.bin")
-    sources = [load(tmp_path, name) for name in ("whole", "shards", "pickled")]
+    sources = [load(tmp_path, name) for name in ("single", "shards", "pickled")]
     drawn = sources[0].examples({"batch": 2, "sequence": 7}, 0)
     first, *others = (source.reference(drawn)["logits"] for source in sources)
     assert all((first == other).all() for other in others)

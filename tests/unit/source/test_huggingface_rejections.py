@@ -138,9 +138,9 @@ def test_distributed_checkpoint_is_not_unpickled(model: Path, tmp_path: Path) ->
 
 
 def test_truncated_weights(model: Path, tmp_path: Path) -> None:
-    """The error is ours, not that of safetensors."""
-    whole = (model / WEIGHTS).read_bytes()
-    (model / WEIGHTS).write_bytes(whole[: len(whole) // 2])
+    """The error has repogen's code instead of the message of safetensors."""
+    content = (model / WEIGHTS).read_bytes()
+    (model / WEIGHTS).write_bytes(content[: len(content) // 2])
     assert rejection(tmp_path).code == "source.weights-unreadable"
 
 

@@ -191,8 +191,8 @@ def test_links_in_a_hugging_face_cache_are_followed(root: Path) -> None:
     blobs, snapshot = root / "repo" / "blobs", root / "repo" / "snapshots" / "c0ffee"
     blobs.mkdir(parents=True)
     snapshot.mkdir(parents=True)
-    graphs.with_external(root / "made.onnx")
-    (root / "made.onnx").rename(blobs / "aaa")
+    graphs.with_external(root / "export.onnx")
+    (root / "export.onnx").rename(blobs / "aaa")
     (root / "model.onnx.data").rename(blobs / "bbb")
     (snapshot / "model.onnx").symlink_to("../../blobs/aaa")
     (snapshot / "model.onnx.data").symlink_to("../../blobs/bbb")

@@ -176,7 +176,7 @@ def test_exception_has_the_line_of_the_original_file(load: Callable[..., SourceM
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("class Model:\n    pass\n", "step.py: there is no class TritonPythonModel with a method execute"),
+        ("class Model:\n    pass\n", "step.py: missing class TritonPythonModel with a method execute"),
         ("import no_such_thing\n", "step.py failed: ModuleNotFoundError: No module named 'no_such_thing'"),
         ("def (:\n", "step.py failed: SyntaxError"),
         (
