@@ -33,9 +33,7 @@ _FORWARD = re.compile(r"def forward\(self: [\w.]+,?(?P<parameters>[^{]*?)\)\s*->
 def describe_onnx(path: Path, relative: str) -> ModelDescription:
     """Describe an ONNX file by its graph's signature; the weights are not read.
 
-    Args:
-        path: The file.
-        relative: The same path, relative to the spec.
+    ``relative`` is the path relative to the spec.
 
     Raises:
         SpecError: The file cannot be read as ONNX.
@@ -148,10 +146,6 @@ class _Program(BaseModel):
 def describe_program(path: Path, relative: str) -> ModelDescription:
     """Describe a program of ``torch.export`` by its signature.
 
-    Args:
-        path: The file.
-        relative: The same path, relative to the spec.
-
     Raises:
         SpecError: The file cannot be read.
     """
@@ -185,12 +179,7 @@ def _program_input(name: str, program: _Program) -> str:
 
 
 def describe_script(path: Path, relative: str) -> ModelDescription:
-    """Describe a TorchScript module by the parameters of its forward; archives contain no dtypes and shapes.
-
-    Args:
-        path: The file.
-        relative: The same path, relative to the spec.
-    """
+    """Describe a TorchScript module by the parameters of its forward; archives contain no dtypes and shapes."""
     parameters = list(_script_parameters(path))
     tensors = [name for name, annotation in parameters if annotation == "Tensor"] or ["x"]
     signature = ", ".join(f"{name}: {annotation}" for name, annotation in parameters) or "parameters unknown"

@@ -34,11 +34,7 @@ _DEFAULT_BINS = 80
 def audio_inputs(module: Model, parameters: Parameters, checkpoint: Checkpoint, main: str) -> ModalityInputs:
     """Return the inputs of an audio model: samples or a spectrogram, and a mask if its feature extractor makes one.
 
-    Args:
-        module: The model.
-        parameters: Parameters of its forward.
-        checkpoint: The checkpoint.
-        main: ``input_values`` or ``input_features``.
+    ``parameters`` are those of its forward; ``main`` is its main input, ``input_values`` or ``input_features``.
     """
     shape, bounds = _shape(module.config, main)
     spec = TensorSpec(main, precision(module), shape)

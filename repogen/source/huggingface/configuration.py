@@ -27,11 +27,9 @@ _MAX_REASON_LENGTH = 300
 
 
 def read_config(checkpoint: Checkpoint, outputs: tuple[str, ...]) -> Config:
-    """Return the configuration to build the model with.
+    """Return the configuration to build the model with; the checkpoint's own code is run if it has any.
 
-    Args:
-        checkpoint: The checkpoint; its own code, if it has any, is run, so it must be trusted.
-        outputs: Outputs named in the spec; hidden states and attentions are computed only when named.
+    Hidden states and attentions are computed only when ``outputs``, the names in the spec, has them.
 
     Raises:
         SourceError: transformers does not support the configuration, or the weights are quantized.

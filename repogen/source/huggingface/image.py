@@ -33,11 +33,7 @@ _NESTED_CONFIGS = ("vision_config", "backbone_config", "encoder", "encoder_confi
 def image_inputs(module: Model, checkpoint: Checkpoint, batch: str, dims: Collection[str]) -> ModalityInputs:
     """Return the inputs of an image model: pixels ``[batch, channels, height, width]``.
 
-    Args:
-        module: The model.
-        checkpoint: Its preprocessor configuration can specify the size.
-        batch: Name of the batch dim.
-        dims: Names of the spec's dims; ``height`` and ``width`` are dynamic when listed.
+    ``batch`` is the name of the batch dim; ``height`` and ``width`` are dynamic when ``dims`` has them.
     """
     config = module.config
     (height, width), source = _size(config, checkpoint)

@@ -70,11 +70,7 @@ class TaskExamples:
 
 
 def combine(modalities: tuple[ModalityInputs, ...], dims: Mapping[str, DimSpec]) -> Inputs:
-    """Return the inputs of a task.
-
-    Args:
-        modalities: The inputs of each modality.
-        dims: Dims of the spec, which override the bounds; a dim with equal bounds becomes a fixed size.
+    """Return the inputs of a task; dims of the spec override the bounds, and equal bounds make a dim a fixed size.
 
     Raises:
         SourceError: The spec has a dim that no input has.

@@ -26,14 +26,7 @@ _CLASSIFIER_RANK = 2
 
 
 def choose_outputs(module: torch.nn.Module, inputs: Inputs, task: Task, model: ModelSpec) -> tuple[str, ...]:
-    """Return the names of the outputs to serve: those in the spec, or else those of the task.
-
-    Args:
-        module: The model, in evaluation mode.
-        inputs: Inputs of its forward.
-        task: Its task.
-        model: The spec entry.
-    """
+    """Return the names of the outputs to serve: those in the spec, or else those of the task."""
     if model.output_names:
         return model.output_names
     sample = inputs.examples({name: dim.example for name, dim in inputs.dims.items()}, model.parity.seed)
@@ -54,12 +47,7 @@ def class_labels(
     """Return class labels by output, and notes.
 
     Only an output ``[batch, labels]`` gets labels: Triton's classification extension ranks all values of a row, so the
-    labels of a token classifier would be wrong.
-
-    Args:
-        config: The configuration with ``id2label``; transformers' default labels (``LABEL_0``) are ignored.
-        task: Determines the output that the labels describe.
-        signature: Signature of the model.
+    labels of a token classifier would be wrong. transformers' default labels (``LABEL_0``) are ignored.
     """
     output = next((spec for spec in signature.outputs if spec.name == task.labels), None)
     id2label = getattr(config, "id2label", None)

@@ -131,10 +131,7 @@ _ALIASES = {
 def choose_head(task_name: str, checkpoint: Checkpoint, config: Config) -> Head:
     """Choose the task and the class of a checkpoint that has no code of its own.
 
-    Args:
-        task_name: The task in the spec; ``auto`` to derive it from the architecture, or else from the model card.
-        checkpoint: The checkpoint.
-        config: The transformers configuration.
+    The task ``auto`` is derived from the architecture, or else from the model card.
 
     Raises:
         SourceError: The task is unknown or cannot be derived, or transformers has no class for it.

@@ -95,11 +95,7 @@ def _mask(rows: int, length: int, rng: np.random.Generator) -> Array:
 def text_inputs(module: Model, parameters: Parameters, checkpoint: Checkpoint, batch: str) -> ModalityInputs:
     """Return the inputs of a text model, all int64 ``[batch, sequence]``; boxes have 4 values per token.
 
-    Args:
-        module: The model; if it also takes images, its text configuration is used.
-        parameters: Parameters of its forward.
-        checkpoint: Its tokenizer configuration can list the inputs.
-        batch: Name of the batch dim.
+    ``parameters`` are those of its forward; the tokenizer's configuration can list fewer inputs.
     """
     config = getattr(module.config, "text_config", None) or module.config
     table = _embeddings(module)

@@ -27,16 +27,7 @@ _DTYPES = {"float32": torch.float32, "float16": torch.float16, "float64": torch.
 
 
 def load_model(head: Head, checkpoint: Checkpoint, config: Config, dtype: str | None) -> tuple[Model, tuple[str, ...]]:
-    """Build a transformers class with a checkpoint's weights.
-
-    Args:
-        head: The class.
-        checkpoint: The weight files.
-        config: The result of ``read_config``.
-        dtype: The dtype in the spec that floating-point weights are cast to.
-
-    Returns:
-        The model, and notes.
+    """Build a transformers class with a checkpoint's weights, cast to the dtype of the spec; return it and notes.
 
     Raises:
         SourceError: Weights are missing, unexpected or of another shape, or a file cannot be read.

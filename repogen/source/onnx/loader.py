@@ -140,14 +140,7 @@ def _reject_random_outputs(proto: onnx.ModelProto, inputs: FoundInputs, referenc
 def find_sizes(
     dims: Mapping[str, DimRange], undeclared: Collection[str], examples: Examples, reference: Reference
 ) -> dict[str, DimRange]:
-    """Return bounds at which a graph runs for the dims without bounds; empty when no candidate range works.
-
-    Args:
-        dims: All dims.
-        undeclared: Names of the dims without bounds.
-        examples: Example inputs.
-        reference: Runs the graph.
-    """
+    """Return bounds at which a graph runs for the undeclared dims; empty when no candidate range works."""
     names = [name for name in dims if name in undeclared]
     if not names:
         return {}

@@ -40,9 +40,6 @@ _CAST = "export the model in float32, or add Cast nodes to the graph"
 def read_onnx(path: Path) -> onnx.ModelProto:
     """Read a graph without its external data.
 
-    Args:
-        path: The file.
-
     Raises:
         SourceError: The file is empty, truncated, or not an ONNX file.
     """
@@ -111,9 +108,7 @@ def graph_inputs(proto: onnx.ModelProto) -> tuple[GraphInput, ...]:
 def check_outputs(proto: onnx.ModelProto, chosen: Collection[str]) -> None:
     """Reject outputs of a type that Triton's ONNX Runtime backend does not serve.
 
-    Args:
-        proto: The model.
-        chosen: Output names in the spec: some of the file's, or new names for all of them.
+    ``chosen`` are the names in the spec: some of the file's, or new names for all of them.
 
     Raises:
         SourceError: A served output has such a type.
@@ -176,10 +171,6 @@ def random_nodes(proto: onnx.ModelProto) -> list[str]:
 
 def external_files(proto: onnx.ModelProto, path: Path) -> tuple[Path, ...]:
     """Return the files with a graph's external data, which are in its directory or in the same Hugging Face cache.
-
-    Args:
-        proto: The result of ``read_onnx``.
-        path: The ONNX file.
 
     Raises:
         SourceError: A location is outside the directory, is not a regular file, or is shorter than its tensors.

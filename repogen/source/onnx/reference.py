@@ -115,13 +115,9 @@ def _evaluator(path: Path, names: list[str]) -> Callable[[dict[str, Array]], lis
 
 
 def with_reference(file_model: SourceModel, source: OnnxSource, model: ModelSpec, root: Path) -> SourceModel:
-    """Return the model of an ONNX file with the reference that the spec names.
+    """Return the model of an ONNX file with the reference that the spec names, if it names one.
 
-    Args:
-        file_model: The model with the file itself as the reference.
-        source: Its ``reference``: an ``.npz`` file, or a callable that returns a PyTorch model.
-        model: The spec entry.
-        root: Directory of the spec.
+    A reference is an ``.npz`` file, or a callable that returns a PyTorch model.
 
     Raises:
         SourceError: The reference does not have the same inputs and outputs.

@@ -158,12 +158,7 @@ def check_installed(requirements: Sequence[str]) -> None:
 
 
 def unlisted_imports(path: Path, source: PythonSource) -> Iterator[str]:
-    """Yield a note for each import that is neither part of Triton's Python backend nor in ``requirements``.
-
-    Args:
-        path: The code.
-        source: Its spec.
-    """
+    """Yield a note for each import that is neither part of Triton's Python backend nor in ``requirements``."""
     provided = {*_BACKEND_PACKAGES, *sys.stdlib_module_names, *(Path(file).stem for file in source.data)}
     listed = {canonicalize_name(_requirement_name(requirement)) for requirement in source.requirements}
     distributions = importlib.metadata.packages_distributions()

@@ -131,10 +131,6 @@ class PythonModel:
 def open_python(code: PythonCode, *, prefix: str = "repogen_python_") -> PythonModel:
     """Import a ``model.py`` as a new module and initialize its class, as Triton does for each instance.
 
-    Args:
-        code: The code.
-        prefix: Prefix of the module's name.
-
     Raises:
         SourceError: The file cannot be imported, has no ``TritonPythonModel``, or the class raised.
     """
@@ -175,11 +171,7 @@ def model_config(
 ) -> dict[str, object]:
     """Return the configuration to pass to Python code before config.pbtxt is written.
 
-    Args:
-        name: Model name.
-        signature: Inputs and outputs with full shapes.
-        max_batch_size: 0 when batching has not been measured.
-        parameters: Parameters in the spec.
+    ``max_batch_size`` is 0 when batching has not been measured.
     """
     batched = max_batch_size > 0
     return {
