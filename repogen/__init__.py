@@ -1,34 +1,75 @@
-"""repogen: from a trained PyTorch model to a verified, versioned Triton model repository."""
+"""repogen: from a trained PyTorch model to a verified, versioned Triton model repository.
+
+>>> import repogen
+>>> sorted(set(repogen.__all__) - {"__version__"})
+['as_dict', 'build', 'check', 'history', 'load_spec', 'promote', 'rollback', 'smoke', 'sync']
+
+Every function is imported on first use: ``import repogen`` alone imports nothing heavy.
+"""
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from repogen.version import __version__
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from repogen.api.build import build
+    from repogen.api.check import check
+    from repogen.api.registry import history, promote, rollback, sync
+    from repogen.api.smoke import smoke
+    from repogen.api.spec import load_spec
+    from repogen.reporting.json import as_dict
 
-    from repogen.triton_config.rules.findings import Finding
+__all__ = [
+    "__version__",
+    "as_dict",
+    "build",
+    "check",
+    "history",
+    "load_spec",
+    "promote",
+    "rollback",
+    "smoke",
+    "sync",
+]
 
-__all__ = ["__version__", "check"]
+_MODULES = {
+    "as_dict": "repogen.reporting.json",
+    "build": "repogen.api.build",
+    "check": "repogen.api.check",
+    "history": "repogen.api.registry",
+    "load_spec": "repogen.api.spec",
+    "promote": "repogen.api.registry",
+    "rollback": "repogen.api.registry",
+    "smoke": "repogen.api.smoke",
+    "sync": "repogen.api.registry",
+}
 
 
-def check(*paths: Path | str, target: str = "24.10") -> list[Finding]:
-    """Say what a Triton would refuse, die of, or accept to a user's surprise, in any model repository.
+class _Repogen(ModuleType):
+    """This module: ``repogen.build`` is the function, also after the package ``repogen.build`` was imported.
 
-    Args:
-        paths: Repositories, models' directories, or files in them.
-        target: The Triton release that is to serve them.
-
-    Returns:
-        Findings with ``code``, ``severity`` (``error`` where Triton refuses or dies, else ``warning``), ``path``,
-        ``line``, ``message``, ``hint`` and ``fix``, in the order of paths and lines.
-
-    Raises:
-        repogen.errors.SpecError: A path is not there, or the release is unknown.
+    The import system sets a package as an attribute of its parent. Packages are imported by ``from repogen.build.x
+    import y``, which does not read that attribute.
     """
-    # By name: `import repogen` stays free of protobuf, and every room may import it for its version.
-    found: list[Finding] = import_module("repogen.check").check(*paths, release=target)
-    return found
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in _MODULES or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> object:
+        if name not in _MODULES:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        function: object = getattr(import_module(_MODULES[name]), name)
+        setattr(self, name, function)
+        return function
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *__all__})
+
+
+sys.modules[__name__].__class__ = _Repogen

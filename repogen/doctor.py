@@ -1,4 +1,4 @@
-"""``repogen doctor``: what is there, what is missing, and the command that mends it; imports none of it."""
+"""``repogen doctor``: checks the environment without importing the packages that it checks."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import platform
 import shutil
 import subprocess
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement as Dependency
+from packaging.requirements import Requirement
 
 from repogen.artifacts.environment import Check
+from repogen.artifacts.progress import Silent
+from repogen.serving.embedded import EmbeddedTriton
+from repogen.serving.host_requirements import check_host
 from repogen.targets import DEFAULT_RELEASE, targets
 from repogen.version import __version__
 
@@ -22,27 +26,25 @@ if TYPE_CHECKING:
 _DISTRIBUTION = "triton-repogen"
 _BUILD = ("torch", "onnxscript", "onnxruntime", "onnxsim", "safetensors")
 _BASE = ("onnx", "numpy", "tritonclient", "jinja2", "pydantic", "pyyaml")
-_MEND_BUILD = "pip install 'triton-repogen[build]'"
-_MEND_BASE = "pip install triton-repogen"
+_INSTALL_BUILD = "pip install 'triton-repogen[build]'"
+_INSTALL_BASE = "pip install triton-repogen"
 
 
 def diagnose() -> list[Check]:
-    """Return every check, in the order in which a build would need them."""
+    """Return every check, in the order in which a build needs them."""
     target = targets()[DEFAULT_RELEASE]
-    from repogen.serving.servers import embedded_requirements, embedded_version, installed_path  # noqa: PLC0415 - heavy
-
     checks = [Check("repogen", __version__, ok=True), _python()]
-    checks += _distributions(_BASE, _MEND_BASE)
-    checks += _distributions(_BUILD, _MEND_BUILD)
-    checks += [
-        Check(f"embedded: {r.name}", r.found, r.met, remedy="" if r.met else r.remedy)
-        for r in embedded_requirements(target)
-    ]
-    place = installed_path(target)
-    state = f"{embedded_version(target)}, {'in ' + str(place) if place else 'not installed yet'}"
-    remedy = "" if place else "repogen server install (or the first build does it)"
-    checks.append(Check("embedded Triton", state, ok=True, optional=True, remedy=remedy))
-    return [*checks, _docker(), _gpu()]
+    checks += _distributions(_BASE, _INSTALL_BASE)
+    checks += _distributions(_BUILD, _INSTALL_BUILD)
+    checks += [replace(check, name=f"embedded: {check.name}") for check in check_host(target)]
+    return [*checks, _embedded(EmbeddedTriton(target, Silent())), _docker(), _gpu()]
+
+
+def _embedded(server: EmbeddedTriton) -> Check:
+    path = server.installed_path()
+    state = f"{server.versions()}, {'not installed' if path is None else f'in {path}'}"
+    remedy = "repogen server install (the first build also installs it)" if path is None else ""
+    return Check("embedded Triton", state, ok=True, optional=True, remedy=remedy)
 
 
 def _python() -> Check:
@@ -50,7 +52,7 @@ def _python() -> Check:
 
 
 def _distributions(names: Iterable[str], remedy: str) -> list[Check]:
-    wanted = _wanted()
+    requirements = _requirements()
     checks = []
     for name in names:
         try:
@@ -58,45 +60,44 @@ def _distributions(names: Iterable[str], remedy: str) -> list[Check]:
         except importlib.metadata.PackageNotFoundError:
             checks.append(Check(name, "not installed", ok=False, remedy=remedy))
             continue
-        allowed = wanted.get(name)
-        ok = allowed is None or allowed.specifier.contains(version, prereleases=True)
-        needed = "" if ok or allowed is None else f", needs {allowed.specifier}"
+        required = requirements.get(name)
+        ok = required is None or required.specifier.contains(version, prereleases=True)
+        needed = "" if ok or required is None else f", needs {required.specifier}"
         checks.append(Check(name, f"{version}{needed}", ok, remedy="" if ok else remedy))
     return checks
 
 
-def _wanted() -> dict[str, Dependency]:
-    """Return what repogen's own metadata asks for, by name."""
+def _requirements() -> dict[str, Requirement]:
+    """Return the dependencies in repogen's own metadata, by name."""
     try:
         lines = importlib.metadata.requires(_DISTRIBUTION) or []
-    except importlib.metadata.PackageNotFoundError:  # run from a checkout that is not installed
-        project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))[
-            "project"
-        ]
+    except importlib.metadata.PackageNotFoundError:  # a checkout that is not installed
+        document = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))
+        project = document["project"]
         lines = [*project["dependencies"], *project["optional-dependencies"]["build"]]
-    return {dependency.name.lower(): dependency for dependency in map(Dependency, lines)}
+    return {dependency.name.lower(): dependency for dependency in map(Requirement, lines)}
 
 
 def _docker() -> Check:
-    path = shutil.which("docker")
+    path, remedy = shutil.which("docker"), "only needed for --server docker"
     if path is None:
-        return Check("docker", "not installed", ok=True, optional=True, remedy="only for --server docker")
+        return Check("docker", "not installed", ok=True, optional=True, remedy=remedy)
     try:
         command = [path, "version", "--format", "{{.Server.Version}}"]
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        version = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
-        return Check("docker", "no engine answers", ok=True, optional=True, remedy="only for --server docker")
-    return Check("docker", f"engine {found}", ok=True, optional=True)
+        return Check("docker", "the daemon does not respond", ok=True, optional=True, remedy=remedy)
+    return Check("docker", f"engine {version}", ok=True, optional=True)
 
 
 def _gpu() -> Check:
     path = shutil.which("nvidia-smi")
     if path is None:
-        found = "none; KIND_GPU models are smoke-tested on the CPU, and `repogen serve` cannot serve them here"
-        return Check("gpu", found, ok=True, optional=True)
+        state = "none; KIND_GPU models are smoke-tested on the CPU, and `repogen serve` cannot serve them here"
+        return Check("gpu", state, ok=True, optional=True)
     try:
         command = [path, "--query-gpu=name,driver_version", "--format=csv,noheader"]
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        output = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return Check("gpu", "nvidia-smi fails", ok=True, optional=True)
-    return Check("gpu", "; ".join(found.splitlines()), ok=True, optional=True)
+    return Check("gpu", "; ".join(output.splitlines()), ok=True, optional=True)

@@ -1,4 +1,4 @@
-"""The one family of errors that repogen shows to people: what, where, what to do, and an exit code."""
+"""The errors of repogen: each has a message, a hint, a code, a place, and an exit code."""
 
 from __future__ import annotations
 
@@ -28,15 +28,17 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True)
 class ErrorRecord:
-    """An error as data: it crosses process borders and becomes JSON.
+    """An error as data, for other processes and for JSON.
 
     Attributes:
         code: Stable identifier, for example ``export.specialized-dim``.
         message: What went wrong, one sentence or a few lines.
         hint: The next action; may be empty.
         where: ``file:line`` or a key path; may be empty.
-        exit_code: The process exit code this error asks for.
+        exit_code: Exit code of a process that ends with this error.
         details: Traceback or log, shown only with ``--debug``.
+        classes: Full names of the error's class and of its base classes below `RepogenError`, most specific first;
+            empty for a record that was not made from an exception.
     """
 
     code: str
@@ -45,6 +47,15 @@ class ErrorRecord:
     where: str = ""
     exit_code: int = int(ExitCode.BUG)
     details: str = ""
+    classes: tuple[str, ...] = ()
+
+
+_CLASSES: dict[str, type[RepogenError]] = {}
+"""Every subclass of `RepogenError` that this process has defined, by full name, in order of definition."""
+
+
+def _full_name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 class RepogenError(Exception):
@@ -53,13 +64,17 @@ class RepogenError(Exception):
     Args:
         message: What went wrong.
         hint: What to do about it.
-        code: Stable identifier ``room.reason``; the room's own default if empty.
+        code: Stable identifier ``step.reason``; the default of the class if empty.
         where: ``file:line`` or a key path.
         details: Long text for ``--debug`` only.
     """
 
     exit_code = ExitCode.BUG
     default_code = "bug"
+
+    def __init_subclass__(cls) -> None:
+        """Register the class by its full name, for `error_from_record`."""
+        _CLASSES[_full_name(cls)] = cls
 
     def __init__(self, message: str, hint: str = "", *, code: str = "", where: str = "", details: str = "") -> None:
         """Keep the parts; the exception's text is the message."""
@@ -73,46 +88,47 @@ class RepogenError(Exception):
     @property
     def record(self) -> ErrorRecord:
         """The error as data."""
-        return ErrorRecord(self.code, self.message, self.hint, self.where, int(self.exit_code), self.details)
+        classes = tuple(_full_name(cls) for cls in type(self).__mro__ if _full_name(cls) in _CLASSES)
+        return ErrorRecord(self.code, self.message, self.hint, self.where, int(self.exit_code), self.details, classes)
 
 
 class SpecError(RepogenError):
-    """The spec, or what it points to, is wrong (exit 2)."""
+    """The spec, or a file that it names, is invalid (exit 2)."""
 
     exit_code = ExitCode.SPEC
     default_code = "spec"
 
 
 class SourceError(RepogenError):
-    """The user's model could not be made (exit 3: the model never reached ONNX)."""
+    """The model could not be loaded or called (exit 3)."""
 
     exit_code = ExitCode.EXPORT
     default_code = "source"
 
 
 class ExportError(RepogenError):
-    """No exporter gave a faithful graph (exit 3)."""
+    """No exporter produced a graph that matches the model (exit 3)."""
 
     exit_code = ExitCode.EXPORT
     default_code = "export"
 
 
 class ParityError(RepogenError):
-    """ONNX and PyTorch disagree, or a claim about the model was measured false (exit 4)."""
+    """ONNX Runtime and PyTorch disagree, or a measurement contradicts the spec (exit 4)."""
 
     exit_code = ExitCode.PARITY
     default_code = "parity"
 
 
 class ConfigError(RepogenError):
-    """config.pbtxt cannot be what was asked (exit 5)."""
+    """config.pbtxt cannot be generated as requested (exit 5)."""
 
     exit_code = ExitCode.CONFIG
     default_code = "config"
 
 
 class SmokeError(RepogenError):
-    """A real Triton did not serve the model as promised (exit 6)."""
+    """A smoke test against a real Triton failed (exit 6)."""
 
     exit_code = ExitCode.SMOKE
     default_code = "smoke"
@@ -125,28 +141,28 @@ class ServerError(SmokeError):
 
 
 class PublishError(RepogenError):
-    """The repository could not be written, and was left as it was (exit 7)."""
+    """The repository could not be written; it is unchanged (exit 7)."""
 
     exit_code = ExitCode.PUBLISH
     default_code = "publish"
 
 
 class TrackingError(RepogenError):
-    """MLflow could not be reached, or its entry is not what it was; what is published stays published (exit 8)."""
+    """MLflow could not be reached, or its entries have changed; published versions stay published (exit 8)."""
 
     exit_code = ExitCode.TRACKING
     default_code = "tracking"
 
 
 class GateError(RepogenError):
-    """A gate did not let a version pass; nothing was moved (exit 1)."""
+    """A gate failed, and no alias was moved (exit 1)."""
 
     exit_code = ExitCode.GATE
     default_code = "gate"
 
 
 class InterruptedBuildError(RepogenError):
-    """Ctrl-C or SIGTERM; nothing half-done was left (exit 130)."""
+    """Ctrl-C or SIGTERM; no partial output was left behind (exit 130)."""
 
     exit_code = ExitCode.INTERRUPTED
     default_code = "interrupted"
@@ -158,27 +174,23 @@ class MissingExtraError(SpecError):
     default_code = "missing-extra"
 
 
-_KINDS: tuple[type[RepogenError], ...] = (
-    SpecError,
-    ExportError,
-    ParityError,
-    ConfigError,
-    SmokeError,
-    PublishError,
-    TrackingError,
-    GateError,
-    InterruptedBuildError,
-)
-
-
 def error_from_record(record: ErrorRecord) -> RepogenError:
-    """Return an error that asks for the same exit code and says the same as ``record``."""
-    kind = next((kind for kind in _KINDS if kind.exit_code == record.exit_code), RepogenError)
-    return kind(record.message, record.hint, code=record.code, where=record.where, details=record.details)
+    """Return the exception that a record was made from.
+
+    Its class is the most specific one in ``record.classes`` that this process has defined: a plug-in's own error class
+    may exist only in the worker. Without any, the exit code selects the class.
+    """
+    names = (*record.classes, *(name for name, cls in _CLASSES.items() if cls.exit_code == record.exit_code))
+    cls = next((_CLASSES[name] for name in names if name in _CLASSES), RepogenError)
+    error = cls.__new__(cls)  # a class may take other arguments than RepogenError does
+    RepogenError.__init__(
+        error, record.message, record.hint, code=record.code, where=record.where, details=record.details
+    )
+    return error
 
 
 def first_line(error: BaseException, directory: Path | None = None) -> str:
-    """Return the first line of an error's message; the path of ``directory``, which it worked in, is left out."""
+    """Return the first line of an error's message, without the path of ``directory``."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__

@@ -17,13 +17,23 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ConfigDict
 
 from repogen.errors import SpecError, first_line
 
 Group: TypeAlias = Literal["repogen.sources", "repogen.exporters", "repogen.passes", "repogen.servers", "repogen.gates"]
 
 DISTRIBUTION = "triton-repogen"
+
+_Part = TypeVar("_Part")
+
+
+class NoOptions(BaseModel):
+    """The options of a plug-in that has none."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 @cache
@@ -44,6 +54,29 @@ def plugins(group: Group) -> dict[str, EntryPoint]:
                 code="plugin.duplicate",
             )
     return by_name
+
+
+def load_instance(group: Group, name: str, protocol: type[_Part]) -> _Part:
+    """Return an instance of the class that an entry point refers to.
+
+    Args:
+        group: The group.
+        name: A key of ``plugins(group)``.
+        protocol: A runtime-checkable Protocol, which the class implements.
+
+    Raises:
+        SpecError: Importing the entry point failed, or it does not implement the Protocol.
+    """
+    loaded = load_plugin(group, name)
+    instance = loaded() if isinstance(loaded, type) else loaded
+    if isinstance(instance, protocol) and getattr(instance, "name", None) == name:
+        return instance
+    entry = plugins(group)[name]
+    raise SpecError(
+        f"plug-in {name!r} of {_package(entry)} is not a {protocol.__name__} named {name!r}: {entry.value}",
+        f"implement {protocol.__module__}.{protocol.__name__}",
+        code="plugin.interface",
+    )
 
 
 def load_plugin(group: Group, name: str) -> object:
@@ -74,6 +107,11 @@ def load_plugin(group: Group, name: str) -> object:
             f"fix or uninstall {_package(entry)}",
             code="plugin.import",
         ) from error
+
+
+def is_built_in(group: Group, name: str) -> bool:
+    """Return whether repogen itself registers a name of a group."""
+    return name in plugins(group) and _package(plugins(group)[name]) == DISTRIBUTION
 
 
 def _package(entry: EntryPoint) -> str:

@@ -1,9 +1,9 @@
-"""What export, optimize and validate hand on."""
+"""The results of export, optimization and validation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path  # noqa: TC003 - the worker's answer is decoded by these annotations
+from pathlib import Path  # noqa: TC003 - pydantic decodes the worker's events by these annotations
 from typing import TypeAlias
 
 from repogen.artifacts.steps import EnsembleArtifact, PythonArtifact
@@ -30,15 +30,15 @@ class OnnxArtifact:
     """An ONNX model on disk.
 
     Attributes:
-        path: ``model.onnx``; its external data, if any, lies beside it as ``model.onnx.data``.
-        external_data: Whether that data file exists.
-        signature: The graph's inputs and outputs as the graph states them.
+        path: ``model.onnx``; its external data, if any, is in ``model.onnx.data`` in the same directory.
+        external_data: Whether it has external data.
+        signature: Inputs and outputs of the graph.
         opset: Version of the ``ai.onnx`` domain.
         ir_version: ONNX IR version.
-        nodes: Number of nodes, those of subgraphs included.
-        exporter: Name of the rung that made it, such as ``dynamo`` or ``torchscript-eager``.
-        unused: Inputs that nothing in the graph reads.
-        doubts: Sizes of all dims at which something may not hold that the exporter took for granted.
+        nodes: Number of nodes, including those of subgraphs.
+        exporter: Name of the exporter that wrote it, such as ``dynamo`` or ``torchscript-eager``.
+        unused: Inputs that no node of the graph reads.
+        guard_violations: Sizes of all dims at which the graph may be wrong: they violate an assumption of the exporter.
     """
 
     path: Path
@@ -49,16 +49,16 @@ class OnnxArtifact:
     nodes: int
     exporter: str
     unused: tuple[str, ...] = ()
-    doubts: tuple[dict[str, int], ...] = ()
+    guard_violations: tuple[dict[str, int], ...] = ()
 
 
 Artifact: TypeAlias = OnnxArtifact | PythonArtifact | EnsembleArtifact
-"""What is published as a version."""
+"""What a version contains."""
 
 
 @dataclass(frozen=True)
-class RungOutcome:
-    """What one exporter did: ``ok`` or why not, in one line."""
+class ExportAttempt:
+    """The outcome of one exporter; ``reason`` is the failure in one line."""
 
     exporter: str
     ok: bool
@@ -67,12 +67,12 @@ class RungOutcome:
 
 
 UNCHANGED = "it changed nothing"
-"""Reason of a pass that left the graph as it was: nothing that a person needs to know."""
+"""Reason of a pass that did not change the graph; reports leave it out."""
 
 
 @dataclass(frozen=True)
 class PassOutcome:
-    """What one optimization pass did; a dropped pass says why."""
+    """The outcome of one optimization pass; ``reason`` says why it was skipped."""
 
     name: str
     applied: bool
@@ -104,7 +104,7 @@ class ParityCase:
 
 @dataclass(frozen=True)
 class ParityReport:
-    """Every case, those left out because the budget was spent, and sizes that the original itself does not take."""
+    """The cases, the cases skipped when the time budget was spent, and those that the original model rejects."""
 
     cases: tuple[ParityCase, ...]
     skipped: tuple[str, ...] = ()
@@ -112,7 +112,7 @@ class ParityReport:
 
     @property
     def passed(self) -> bool:
-        """True when at least one case ran and none failed."""
+        """True if at least one case ran and none failed."""
         return bool(self.cases) and all(case.passed for case in self.cases)
 
     @property
@@ -128,17 +128,17 @@ class ParityReport:
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first operator of the original whose output the graph does not compute.
+    """The first operator of the original model whose output differs from the graph's.
 
     Attributes:
-        operator: For example ``aten.floor_divide``.
-        module: Path of the module that runs it; empty for the model itself.
-        where: ``file.py:line`` that calls it.
-        shape: Of its output.
-        place: Index of the value that is farthest off.
-        expected: PyTorch's value there.
-        actual: The graph's, in its nearest value of that shape; None when it has none.
-        node: Operator and name of that value in the graph.
+        operator: Name, such as ``aten.floor_divide``.
+        module: Path of the module that contains it; empty for the model itself.
+        where: ``file.py:line`` of the call.
+        shape: Shape of its output.
+        place: Index of the value with the largest difference.
+        expected: PyTorch's value at that index.
+        actual: Value of the graph's most similar tensor of that shape; None if there is no tensor of that shape.
+        node: Operator and name of that tensor in the graph.
     """
 
     operator: str
@@ -151,7 +151,7 @@ class Divergence:
     node: str
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Return one line for messages."""
         inside = f" in module {self.module!r}" if self.module else ""
         at = f" ({self.where})" if self.where else ""
         begin = f"{self.operator}{inside}{at} is the first to differ: output {list(self.shape)}"
@@ -170,8 +170,8 @@ class BatchReport:
     """Whether rows are independent and every output has the batch on axis 0.
 
     Attributes:
-        batchable: The verdict, measured.
-        max_batch_size: What config.pbtxt may say; 0 when not batchable or not asked for.
+        batchable: Whether the model can be batched, as measured.
+        max_batch_size: Value for config.pbtxt; 0 if the model is not batchable, or batching is disabled.
         reason: Why not batchable; empty otherwise.
     """
 
@@ -182,7 +182,7 @@ class BatchReport:
 
 @dataclass(frozen=True)
 class GoldenTensor:
-    """Where one golden array lies in ``golden.npz``."""
+    """Name of a tensor, and key of its array in ``golden.npz``."""
 
     name: str
     key: str
@@ -190,11 +190,11 @@ class GoldenTensor:
 
 @dataclass(frozen=True)
 class GoldenCase:
-    """One input and PyTorch's output, kept for smoke tests anywhere.
+    """Inputs and PyTorch's outputs, for smoke tests.
 
     Attributes:
-        name: The parity case it was taken from.
-        batch: Size of axis 0 of every tensor when the model batches, else 0.
+        name: The parity case that it comes from.
+        batch: Size of axis 0 of every tensor if the model is batched, else 0.
         inputs: Input arrays.
         outputs: Output arrays as PyTorch computed them.
     """
@@ -207,7 +207,7 @@ class GoldenCase:
 
 @dataclass(frozen=True)
 class Golden:
-    """Contents of ``golden.json``, beside ``golden.npz``: the cases, and the tolerance of each output by name."""
+    """Contents of ``golden.json``: the cases, and the tolerances (rtol, atol) of each output by name."""
 
     cases: tuple[GoldenCase, ...]
     tolerances: dict[str, tuple[float, float]]
@@ -215,7 +215,7 @@ class Golden:
 
 @dataclass(frozen=True)
 class ImportedCode:
-    """What the worker imported: the model's code outside site-packages, and the distributions it used.
+    """The code that a worker imported: files outside site-packages, and distributions.
 
     Attributes:
         files: Path relative to the spec's directory (``..`` allowed) -> sha256.
@@ -227,19 +227,19 @@ class ImportedCode:
 
 
 @dataclass(frozen=True)
-class Learned:
-    """What the worker learned of a model: all of it, or what it knew when something ended it.
+class BuildDiagnostics:
+    """Diagnostics of a build: complete, or up to the point where something ended it.
 
     Attributes:
-        notes: Things a person should know, such as a factory that forgot ``model.eval()``.
-        rungs: Outcome of each exporter tried.
-        passes: Outcome of each optimization pass, for the last exporter whose graph came to be optimized.
+        notes: Notes for the report, such as that the factory returned a model in training mode.
+        attempts: Outcome of each exporter that was tried.
+        passes: Outcome of each optimization pass, for the last exporter whose graph was optimized.
         seconds: Wall time of each step.
         peak_rss_bytes: Largest resident memory of the worker.
     """
 
     notes: tuple[str, ...] = ()
-    rungs: tuple[RungOutcome, ...] = ()
+    attempts: tuple[ExportAttempt, ...] = ()
     passes: tuple[PassOutcome, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     peak_rss_bytes: int = 0
@@ -247,17 +247,17 @@ class Learned:
 
 @dataclass(frozen=True)
 class BuiltModel:
-    """What the worker hands back for one model that holds: verified bytes and their proofs.
+    """A verified model, as the worker returns it.
 
     Attributes:
-        artifact: What to publish, with the spec's names.
-        golden_dir: Directory holding ``golden.json`` and ``golden.npz``.
-        nodes_exported: Nodes as the exporter wrote them.
+        artifact: What to publish, with the tensor names of the spec.
+        golden_dir: Directory of ``golden.json`` and ``golden.npz``.
+        nodes_exported: Number of nodes before optimization.
         parity: The comparison with PyTorch.
-        batch: The verdict on batching.
-        imported: Code the build depended on.
-        companions: Files that travel with the model, by name.
-        labels: Names of classes by output.
+        batch: The result of the batching checks.
+        imported: Code that the build depends on.
+        companions: Additional files of the version, by name.
+        labels: Class names by output.
     """
 
     artifact: Artifact

@@ -1,4 +1,4 @@
-"""What ``repogen doctor`` found out about this machine."""
+"""The result of one check of this machine, as ``repogen doctor`` prints it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """One check of this machine.
 
     Attributes:
-        name: What.
-        found: Version or state.
-        ok: Whether repogen can do its job with it.
-        optional: Whether repogen does without; ``ok`` is then true although it is missing.
-        remedy: The command that mends it; empty when nothing needs mending.
+        name: Subject of the check, for example ``glibc``.
+        found: Version or state, and the required one where they differ.
+        ok: Whether repogen can work with it.
+        optional: Whether repogen works without it; ``ok`` is then true even if it is missing.
+        remedy: The command or advice that fixes it; empty when nothing needs fixing.
     """
 
     name: str

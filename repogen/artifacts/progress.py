@@ -1,4 +1,4 @@
-"""Where steps tell how far they are; the console implements it."""
+"""The Protocol through which steps report their progress; ``repogen.reporting`` implements it."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """A sink for progress; calls may come from several threads."""
+    """Receives progress events; calls may come from several threads."""
 
     def step(self, model: str, step: str) -> None:
-        """``model`` (empty for the whole build) entered ``step``."""
+        """``model`` entered ``step``; ``model`` is empty for a step of the whole build."""
 
     def note(self, model: str, text: str) -> None:
-        """Something a person should read about ``model``."""
+        """The user should read ``text`` about ``model``."""
 
     def download(self, what: str, done: int, total: int) -> None:
-        """``done`` of ``total`` bytes of ``what`` arrived."""
+        """``done`` of ``total`` bytes of ``what`` were downloaded."""
 
 
 class Silent:
-    """A Progress that says nothing."""
+    """A Progress that ignores all events."""
 
     def step(self, model: str, step: str) -> None:
-        """Say nothing."""
+        """Ignore the event."""
 
     def note(self, model: str, text: str) -> None:
-        """Say nothing."""
+        """Ignore the event."""
 
     def download(self, what: str, done: int, total: int) -> None:
-        """Say nothing."""
+        """Ignore the event."""

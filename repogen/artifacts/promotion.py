@@ -1,4 +1,4 @@
-"""What `repogen promote` and `repogen history` found and did; the console renders it."""
+"""Reports of `repogen promote` and `repogen history`."""
 
 from __future__ import annotations
 
@@ -10,29 +10,28 @@ from repogen.errors import ExitCode
 
 if TYPE_CHECKING:
     from repogen.artifacts.registry import AliasMove
-    from repogen.artifacts.serving import SmokeReport
 
 
 class Verdict(Enum):
-    """What a gate says."""
+    """The verdict of a gate."""
 
     PASSED = "passed"
     FAILED = "failed"
     RECORDED = "recorded"
-    """Measured, and no limit was asked for."""
+    """Measured, without a limit."""
 
 
 @dataclass(frozen=True)
 class GateResult:
-    """One figure held against one limit.
+    """One figure and its limit.
 
     Attributes:
-        gate: ``parity.max_abs_diff``, ``latency.max_ratio``, …; the name that ``--gate`` knows.
-        measured: The figure for people; ``-`` when there is none.
-        limit: For people, for example ``<= 1.1``; empty when there is none.
+        gate: Name of the figure, such as ``parity.max_abs_diff`` or ``latency.max_ratio``.
+        measured: The figure as text; ``-`` if it was not measured.
+        limit: The limit as text, such as ``<= 1.1``; empty without a limit.
         verdict: The verdict.
-        note: Why it failed, or what to know of the figure.
-        value: The figure itself; None when there is none.
+        note: Why it failed, or what to know about the figure.
+        value: The figure; None if it was not measured.
     """
 
     gate: str
@@ -45,7 +44,7 @@ class GateResult:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Candidate over champion, block by block of one alternating run.
+    """Candidate's time divided by the champion's, in the blocks of one alternating run.
 
     Attributes:
         value: Median of the blocks' ratios.
@@ -62,7 +61,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Timing:
-    """Latency of single-row requests or, for bursts of them, the time of a whole burst; milliseconds."""
+    """Times in milliseconds: of single-row requests, or of whole bursts of them."""
 
     p50: float
     p95: float
@@ -72,12 +71,12 @@ class Timing:
 
 @dataclass(frozen=True)
 class Paired:
-    """Times of a candidate and, where there is one, of the champion on the same server in the same minute.
+    """Times of the candidate and, if there is one, of the champion, measured in turns on one server.
 
     Attributes:
         candidate: Over all rounds.
         champion: The same; None without a champion.
-        ratio: Candidate's time over the champion's, so that less is better; None without a champion.
+        ratio: Candidate's time divided by the champion's: less is better; None without a champion.
     """
 
     candidate: Timing
@@ -85,48 +84,17 @@ class Paired:
     ratio: Ratio | None = None
 
 
-@dataclass(frozen=True)
-class Figures:
-    """Everything that was measured of a candidate, for the gates to judge.
-
-    Attributes:
-        parity_built: Largest difference from PyTorch that the build measured.
-        size: Bytes of graph and weights.
-        champion: The champion's registry version; None when there is none.
-        champion_size: Its bytes; None when there is none.
-        smoke: What the target's Triton answered; None when it was not asked.
-        latency: Single-row requests.
-        bursts: Bursts of them.
-        burst: Requests in a burst.
-        holdout: What the user's code returned for the candidate, by name; one that returned a number has the name "".
-        champion_holdout: The same for the champion.
-        obstacles: Gate -> why it could not be measured.
-    """
-
-    parity_built: float
-    size: int
-    champion: int | None = None
-    champion_size: int | None = None
-    smoke: SmokeReport | None = None
-    latency: Paired | None = None
-    bursts: Paired | None = None
-    burst: int = 0
-    holdout: dict[str, float] | None = None
-    champion_holdout: dict[str, float] | None = None
-    obstacles: dict[str, str] = field(default_factory=dict)
-
-
 class Outcome(Enum):
-    """What became of the alias."""
+    """The outcome of a promotion or a rollback."""
 
     PROMOTED = "promoted"
     ROLLED_BACK = "rolled back"
     ALREADY = "already"
-    """It pointed there before; nothing was measured or moved."""
+    """The alias already pointed to the version; nothing was measured or moved."""
     WOULD_MOVE = "would move"
-    """Every gate passed, and ``--dry-run`` moved nothing."""
+    """Every gate passed; with ``--dry-run`` the alias is not moved."""
     REFUSED = "refused"
-    """A gate failed; nothing was moved."""
+    """A gate failed; the alias was not moved."""
 
 
 @dataclass(frozen=True)
@@ -136,14 +104,14 @@ class PromotionReport:
     Attributes:
         model: Registered model.
         alias: The alias.
-        old: Version it pointed to before; None when there was no such alias.
-        new: Version it was to point to.
-        outcome: What became of it.
-        gates: One result a limit, in a fixed order.
-        server: The Triton that was asked, for people; empty when none was.
-        indicative: Whether that server's times only hint at production's.
-        move: What the registry recorded; None when nothing moved.
-        notes: Things a person should know.
+        old: Version that it pointed to before; None if the alias did not exist.
+        new: Version to move it to.
+        outcome: The outcome.
+        gates: One result per limit, in a fixed order.
+        server: Human-readable description of the Triton; empty if none was started.
+        indicative: Whether that server's times only indicate production's.
+        move: The recorded move; None if the alias was not moved.
+        notes: Notes for the user.
     """
 
     model: str
@@ -159,23 +127,23 @@ class PromotionReport:
 
     @property
     def exit_code(self) -> int:
-        """1 when a gate failed, else 0."""
+        """1 if a gate failed, else 0."""
         return int(ExitCode.GATE if self.outcome is Outcome.REFUSED else ExitCode.OK)
 
 
 @dataclass(frozen=True)
 class Period:
-    """A time in which an alias pointed to one version.
+    """A period in which an alias pointed to one version.
 
     Attributes:
         alias: The alias.
         version: Registry version; None where the alias was deleted.
-        since: UTC, ISO 8601; empty when nobody recorded it.
-        until: The same; empty when it lasts, or when nobody recorded its end.
-        present: Whether it lasts.
-        by: Who moved it there; empty when unknown.
-        why: ``promote``, ``rollback`` or ``outside``.
-        figures: What the gates measured.
+        since: Start in UTC, ISO 8601; empty if it was not recorded.
+        until: End in UTC, ISO 8601; empty if it was not recorded, or has not ended.
+        present: Whether the alias still points to the version.
+        by: User who moved the alias; empty if it was not recorded.
+        why: ``promote``, ``rollback`` or ``outside``, which is a move that repogen did not make.
+        figures: Figures that the gates measured, as text.
     """
 
     alias: str
@@ -190,7 +158,7 @@ class Period:
 
 @dataclass(frozen=True)
 class History:
-    """What served when.
+    """The periods of a model's aliases.
 
     Attributes:
         model: Registered model.

@@ -1,4 +1,4 @@
-"""What the release desk hands around: registered model versions, their aliases, and the promotions that moved them."""
+"""Registered model versions, their aliases, and the promotions that moved them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class EntryState(Enum):
-    """How far the publication of a registered version came."""
+    """Whether a registered version was published."""
 
     PENDING = "pending"
-    """Logged and registered; not known to be in a repository."""
+    """Logged and registered, but not known to be in a repository."""
     PUBLISHED = "published"
     FOREIGN = ""
-    """Registered by something else than repogen."""
+    """Not registered by repogen."""
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,16 @@ class RegistryEntry:
     """One version of a registered model.
 
     Attributes:
-        name: Registered model, which is the Triton model's name.
-        version: The registry's number, not Triton's.
-        state: How far its publication came.
-        content: Digest over every file of the version (``Manifest.content_sha256``): the key that joins registry and
-            repositories; empty when foreign.
-        sha256: Digest of ``model.onnx``; empty when foreign.
-        triton_version: Number of the version directory in the repository it was built into; None while pending.
-        repository: Where the build published it, or meant to; empty when foreign.
-        target: Triton release.
-        tags: All tags, as the registry has them.
+        name: Name of the registered model, which is also the Triton model's.
+        version: The registry's number; Triton's may differ.
+        state: Whether it was published.
+        content: Digest over every file of the version (``Manifest.content_sha256``), by which the version is found in
+            repositories; empty if foreign.
+        sha256: Digest of ``model.onnx``; empty if foreign.
+        triton_version: Number of the version directory in the repository that it was built for; None while pending.
+        repository: That repository; empty if foreign.
+        target: Triton release; empty if foreign.
+        tags: All tags in the registry.
         aliases: Aliases that point to it.
     """
 
@@ -52,16 +52,16 @@ class RegistryEntry:
 
 @dataclass(frozen=True)
 class AliasMove:
-    """One move of an alias, as the registry keeps it for good.
+    """One move of an alias, as it is recorded in the registry.
 
     Attributes:
         alias: The alias.
-        old: Registry version it pointed to; None when it was new.
-        new: Registry version it points to since.
+        old: Registry version that it pointed to before; None if it is new.
+        new: Registry version that it points to after.
         by: User who moved it.
-        at: UTC, ISO 8601, seconds.
+        at: Time in UTC, ISO 8601, in seconds.
         why: ``promote``, ``rollback``, or ``outside`` for a move that repogen did not make.
-        figures: What the gates measured, name -> text.
+        figures: Measurements of the gates, name -> text.
     """
 
     alias: str
@@ -74,34 +74,34 @@ class AliasMove:
 
 
 class ModelRegistry(Protocol):
-    """A model registry: MLflow's, or a test's in memory. Every call may raise ``TrackingError``."""
+    """A model registry: MLflow's, or one in memory for tests. Every call may raise ``TrackingError``."""
 
     def entries(self, name: str) -> tuple[RegistryEntry, ...]:
-        """Return every version of ``name``, newest first; none when there is no such registered model."""
+        """Return every version of ``name``, newest first; empty if no such model is registered."""
 
     def with_alias(self, alias: str) -> tuple[RegistryEntry, ...]:
-        """Return the version that ``alias`` points to, of every registered model that has it, by name."""
+        """Return the version that ``alias`` points to, for every registered model that has the alias, by name."""
 
     def fetch(self, entry: RegistryEntry, directory: Path) -> Path:
-        """Download the files of a version as its build staged them, checked against their manifest.
+        """Download the files of a version as its build staged them, and compare them with their manifest.
 
         Args:
-            entry: Which version.
-            directory: Where to; must be empty.
+            entry: The version.
+            directory: An empty directory to download to.
 
         Returns:
-            The directory, with ``manifest.json`` and every file that it lists, and nothing else.
+            The directory, with ``manifest.json``, every file that it lists, and nothing else.
 
         Raises:
-            TrackingError: Artifacts are gone or altered, or the registry cannot be reached.
+            TrackingError: Artifacts were deleted or changed, or the registry cannot be reached.
         """
 
     def move_alias(self, name: str, move: AliasMove) -> None:
-        """Point an alias elsewhere and record the move.
+        """Point an alias to another version and record the move.
 
         Raises:
             TrackingError: The alias no longer points to ``move.old``, or the registry cannot be reached.
         """
 
     def moves(self, name: str, alias: str | None = None) -> tuple[AliasMove, ...]:
-        """Return the recorded moves of one alias, or of all, oldest first."""
+        """Return the recorded moves of one alias, or of all aliases, oldest first."""

@@ -1,4 +1,4 @@
-"""What a build did, for people and machines; the console renders it."""
+"""The report of a build; ``repogen.reporting`` renders it."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ from repogen.errors import ErrorRecord, ExitCode
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.artifacts.built_model import PassOutcome, RungOutcome
+    from repogen.artifacts.built_model import ExportAttempt, PassOutcome
     from repogen.artifacts.serving import SmokeReport
 
 
 class Status(Enum):
-    """How a model's build ended."""
+    """How the build of a model ended."""
 
     PUBLISHED = "published"
     UNCHANGED = "unchanged"
     VERIFIED = "verified"
-    """Everything passed, and ``--dry-run`` published nothing."""
+    """Every check passed; nothing was published because of ``--dry-run``."""
     FAILED = "failed"
 
 
 @dataclass(frozen=True)
 class ModelReport:
-    """One model's build.
+    """The build of one model.
 
     Attributes:
         name: Model name.
-        status: How it ended.
+        status: How the build ended.
         version: Version in the repository; None unless published or unchanged.
-        sha256: Digest of ``model.onnx``; empty when there is none.
-        exporter: ``dynamo`` or ``torchscript``; empty when none worked.
-        opset: ``ai.onnx`` opset, 0 when there is no graph.
-        ir_version: ONNX IR version, 0 when there is no graph.
-        max_batch_size: As in config.pbtxt; None when there is none.
+        sha256: Digest of ``model.onnx``; empty if it was not staged.
+        exporter: Exporter of the graph, such as ``dynamo`` or ``torchscript``; empty if none succeeded.
+        opset: Version of the ``ai.onnx`` opset; 0 without a graph.
+        ir_version: ONNX IR version; 0 without a graph.
+        max_batch_size: As in config.pbtxt; None without one.
         parity_cases: Number of parity cases.
-        parity_skipped: Cases that the compute budget left out.
-        max_abs_diff: Largest absolute difference.
-        max_rel_diff: Largest relative difference.
-        nodes_exported: Nodes as exported.
-        nodes_optimized: Nodes as published.
-        size: Bytes of the version's files; 0 when there are none.
-        rungs: Outcome of each exporter tried.
+        parity_skipped: Cases that were skipped because the compute budget was used up.
+        max_abs_diff: Largest absolute difference over all cases.
+        max_rel_diff: Largest relative difference over all cases.
+        nodes_exported: Number of nodes as exported.
+        nodes_optimized: Number of nodes as published.
+        size: Bytes of the version's files; 0 if it was not staged.
+        attempts: Outcome of each exporter that was tried.
         passes: Outcome of each optimization pass.
-        batch_reason: Why the model does not batch; empty when it does.
-        notes: Things a person should know.
-        smoke: What the real Triton answered; None when it was not asked.
-        registry_version: Version in MLflow's registry; None when it is not registered.
+        batch_reason: Why the model does not batch; empty if it does.
+        notes: What the user should know.
+        smoke: Result of the smoke test; None without one.
+        registry_version: Version in MLflow's registry; None if it is not registered.
         seconds: Wall time of each step.
-        peak_rss_bytes: Largest resident memory of the worker, 0 when none ran.
-        error: Why it failed; None when it did not.
+        peak_rss_bytes: Largest resident memory of the worker; 0 without a worker.
+        error: Why the model failed; None if it did not.
     """
 
     name: str
@@ -71,7 +71,7 @@ class ModelReport:
     nodes_exported: int = 0
     nodes_optimized: int = 0
     size: int = 0
-    rungs: tuple[RungOutcome, ...] = ()
+    attempts: tuple[ExportAttempt, ...] = ()
     passes: tuple[PassOutcome, ...] = ()
     batch_reason: str = ""
     notes: tuple[str, ...] = ()
@@ -84,12 +84,12 @@ class ModelReport:
 
 @dataclass(frozen=True)
 class BuildReport:
-    """Every model's build, in the spec's order.
+    """The build of every selected model.
 
     Attributes:
         repository: The model repository.
-        models: One report a model.
-        error: What went wrong beside the models: the build's own run could not be ended; None otherwise.
+        models: One report per model, in the spec's order.
+        error: A failure that does not belong to a model: the build's MLflow run could not be ended; None otherwise.
     """
 
     repository: Path
@@ -98,6 +98,6 @@ class BuildReport:
 
     @property
     def exit_code(self) -> int:
-        """0, or the exit code of the earliest step that failed (the codes are numbered in the order of the steps)."""
+        """0, or the exit code of the earliest step that failed: the codes are in the order of the steps."""
         errors = (*(model.error for model in self.models), self.error)
         return min((error.exit_code for error in errors if error is not None), default=int(ExitCode.OK))

@@ -1,4 +1,4 @@
-"""A running Triton as the steps see it, and what smoke tests say of it."""
+"""A running Triton server, and the report of a smoke test on it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from contextlib import AbstractContextManager
-    from pathlib import Path
 
 
 class ControlMode(Enum):
@@ -22,17 +20,16 @@ class ControlMode(Enum):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a ready Triton listens, and what it is.
+    """The addresses and properties of a ready Triton.
 
     Attributes:
         grpc: ``host:port``.
         http: ``host:port``, or empty when unknown.
         metrics: ``host:port``, or empty when unknown.
-        kind: ``embedded``, ``docker`` or ``remote``.
-        server_version: As the server reports it, for example ``2.51.0``.
-        runtime: For people, for example ``ONNX Runtime 1.19.2 (Python-hosted, CPU)``; ``unknown`` for a remote one.
-        sees_files: Whether it reads the repository that it was started on from this machine's disk; a remote one
-            is sent the bytes instead.
+        kind: ``embedded``, ``docker``, ``remote``, or the name of a plug-in's server.
+        server_version: Version that the server reports, for example ``2.51.0``.
+        runtime: Description, for example ``ONNX Runtime 1.19.2 (Python-hosted, CPU)``; ``unknown`` for a remote server.
+        sees_files: Whether it reads its repository from this machine's disk; a remote server receives the bytes.
         has_gpu: Whether it can serve KIND_GPU.
     """
 
@@ -47,73 +44,35 @@ class Endpoint:
 
 
 class RunningTriton(Protocol):
-    """A Triton that is ready, or was."""
+    """A started Triton."""
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where it listens."""
+        """Its addresses and properties."""
 
     def alive(self) -> bool:
-        """Whether the server process (or the remote server) still answers."""
+        """Return whether the server process (or the remote server) still responds."""
 
     def log_tail(self, lines: int = 40) -> str:
-        """Last lines of the server's log; empty for a remote one."""
+        """Return the last lines of the server's log; empty for a remote server."""
 
     def provide(self, requirements: Sequence[str]) -> None:
         """Make packages, each ``name==version``, importable by the models that are loaded from now on.
 
         Raises:
-            ServerError: They can't be installed.
+            ServerError: They cannot be installed.
         """
-
-
-class TritonServer(Protocol):
-    """A way to have a Triton: embedded, docker, or one that already runs."""
-
-    def preflight(self) -> None:
-        """Raise ServerError, with the remedy, when this server cannot be had on this machine; installs nothing."""
-
-    def install(self) -> None:
-        """Make it startable (downloads on first use, with progress); does nothing when it is."""
-
-    def running(
-        self, repository: Path, mode: ControlMode, *, strict: bool = False
-    ) -> AbstractContextManager[RunningTriton]:
-        """Start it on ``repository``, wait until it is live, stop it by its PID on exit.
-
-        Args:
-            repository: The model repository.
-            mode: Triton's model control mode.
-            strict: Let Triton complete nothing that a config.pbtxt leaves out.
-        """
-
-
-@dataclass(frozen=True)
-class Requirement:
-    """Something a server needs of this machine.
-
-    Attributes:
-        name: For example ``glibc``.
-        met: Whether it is there.
-        found: What was found, and what is needed.
-        remedy: The command or advice that mends it.
-    """
-
-    name: str
-    met: bool
-    found: str
-    remedy: str
 
 
 @dataclass(frozen=True)
 class SmokeCheck:
-    """One claim that was put to the server.
+    """The result of one check.
 
     Attributes:
-        name: For example ``golden batch=2`` or ``refuses batch 33``.
-        passed: The verdict; a warning counts as passed.
-        detail: Figures or the reason.
-        warning: Whether ``detail`` deserves a person's look although it passed.
+        name: For example ``golden batch=2`` or ``rejects batch 33``.
+        passed: Whether it passed; a warning counts as passed.
+        detail: Numbers, or the reason of a failure.
+        warning: Whether ``detail`` should be read although the check passed.
         max_abs_diff: Largest difference from PyTorch's golden outputs; None for a check of something else.
     """
 
@@ -136,17 +95,17 @@ class Latency:
 
 @dataclass(frozen=True)
 class SmokeReport:
-    """What a real Triton answered.
+    """The results of one smoke test.
 
     Attributes:
         model: Model name.
-        version: Version that was asked.
+        version: Tested version; 0 when the model could not be read.
         server: Kind of the server.
         server_version: tritonserver's version.
-        runtime: Runtime behind it.
-        checks: Every claim, in order.
-        overrides: Fields that the private smoke config changed, one line each.
-        latency: Of single-row requests; None when none were sent.
+        runtime: Description of the runtime.
+        checks: Every check, in order.
+        overrides: Changed fields of the tested config, one line each.
+        latency: Latency of single-row requests; None when none were sent.
     """
 
     model: str
@@ -160,11 +119,11 @@ class SmokeReport:
 
     @property
     def passed(self) -> bool:
-        """True when at least one check ran and none failed."""
+        """Whether at least one check ran and none failed."""
         return bool(self.checks) and all(check.passed for check in self.checks)
 
     @property
     def max_abs_diff(self) -> float | None:
-        """Largest difference of the server's answers from PyTorch's golden outputs; None when none was compared."""
-        found = [check.max_abs_diff for check in self.checks if check.max_abs_diff is not None]
-        return max(found, default=None)
+        """Largest difference of the server's outputs from PyTorch's golden outputs; None when none was compared."""
+        differences = [check.max_abs_diff for check in self.checks if check.max_abs_diff is not None]
+        return max(differences, default=None)

@@ -1,4 +1,4 @@
-"""A model as the exporters and the parity check see it, wherever it came from."""
+"""A loaded model, the same for every kind of source: what exporters and validation work with."""
 
 from __future__ import annotations
 
@@ -36,10 +36,15 @@ class DimRange:
 
 
 class Examples(Protocol):
-    """Makes example inputs of any declared size."""
+    """Creates example inputs of any declared size."""
 
     def __call__(self, sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
-        """Return one array for each input; ``sizes`` gives every symbolic dim. The same arguments, the same arrays."""
+        """Return one array per input; the result depends on the arguments only.
+
+        Args:
+            sizes: The size of every symbolic dim.
+            seed: Seed of random values.
+        """
 
 
 class Reference(Protocol):
@@ -49,17 +54,17 @@ class Reference(Protocol):
         """Return the outputs by name, in the order of the signature.
 
         Raises:
-            SourceError: The model itself refused these inputs.
+            SourceError: The model failed on these inputs.
         """
 
 
 @dataclass(frozen=True)
 class Eager:
-    """A module that both exporters can run.
+    """A module for the PyTorch exporters.
 
     Attributes:
         module: Takes the inputs positionally in the order of the signature, returns a tuple of tensors.
-        attention: Whether its forward calls ``scaled_dot_product_attention``, which has an eager form to fall back on.
+        attention: Whether its forward calls ``scaled_dot_product_attention``, which can be replaced by eager attention.
     """
 
     module: torch.nn.Module
@@ -68,12 +73,12 @@ class Eager:
 
 @dataclass(frozen=True)
 class Program:
-    """A program of ``torch.export``, with its own dynamic dims.
+    """A ``torch.export`` program, which has its own dynamic dims.
 
     Attributes:
-        program: Its user inputs, flattened, are the signature's.
-        select: Indices of the outputs that the signature has.
-        module: The same as a module, as ``Eager`` has it.
+        program: Its flattened user inputs are the inputs of the signature.
+        select: Indices of the outputs in the signature.
+        module: The program as a module, like ``Eager.module``.
     """
 
     program: torch.export.ExportedProgram
@@ -83,12 +88,12 @@ class Program:
 
 @dataclass(frozen=True)
 class Script:
-    """A TorchScript module, exported as it is: its control flow stays.
+    """A TorchScript module, which is exported with its control flow.
 
     Attributes:
-        module: Takes its inputs in the order of the signature.
-        select: Indices of the outputs that the signature has.
-        traced: The same in a module that can be traced, as ``Eager`` has it.
+        module: Its parameters are in the order of the signature.
+        select: Indices of the outputs in the signature.
+        traced: A module that can be traced, like ``Eager.module``.
     """
 
     module: torch.jit.ScriptModule
@@ -98,45 +103,45 @@ class Script:
 
 @dataclass(frozen=True)
 class OnnxFile:
-    """A graph that exists already.
+    """An existing graph.
 
     Attributes:
-        path: The file, checked; its external data, if any, lies in its directory.
+        path: The file, already checked. Its external data, if any, is in the same directory.
     """
 
     path: Path
 
 
 @dataclass(frozen=True)
-class Code:
-    """Python code for Triton's Python backend, or an ensemble: nothing to export, only to prove.
+class PassThroughSource:
+    """Python code for Triton's Python backend, or an ensemble: it is validated, but not exported.
 
     Attributes:
         artifact: What is published.
-        published: What is published, as it will run: a fresh instance of the code, the published steps composed.
-        original: What the reference is, for people.
-        served: What ``published`` is, for people.
-        told_batch: The ``max_batch_size`` that the code read in its config; None for what reads none.
+        published: Runs what is published: a second instance of the code, or the published steps.
+        original: Describes the reference in messages.
+        served: Describes ``published`` in messages.
+        assumed_max_batch: The ``max_batch_size`` in the config that the code received; None for an ensemble.
     """
 
     artifact: PythonArtifact | EnsembleArtifact
     published: Reference
     original: str
     served: str
-    told_batch: int | None = None
+    assumed_max_batch: int | None = None
 
 
-Origin: TypeAlias = "Eager | Program | Script | OnnxFile | Code"
-"""What there is to export."""
+Origin: TypeAlias = "Eager | Program | Script | OnnxFile | PassThroughSource"
+"""What the exporters work on."""
 
 
 @dataclass(frozen=True)
 class Companion:
-    """A file that travels with the model into its version: tokenizer, labels, license.
+    """A file that is published with the model: tokenizer, labels, license.
 
     Attributes:
-        name: Its name in the version, without directories.
-        path: Where it lies now.
+        name: Its name in the version directory.
+        path: The file to copy.
     """
 
     name: str
@@ -145,7 +150,7 @@ class Companion:
 
 @dataclass(frozen=True)
 class Operators:
-    """What the user says of operators that an exporter does not know.
+    """The user's translations of operators that an exporter does not support.
 
     Attributes:
         translations: Operator (``torch.ops.ns.name.default``) -> onnxscript function, for dynamo.
@@ -158,21 +163,21 @@ class Operators:
 
 @dataclass(frozen=True)
 class SourceModel:
-    """A model with flat named tensors in and out.
+    """A model with named tensors as inputs and outputs.
 
     Attributes:
-        origin: What there is to export.
-        signature: Inputs with symbolic dims by name; outputs with the dims seen at the example size.
+        origin: What the exporters work on.
+        signature: Inputs with symbolic dims by name; outputs with their sizes at the example size.
         dims: Symbolic dims by name.
-        examples: Maker of example inputs.
-        reference: Runs the original: in PyTorch in evaluation mode without gradients, or in ONNX Runtime.
-        notes: What was mended on the way, for people.
-        files: Data files that the model was made of, beyond those that the spec names: a change of one is a new build.
-        companions: Files that travel with it.
-        precision: ``float16`` or ``bfloat16`` when the original computes anything in it, and so agrees no closer.
-        operators: Translations of the user's own operators.
-        labels: Class labels by output, in the order of its last axis.
-        against: What the spec has the model compared with, where that is not the model itself.
+        examples: Creates example inputs.
+        reference: Runs the original: in PyTorch (evaluation mode, no gradients), ONNX Runtime or Python.
+        notes: Messages for the report.
+        files: Data files that the model was loaded from, besides those in the spec; a change starts a new build.
+        companions: Files that are published with it.
+        precision: ``float16`` or ``bfloat16`` if the original computes anything in it, which limits parity.
+        operators: Translations of the user's operators.
+        labels: Class labels by output, in the order of the last axis.
+        against: The reference that the spec names; empty if the model is compared with itself.
     """
 
     origin: Origin
@@ -190,5 +195,5 @@ class SourceModel:
 
     @property
     def example_sizes(self) -> dict[str, int]:
-        """Every symbolic dim at its example size."""
+        """The example size of every symbolic dim."""
         return {name: dim.example for name, dim in self.dims.items()}

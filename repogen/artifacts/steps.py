@@ -1,25 +1,25 @@
-"""Models that are no graph: Python code that Triton's Python backend runs, and ensembles of other models."""
+"""Artifacts without a graph: code for Triton's Python backend, and ensembles."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path  # noqa: TC003 - the worker's answer is decoded by these annotations
+from pathlib import Path  # noqa: TC003 - pydantic decodes by these annotations
 
 from repogen.artifacts.tensors import Signature  # noqa: TC001 - the same
 
 PINNED = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}(\[[A-Za-z0-9._,-]{1,127}\])?==[A-Za-z0-9.!+_-]{1,64}$"
-"""A requirement as ``name==version``: no option of pip's, no URL, no range."""
+"""Pattern of a requirement ``name==version``: no pip options, URLs or ranges."""
 
 
 @dataclass(frozen=True)
 class EnsembleStep:
-    """One model of an ensemble.
+    """One step of an ensemble.
 
     Attributes:
-        model: Its name in the repository.
-        inputs: The ensemble's tensor that goes into each of its inputs, by the input's name.
-        outputs: The ensemble's tensor that each of its outputs becomes, by the output's name.
-        version: The version that is asked for; None for the newest.
+        model: Name of the model in the repository.
+        inputs: Model input -> ensemble tensor.
+        outputs: Model output -> ensemble tensor.
+        version: The pinned version; None for the newest.
     """
 
     model: str
@@ -30,12 +30,12 @@ class EnsembleStep:
 
 @dataclass(frozen=True)
 class PythonArtifact:
-    """Python code on disk, that was run.
+    """Python code on disk that was run successfully.
 
     Attributes:
-        path: Its ``model.py``.
-        signature: Inputs and outputs as the spec declares them.
-        requirements: What it imports, each ``name==version``.
+        path: The file published as ``model.py``.
+        signature: Inputs and outputs declared in the spec.
+        requirements: Packages that it imports, each ``name==version``.
     """
 
     path: Path
@@ -50,11 +50,11 @@ class PythonArtifact:
 
 @dataclass(frozen=True)
 class EnsembleArtifact:
-    """An ensemble, composed and run.
+    """An ensemble that was run successfully.
 
     Attributes:
-        steps: Its models; every input and output that they have in it is named.
-        signature: Inputs and outputs of the whole.
+        steps: The steps, in order, with every tensor mapped.
+        signature: Inputs and outputs of the ensemble.
     """
 
     steps: tuple[EnsembleStep, ...]

@@ -1,9 +1,8 @@
-"""Tensors by name, dtype and shape, and the dtype names of NumPy, Triton and ONNX side by side."""
+"""Tensor specs and signatures, and the names of each dtype in NumPy, Triton and ONNX."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -13,21 +12,23 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 Dim: TypeAlias = "int | str"
-"""A fixed size, or the name of a symbolic dim (``?`` for one that nobody named)."""
+"""A fixed size, or the name of a symbolic dim (``?`` if it has no name)."""
 
 Array: TypeAlias = "npt.NDArray[np.generic]"
 Arrays: TypeAlias = "Mapping[str, npt.NDArray[np.generic]]"
 """Arrays by tensor name."""
+Sizes: TypeAlias = dict[str, int]
+"""A size for each symbolic dim."""
 
 
 @dataclass(frozen=True)
 class Dtype:
-    """One element type under its three names.
+    """The names of one element type.
 
     Attributes:
         name: The spec's and NumPy's name, for example ``float32``.
         triton: Name in config.pbtxt without ``TYPE_``, for example ``FP32`` (``STRING`` for strings).
-        wire: Name in the inference protocol, equal to ``triton`` but ``BYTES`` for strings.
+        wire: Name in the inference protocol: the same as ``triton``, except ``BYTES`` for strings.
         onnx: Number of ``onnx.TensorProto.DataType``.
     """
 
@@ -82,33 +83,7 @@ class Signature:
 
     @property
     def batch_dim(self) -> str | None:
-        """The symbolic dim on axis 0 of every input: the only one that can be a batch. None when there is none."""
+        """The symbolic dim that is axis 0 of every input, the only possible batch; None if there is none."""
         first = {spec.shape[0] if spec.shape else 0 for spec in self.inputs}
         dim = next(iter(first)) if len(first) == 1 else 0
         return dim if isinstance(dim, str) else None
-
-
-def numpy_dtype(name: str) -> np.dtype[np.generic]:
-    """Return NumPy's dtype for a key of ``DTYPES``; strings are objects, each of them ``bytes``."""
-    import numpy  # noqa: PLC0415, ICN001 - this room's import stays light
-
-    return numpy.dtype(object if name == "string" else name)
-
-
-def same_elements(dims: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Whether two shapes hold as many elements, between their variable dims, too.
-
-    >>> same_elements((2, -1, 3), (2, -1, 3)), same_elements((6, -1), (2, 3, -1)), same_elements((2, -1), (-1, 2))
-    (True, True, False)
-    """
-    return _parts(dims) == _parts(shape)
-
-
-def _parts(dims: tuple[int, ...]) -> list[int]:
-    parts: list[list[int]] = [[]]
-    for dim in dims:
-        if dim == -1:
-            parts.append([])
-        else:
-            parts[-1].append(dim)
-    return [prod(part) for part in parts]

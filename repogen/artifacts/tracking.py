@@ -1,4 +1,4 @@
-"""Where builds are tracked, and what one tracked build hands from step to step."""
+"""The tracking server of a build, and the Protocol through which a build is tracked."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tracking:
-    """A tracking server and its registry.
+    """A tracking server and its model registry.
 
     Attributes:
-        uri: As MLflow takes it, without credentials; sqlite paths are absolute.
+        uri: URI as MLflow accepts it, without credentials; sqlite paths are absolute.
         experiment: Name of the experiment.
-        register: Whether versions are registered, or runs are logged only.
-        root: Directory of the spec, for git's facts.
+        register: Whether versions are registered; if not, only runs are logged.
+        root: Directory of the spec, for git commit and branch.
     """
 
     uri: str
@@ -37,8 +37,8 @@ class Tracked:
 
     Attributes:
         run_id: Its run in MLflow.
-        registry_version: Number in the registry; None when versions are not registered.
-        adopted: Whether an earlier build, whose publish failed, registered it.
+        registry_version: Number in the registry; None if versions are not registered.
+        adopted: Whether an earlier build registered it and failed to publish it.
     """
 
     run_id: str
@@ -50,38 +50,38 @@ class BuildTracker(Protocol):
     """Tracks the models of one build. Every call may raise ``TrackingError``; calls may come from several threads."""
 
     def start(self, names: Iterable[str]) -> None:
-        """Begin the build's run and one for each of its models, while nobody waits for them."""
+        """Create the build's run, and one for each of its models."""
 
     def log(
         self, staged: StagedVersion, built: BuiltModel, report: ModelReport, page: str, repository: Path
     ) -> Tracked:
-        """Fill a model's run, and register the version as pending, or adopt the one that is.
+        """Log a model's run, and register the version as pending, or adopt the pending version with the same files.
 
         Args:
             staged: The version, on disk.
-            built: What the worker measured.
-            report: What is known of the model's build until now.
-            page: The same as Markdown.
-            repository: Where it is to be published.
+            built: The worker's result.
+            report: The report of the verified model.
+            page: The report as Markdown.
+            repository: The repository that the version will be published to.
         """
 
     def log_failed(self, report: ModelReport, page: str) -> None:
-        """Say in a model's run why its build failed."""
+        """Record in a model's run why its build failed."""
 
     def confirm(self, name: str, content: str, version: int, registered: int | None = None) -> None:
-        """Say in the registry that a version is published.
+        """Mark a version as published in the model registry.
 
         Args:
             name: The model.
-            content: ``Manifest.content_sha256`` of what was published.
+            content: ``Manifest.content_sha256`` of the published version.
             version: Number in the repository.
-            registered: Number in the registry, where the same process logged it; None looks for it by its content.
+            registered: Number in the registry, if this process logged the version; None finds it by its content.
         """
 
     def finish(self, report: BuildReport | None, page: str) -> None:
-        """End the build's run, and every other that is still open; nothing happens when none was begun.
+        """End the build's run and all others that are still open; without runs, nothing happens.
 
         Args:
-            report: The whole build; None when it was interrupted.
-            page: The same as Markdown.
+            report: The report of the whole build; None if it was interrupted.
+            page: The report as Markdown.
         """

@@ -1,11 +1,11 @@
-"""What a build depends on, as key -> digest or version; says what changed without importing torch or the model.
+"""The inputs of a build, as key -> digest or version; finds what changed without importing torch or the model.
 
-Keys are ``spec``, ``target``, ``repogen``, ``weights``, ``examples``, ``triton:KEY`` for files that config.pbtxt is to
-name, ``template:PATH`` (relative to its directory of templates), ``file:PATH`` (relative to the spec's directory),
-``dist:NAME``, ``step:MODEL`` for what an ensemble is made of, and ``registered`` where the version went into a model
-registry. No path is absolute, so a fingerprint recorded here still holds in a clone elsewhere; code imported from
-outside the spec's directory is ``file:../PATH``. Files are hashed as bytes: a checkout that rewrites line ends has
-changed them.
+Keys are ``spec``, ``target``, ``repogen``, ``weights``, ``examples``, ``triton:KEY`` for files that config.pbtxt names,
+``template:PATH`` (relative to its directory of templates), ``file:PATH`` (relative to the spec's directory),
+``dist:NAME``, ``step:MODEL`` for the models that an ensemble uses, and ``registered`` if the version went into a model
+registry. No path is absolute, so a fingerprint is also valid for a clone in another directory; code imported from
+outside the spec's directory is ``file:../PATH``. Files are hashed as bytes: a checkout that rewrites line endings
+changes them.
 """
 
 from __future__ import annotations
@@ -15,91 +15,115 @@ import json
 import os
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.build.code_digest import code_digest
 from repogen.errors import RepogenError
-from repogen.resources import templates_dir
 from repogen.repository.digest import sha256_bytes, sha256_file
 from repogen.repository.layout import latest_version, model_dir
 from repogen.repository.manifest import read_manifest
+from repogen.resources import templates_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from repogen.artifacts.built_model import ImportedCode
     from repogen.spec.models import ModelSpec, Spec
-    from repogen.artifacts.built_model import FileRecord, ImportedCode
 
 GONE = "gone"
 
-_PACKAGE = Path(__file__).resolve().parents[1]
-# The rooms whose code decides published bytes, or whether they may be published; the console is none of them.
-_DECIDING = (
-    "source", "export", "optimize", "validate", "onnx_graph", "triton_config", "repository", "artifacts", "spec", "data",
-    "worker",
-)  # fmt: skip
 _TEMPLATES = "*.pbtxt.j2"
-# Enough for any directory of overrides; it keeps a spec that names a whole home directory from being hashed for hours.
-_MOST_OVERRIDES = 1000
+# More than any directory of overrides holds; a spec that names a home directory must not be hashed for hours.
+_MAX_OVERRIDES = 1000
 _FILE, _DIST, _TEMPLATE, _STEP = "file:", "dist:", "template:", "step:"
 _REGISTERED = "registered"
-# Below this much a thread costs more than it saves.
-_WORTH_THREADS = 8_000_000
+# Bytes below which a thread costs more than it saves.
+_MIN_BYTES_FOR_THREADS = 8_000_000
 _DIST_INFO = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+)\.dist-info")
 
 
-def known_inputs(spec: Spec, name: str) -> dict[str, str]:
-    """Return what a build depends on, as it is now, without what only the import of the model tells.
+def build_inputs(spec: Spec, name: str) -> dict[str, str]:
+    """Return the inputs of a build as they are now, except those that only importing the model can find.
 
-    To be called before the build reads any of it: what is edited from then on shows as changed afterwards.
+    Call it before the build reads any of them: an input that is edited later then shows up as changed.
 
     Args:
         spec: The spec.
         name: The model.
 
     Returns:
-        Key -> SHA-256, release, or ``gone`` for what can't be found.
+        Key -> SHA-256, release, or ``gone`` for a file that cannot be read.
     """
-    return _now(spec, name, ())
+    return _current(spec, name, ())
 
 
-def fingerprint(before: Mapping[str, str], imported: ImportedCode) -> dict[str, str]:
-    """Return everything the build of a model depended on.
+def fingerprint(inputs: Mapping[str, str], imported: ImportedCode) -> dict[str, str]:
+    """Return all inputs of the build of a model.
 
     Args:
-        before: The ``known_inputs``, taken before the build read them.
-        imported: What the worker imported. Its digests of files are taken as they are: a file edited after the worker
-            hashed it shows as changed afterwards. Versions are asked for again, in the way that ``changes`` asks.
+        inputs: The ``build_inputs``, computed before the build read them.
+        imported: What the worker imported. Its digests of files are used unchanged: a file that is edited after the
+            worker hashed it shows up as changed. Versions are looked up again, in the way that ``changes`` does it.
 
     Returns:
-        Key -> SHA-256, version, or ``gone`` for what can't be found; sorted by key.
+        Key -> SHA-256, version, or ``gone`` for what cannot be found; sorted by key.
     """
     files = {f"{_FILE}{path}": digest for path, digest in imported.files.items()}
     versions = {f"{_DIST}{distribution}": _version(distribution) for distribution in imported.distributions}
-    return dict(sorted({**before, **files, **versions}.items()))
+    return dict(sorted({**inputs, **files, **versions}.items()))
 
 
-def registered(before: Mapping[str, str]) -> dict[str, str]:
+def registered(inputs: Mapping[str, str]) -> dict[str, str]:
     """Return the inputs of a build whose version goes into a model registry."""
-    return {**before, _REGISTERED: "yes"}
+    return {**inputs, _REGISTERED: "yes"}
 
 
-def step_inputs(members: Iterable[str], repository: Path) -> dict[str, str]:
-    """Return the inputs of an ensemble's build that are other models: what the newest version of each holds.
+def was_registered(recorded: Mapping[str, str]) -> bool:
+    """Return whether a recorded version went into a model registry; ``changes`` ignores that."""
+    return _REGISTERED in recorded
+
+
+def step_inputs(dependencies: Iterable[str], repository: Path) -> dict[str, str]:
+    """Return the inputs of an ensemble that are other models: the content of the newest version of each.
 
     Args:
-        members: The models of its steps, and of theirs.
-        repository: Where they lie.
+        dependencies: The models that the ensemble uses.
+        repository: The repository that contains them.
     """
-    return {f"{_STEP}{name}": _content(model_dir(repository, name)) for name in members}
+    return {f"{_STEP}{name}": _content(model_dir(repository, name)) for name in dependencies}
 
 
-def steps_changed(old: Mapping[str, str], members: Iterable[str], repository: Path) -> bool:
-    """Return whether an ensemble's steps are others than a recorded fingerprint says."""
-    recorded = {key: value for key, value in old.items() if key.startswith(_STEP)}
-    return recorded != step_inputs(members, repository)
+def steps_changed(recorded: Mapping[str, str], dependencies: Iterable[str], repository: Path) -> bool:
+    """Return whether the models that an ensemble uses differ from those in a recorded fingerprint."""
+    steps = {key: value for key, value in recorded.items() if key.startswith(_STEP)}
+    return steps != step_inputs(dependencies, repository)
+
+
+def changes(recorded: Mapping[str, str], spec: Spec, name: str) -> list[str]:
+    """Return what changed since a fingerprint was recorded.
+
+    Args:
+        recorded: The fingerprint in the manifest of the published version.
+        spec: The spec as it is now.
+        name: The model.
+
+    Returns:
+        One readable reason per change; empty if nothing changed.
+    """
+    new = _current(spec, name, [key for key in recorded if key.startswith((_FILE, _DIST))])
+    old = {key: value for key, value in recorded.items() if key != _REGISTERED and not key.startswith(_STEP)}
+    return [_reason(key, old.get(key), new.get(key)) for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
+
+
+def spec_digest(spec: Spec, name: str) -> str:
+    """Return the SHA-256 of a model's effective spec block (defaults merged) as canonical JSON."""
+    # Gates decide about promotion, not about what is published.
+    block = spec.models[name].model_dump(mode="json", exclude={"promotion"})
+    return sha256_bytes(json.dumps(block, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def _content(directory: Path) -> str:
@@ -110,61 +134,8 @@ def _content(directory: Path) -> str:
         return GONE
 
 
-def was_registered(old: Mapping[str, str]) -> bool:
-    """Tell whether a recorded version went into a model registry; ``changes`` does not ask."""
-    return _REGISTERED in old
-
-
-def changes(old: Mapping[str, str], spec: Spec, name: str) -> list[str]:
-    """Return why a build is no longer what a recorded fingerprint says.
-
-    Args:
-        old: The fingerprint recorded with the published version.
-        spec: The spec as it is now.
-        name: The model.
-
-    Returns:
-        One reason a change, for people; empty when nothing changed.
-    """
-    now = _now(spec, name, [key for key in old if key.startswith((_FILE, _DIST))])
-    old = {key: value for key, value in old.items() if key != _REGISTERED and not key.startswith(_STEP)}
-    return [_reason(key, old.get(key), now.get(key)) for key in sorted({*old, *now}) if old.get(key) != now.get(key)]
-
-
-def spec_digest(spec: Spec, name: str) -> str:
-    """Return the SHA-256 of a model's effective spec block (defaults merged) as canonical JSON."""
-    # gates decide about promotion, not about bytes
-    block = spec.models[name].model_dump(mode="json", exclude={"promotion"})
-    return sha256_bytes(json.dumps(block, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode())
-
-
-def files_intact(version_dir: Path, files: Iterable[FileRecord]) -> list[str]:
-    """Compare published files with their records; large ones are hashed side by side.
-
-    Args:
-        version_dir: Directory that the records are relative to.
-        files: Records of the manifest.
-
-    Returns:
-        One line for each file that is missing or differs; empty when all are intact.
-    """
-    damaged: dict[str, str] = {}
-    whole: list[FileRecord] = []
-    for record in files:
-        reason = _size_reason(version_dir / record.path, record)
-        if reason:
-            damaged[record.path] = reason
-        else:
-            whole.append(record)
-    digests = _hash_all({record.path: version_dir / record.path for record in whole})
-    for record in whole:
-        if digests[record.path] != record.sha256:
-            damaged[record.path] = f"{record.path} is not the file that was published"
-    return list(damaged.values())
-
-
-def _now(spec: Spec, name: str, recorded: Iterable[str]) -> dict[str, str]:
-    """Return today's value of every key that a build always has, and of the ``recorded`` files and distributions."""
+def _current(spec: Spec, name: str, recorded: Iterable[str]) -> dict[str, str]:
+    """Return the current value of every key that each build has, and of the ``recorded`` files and distributions."""
     model, root = spec.models[name], spec.root
     paths = {key: root / key.removeprefix(_FILE) for key in recorded if key.startswith(_FILE)}
     paths |= _template_files(spec)
@@ -172,72 +143,60 @@ def _now(spec: Spec, name: str, recorded: Iterable[str]) -> dict[str, str]:
     return {
         "spec": spec_digest(spec, name),
         "target": f"{spec.release} gpu" if spec.gpu else spec.release,
-        "repogen": _repogen_digest(),
+        "repogen": code_digest(),
         **{key: _version(key.removeprefix(_DIST)) for key in recorded if key.startswith(_DIST)},
         **_hash_all(paths),
     }
 
 
 def _source_files(model: ModelSpec, root: Path) -> dict[str, Path]:
-    """Return the data files that a model is made of and tried with; imported code is recorded by the build."""
-    named = {key: getattr(model.source, key) for key in model.source.files}
+    """Return the data files that the spec names for a model; the files of its code are recorded by the build."""
+    files = {key: getattr(model.source, key) for key in model.source.files}
     if isinstance(model.examples, tuple):
-        named |= {f"examples[{n}]": file for n, file in enumerate(model.examples)}
+        files |= {f"examples[{n}]": file for n, file in enumerate(model.examples)}
     else:
-        named["examples"] = model.examples
-    named |= {f"triton:{'.'.join(map(str, path))}": file for path, file in model.triton.files.items()}
-    return {key: root / file for key, file in named.items() if file is not None and ":" not in file}
+        files["examples"] = model.examples
+    files |= {f"triton:{'.'.join(map(str, path))}": file for path, file in model.triton.files.items()}
+    return {key: root / file for key, file in files.items() if file is not None and ":" not in file}
 
 
 def _template_files(spec: Spec) -> dict[str, Path]:
-    """Return repogen's own templates, and every file of the overrides, since a template may include any of them."""
-    found = {path.name: path for path in sorted(templates_dir().glob(_TEMPLATES))}
+    """Return repogen's own templates, and all files of the overrides, because a template may include any of them."""
+    files = {path.name: path for path in sorted(templates_dir().glob(_TEMPLATES))}
     if spec.templates is not None:
-        overrides = islice(_walk(spec.templates), _MOST_OVERRIDES)
-        found |= {path.relative_to(spec.templates).as_posix(): path for path in overrides}
-    return {f"{_TEMPLATE}{name}": path for name, path in found.items()}
+        overrides = islice(_walk(spec.templates), _MAX_OVERRIDES)
+        files |= {path.relative_to(spec.templates).as_posix(): path for path in overrides}
+    return {f"{_TEMPLATE}{name}": path for name, path in files.items()}
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    """Yield the files below a directory in a fixed order, its own first; Jinja follows links, so this does, too."""
-    for place, folders, files in os.walk(folder, followlinks=True):
-        folders.sort()
-        yield from (path for path in (Path(place, file) for file in sorted(files)) if path.is_file())
-
-
-@cache
-def _repogen_digest() -> str:
-    """Return one digest of the sources that decide what is published, the same in a wheel and in a checkout."""
-    lines = [
-        f"{path.relative_to(_PACKAGE).as_posix()} {sha256_file(path)}"
-        for room in _DECIDING
-        for path in sorted((_PACKAGE / room).rglob("*"))
-        if path.suffix in {".py", ".csv"}
-    ]
-    return sha256_bytes("\n".join(lines).encode())
+def _walk(directory: Path) -> Iterator[Path]:
+    """Yield the files below a directory in a fixed order, its own first; links are followed, as Jinja does."""
+    for folder, subfolders, names in os.walk(directory, followlinks=True):
+        subfolders.sort()
+        yield from (path for path in (Path(folder, name) for name in sorted(names)) if path.is_file())
 
 
 @cache
 def _installed() -> dict[str, str]:
     """Return versions by normalized name from the names of ``.dist-info`` directories on ``sys.path``.
 
-    ``importlib.metadata.version`` parses the METADATA of each distribution, and torch's alone takes milliseconds.
+    ``importlib.metadata.version`` parses the METADATA of each distribution, which takes milliseconds for torch alone.
     """
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for folder in sys.path:
         try:
             names = os.listdir(folder or ".")  # noqa: PTH208 - 10 times faster than Path.iterdir in large site-packages
         except OSError:
             continue
         for match in filter(None, map(_DIST_INFO.fullmatch, names)):
-            found.setdefault(_normalized(match["name"]), match["version"])
-    return found
+            versions.setdefault(_normalized(match["name"]), match["version"])
+    return versions
 
 
 def _version(distribution: str) -> str:
-    known = _installed().get(_normalized(distribution))
-    if known is not None:
-        return known
+    version = _installed().get(_normalized(distribution))
+    if version is not None:
+        return version
     try:
         # Old egg-info directories and archives on sys.path.
         return importlib.metadata.version(distribution)
@@ -250,11 +209,9 @@ def _normalized(distribution: str) -> str:
 
 
 def _hash_all(paths: Mapping[str, Path]) -> dict[str, str]:
-    """Return the digest of each file, or ``gone``; in threads when there is much to read."""
-    if sum(_size(path) for path in paths.values()) < _WORTH_THREADS:
+    """Return the digest of each file, or ``gone``; large files are hashed in threads."""
+    if sum(_size(path) for path in paths.values()) < _MIN_BYTES_FOR_THREADS:
         return dict(zip(paths, map(_digest, paths.values()), strict=True))
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - 10 ms that small builds don't need
-
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         return dict(zip(paths, pool.map(_digest, paths.values()), strict=True))
 
@@ -273,17 +230,10 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _size_reason(path: Path, record: FileRecord) -> str:
-    if not path.is_file():
-        return f"{record.path} is missing"
-    size = path.stat().st_size
-    return f"{record.path} has {size} bytes, not {record.size}" if size != record.size else ""
-
-
 def _reason(key: str, old: str | None, new: str | None) -> str:
-    kind, _, what = key.partition("[")[0].partition(":")
+    kind, _, name = key.partition("[")[0].partition(":")
     if kind == "dist":
-        return f"{what} {old} -> {new}"
+        return f"{name} {old} -> {new}"
     if kind == "target":
         return f"target Triton {old} -> {new}"
     subject = {
@@ -292,10 +242,10 @@ def _reason(key: str, old: str | None, new: str | None) -> str:
         "weights": "the weights file",
         "examples": "the examples file",
         "path": "the model's file",
-        "file": what,
-        "triton": f"the file of triton.{what}",
-        "template": f"the template {what}",
-    }.get(kind, f"{key} (recorded by another repogen)")
+        "file": name,
+        "triton": f"the file of triton.{name}",
+        "template": f"the template {name}",
+    }.get(kind, f"{key} (recorded by another version of repogen)")
     if old is None:
         return f"{subject} is new"
     return f"{subject} is {GONE}" if new in {None, GONE} else f"{subject} changed"

@@ -1,4 +1,4 @@
-"""Which published versions are still what the spec asks for: decided without importing torch or the model."""
+"""Which published versions are up to date with the spec; decided without importing torch or the model."""
 
 from __future__ import annotations
 
@@ -6,87 +6,110 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from repogen.errors import RepogenError
-from repogen.build.fingerprint import changes, files_intact, steps_changed, was_registered
-from repogen.build.dependencies import members
 from repogen.artifacts.file_names import CONFIG_FILE, UNCONFIRMED_FILE
-from repogen.repository.layout import journal_path, latest_version, model_dir, versions
-from repogen.repository.manifest import read_manifest
-from repogen.repository.named_files import named_files_in_place
 from repogen.artifacts.report import ModelReport, Status
+from repogen.build.dependencies import ensemble_dependencies
+from repogen.build.fingerprint import changes, steps_changed, was_registered
+from repogen.errors import RepogenError
+from repogen.repository.layout import journal_path, latest_version, model_dir, versions
+from repogen.repository.manifest import damaged_files, read_manifest
+from repogen.repository.named_files import named_files_in_place
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
-    from repogen.spec.models import Spec
     from repogen.artifacts.versions import Manifest
+    from repogen.spec.models import Spec
 
 
-def unchanged_models(
-    spec: Spec, names: list[str], repository: Path, *, registered: bool = False
-) -> dict[str, ModelReport | None]:
-    """Look at all models at once: most of the time goes into hashing one large file for each."""
+def up_to_date_models(
+    spec: Spec, names: Iterable[str], repository: Path, *, registered: bool = False
+) -> dict[str, ModelReport]:
+    """Return the report of each model whose newest published version is up to date; others must be built.
 
-    def look(name: str) -> ModelReport | None:
-        return unchanged(spec, name, repository, registered=registered)
+    The models are checked at the same time, because most of the time is spent on hashing one large file of each.
 
+    Args:
+        spec: The spec.
+        names: The models to check.
+        repository: The model repository.
+        registered: Whether versions go into a model registry; one that is not in it then counts as changed.
+    """
+
+    def check(name: str) -> ModelReport | None:
+        begun = time.monotonic()
+        current = _newest_version(repository, name)
+        if current is None or not is_up_to_date(spec, name, repository, current, registered=registered):
+            return None
+        return _report(name, *current, time.monotonic() - begun)
+
+    selected = list(names)
     with ThreadPoolExecutor() as pool:
-        return dict(zip(names, pool.map(look, names), strict=True))
+        reports = zip(selected, pool.map(check, selected), strict=True)
+        return {name: report for name, report in reports if report is not None}
 
 
-def unchanged(spec: Spec, name: str, repository: Path, *, registered: bool = False) -> ModelReport | None:
-    """Return the report of a model whose published version is current and intact; None when it must be built.
+def is_up_to_date(
+    spec: Spec, name: str, repository: Path, current: tuple[int, Manifest], *, registered: bool = False
+) -> bool:
+    """Return whether a published version is what a build would publish now, and whether its files are intact.
 
     Args:
         spec: The spec.
         name: The model.
-        repository: The repository.
-        registered: Whether a version that was never registered counts as changed.
+        repository: The model repository.
+        current: Number and manifest of the newest published version.
+        registered: Whether a version that is not in a model registry counts as changed.
     """
-    begun = time.monotonic()
-    try:
-        directory = model_dir(repository, name)
-        version = latest_version(directory)
-        if version is None:
-            return None
-        published = directory / str(version)
-        manifest = read_manifest(published)
-        kept, served = ((place / CONFIG_FILE).read_bytes() for place in (published, directory))
-    except (OSError, RepogenError):
-        return None
-    if (
-        kept != served
-        or changes(manifest.provenance.fingerprint, spec, name)
-        or steps_changed(manifest.provenance.fingerprint, members(spec.models, name), repository)
-        or (registered and not was_registered(manifest.provenance.fingerprint))
-        or files_intact(published, manifest.files)
+    version, manifest = current
+    directory = model_dir(repository, name)
+    inputs = manifest.provenance.fingerprint
+    return not (
+        changes(inputs, spec, name)
+        or steps_changed(inputs, ensemble_dependencies(spec.models, name), repository)
+        or (registered and not was_registered(inputs))
+        or damaged_files(directory / str(version), manifest)
         or not named_files_in_place(directory, manifest.files)
-    ):
-        return None
-    return _report(name, version, manifest, time.monotonic() - begun)
+    )
 
 
-def unconfirmed_versions(names: list[str], repository: Path) -> list[tuple[str, int]]:
-    """Return the published versions of which the registry does not know that they are."""
-    found = []
-    for name in names:
-        directory = model_dir(repository, name)
-        found += [(name, n) for n in versions(directory) if (directory / str(n) / UNCONFIRMED_FILE).exists()]
-    return found
+def unconfirmed_versions(names: Iterable[str], repository: Path) -> tuple[tuple[str, int], ...]:
+    """Return model and version of each published version that the model registry still lists as pending."""
+    return tuple(
+        (name, version)
+        for name in names
+        for version in versions(model_dir(repository, name))
+        if (model_dir(repository, name) / str(version) / UNCONFIRMED_FILE).exists()
+    )
 
 
-def settle_publishes(names: list[str], repository: Path) -> None:
+def recover_interrupted_publishes(names: Iterable[str], repository: Path) -> None:
     """Complete or undo, for each model, a publish that was killed between its two renames.
 
     Raises:
         PublishError: Another publish holds the lock, or the repository cannot be written.
     """
-    pending = [name for name in names if journal_path(model_dir(repository, name)).exists()]
-    if pending:
-        from repogen.repository.recovery import recover  # noqa: PLC0415 - 13 ms, for what is hardly ever there
+    interrupted = [name for name in names if journal_path(model_dir(repository, name)).exists()]
+    if interrupted:
+        from repogen.repository.recovery import recover  # noqa: PLC0415 - costs 13 ms and is rarely needed
 
-        for name in pending:
+        for name in interrupted:
             recover(repository, name)
+
+
+def _newest_version(repository: Path, name: str) -> tuple[int, Manifest] | None:
+    """Return number and manifest of a model's newest version if Triton serves it with the config.pbtxt of its build."""
+    try:
+        directory = model_dir(repository, name)
+        version = latest_version(directory)
+        if version is None:
+            return None
+        manifest = read_manifest(directory / str(version))
+        built, served = ((folder / CONFIG_FILE).read_bytes() for folder in (directory / str(version), directory))
+    except (OSError, RepogenError):
+        return None
+    return (version, manifest) if built == served else None
 
 
 def _report(name: str, version: int, manifest: Manifest, seconds: float) -> ModelReport:

@@ -1,4 +1,4 @@
-"""How a version came to be, for its manifest: tools, git commit, fingerprint, figures."""
+"""How a version was built, for its manifest: tools, git commit, fingerprint, measurements."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ import platform
 import subprocess
 from typing import TYPE_CHECKING
 
-from repogen.version import __version__
-from repogen.build.fingerprint import fingerprint
 from repogen.artifacts.versions import Provenance
+from repogen.build.fingerprint import fingerprint
+from repogen.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from repogen.spec.models import Spec
     from repogen.artifacts.built_model import BuiltModel
+    from repogen.spec.models import Spec
 
 _TOOLS = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "onnxsim", "tritonclient", "numpy")
 
 
-def provenance(spec: Spec, before: Mapping[str, str], built: BuiltModel) -> Provenance:
-    """Return what the manifest of a freshly built model says of its origin.
+def provenance(spec: Spec, inputs: Mapping[str, str], built: BuiltModel) -> Provenance:
+    """Return the provenance of a model that was just built.
 
     Args:
         spec: The spec.
-        before: The model's ``known_inputs``, taken before the worker ran.
-        built: What the worker made.
+        inputs: The model's ``build_inputs``, computed before the worker ran.
+        built: The worker's result.
     """
     return Provenance(
         tools=_tools(),
         git_commit=git_commit(spec.root),
-        spec_sha256=before["spec"],
-        fingerprint=fingerprint(before, built.imported),
+        spec_sha256=inputs["spec"],
+        fingerprint=fingerprint(inputs, built.imported),
         target=spec.release,
         exporter=built.artifact.exporter,
         opset=built.artifact.opset,
@@ -47,17 +47,18 @@ def provenance(spec: Spec, before: Mapping[str, str], built: BuiltModel) -> Prov
 
 
 def _tools() -> dict[str, str]:
-    found = {"repogen": __version__, "python": platform.python_version()}
+    """Return the versions of repogen, Python, and the installed tools."""
+    versions = {"repogen": __version__, "python": platform.python_version()}
     for name in _TOOLS:
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def git_commit(directory: Path) -> str:
-    """Return the commit that ``directory`` is at, with ``-dirty`` when it has changes; empty outside git."""
+    """Return the commit that ``directory`` is at, with ``-dirty`` if it has changes; empty outside a git repository."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(directory), *arguments]
@@ -65,7 +66,7 @@ def git_commit(directory: Path) -> str:
 
     try:
         commit = git("rev-parse", "HEAD")
-        # Without untracked files: the build's own staging directory and output are among them.
+        # Without untracked files: they include the build's own staging directory and output.
         changed = git("--no-optional-locks", "status", "--porcelain", "--untracked-files=no", "--", ".")
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -1,175 +1,175 @@
-"""How the models of one build are run: several at a time, ensembles after their steps, a failure for each by itself."""
+"""Runs the models of a build: several at a time, ensembles after their dependencies, and each failure on its own."""
 
 from __future__ import annotations
 
 import os
 import re
-import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from repogen.errors import ErrorRecord, RepogenError
-from repogen.build.dependencies import in_order, members
 from repogen.artifacts.report import ModelReport, Status
+from repogen.build.dependencies import build_order, ensemble_dependencies
+from repogen.build.model_run import ModelRun
+from repogen.errors import ErrorRecord, RepogenError
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from concurrent.futures import Future
 
-    from repogen.build.tracking import ReleaseDesk
-    from repogen.build.session import Shared
-    from repogen.artifacts.progress import Progress
+    from repogen.build.session import BuildSession
 
-    Release = Callable[[], ModelReport]
-    Verify = Callable[[Shared, int, "Steps"], Release]
+    Publish: TypeAlias = Callable[[], ModelReport]
+    Verify: TypeAlias = Callable[[BuildSession, ModelRun, int], Publish]
 
 Result = TypeVar("Result")
 
-_PLACED = re.compile(r":\d+$")
-"""A place in a file, ``models.py:5``; a key path (``models.digits.triton``) ends in no line."""
+_LINE = re.compile(r":\d+$")
+"""End of a position in a file, such as ``models.py:5``; a key path such as ``models.digits.triton`` has no line."""
 
 
-@dataclass
-class Steps:
-    """A model's report as it fills, and the time each step took."""
+@dataclass(frozen=True)
+class PendingBuild:
+    """A model whose steps ran.
 
-    progress: Progress
-    cancelled: threading.Event
+    Attributes:
+        run: Its steps.
+        report: Its report; until ``publish`` was called, that of a model that is not published.
+        publish: Publishes the verified version; None if that was done, or if the model failed.
+    """
+
+    run: ModelRun
     report: ModelReport
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Time a step; none is begun once the build is cancelled, least of all publish."""
-        if self.cancelled.is_set():
-            raise KeyboardInterrupt
-        self.progress.step(self.report.name, name)
-        begun = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[name] = time.monotonic() - begun
+    publish: Publish | None = None
 
 
-@dataclass
-class _Turn:
-    """A model that was built: its report, and what publishes it, where that has to wait for others."""
+def build_models(session: BuildSession, verify: Verify) -> dict[str, ModelReport]:
+    """Build the models of a plan, ``options.jobs`` at a time.
 
-    steps: Steps
-    report: ModelReport
-    release: Release | None = None
-
-
-def build_all(shared: Shared, names: list[str], verify: Verify) -> dict[str, ModelReport]:
-    """Build models, ``options.jobs`` at a time; each fails by itself.
-
-    A model that is a step of an ensemble is published after the ensemble was proved, and not at all when that failed:
-    published before, it would be what the ensemble that is served now is made of.
+    A model that an ensemble uses is published only after the ensemble was verified: published earlier, it could break
+    the ensemble that is being served.
 
     Args:
-        shared: What they share.
-        names: The models.
-        verify: Builds one, with so many threads, fills its report, and returns what publishes it.
+        session: The build session.
+        verify: Runs the steps of one model up to its smoke test with a number of threads, and returns what publishes
+            the model.
+
+    Returns:
+        A report for every pending model, by name.
 
     Raises:
-        KeyboardInterrupt: Interrupted; what runs is being stopped.
+        KeyboardInterrupt: The build was interrupted; running models are being stopped.
     """
-    jobs = max(1, min(shared.options.jobs, len(names)))
+    names = session.plan.pending
+    jobs = max(1, min(session.options.jobs, len(names)))
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    within = {name: members(shared.spec.models, name) for name in names}
-    held = {each for name, steps in within.items() if steps for each in (name, *steps)}
-    order = in_order(shared.spec, names)  # what waits is begun after what it waits for
+    dependencies = {name: ensemble_dependencies(session.spec.models, name) for name in names}
+    held = {each for name, used in dependencies.items() if used for each in (name, *used)}
+    order = build_order(session.spec, names)  # dependencies first, so that no ensemble blocks the threads of its steps
     with ThreadPoolExecutor(jobs, thread_name_prefix="model") as pool:
-        futures: dict[str, Future[_Turn]] = {}
+        futures: dict[str, Future[PendingBuild]] = {}
         for name in order:
-            before = {step: futures[step] for step in within[name] if step in futures}
-            wait = name in held and not shared.options.dry_run
-            futures[name] = pool.submit(_turn, verify, shared, name, threads, before, wait=wait)
+            used = {step: futures[step] for step in dependencies[name] if step in futures}
+            hold = name in held and not session.options.dry_run
+            run = ModelRun(name, session.progress, session.cancelled)
+            futures[name] = pool.submit(_build, session, run, partial(verify, session, run, threads), used, hold=hold)
         try:
-            turns = {name: future.result() for name, future in futures.items()}
+            builds = {name: future.result() for name, future in futures.items()}
         except BaseException:
-            shared.cancelled.set()
-            if shared.triton is not None:
-                shared.triton.stop()  # ends a smoke test that is in the midst of its requests
+            session.cancel()
             pool.shutdown(cancel_futures=True)
             raise
     for name in order:
-        _settle(shared, name, turns, within)
-    return {name: turns[name].report for name in names}
+        builds[name] = _publish_held(session, name, builds, dependencies)
+    return {name: builds[name].report for name in names}
 
 
-def _turn(
-    verify: Verify, shared: Shared, name: str, threads: int, before: Mapping[str, Future[_Turn]], *, wait: bool
-) -> _Turn:
-    """Build one model, after those that it is made of, and publish it unless that has to wait."""
-    steps = Steps(shared.progress, shared.cancelled, ModelReport(name, Status.FAILED))
-    reports = {step: future.result().report for step, future in before.items()}
-    if (unbuilt := _unbuilt(reports)) is not None:
-        return _Turn(steps, _failed(shared, steps, unbuilt))
-    release = _guarded(shared, steps, lambda: verify(shared, threads, steps))
-    if isinstance(release, ModelReport):
-        return _Turn(steps, release)
-    if wait:
-        return _Turn(steps, steps.report, release)
-    return _Turn(steps, _guarded(shared, steps, release))
+def _build(
+    session: BuildSession,
+    run: ModelRun,
+    verify: Callable[[], Publish],
+    dependencies: Mapping[str, Future[PendingBuild]],
+    *,
+    hold: bool,
+) -> PendingBuild:
+    """Verify one model after its dependencies, and publish it unless its publish is held."""
+    error = _failed_dependency({name: future.result().report for name, future in dependencies.items()})
+    if error is not None:
+        return PendingBuild(run, _failure(session, run, error))
+    publish = _attempt(session, run, verify)
+    if isinstance(publish, ModelReport):
+        return PendingBuild(run, publish)
+    if hold:
+        return PendingBuild(run, run.report(Status.VERIFIED), publish)
+    return PendingBuild(run, _attempt(session, run, publish))
 
 
-def _settle(shared: Shared, name: str, turns: Mapping[str, _Turn], within: Mapping[str, tuple[str, ...]]) -> None:
-    """Publish a model that waited, unless something that it waited for failed."""
-    turn = turns[name]
-    if turn.release is None:
-        return
-    failed = next((user for user, of in within.items() if name in of and turns[user].report.error is not None), None)
-    reason = _unbuilt({step: turns[step].report for step in within[name] if step in turns})
-    if failed is not None and reason is None:
-        error = turns[failed].report.error
-        what = f"it holds, and was not published: {failed}, which is made of it, failed"
-        hint = f"mend {failed}; `--model {turn.steps.report.name}` builds it alone"
-        reason = ErrorRecord("ensemble.held-back", what, hint, exit_code=error.exit_code if error else 1)
-    turn.report = (
-        _failed(shared, turn.steps, reason) if reason is not None else _guarded(shared, turn.steps, turn.release)
-    )
-    turn.release = None
+def _publish_held(
+    session: BuildSession, name: str, builds: Mapping[str, PendingBuild], dependencies: Mapping[str, tuple[str, ...]]
+) -> PendingBuild:
+    """Publish a model whose publish was held, unless an ensemble that uses it, or a dependency, failed."""
+    build = builds[name]
+    if build.publish is None:
+        return build
+    error = _failed_dependency({step: builds[step].report for step in dependencies[name] if step in builds})
+    error = error or _failed_ensemble(name, builds, dependencies)
+    report = _attempt(session, build.run, build.publish) if error is None else _failure(session, build.run, error)
+    return replace(build, report=report, publish=None)
 
 
-def _guarded(shared: Shared, steps: Steps, act: Callable[[], Result]) -> Result | ModelReport:
-    """Do something for a model; whatever goes wrong becomes its report."""
-    try:
-        return act()
-    except RepogenError as error:
-        return _failed(shared, steps, error.record)
-    except Exception as error:  # noqa: BLE001 - a bug in one model's build must not stop the others
-        record = ErrorRecord("bug", f"unexpected {error!r}", "please report this", details=traceback.format_exc())
-        return replace(steps.report, error=record, seconds=steps.seconds)
-
-
-def _failed(shared: Shared, steps: Steps, record: ErrorRecord) -> ModelReport:
-    if not _PLACED.search(record.where):  # a key path, or nothing: shown at that key, or at the model's
-        record = replace(record, where=shared.spec.where(record.where or f"models.{steps.report.name}"))
-    report = replace(steps.report, status=Status.FAILED, error=record, seconds=steps.seconds)
-    return _logged(shared.desk, report)
-
-
-def _unbuilt(reports: Mapping[str, ModelReport]) -> ErrorRecord | None:
-    """Return why an ensemble can't be built of its steps, None when they all are there."""
+def _failed_dependency(reports: Mapping[str, ModelReport]) -> ErrorRecord | None:
+    """Return why an ensemble cannot be built from its dependencies; None if all were built."""
     for name, report in reports.items():
         if report.error is not None:
-            why = report.error.message.partition("\n")[0]
+            reason = report.error.message.partition("\n")[0]
             return ErrorRecord(
                 "ensemble.step",
-                f"its step {name} was not built: {why}",
-                f"mend {name} first",
+                f"its step {name} was not built: {reason}",
+                f"fix {name} first",
                 exit_code=report.error.exit_code,
             )
     return None
 
 
-def _logged(desk: ReleaseDesk | None, report: ModelReport) -> ModelReport:
-    """Log a failure, unless it is MLflow's own or comes after the model's run was logged."""
-    if desk is None or report.error is None or "track" in report.seconds:
+def _failed_ensemble(
+    name: str, builds: Mapping[str, PendingBuild], dependencies: Mapping[str, tuple[str, ...]]
+) -> ErrorRecord | None:
+    """Return why a verified model cannot be published; None if every ensemble that uses it was verified."""
+    for ensemble, used in dependencies.items():
+        error = builds[ensemble].report.error
+        if name in used and error is not None:
+            return ErrorRecord(
+                "ensemble.held-back",
+                f"verified but not published: the ensemble {ensemble}, which uses it, failed",
+                f"fix {ensemble}, or build this model alone with `--model {name}`",
+                exit_code=error.exit_code,
+            )
+    return None
+
+
+def _attempt(session: BuildSession, run: ModelRun, action: Callable[[], Result]) -> Result | ModelReport:
+    """Return the result of an action for a model, or the report of its failure."""
+    try:
+        return action()
+    except RepogenError as error:
+        return _failure(session, run, error.record)
+    except Exception as error:  # noqa: BLE001 - a bug in one model's build must not stop the others
+        details = traceback.format_exc()
+        return _failure(
+            session, run, ErrorRecord("bug", f"unexpected {error!r}", "please report this", details=details)
+        )
+
+
+def _failure(session: BuildSession, run: ModelRun, error: ErrorRecord) -> ModelReport:
+    """Return the report of a failed model, and record the failure in MLflow.
+
+    A failure of MLflow itself, or one after the model's MLflow run was logged, is not recorded there.
+    """
+    if not _LINE.search(error.where):  # a key path, or nothing: point to that key of the spec, or to the model
+        error = replace(error, where=session.spec.where(error.where or f"models.{run.name}"))
+    report = run.report(Status.FAILED, error)
+    if session.tracking is None or "track" in report.seconds:
         return report
-    return desk.log_failed(report)
+    return session.tracking.log_failed(report)

@@ -1,193 +1,118 @@
-"""What the models of one build share: options, staging directory, a Triton, the connection to MLflow."""
+"""What the models of one build share while they are built."""
 
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
-from repogen.errors import RepogenError
-from repogen.spec.sources import MlflowSource
+from repogen.repository.workspace import preflight, prepare_stage_root, private_repository
+from repogen.serving.servers import BackgroundTriton, prepare_server
 from repogen.targets import targets
+from repogen.worker.requirements import require_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from repogen.serving.background import BackgroundTriton
-    from repogen.build.tracking import ReleaseDesk
-    from repogen.spec.models import Spec
     from repogen.artifacts.progress import Progress
-    from repogen.artifacts.serving import TritonServer
-    from repogen.artifacts.tracking import Tracking
+    from repogen.artifacts.serving import RunningTriton
+    from repogen.build.plan import BuildOptions, BuildPlan
+    from repogen.build.tracking import TrackingSession
+    from repogen.serving.interface import TritonServer
+    from repogen.spec.models import Spec
+
+
+class StartingTriton(Protocol):
+    """A Triton that starts while models are exported."""
+
+    def wait(self) -> RunningTriton:
+        """Return the server once it is live."""
+
+    def stop(self) -> None:
+        """Begin to stop it; requests that are in progress fail."""
 
 
 @dataclass(frozen=True)
-class BuildOptions:
-    """Flags of ``repogen build``.
+class BuildSession:
+    """What the models of one build share.
 
     Attributes:
-        models: Names to build; all when empty.
-        repository: Overrides the spec's.
-        server: ``embedded``, ``docker`` or ``HOST:PORT``; None for no smoke test.
-        force: Build what is unchanged, too.
-        dry_run: Everything but track and publish.
-        breaking: Allow a signature that differs from the published one.
-        jobs: Models built at a time.
-        stage_dir: Where to stage; beside the repository when None.
-        track: Whether to track where the spec or ``tracking_uri`` says so.
-        tracking_uri: Overrides MLFLOW_TRACKING_URI and the spec's.
-        every_rung: Try the exporters after the first that holds, too.
+        plan: What to build.
+        progress: Receives the steps of each model.
+        staging: Staging directory of this build, on the repository's filesystem.
+        triton: Server for smoke tests; None without smoke tests.
+        tracking: Connection to MLflow; None if the build is not tracked.
+        cancelled: Set when no further step may begin.
+        linking: Held while dependencies of an ensemble are linked into the private repository.
     """
 
-    models: tuple[str, ...] = ()
-    repository: Path | None = None
-    server: str | None = "embedded"
-    force: bool = False
-    dry_run: bool = False
-    breaking: bool = False
-    jobs: int = 1
-    stage_dir: Path | None = None
-    track: bool = True
-    tracking_uri: str | None = None
-    every_rung: bool = False
-
-
-@dataclass
-class Shared:
-    """What is held while models are built.
-
-    Attributes:
-        spec: The spec.
-        options: The flags.
-        repository: Where to publish.
-        progress: Hears of the steps.
-        cancelled: Set when nothing more may be begun.
-        desk: The connection to MLflow; None when the build is not tracked.
-        root: The staging directory; ``open_workshop`` sets it.
-        triton: The server; None without a smoke test.
-        building: The models that are built, not found unchanged.
-        linking: Held while an ensemble's steps are linked into the private repository.
-    """
-
-    spec: Spec
-    options: BuildOptions
-    repository: Path
+    plan: BuildPlan
     progress: Progress
-    cancelled: threading.Event = field(default_factory=threading.Event)
-    desk: ReleaseDesk | None = None
-    root: Path = Path()
-    triton: BackgroundTriton | None = None
-    building: frozenset[str] = frozenset()
+    staging: Path
+    triton: StartingTriton | None
+    tracking: TrackingSession | None
+    cancelled: threading.Event
     linking: threading.Lock = field(default_factory=threading.Lock)
 
     @property
-    def private(self) -> Path:
-        """The private repository, in which models are staged and tested."""
-        from repogen.repository.workspace import private_repository  # noqa: PLC0415 - an unchanged build needs none
+    def spec(self) -> Spec:
+        """The spec."""
+        return self.plan.spec
 
-        return private_repository(self.root)
+    @property
+    def options(self) -> BuildOptions:
+        """The options."""
+        return self.plan.options
 
+    @property
+    def repository(self) -> Path:
+        """The model repository to publish to."""
+        return self.plan.repository
 
-def tracking_asked_for(spec: Spec, options: BuildOptions) -> Tracking | None:
-    """Return where to track; None when neither spec nor flag asks for it, or nothing is to be published."""
-    if not options.track or options.dry_run or (spec.mlflow is None and options.tracking_uri is None):
-        return None
-    from repogen.registry.mlflow.uri import tracking_of  # noqa: PLC0415 - an untracked build needs none
+    @property
+    def private_repository(self) -> Path:
+        """The repository in the staging directory, in which models are staged and tested."""
+        return private_repository(self.staging)
 
-    return tracking_of(spec, options.tracking_uri, spec.root)
-
-
-def pinned(spec: Spec, options: BuildOptions, names: list[str]) -> Spec:
-    """Return the spec with aliases of MLflow's registry replaced by the versions that they point to now.
-
-    So a build depends on the version, and an alias that moved is a change. Where MLflow can't be asked, the alias
-    stays: the model then counts as changed, and fails with the reason when it is fetched.
-    """
-    models = dict(spec.models)
-    for name in names:
-        source = models[name].source
-        if isinstance(source, MlflowSource):
-            from repogen.registry.mlflow.access import pin_model  # noqa: PLC0415 - such sources only
-            from repogen.registry.mlflow.uri import tracking_of  # noqa: PLC0415 - such sources only
-
-            with suppress(RepogenError):
-                uri = pin_model(tracking_of(spec, options.tracking_uri, spec.root), source.uri)
-                models[name] = models[name].model_copy(update={"source": source.model_copy(update={"uri": uri})})
-    return replace(spec, models=models)
-
-
-def fetched_files(shared: Shared, name: str, source: MlflowSource) -> Path:
-    """Download the files of a model that MLflow keeps, into the staging directory.
-
-    Raises:
-        SourceError: MLflow has no such model.
-        TrackingError: MLflow can't be reached.
-    """
-    from repogen.registry.mlflow.access import fetch_model  # noqa: PLC0415 - such sources only
-    from repogen.registry.mlflow.uri import tracking_of  # noqa: PLC0415 - such sources only
-
-    directory = shared.root / "fetched" / name
-    directory.mkdir(parents=True)
-    tracking = tracking_of(shared.spec, shared.options.tracking_uri, shared.spec.root)
-    return fetch_model(tracking, source.uri, directory)
+    def cancel(self) -> None:
+        """Stop the build: no further step begins, and a smoke test that is running fails."""
+        self.cancelled.set()
+        if self.triton is not None:
+            self.triton.stop()
 
 
 @contextmanager
-def open_desk(shared: Shared, tracking: Tracking | None, names: list[str]) -> Iterator[None]:
-    """Hold the connection to MLflow, with a run for each of ``names``; when it fails, that is why the build ends.
+def open_session(
+    plan: BuildPlan, progress: Progress, tracking: TrackingSession | None, cancelled: threading.Event
+) -> Iterator[BuildSession]:
+    """Check that the build can succeed, then hold its staging directory and a Triton that starts in the background.
+
+    Args:
+        plan: What to build.
+        progress: Receives the steps of each model.
+        tracking: Connection to MLflow; None if the build is not tracked.
+        cancelled: Set when no further step may begin.
 
     Raises:
-        TrackingError: The server is down, slow, refuses, or went away.
+        RepogenError: An extra or a server is not installed, or the repository cannot be written.
     """
-    if tracking is None:
-        yield
-        return
-    from repogen.build.tracking import ReleaseDesk  # noqa: PLC0415 - an untracked build needs none
-
-    shared.progress.step("", "preflight")
-    desk = ReleaseDesk(tracking, shared.repository, names, shared.cancelled.set)
-    try:
-        with desk:
-            shared.desk = desk
-            yield
-    except KeyboardInterrupt:
-        if desk.error is not None:
-            raise desk.error from None
-        raise
-
-
-@contextmanager
-def open_workshop(shared: Shared, names: list[str]) -> Iterator[None]:
-    """Preflight, then hold the staging directory and the Triton that all models share; it starts while they export.
-
-    Raises:
-        RepogenError: An extra or a server is missing, or the repository can't be written.
-    """
-    from repogen.serving.background import BackgroundTriton  # noqa: PLC0415 - an unchanged build needs no server
-    from repogen.repository.workspace import preflight, prepare_stage_root, private_repository  # noqa: PLC0415 - the same
-    from repogen.worker.requirements import require_extras  # noqa: PLC0415 - the same
-
-    spec, options = shared.spec, shared.options
-    shared.progress.step("", "preflight")
-    require_extras(spec.models[name] for name in names)
-    preflight(shared.repository, options.stage_dir)
-    server = _server(spec, options, shared.progress)
+    options = plan.options
+    progress.step("", "preflight")
+    require_installed(plan.spec.models[name] for name in plan.pending)
+    preflight(plan.repository, options.stage_dir)
+    triton_server = _server(plan, progress)
     with ExitStack() as stack:
-        shared.root = stack.enter_context(prepare_stage_root(shared.repository, options.stage_dir))
-        if server is not None:
-            shared.triton = stack.enter_context(BackgroundTriton(server, private_repository(shared.root)))
-        shared.progress.step("", "done")
-        yield
+        staging = stack.enter_context(prepare_stage_root(plan.repository, options.stage_dir))
+        triton = None
+        if triton_server is not None:
+            triton = stack.enter_context(BackgroundTriton(triton_server, private_repository(staging)))
+        progress.step("", "done")
+        yield BuildSession(plan, progress, staging, triton, tracking, cancelled)
 
 
-def _server(spec: Spec, options: BuildOptions, progress: Progress) -> TritonServer | None:
-    if options.server is None:
+def _server(plan: BuildPlan, progress: Progress) -> TritonServer | None:
+    if plan.options.server is None:
         return None
-    from repogen.serving.servers import server  # noqa: PLC0415 - an unchanged build needs no server
-
-    found = server(options.server, targets()[spec.release], progress)
-    found.preflight()
-    found.install()
-    return found
+    return prepare_server(plan.options.server, targets()[plan.spec.release], progress)

@@ -1,60 +1,75 @@
-"""The pipeline's place at the release desk: a tracker that connects while models export, and what it is told."""
+"""Tracks a build in MLflow; connects in a background thread while models are exported."""
 
 from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from repogen.errors import TrackingError
 from repogen.artifacts.file_names import UNCONFIRMED_FILE
-from repogen.repository.layout import model_dir
 from repogen.artifacts.report import BuildReport
+from repogen.errors import ErrorRecord, RepogenError, TrackingError
+from repogen.registry.mlflow.access import open_tracker
+from repogen.registry.mlflow.preflight import preflight
+from repogen.reporting.markdown import report_markdown
+from repogen.repository.layout import model_dir
+from repogen.repository.manifest import read_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
 
     from repogen.artifacts.built_model import BuiltModel
+    from repogen.artifacts.progress import Progress
     from repogen.artifacts.report import ModelReport
     from repogen.artifacts.tracking import BuildTracker, Tracked, Tracking
     from repogen.artifacts.versions import StagedVersion
+    from repogen.build.plan import BuildPlan
 
-_CLOSES_WITHIN = 5.0  # seconds, for a process that is about to end
+_CLOSING_SECONDS = 5.0
 
 
-class ReleaseDesk:
-    """Connects to MLflow in a thread of its own, because its import and first connection take seconds.
+class TrackingSession:
+    """The MLflow runs of one build. Importing mlflow and connecting take seconds, so both happen in a thread.
 
     Args:
-        tracking: Where to.
-        repository: The repository that is built into, for reports.
-        names: Models that are to be built; their runs begin with the connection.
-        gone: Called when the connection fails, so that nobody exports for a build that can't be tracked.
+        tracking: The tracking server.
+        repository: The model repository, for reports.
+        names: Models to build; their runs begin with the connection.
+        on_failure: Called when the connection fails, so that the build can stop.
+        connect: Opens a tracker for a server.
     """
 
-    def __init__(self, tracking: Tracking, repository: Path, names: Sequence[str], gone: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        tracking: Tracking,
+        repository: Path,
+        names: Sequence[str],
+        on_failure: Callable[[], None],
+        connect: Callable[[Tracking], BuildTracker] = open_tracker,
+    ) -> None:
         """Keep the arguments; nothing runs yet."""
         self.registers = tracking.register
         self._tracking = tracking
         self._repository = repository
         self._names = names
-        self._gone = gone
+        self._on_failure = on_failure
+        self._open = connect
         self._tracker: Future[BuildTracker] = Future()
-        # A daemon: Ctrl-C does not wait for a server that hangs.
+        # A daemon: Ctrl-C does not wait for a server that does not answer.
         self._thread = threading.Thread(target=self._connect, name="mlflow", daemon=True)
 
     @property
     def error(self) -> TrackingError | None:
-        """Why there is no connection; None while nobody knows, and when there is one."""
+        """Why the connection failed; None while it is being opened, and when it is open."""
         error = self._tracker.exception() if self._tracker.done() else None
         return error if isinstance(error, TrackingError) else None
 
     def log(self, staged: StagedVersion, built: BuiltModel, report: ModelReport) -> Tracked:
-        """Log a model's run and register it as pending; its version directory says so until it is confirmed.
+        """Log a model's run, register the version as pending, and mark its directory until it is confirmed.
 
         Raises:
             TrackingError: MLflow failed; nothing may be published.
@@ -65,21 +80,22 @@ class ReleaseDesk:
         return tracked
 
     def log_failed(self, report: ModelReport) -> ModelReport:
-        """Log a model that failed; where that fails, too, the report says so."""
+        """Log a model that failed, and return its report; if logging fails, a note in the report says so."""
         try:
             self._tracker.result().log_failed(report, self._page(report))
         except TrackingError as error:
-            return replace(report, notes=(*report.notes, f"MLflow knows nothing of this failure: {error.message}"))
+            note = f"this failure could not be recorded in MLflow: {error.message}"
+            return replace(report, notes=(*report.notes, note))
         return report
 
     def confirm(self, name: str, version: int, content: str, registered: int | None = None) -> None:
-        """Tell the registry that a version is published, and the version directory that the registry knows.
+        """Mark a version as published in the model registry, and remove the mark from its directory.
 
         Args:
             name: The model.
             version: Number in the repository.
-            content: ``Manifest.content_sha256`` of what was published.
-            registered: Number in the registry, if it is known.
+            content: ``Manifest.content_sha256`` of the published version.
+            registered: Number in the registry; None to find it by its content.
 
         Raises:
             TrackingError: MLflow failed; the next build tries again.
@@ -88,18 +104,16 @@ class ReleaseDesk:
             self._tracker.result().confirm(name, content, version, registered)
         except TrackingError as error:
             raise TrackingError(
-                f"published as version {version}, unconfirmed: {error.message}",
-                f"{error.hint}; it is confirmed by the next `repogen build`",
+                f"published as version {version}, but not confirmed in MLflow: {error.message}",
+                f"{error.hint}; the next `repogen build` confirms it",
                 code="tracking.unconfirmed",
                 details=error.details,
             ) from error
-        with suppress(FileNotFoundError):  # another build was faster
+        with suppress(FileNotFoundError):  # a concurrent build removed it
             (model_dir(self._repository, name) / str(version) / UNCONFIRMED_FILE).unlink()
 
     def finish(self, report: BuildReport) -> BuildReport:
-        """End the build's run; where that fails, the report says so. Every model's own run is complete."""
-        from repogen.reporting.markdown import report_markdown  # noqa: PLC0415 - imports jinja2
-
+        """End the build's run, and return the report; if that fails, the report contains the error."""
         try:
             self._tracker.result().finish(report, report_markdown(report))
         except TrackingError as error:
@@ -107,42 +121,75 @@ class ReleaseDesk:
         return report
 
     def _page(self, report: ModelReport) -> str:
-        from repogen.reporting.markdown import report_markdown  # noqa: PLC0415 - as above
-
         return report_markdown(BuildReport(self._repository, (report,)))
 
     def _connect(self) -> None:
-        from repogen.registry.mlflow.access import open_tracker  # noqa: PLC0415 - imports mlflow
-
         try:
-            tracker = open_tracker(self._tracking)
+            tracker = self._open(self._tracking)
             if self._names:
                 tracker.start(self._names)
             self._tracker.set_result(tracker)
-        except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits for the connection
             self._tracker.set_exception(error)
-            self._gone()
+            self._on_failure()
 
     def __enter__(self) -> Self:
-        """Ask whether the server is there, then begin to connect.
-
-        Raises:
-            MissingExtraError: mlflow is not installed.
-            TrackingError: The server is down, slow, or refuses.
-        """
-        from repogen.registry.mlflow.preflight import preflight  # noqa: PLC0415 - an untracked build needs none
-
-        preflight(self._tracking)
+        """Begin to connect."""
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the runs of a build that was interrupted; those that are just being begun are waited for."""
+        """End the runs of an interrupted build, including those that are being created."""
         if kind is None:
             return
-        self._thread.join(_CLOSES_WITHIN)
+        self._thread.join(_CLOSING_SECONDS)
         if self._tracker.done() and self._tracker.exception() is None:
             with suppress(TrackingError):
                 self._tracker.result().finish(None, "")
+
+
+@contextmanager
+def open_tracking(
+    plan: BuildPlan,
+    progress: Progress,
+    cancelled: threading.Event,
+    connect: Callable[[Tracking], BuildTracker] = open_tracker,
+) -> Iterator[TrackingSession | None]:
+    """Check that MLflow answers, then hold a connection to it; yields None if the build is not tracked.
+
+    Args:
+        plan: What to build.
+        progress: Receives the steps of the build.
+        cancelled: Set when the connection fails: the build then ends with that failure.
+        connect: Opens a tracker for a server.
+
+    Raises:
+        MissingExtraError: mlflow is not installed.
+        TrackingError: The server is down or slow, rejects the request, or went away.
+    """
+    if plan.tracking is None:
+        yield None
+        return
+    progress.step("", "preflight")
+    preflight(plan.tracking)
+    session = TrackingSession(plan.tracking, plan.repository, plan.pending, cancelled.set, connect)
+    try:
+        with session:
+            yield session
+    except KeyboardInterrupt:
+        if session.error is not None:
+            raise session.error from None
+        raise
+
+
+def confirm_published(tracking: TrackingSession, repository: Path, report: ModelReport, version: int) -> ModelReport:
+    """Confirm a version that an earlier build published but could not confirm, and return the completed report."""
+    try:
+        content = read_manifest(model_dir(repository, report.name) / str(version)).content_sha256
+        tracking.confirm(report.name, version, content)
+    except (RepogenError, OSError) as error:
+        record = error.record if isinstance(error, RepogenError) else ErrorRecord("tracking.unconfirmed", str(error))
+        return replace(report, error=report.error or record)
+    return replace(report, notes=(*report.notes, f"version {version} is now confirmed in MLflow's registry"))

@@ -49,7 +49,7 @@ class Selection:
             if not code or not any(rule.startswith(code) for rule in RULES):
                 raise SpecError(
                     f"{code!r} is no rule's code",
-                    "docs/rules/ lists them: RG101, or RG1 for all of a family",
+                    "use RG101, or RG1 for a family; `repogen explain` lists all codes",
                     code="check.code",
                 )
 

@@ -1,34 +1,32 @@
-"""What is installed, and what a spec may say: ``doctor`` and ``schema``."""
+"""``repogen doctor`` and ``repogen schema``."""
 
 from __future__ import annotations
 
+import json
 import sys
 
 import click
 
-from repogen.cli.group import debug_option, errors, json_option, main
+from repogen.cli.group import debug_option, handle_errors, json_option, print_report
+from repogen.doctor import diagnose
 from repogen.errors import ExitCode
+from repogen.reporting.json import doctor_document
+from repogen.reporting.text import doctor_text
+from repogen.spec.schema import json_schema
 
 
-@main.command()
+@click.command()
 @json_option
 @debug_option
 def doctor(*, as_json: bool, debug: bool) -> None:
-    """Say what is installed, what is missing, and the command that mends it."""
-    with errors(debug=debug, as_json=as_json):
-        from repogen.doctor import diagnose  # noqa: PLC0415 - the same
-        from repogen.reporting.doctor import diagnosis_json, diagnosis_text  # noqa: PLC0415 - see the package's text
-
-        findings = diagnose()
-        click.echo(diagnosis_json(findings) if as_json else diagnosis_text(findings))
-        sys.exit(int(ExitCode.OK if all(finding.ok for finding in findings) else ExitCode.GATE))
+    """Check this environment, and print how to fix what is missing."""
+    with handle_errors(debug=debug, as_json=as_json):
+        checks = diagnose()
+        print_report(lambda: doctor_text(checks), lambda: doctor_document(checks), as_json=as_json)
+        sys.exit(int(ExitCode.OK if all(check.ok for check in checks) else ExitCode.GATE))
 
 
-@main.command()
+@click.command()
 def schema() -> None:
-    """Print the JSON Schema of the spec; editors complete from it."""
-    import json  # noqa: PLC0415 - see the package's text
-
-    from repogen.spec.schema import json_schema  # noqa: PLC0415 - the same
-
+    """Print the JSON Schema of the spec, for editors."""
     click.echo(json.dumps(json_schema(), indent=2))

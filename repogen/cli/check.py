@@ -1,57 +1,78 @@
-"""A repository on disk, whoever built it: ``check``."""
+"""``repogen check``."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from repogen.cli.group import debug_option, errors, main
+from repogen.api import check as api
+from repogen.cli.group import debug_option, handle_errors
 from repogen.errors import ExitCode
+from repogen.reporting.annotations import finding_annotations
+from repogen.reporting.json import findings_document
+from repogen.reporting.text import findings_text
 from repogen.targets import DEFAULT_RELEASE
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-@main.command()
+    from repogen.triton_config.rules.findings import Finding
+
+
+@click.command()
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1, metavar="[DIR|FILE]...")
 @click.option(
-    "--target", default=DEFAULT_RELEASE, show_default=True, metavar="RELEASE", help="Triton release to serve it."
+    "--target", default=DEFAULT_RELEASE, show_default=True, metavar="RELEASE", help="Triton release that will serve it."
 )
 @click.option(
-    "form", "--format", type=click.Choice(["text", "json", "github"]), default="text", show_default=True,
-    help="For people, for programs, or annotations of GitHub Actions.",
+    "output_format", "--format", type=click.Choice(["text", "json", "github"]), default="text", show_default=True,
+    help="Text, one JSON document, or GitHub Actions annotations.",
 )  # fmt: skip
-@click.option("--strict", is_flag=True, help="Warnings are exit code 1, too.")
-@click.option("--select", multiple=True, metavar="CODE", help="Only these: RG101, RG1 for a family; may be repeated.")
-@click.option("--ignore", multiple=True, metavar="CODE", help="All but these; may be repeated.")
+@click.option("--strict", is_flag=True, help="Exit 1 on warnings as well.")
+@click.option("--select", multiple=True, metavar="CODE", help="Report only RG101, or RG1 for a family; repeatable.")
+@click.option("--ignore", multiple=True, metavar="CODE", help="Leave these out; repeatable.")
 @debug_option
-def check(  # noqa: PLR0913 - one parameter an option
+def check(  # noqa: PLR0913 - one parameter per option
     *,
     paths: tuple[Path, ...],
     target: str,
-    form: str,
+    output_format: str,
     strict: bool,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     debug: bool,
 ) -> None:
-    """Say what Triton would refuse, crash on, or accept to your surprise (default: model_repository).
+    """Report what Triton rejects, crashes on, or loads unexpectedly.
 
-    Takes repositories, models and files in them; needs no server, and no repository of repogen's. Exit code 1 when
-    there are errors.
+    Accepts repositories, model directories and files in them; the default is model_repository. Needs no server, and
+    works on any repository, not only on those that repogen built. Exits 1 when there are errors.
     """
-    with errors(debug=debug, as_json=form == "json"):
-        from repogen.check.checker import Selection, check  # noqa: PLC0415 - see the package's text
-        from repogen.reporting.findings import findings_github, findings_json, findings_text  # noqa: PLC0415 - the same
-
-        given = paths or (Path("model_repository"),)
-        found = check(*given, release=target, selection=Selection(_codes(select), _codes(ignore)))
-        told = {"text": findings_text, "json": findings_json, "github": findings_github}[form](found)
-        click.echo(told)
-        bad = [finding for finding in found if strict or finding.severity == "error"]
-        sys.exit(int(ExitCode.GATE if bad else ExitCode.OK))
+    with handle_errors(debug=debug, as_json=output_format == "json"):
+        findings = api.check(
+            *(paths or (Path("model_repository"),)), target=target, select=_codes(select), ignore=_codes(ignore)
+        )
+        click.echo(_RENDERERS[output_format](findings))
+        failed = any(strict or finding.severity == "error" for finding in findings)
+        sys.exit(int(ExitCode.GATE if failed else ExitCode.OK))
 
 
-def _codes(given: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(code for text in given for code in re.split(r"[,\s]+", text) if code)
+def _json(findings: Sequence[Finding]) -> str:
+    return json.dumps(findings_document(findings), indent=2)
+
+
+def _github(findings: Sequence[Finding]) -> str:
+    workspace = Path(os.environ.get("GITHUB_WORKSPACE") or ".")
+    return "\n".join(annotation.command(workspace) for annotation in finding_annotations(findings))
+
+
+_RENDERERS = {"text": findings_text, "json": _json, "github": _github}
+
+
+def _codes(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(code for value in values for code in re.split(r"[,\s]+", value) if code)

@@ -1,13 +1,15 @@
-"""What every command stands in: the group, shared options, and errors told in the right words with the right code."""
+"""The command group, loaded lazily, and the plumbing that commands share: options, output, and errors to exit codes."""
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import traceback
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -15,11 +17,11 @@ from repogen.errors import InterruptedBuildError, RepogenError
 from repogen.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
-SERVER = "embedded, docker, or HOST:PORT of one that runs"
+SERVER = "embedded, docker, HOST:PORT of a running server, or the name of a plug-in"
 
 json_option = click.option("as_json", "--json", is_flag=True, help="Print one JSON document on stdout.")
 tracking_option = click.option(
@@ -27,44 +29,87 @@ tracking_option = click.option(
 )
 debug_option = click.option("--debug", is_flag=True, help="Show tracebacks and logs.")
 
+_COMMANDS = {
+    "build": ("repogen.cli.build", "Export, verify, smoke-test and publish the models of SPEC."),
+    "check": ("repogen.cli.check", "Report what Triton rejects, crashes on, or loads unexpectedly."),
+    "diagnose": ("repogen.cli.build", "Try every exporter on MODEL; publish nothing."),
+    "doctor": ("repogen.cli.about", "Check this environment, and print how to fix what is missing."),
+    "explain": ("repogen.cli.explain", "Print the page of a rule code or error code."),
+    "history": ("repogen.cli.registry", "Show which version each alias of NAME pointed to, and when."),
+    "init": ("repogen.cli.init", "Write a commented, working repogen.yaml."),
+    "promote": ("repogen.cli.registry", "Point an alias of NAME to VERSION if it passes its gates."),
+    "schema": ("repogen.cli.about", "Print the JSON Schema of the spec, for editors."),
+    "serve": ("repogen.cli.serving", "Run a Triton server on a repository until Ctrl-C."),
+    "server": ("repogen.cli.serving", "Install or locate the embedded Triton server."),
+    "smoke": ("repogen.cli.serving", "Test a published repository on a real Triton server."),
+    "sync": ("repogen.cli.registry", "Make a repository serve what an alias points to."),
+}
+"""Command -> the module that defines it, and its line in ``repogen --help``, which imports none of these modules."""
+
+
+class LazyGroup(click.Group):
+    """A click group that imports the module of a command when that command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names of all commands."""
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the same
+        """Import and return a command; None when there is no such command."""
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(_COMMANDS[cmd_name][0]), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
+        """Write the list of commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name][1]) for name in sorted(_COMMANDS)])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="repogen")
+def main() -> None:
+    """Build a verified, versioned Triton model repository from trained PyTorch models."""
+    signal.signal(signal.SIGTERM, _interrupt)
+
 
 @contextmanager
-def errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
-    """Turn errors into text or JSON and the right exit code."""
+def handle_errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
+    """Print an error as text, or as JSON, and exit with its code."""
     try:
         yield
     except RepogenError as error:
-        _end(error, debug=debug, as_json=as_json)
+        _fail(error, debug=debug, as_json=as_json)
     except KeyboardInterrupt:
-        _end(InterruptedBuildError("interrupted; nothing half-done was left"), debug=debug, as_json=as_json)
-    except Exception as error:  # noqa: BLE001 - the last place where a bug can be told politely
-        told = RepogenError(
+        _fail(InterruptedBuildError("interrupted; no partial output was left behind"), debug=debug, as_json=as_json)
+    except Exception as error:  # noqa: BLE001 - a bug of repogen, reported like any other error
+        bug = RepogenError(
             f"unexpected {type(error).__name__}: {error}",
-            "report this, with what --debug prints",
+            "this is a bug in repogen; please report it with the output of --debug",
             details=traceback.format_exc(),
         )
-        _end(told, debug=debug, as_json=as_json)
+        _fail(bug, debug=debug, as_json=as_json)
 
 
-def _end(error: RepogenError, *, debug: bool, as_json: bool) -> NoReturn:
-    """Say what went wrong and exit with its code."""
-    from repogen.reporting.github import guarded, tell_error  # noqa: PLC0415 - the same
-    from repogen.reporting.json_document import error_json  # noqa: PLC0415 - not for --help
+def print_report(text: Callable[[], str], document: Callable[[], dict[str, Any]], *, as_json: bool) -> None:
+    """Print a report on standard output, as text or as one JSON document."""
+    from repogen.reporting.github import without_commands  # noqa: PLC0415 - not for --help
+
+    click.echo(json.dumps(document(), indent=2) if as_json else without_commands(text()))
+
+
+def _fail(error: RepogenError, *, debug: bool, as_json: bool) -> NoReturn:
+    from repogen.reporting.github import without_commands, write_error  # noqa: PLC0415 - not for --help
+    from repogen.reporting.json import as_dict  # noqa: PLC0415 - the same
     from repogen.reporting.text import error_text  # noqa: PLC0415 - the same
 
-    click.echo(guarded(error_text(error.record, debug=debug)), err=True)
-    tell_error(error, click.get_current_context().info_name or "repogen")
+    click.echo(without_commands(error_text(error.record, debug=debug)), err=True)
+    write_error(error, click.get_current_context().info_name or "repogen")
     if as_json:
-        click.echo(error_json(error))
+        click.echo(json.dumps(as_dict(error), indent=2))
     sys.exit(int(error.exit_code))
 
 
-def _terminate(_signum: int, _frame: object) -> NoReturn:
+def _interrupt(_signum: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="repogen")
-def main() -> None:
-    """Take trained PyTorch models to a verified, versioned Triton model repository."""
-    signal.signal(signal.SIGTERM, _terminate)

@@ -1,1 +1,1 @@
-"""SourceModel -> OnnxArtifact: dynamo, then TorchScript. Runs in the worker, which decides when to fall back."""
+"""SourceModel -> OnnxArtifact: the exporters, and the order in which the worker tries them."""

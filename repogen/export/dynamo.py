@@ -1,4 +1,4 @@
-"""The exporter on torch.export."""
+"""The exporter that is based on torch.export."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ import torch
 
 from repogen.artifacts.source import Program
 from repogen.errors import ExportError
-from repogen.export.export_source import keep_outputs, traceable
-from repogen.export.guards import DOUBTS, doubts_of, noted_programs
+from repogen.export.guards import guard_violations, recorded_programs
+from repogen.export.interface import ExportedGraph
+from repogen.onnx_graph.normalize import select_outputs
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import onnx_ir as ir
-
-    from repogen.artifacts.source import SourceModel
     from repogen.artifacts.tensors import Signature
+    from repogen.export.interface import ExportRequest
 
 _STATIC = re.compile(r"inferred a static shape of (\d+) for dimension inputs\[.*?\](?:\[(\d+)\])?\.shape\[(\d+)\]")
 _CALL_SITE = re.compile(r'The following call raised this error:\s+File "([^"]+)", line (\d+), in [^\n]*\n\s*([^\n]*)')
@@ -28,62 +25,51 @@ _NO_TRANSLATION = re.compile(
 )
 
 
-class Dynamo:
-    """``torch.onnx.export(dynamo=True)``."""
+def export_program(request: ExportRequest) -> ExportedGraph:
+    """Convert a module or a program of torch.export with ``torch.onnx.export(dynamo=True)``.
 
-    name = "dynamo"
+    Raises:
+        ExportError: torch.export failed; the message is the reason in one line.
+    """
+    source = request.source
+    try:
+        with recorded_programs() as programs:
+            exported = _export(request)
+    except Exception as error:
+        raise explain(error, source.signature) from error
+    if exported is None:
+        raise ExportError("torch.onnx.export returned nothing", code="export.dynamo")
+    if isinstance(source.origin, Program):
+        return ExportedGraph(select_outputs(exported.model, source.origin.select))
+    violations = guard_violations(programs[-1], source.signature, source.dims) if programs else ()
+    return ExportedGraph(exported.model, violations)
 
-    def export(self, source: SourceModel, args: tuple[torch.Tensor, ...], opset: int, directory: Path) -> ir.Model:
-        """Export ``source`` with ``args`` as example inputs.
 
-        Raises:
-            ExportError: torch.export refused; the reason is in one line.
-        """
-        del directory  # the graph stays in memory, its weights shared with the module
-        names = [spec.name for spec in source.signature.inputs]
-        table: Any = dict(source.operators.translations) or None
-        try:
-            with noted_programs() as programs:
-                made = self._export(source, args, opset, names, table)
-        except Exception as error:
-            raise explain(error, source.signature) from error
-        if made is None:
-            raise ExportError("torch.onnx.export returned nothing", code="export.dynamo")
-        if isinstance(source.origin, Program):
-            return keep_outputs(made.model, source.origin.select)
-        if programs:
-            made.model.meta[DOUBTS] = doubts_of(programs[-1], source.signature, source.dims)
-        return made.model
-
-    @staticmethod
-    def _export(
-        source: SourceModel,
-        args: tuple[torch.Tensor, ...],
-        opset: int,
-        names: list[str],
-        table: Any,  # noqa: ANN401 - torch's own
-    ) -> torch.onnx.ONNXProgram | None:
-        if isinstance(source.origin, Program):
-            return torch.onnx.export(
-                source.origin.program,
-                dynamo=True,
-                input_names=names,
-                opset_version=opset,
-                custom_translation_table=table,
-                verbose=False,
-            )
+def _export(request: ExportRequest) -> torch.onnx.ONNXProgram | None:
+    source = request.source
+    names = [spec.name for spec in source.signature.inputs]
+    translations: Any = dict(source.operators.translations) or None
+    if isinstance(source.origin, Program):
         return torch.onnx.export(
-            traceable(source.origin),
-            args,
+            source.origin.program,
             dynamo=True,
-            # Names, not torch.export.Dim: with a Dim, torch falls back to a static export without a word.
-            dynamic_shapes=(_shapes(source.signature),),
             input_names=names,
-            output_names=[spec.name for spec in source.signature.outputs],
-            opset_version=opset,
-            custom_translation_table=table,
+            opset_version=request.opset,
+            custom_translation_table=translations,
             verbose=False,
         )
+    return torch.onnx.export(
+        request.module,
+        request.args,
+        dynamo=True,
+        # Names, not torch.export.Dim: with a Dim, torch silently falls back to a static export.
+        dynamic_shapes=(_shapes(source.signature),),
+        input_names=names,
+        output_names=[spec.name for spec in source.signature.outputs],
+        opset_version=request.opset,
+        custom_translation_table=translations,
+        verbose=False,
+    )
 
 
 def _shapes(signature: Signature) -> tuple[dict[int, str], ...]:
@@ -93,7 +79,7 @@ def _shapes(signature: Signature) -> tuple[dict[int, str], ...]:
 
 
 def explain(error: BaseException, signature: Signature) -> ExportError:
-    """Say in one line, with file and line where known, why torch.export refused."""
+    """Return the reason why torch.export failed, in one line, with file and line if it reports them."""
     chain = [str(link) for link in _chain(error)]
     text = "\n".join(chain)
     if match := _STATIC.search(text):
@@ -105,7 +91,7 @@ def explain(error: BaseException, signature: Signature) -> ExportError:
         site = _CALL_SITE.search(text)
         code = f": `{site[3].strip()}`" if site else ""
         return ExportError(
-            f"the model branches on the values of a tensor{code}, and an export would freeze one branch",
+            f"the model branches on tensor values{code}; the exported graph would contain only one branch",
             "rewrite it with torch.where, or move the branch out of forward",
             code="export.data-dependent",
             where=f"{site[1]}:{site[2]}" if site else "",
@@ -114,7 +100,7 @@ def explain(error: BaseException, signature: Signature) -> ExportError:
     if match := _NO_TRANSLATION.search(text):
         return ExportError(
             f"operator {(match[1] or match[2]).rstrip('.')} has no ONNX translation",
-            "replace it in the model, or give its translation: export.custom_translations",
+            "replace it in the model, or set export.custom_translations",
             code="export.no-translation",
             details=text,
         )
@@ -128,11 +114,11 @@ def explain(error: BaseException, signature: Signature) -> ExportError:
 
 
 def specialized(dim: str, tensor: str, axis: int, size: str, details: str = "") -> ExportError:
-    """Return the error for a dim that was declared dynamic and came out fixed."""
+    """Return the error for a dim that is declared dynamic and is fixed in the graph."""
     return ExportError(
         f"dim {dim!r} (axis {axis} of input {tensor!r}) is declared dynamic, but the model fixes it to {size}",
-        f"look for a literal {size} in forward, such as reshape({size}, -1) or view({size}, …), and write "
-        f"x.shape[{axis}] or -1 there; or declare the size {size} in the spec's shape",
+        f"replace the literal {size} in forward, such as in reshape({size}, -1) or view({size}, …), with "
+        f"x.shape[{axis}] or -1; or declare the size {size} in the spec's shape",
         code="export.specialized-dim",
         details=details,
     )

@@ -1,4 +1,4 @@
-"""The exporters to try in turn, and whether each one's graph kept what the spec declares."""
+"""The fallback chain of exporters, and the check that a graph matches the declared signature."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from repogen.artifacts.source import Code, Eager, OnnxFile, Program, Script
+from repogen.artifacts.source import OnnxFile
 from repogen.errors import ExportError
-from repogen.export.attention import EagerAttention
-from repogen.export.dynamo import Dynamo, specialized
-from repogen.export.guards import DOUBTS
-from repogen.export.onnx_passthrough import OnnxAsIs
-from repogen.export.torchscript import RawScript, TorchScript
-from repogen.onnx_graph.normalize import finish
+from repogen.export.dynamo import specialized
+from repogen.export.interface import Exporter, ExportRequest
+from repogen.onnx_graph.normalize import normalize
+from repogen.plugins import load_instance, plugins
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,69 +20,63 @@ if TYPE_CHECKING:
     from repogen.artifacts.built_model import OnnxArtifact
     from repogen.artifacts.source import Origin, SourceModel
     from repogen.artifacts.tensors import Signature
-    from repogen.export.exporter import Exporter
-    from repogen.onnx_graph.normalize import Finishing
+    from repogen.onnx_graph.normalize import NormalizeOptions
     from repogen.spec.models import ExportSpec
 
-# The newest opset that both exporters of the tested torch versions write without a conversion.
 _AUTO_OPSET = 20
+"""Newest opset that every exporter writes without a conversion, in all tested versions of torch."""
 
 
-def exporters(origin: Origin, spec: ExportSpec) -> list[Exporter]:
-    """Return the exporters to try, in order.
+def fallback_chain(origin: Origin, spec: ExportSpec) -> list[Exporter]:
+    """Return the registered exporters to try for a source, in order.
 
     Raises:
-        ExportError: The spec asks for one that does not take this kind of source.
+        ExportError: The exporter in the spec does not support this kind of source.
+        SpecError: A registered exporter cannot be imported.
     """
-    ladder = _ladder(origin, spec.allow_tracer_warnings)
-    chosen = [rung for rung in ladder if spec.exporter in {"auto", rung.name.partition("-")[0]}]
-    if chosen:
-        return chosen
+    names = [name for name in plugins("repogen.exporters") if _is_selected(name, spec.exporter)]
+    exporters = [
+        load_instance("repogen.exporters", name, Exporter)  # type: ignore[type-abstract] # a Protocol
+        for name in names
+    ]
+    accepting = [exporter for exporter in exporters if exporter.accepts(origin)]
+    if accepting:
+        return sorted(accepting, key=lambda exporter: (exporter.priority, exporter.name))
+    subject = "no registered exporter supports" if spec.exporter == "auto" else f"{spec.exporter} does not support"
     raise ExportError(
-        f"export.exporter: {spec.exporter} does not take this kind of source",
-        "set export.exporter to auto",
+        f"{subject} this kind of source",
+        "" if spec.exporter == "auto" else "set export.exporter to auto",
         code="export.exporter",
     )
 
 
-def _ladder(origin: Origin, allowed: tuple[str, ...]) -> list[Exporter]:
-    traced = TorchScript(allowed)
-    match origin:
-        case Code():
-            return []
-        case OnnxFile():
-            return [OnnxAsIs()]
-        case Script():
-            return [RawScript(), TorchScript(allowed, "torchscript-traced")]
-        case Program():
-            return [Dynamo(), traced]
-        case Eager():
-            eager = [EagerAttention(Dynamo()), EagerAttention(traced)] if origin.attention else []
-            return [Dynamo(), traced, *eager]
+def _is_selected(name: str, setting: str) -> bool:
+    return setting in {"auto", name} or name.startswith(f"{setting}-")
 
 
 def export_with(
-    exporter: Exporter, source: SourceModel, spec: ExportSpec, finishing: Finishing, directory: Path
+    exporter: Exporter, source: SourceModel, spec: ExportSpec, options: NormalizeOptions, directory: Path
 ) -> OnnxArtifact:
-    """Export ``source`` to ``directory/model.onnx``, and ask the graph whether it kept every declared dim.
+    """Export ``source`` to ``directory/model.onnx``, and check that the graph kept every declared dim.
 
     Args:
-        exporter: One of ``exporters``.
+        exporter: One of ``fallback_chain``.
         source: The model.
-        spec: Which opset.
-        finishing: How the graph is written.
+        spec: The ``export:`` section.
+        options: How the graph is written.
         directory: An existing empty directory.
 
     Raises:
-        ExportError: The exporter refused, wrote another opset, or fixed a dim; the reason is in one line.
+        ExportError: The exporter failed, wrote another opset, or fixed a dim; the reason is in one line.
     """
-    newest = finishing.target.max_opset
+    newest = options.target.max_opset
     auto = newest if isinstance(source.origin, OnnxFile) else min(_AUTO_OPSET, newest)
     opset = auto if spec.opset == "auto" else spec.opset
     sample = source.examples(source.example_sizes, 0)
     args = tuple(torch.from_numpy(sample[tensor.name]) for tensor in source.signature.inputs)
-    graph = exporter.export(source, args, opset, directory)
-    artifact = finish(graph, directory / "model.onnx", finishing)
+    exporter_options = exporter.options_model.model_validate(spec.options)
+    exported = exporter.export(ExportRequest(source, args, opset, directory, spec, exporter_options))
+    artifact = normalize(exported.model, directory / "model.onnx", options)
     if spec.opset != "auto" and artifact.opset != opset:
         raise ExportError(
             f"{exporter.name} wrote opset {artifact.opset}, not {opset}",
@@ -92,7 +84,7 @@ def export_with(
             code="export.opset",
         )
     check_dims(artifact.signature, source.signature)
-    return replace(artifact, doubts=tuple(graph.meta.get(DOUBTS, ())))
+    return replace(artifact, guard_violations=exported.guard_violations)
 
 
 def check_dims(graph: Signature, declared: Signature) -> None:
@@ -101,19 +93,20 @@ def check_dims(graph: Signature, declared: Signature) -> None:
     Raises:
         ExportError: A dim declared dynamic is fixed in the graph, or one declared fixed is dynamic.
     """
-    for found, wanted in zip(graph.inputs, declared.inputs, strict=True):
-        if found.dtype != wanted.dtype or len(found.shape) != len(wanted.shape):
+    for actual, expected in zip(graph.inputs, declared.inputs, strict=True):
+        name = expected.name
+        if actual.dtype != expected.dtype or len(actual.shape) != len(expected.shape):
             raise ExportError(
-                f"input {wanted.name!r} is {found.dtype} {list(found.shape)} in the graph, "
-                f"declared {wanted.dtype} {list(wanted.shape)}",
+                f"input {name!r} is {actual.dtype} {list(actual.shape)} in the graph, "
+                f"declared {expected.dtype} {list(expected.shape)}",
                 code="export.input-type",
             )
-        for axis, (have, want) in enumerate(zip(found.shape, wanted.shape, strict=True)):
-            if isinstance(want, str) and isinstance(have, int):
-                raise specialized(want, wanted.name, axis, str(have))
-            if isinstance(want, int) and have != want:
+        for axis, (actual_dim, declared_dim) in enumerate(zip(actual.shape, expected.shape, strict=True)):
+            if isinstance(declared_dim, str) and isinstance(actual_dim, int):
+                raise specialized(declared_dim, name, axis, str(actual_dim))
+            if isinstance(declared_dim, int) and actual_dim != declared_dim:
                 raise ExportError(
-                    f"axis {axis} of input {wanted.name!r} is declared {want}, but is {have!r} in the graph",
+                    f"axis {axis} of input {name!r} is declared {declared_dim}, but is {actual_dim!r} in the graph",
                     "declare it as a dim, or fix it in the model",
                     code="export.generalized-dim",
                 )

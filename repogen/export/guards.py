@@ -1,76 +1,73 @@
-"""What an export takes for granted of sizes: a branch on x.shape is frozen, and holds for some sizes only.
+"""Guards of an exported program: conditions on sizes that the graph depends on, and sizes that violate them.
 
-``torch.onnx.export`` asks torch.export to put such conditions off to runtime assertions, and then leaves them out of
-the graph. Here they are read, and the sizes found at which one does not hold: parity is measured there.
+A branch on ``x.shape`` is frozen by an export and is correct for some sizes only. ``torch.onnx.export`` makes
+torch.export defer such conditions to runtime assertions, and then drops the assertions from the graph. This module
+reads them from the program and returns sizes that violate them; parity is measured at these sizes.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import sympy  # type: ignore[import-untyped] # it has no types
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from repogen.artifacts.source import DimRange
-    from repogen.artifacts.tensors import Signature
+    from repogen.artifacts.tensors import Signature, Sizes
 
-DOUBTS = "repogen.doubts"
-"""Key of the sizes in ``ir.Model.meta``."""
-
-_MOST_TRIED = 300
-_MOST_KEPT = 2
-"""Sizes that are kept of one condition: a multiple of 2 does not hold at half of all."""
+_MAX_CANDIDATES = 300
+_MAX_VIOLATIONS = 2
+"""Sizes per condition: "a multiple of 2" is violated by half of all sizes."""
 
 
 @contextmanager
-def noted_programs() -> Iterator[list[torch.export.ExportedProgram]]:
-    """Collect what torch.export makes within the block."""
-    made: list[torch.export.ExportedProgram] = []
+def recorded_programs() -> Iterator[list[torch.export.ExportedProgram]]:
+    """Record the programs that torch.export creates within the block."""
+    programs: list[torch.export.ExportedProgram] = []
     original = torch.export.export
 
-    def export(*args: Any, **kwargs: Any) -> torch.export.ExportedProgram:  # noqa: ANN401 - torch's own signature
+    def export(*args: Any, **kwargs: Any) -> torch.export.ExportedProgram:  # noqa: ANN401 - torch's signature
         program = original(*args, **kwargs)
-        made.append(program)
+        programs.append(program)
         return program
 
     torch.export.export = export
     try:
-        yield made
+        yield programs
     finally:
         torch.export.export = original
 
 
-def doubts_of(
+def guard_violations(
     program: torch.export.ExportedProgram, signature: Signature, dims: Mapping[str, DimRange]
-) -> list[dict[str, int]]:
-    """Return sizes of all dims at which a condition that the program takes for granted does not hold.
+) -> tuple[Sizes, ...]:
+    """Return sizes of all dims that violate a condition which the program depends on.
 
     Args:
-        program: As torch.export made it.
+        program: The program as torch.export created it.
         signature: Its inputs, in order.
-        dims: Their dims.
+        dims: The symbolic dims by name.
     """
     symbols = _symbols(program, signature)
     example = {name: dim.example for name, dim in dims.items()}
-    found: list[dict[str, int]] = []
+    violations: list[Sizes] = []
     for condition in _conditions(program):
-        kept = 0
-        for name in sorted({symbols[s] for s in condition.free_symbols if s in symbols}):
-            for size in sizes_around(dims[name], (int(number) for number in condition.atoms(sympy.Integer))):
-                sizes = {**example, name: size}
-                if kept < _MOST_KEPT and _fails(condition, symbols, sizes):
-                    kept += 1
-                    found.append(sizes)
-    return found
+        names = sorted({symbols[symbol] for symbol in condition.free_symbols if symbol in symbols})
+        numbers = [int(number) for number in condition.atoms(sympy.Integer)]
+        candidates = ({**example, name: size} for name in names for size in candidate_sizes(dims[name], numbers))
+        violating = (sizes for sizes in candidates if _is_violated(condition, symbols, sizes))
+        violations += islice(violating, _MAX_VIOLATIONS)
+    return tuple(violations)
 
 
-def sizes_around(dim: DimRange, numbers: Iterator[int]) -> list[int]:
-    """Return sizes of a dim worth a try: all where they are few, else its bounds and those next to some numbers."""
-    if dim.max - dim.min < _MOST_TRIED:
+def candidate_sizes(dim: DimRange, numbers: Iterable[int]) -> list[int]:
+    """Return all sizes of a small dim, or the bounds of a large dim and the sizes next to some numbers."""
+    if dim.max - dim.min < _MAX_CANDIDATES:
         return list(range(dim.min, dim.max + 1))
     near = {number + step for number in numbers for step in (-1, 0, 1)}
     return sorted(size for size in {dim.min, dim.max, *near} if dim.min <= size <= dim.max)
@@ -78,14 +75,14 @@ def sizes_around(dim: DimRange, numbers: Iterator[int]) -> list[int]:
 
 def _symbols(program: torch.export.ExportedProgram, signature: Signature) -> dict[sympy.Symbol, str]:
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
-    found: dict[sympy.Symbol, str] = {}
+    symbols: dict[sympy.Symbol, str] = {}
     for name, spec in zip(program.graph_signature.user_inputs, signature.inputs, strict=False):
         value = nodes[name].meta.get("val") if isinstance(name, str) else None
         for size, dim in zip(getattr(value, "shape", ()), spec.shape, strict=False):
             expression = getattr(getattr(size, "node", None), "expr", None)
             if isinstance(dim, str) and isinstance(expression, sympy.Symbol):
-                found[expression] = dim
-    return found
+                symbols[expression] = dim
+    return symbols
 
 
 def _conditions(program: torch.export.ExportedProgram) -> Iterator[sympy.Basic]:
@@ -93,13 +90,13 @@ def _conditions(program: torch.export.ExportedProgram) -> Iterator[sympy.Basic]:
     environment: Any = next((v.fake_mode.shape_env for v in values if hasattr(v, "fake_mode")), None)
     if environment is not None:
         for asserts in environment.deferred_runtime_asserts.values():
-            yield from (one.expr for one in asserts)
+            yield from (assertion.expr for assertion in asserts)
         yield from (guard.expr for guard in environment.guards)
     for symbol, bounds in program.range_constraints.items():
         yield sympy.Ge(symbol, bounds.lower)
         yield sympy.Le(symbol, bounds.upper)
 
 
-def _fails(condition: sympy.Basic, symbols: Mapping[sympy.Symbol, str], sizes: Mapping[str, int]) -> bool:
+def _is_violated(condition: sympy.Basic, symbols: Mapping[sympy.Symbol, str], sizes: Mapping[str, int]) -> bool:
     values = {symbol: sympy.Integer(sizes[dim]) for symbol, dim in symbols.items()}
     return bool(condition.xreplace(values) == sympy.false)

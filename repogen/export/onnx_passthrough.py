@@ -1,4 +1,4 @@
-"""A graph that exists already, as a rung: read, and converted only where the target would not load it."""
+"""The exporter for ONNX files: reads the graph, and converts its opset if the target does not support it."""
 
 from __future__ import annotations
 
@@ -7,70 +7,69 @@ from typing import TYPE_CHECKING
 
 import onnx
 import onnx_ir as ir
+from onnx_ir.passes.common import RemoveInitializersFromInputsPass
 
 from repogen.artifacts.source import OnnxFile
 from repogen.errors import ExportError
-from repogen.export.export_source import keep_outputs
+from repogen.export.interface import ExportedGraph
+from repogen.onnx_graph.normalize import select_outputs
 
 if TYPE_CHECKING:
-    import torch
+    from repogen.export.interface import ExportRequest
 
-    from repogen.artifacts.source import SourceModel
-    from repogen.artifacts.tensors import Signature
-
-_FREE_INITIALIZERS = 4  # the first IR version whose initializers need not be inputs
+_OPTIONAL_INITIALIZER_INPUTS = 4
+"""First IR version whose initializers need not be listed as inputs; source: IR.md of onnx."""
 
 
-class OnnxAsIs:
-    """The file of an ``onnx`` source."""
+def read_onnx(request: ExportRequest) -> ExportedGraph:
+    """Read an ONNX file; convert it if its opset is newer than requested.
 
-    name = "onnx"
-
-    def export(self, source: SourceModel, args: tuple[torch.Tensor, ...], opset: int, directory: Path) -> ir.Model:
-        """Read the graph; one of a newer opset than asked for is converted, one of an older is left as it is.
-
-        Raises:
-            ExportError: The source is no file, or onnx's version converter can't convert it.
-        """
-        del args, directory
-        if not isinstance(source.origin, OnnxFile):
-            raise ExportError("only an ONNX file can be taken as it is", code="export.exporter")
-        model = ir.load(source.origin.path)
-        if model.opset_imports.get("", 0) > opset:
-            model = _converted(source.origin.path, model, opset)
-        else:
-            _follow_links(model)
-        _drop_constants(model)
-        return _chosen(_narrowed(model, source.signature), source.signature)
+    Raises:
+        ExportError: The source is not an ONNX file, or onnx's version converter cannot convert it.
+    """
+    origin, signature = request.source.origin, request.source.signature
+    if not isinstance(origin, OnnxFile):
+        raise ExportError("the source is not an ONNX file", code="export.exporter")
+    model = ir.load(origin.path)
+    _resolve_links(model)
+    if model.opset_imports.get("", 0) > request.opset:
+        model = _converted(origin.path, model, request.opset)
+    model.ir_version = max(model.ir_version, _OPTIONAL_INITIALIZER_INPUTS)
+    RemoveInitializersFromInputsPass()(model)  # clients do not send weights, which IR 3 lists as inputs
+    for value, spec in zip(model.graph.inputs, signature.inputs, strict=True):
+        value.shape = ir.Shape(list(spec.shape))
+    names = [value.name for value in model.graph.outputs]
+    selected = [spec.name for spec in signature.outputs]
+    if set(selected) <= set(names):  # other names are new names for all outputs
+        select_outputs(model, tuple(names.index(name) for name in selected))
+    return ExportedGraph(model)
 
 
 def _converted(path: Path, model: ir.Model, opset: int) -> ir.Model:
-    have = model.opset_imports.get("", 0)
-    _follow_links(model)
     ir.external_data.load_to_model(model)
     try:
         return ir.from_proto(onnx.version_converter.convert_version(ir.to_proto(model), opset))
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise ExportError(
-            f"{path.name} is of opset {have}, the target loads up to {opset}, and onnx's version converter can't "
-            f"convert it: {lines[0][:200] if lines else type(error).__name__}",
+            f"{path.name} has opset {model.opset_imports['']}, the target supports up to {opset}, and onnx's version "
+            f"converter failed: {lines[0][:200] if lines else type(error).__name__}",
             f"export it again for opset {opset}, or build for a newer Triton (target.triton)",
             code="export.opset",
             details=str(error),
         ) from error
 
 
-def _follow_links(model: ir.Model) -> None:
-    """Read external data where its links lead: a hub cache keeps all files behind links, and onnx_ir refuses them."""
-    for graph in (model.graph, *model.graph.subgraphs()):
+def _resolve_links(model: ir.Model) -> None:
+    """Resolve symlinks of external data: a hub cache consists of symlinks, which onnx_ir rejects."""
+    for graph in model.graphs():
         for value in graph.initializers.values():
             tensor = value.const_value
             if isinstance(tensor, ir.ExternalTensor) and Path(tensor.path).is_symlink():
-                value.const_value = _behind_link(tensor)
+                value.const_value = _resolved(tensor)
 
 
-def _behind_link(tensor: ir.ExternalTensor) -> ir.ExternalTensor:
+def _resolved(tensor: ir.ExternalTensor) -> ir.ExternalTensor:
     file = Path(tensor.path).resolve()
     return ir.ExternalTensor(
         location=file.name,
@@ -81,24 +80,3 @@ def _behind_link(tensor: ir.ExternalTensor) -> ir.ExternalTensor:
         name=tensor.name or "",
         base_dir=file.parent,
     )
-
-
-def _drop_constants(model: ir.Model) -> None:
-    """Take initializers out of the inputs, where IR 3 wanted them: clients do not send weights."""
-    model.ir_version = max(model.ir_version, _FREE_INITIALIZERS)
-    graph = model.graph
-    graph.inputs[:] = [value for value in graph.inputs if value.name not in graph.initializers]
-
-
-def _narrowed(model: ir.Model, signature: Signature) -> ir.Model:
-    """Fix the dims that the spec fixes, and give the others the signature's names."""
-    for value, spec in zip(model.graph.inputs, signature.inputs, strict=True):
-        value.shape = ir.Shape(list(spec.shape))
-    return model
-
-
-def _chosen(model: ir.Model, signature: Signature) -> ir.Model:
-    """Keep the outputs that the signature has; other names in it are new names for all of them."""
-    names = [value.name for value in model.graph.outputs]
-    wanted = [spec.name for spec in signature.outputs]
-    return keep_outputs(model, tuple(names.index(name) for name in wanted)) if set(wanted) <= set(names) else model

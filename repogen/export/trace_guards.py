@@ -1,8 +1,9 @@
-"""Finds where tracing reads a tensor into Python: a branch that hangs on tensor values would be frozen.
+"""Detects where tracing reads a tensor into Python: a branch that depends on tensor values would be frozen.
 
-TorchScript's TracerWarning does not tell values from shapes, though while tracing both are tensors. So the reads
-themselves are watched, and the recorded graph is followed back from what was read: a path that reaches an input
-without passing a size hangs on its values. So does a size, where an operator such as nonzero made it out of values.
+TorchScript's TracerWarning does not distinguish values from shapes, because both are tensors in a trace. This module
+therefore records the reads themselves, and follows the traced graph backward from each tensor that was read. A path
+that reaches an input without passing through a size depends on the input's values. So does a size that an operator
+such as ``nonzero`` computes from values.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _COMPARES = ("equal", "allclose", "is_nonzero")
-_READS = [
+_VALUE_READS = [
     *((torch.Tensor, name) for name in ("__bool__", "__int__", "__float__", "__index__", "item", "tolist", "numpy")),
     *((owner, name) for owner in (torch.Tensor, torch) for name in _COMPARES),
 ]
-# These read how long axis 0 is, not what the tensor holds.
+# These read the size of axis 0, not the values.
 _LENGTH_READS = ("__len__", "__iter__")
-# What these give depends on their input's shape and dtype alone.
+# The outputs of these depend on the shape and dtype of their inputs only.
 _OF_SHAPE = frozenset(
     {"aten::size", "aten::dim", "aten::numel", "aten::len", "aten::stride", "prim::dtype", "prim::device"}
     | {f"aten::{kind}_like" for kind in ("zeros", "ones", "empty")}
     | {f"aten::new_{kind}" for kind in ("zeros", "ones", "empty")}
 )
-# How large the output of these is depends on their inputs' values; aten::index and others only with some inputs.
+# The output size of these depends on the values of their inputs; aten::index and others only with some inputs.
 _SIZE_FROM_VALUES = frozenset(
     {f"aten::{name}" for name in ("nonzero", "nonzero_numpy", "argwhere", "masked_select", "bincount")}
     | {f"aten::{name}" for name in ("_unique", "_unique2", "unique_dim", "unique_consecutive")}
@@ -41,26 +42,26 @@ _SIZE_FROM_VALUES = frozenset(
 
 @dataclass(frozen=True)
 class ValueRead:
-    """A place that reads a value out of a tensor while the model is traced.
+    """A line that reads the value of a tensor while the model is traced.
 
     Attributes:
         path: Source file.
-        line: Line in it.
-        read: The method that read, for example ``__bool__``.
+        line: Line in the file.
+        method: The method that reads, for example ``__bool__``.
     """
 
     path: str
     line: int
-    read: str
+    method: str
 
 
 @dataclass
-class Reads:
-    """What tracing read into Python.
+class TraceReads:
+    """What a trace reads into Python.
 
     Attributes:
-        values: Places that read values out of tensors.
-        numbers: Numbers that a branch on sizes compares with.
+        values: Lines that read the values of tensors.
+        numbers: Numbers that branches on sizes compare with.
     """
 
     values: list[ValueRead] = field(default_factory=list)
@@ -68,18 +69,18 @@ class Reads:
 
 
 @contextmanager
-def watch_reads(inputs: int) -> Iterator[Reads]:
-    """Collect the places that read values, and the branches on sizes, while the block traces a model.
+def record_reads(inputs: int) -> Iterator[TraceReads]:
+    """Record the lines that read values, and the branches on sizes, while the block traces a model.
 
     Args:
         inputs: Number of tensor inputs; further inputs of the traced graph are weights, which are constant.
     """
-    reads = Reads()
-    watched = [*_READS, *((torch.Tensor, name) for name in _LENGTH_READS)]
-    originals = [(owner, name, getattr(owner, name)) for owner, name in watched]
+    reads = TraceReads()
+    methods = [*_VALUE_READS, *((torch.Tensor, name) for name in _LENGTH_READS)]
+    originals = [(owner, name, getattr(owner, name)) for owner, name in methods]
     for owner, name, original in originals:
-        setattr(owner, name, _watched(name, original, inputs, reads))
-    # Its own getter hides the tensor from the trace: what is made of it would be a constant of the graph.
+        setattr(owner, name, _recording(name, original, inputs, reads))
+    # The original getter hides the tensor from the trace, which would turn dependent values into constants.
     inherited: Any = torch.Tensor.data
     torch.Tensor.data = property(torch.Tensor.detach, inherited.__set__)  # type: ignore[assignment]
     try:
@@ -90,27 +91,27 @@ def watch_reads(inputs: int) -> Iterator[Reads]:
             setattr(owner, name, original)
 
 
-def _watched(name: str, original: Callable[..., Any], inputs: int, reads: Reads) -> Callable[..., Any]:
+def _recording(name: str, original: Callable[..., Any], inputs: int, reads: TraceReads) -> Callable[..., Any]:
     def read(*args: object, **kwargs: object) -> object:
-        state: Any = torch._C._get_tracing_state()  # noqa: SLF001 - no public way to the trace
+        state: Any = torch._C._get_tracing_state()  # noqa: SLF001 - the trace has no public API
         tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
         if state is not None and any(
-            _hangs_on_values(tensor, state, inputs, of_size=name in _LENGTH_READS) for tensor in tensors
+            _depends_on_values(tensor, state, inputs, of_size=name in _LENGTH_READS) for tensor in tensors
         ):
             frame = user_frame()
-            place = ValueRead(frame.f_code.co_filename, frame.f_lineno, name)
-            if place not in reads.values:
-                reads.values.append(place)
+            value_read = ValueRead(frame.f_code.co_filename, frame.f_lineno, name)
+            if value_read not in reads.values:
+                reads.values.append(value_read)
         elif state is not None and name == "__bool__":
-            reads.numbers.update(_compared(tensors[0]))
+            reads.numbers.update(_compared_numbers(tensors[0]))
         return original(*args, **kwargs)
 
     return read
 
 
-def _compared(tensor: torch.Tensor) -> Iterator[int]:
-    """Yield the whole numbers that a traced condition was computed with."""
-    pending = [torch._C._get_value_trace(tensor)]  # type: ignore[attr-defined] # noqa: SLF001 - no public way to the trace
+def _compared_numbers(tensor: torch.Tensor) -> Iterator[int]:
+    """Yield the integers that a traced condition is computed with."""
+    pending = [torch._C._get_value_trace(tensor)]  # type: ignore[attr-defined] # noqa: SLF001 - the trace has no public API
     seen: set[str] = set()
     while pending:
         value = pending.pop()
@@ -127,10 +128,10 @@ def _compared(tensor: torch.Tensor) -> Iterator[int]:
             pending.extend(node.inputs())
 
 
-def _hangs_on_values(tensor: torch.Tensor, state: Any, inputs: int, *, of_size: bool) -> bool:  # noqa: ANN401 - torch._C is untyped
-    """Whether a tensor, or only its size, hangs on the values of the traced graph's first ``inputs`` inputs."""
-    # First: it may give the value a new name, that of the caller's variable.
-    pending = [(torch._C._get_value_trace(tensor), of_size)]  # type: ignore[attr-defined] # noqa: SLF001 - no public way to the trace
+def _depends_on_values(tensor: torch.Tensor, state: Any, inputs: int, *, of_size: bool) -> bool:  # noqa: ANN401 - torch._C is untyped
+    """Return whether a tensor, or its size, depends on the values of the first ``inputs`` inputs of the trace."""
+    # First, because it may rename the value to the caller's variable.
+    pending = [(torch._C._get_value_trace(tensor), of_size)]  # type: ignore[attr-defined] # noqa: SLF001 - the trace has no public API
     graph_inputs = {value.debugName() for value in list(state.graph().inputs())[:inputs]}
     seen: set[tuple[str, bool]] = set()
     while pending:
@@ -139,38 +140,38 @@ def _hangs_on_values(tensor: torch.Tensor, state: Any, inputs: int, *, of_size: 
             continue
         seen.add((value.debugName(), of_size))
         if value.debugName() not in graph_inputs:
-            pending.extend(_behind_size(value.node()) if of_size else _behind_values(value.node()))
+            pending.extend(_size_dependencies(value.node()) if of_size else _value_dependencies(value.node()))
         elif not of_size:
             return True
     return False
 
 
-def _behind_values(node: Any) -> list[tuple[Any, bool]]:  # noqa: ANN401 - torch._C is untyped
-    """Return what a node's values are made of: its inputs, and for each whether only its size counts."""
+def _value_dependencies(node: Any) -> list[tuple[Any, bool]]:  # noqa: ANN401 - torch._C is untyped
+    """Return the inputs that a node's values depend on, and for each whether only its size matters."""
     return [(value, node.kind() in _OF_SHAPE) for value in node.inputs()]
 
 
-def _behind_size(node: Any) -> list[tuple[Any, bool]]:  # noqa: ANN401 - torch._C is untyped
-    """Return what the size of a node's output is made of, as ``_behind_values`` does."""
+def _size_dependencies(node: Any) -> list[tuple[Any, bool]]:  # noqa: ANN401 - torch._C is untyped
+    """Return the inputs that the size of a node's output depends on, as ``_value_dependencies`` does."""
     values = list(node.inputs())
     if node.kind() in _SIZE_FROM_VALUES or (node.kind() == "aten::where" and len(values) == 1):
         return [(value, False) for value in values]
     if node.kind() == "aten::index":
         indices = list(values[1].node().inputs())
         return [(values[0], True), *((index, not _is_mask(index)) for index in indices)]
-    if node.kind() == "aten::repeat_interleave":  # by a number of times each, as a tensor, or by an int
+    if node.kind() == "aten::repeat_interleave":  # repeats are a tensor or an integer
         return [(value, value is values[0] and len(values) > 1 and _is_tensor(values[1])) for value in values]
-    # An integer argument is a size itself: that of zeros(n), reshape(n, -1) or x[:n].
+    # An integer argument is itself a size: zeros(n), reshape(n, -1), x[:n].
     return [(value, _is_tensor(value)) for value in values if not _is_scalar(value)]
 
 
 def _is_tensor(value: Any) -> bool:  # noqa: ANN401 - torch._C is untyped
-    """Whether a value is a tensor, a list of tensors or an optional one."""
+    """Return whether a value is a tensor, a list of tensors or an optional tensor."""
     return "Tensor" in str(value.type()) or value.type().kind() == "TensorType"
 
 
 def _is_scalar(value: Any) -> bool:  # noqa: ANN401 - torch._C is untyped
-    """Whether a value is a tensor of rank 0, which broadcasts and so leaves every size as it is."""
+    """Return whether a value is a tensor of rank 0, which broadcasts and does not change any size."""
     return bool(value.type().kind() == "TensorType" and value.type().dim() == 0)
 
 

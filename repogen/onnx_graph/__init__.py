@@ -1,1 +1,1 @@
-"""ONNX files: what they contain, how they are normalized, and how they are written."""
+"""ONNX files: reads facts about them, normalizes graphs, and writes them."""

@@ -1,4 +1,4 @@
-"""What is in an ONNX file, however deep: nodes, tensors, and where those keep their data."""
+"""Reads nodes, tensors and external data locations of an ONNX file, including those of subgraphs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ if TYPE_CHECKING:
 
     import onnx
 
-_EXTERNAL = 1  # TensorProto.DataLocation; by number, so that nothing is imported for it
-# Of one element, by TensorProto.DataType; source: onnx.proto3.
+OUTSIDE_LINK = "is a symlink that leads out of its directory"
+"""Problem of a location that is a symlink to a file in another directory."""
+
+_EXTERNAL = 1  # TensorProto.DataLocation; the number avoids an import of onnx
+# Bits of one element by TensorProto.DataType; source: onnx.proto3.
 _BITS = {1: 32, 2: 8, 3: 8, 4: 16, 5: 16, 6: 32, 7: 64, 9: 8, 10: 16, 11: 64, 12: 32, 13: 64, 14: 64, 15: 128, 16: 16}
 
 
 def nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    """Yield every node, those of subgraphs and functions included."""
+    """Yield every node, including those of subgraphs and functions."""
     pending = [*proto.graph.node, *(node for function in proto.functions for node in function.node)]
     while pending:
         node = pending.pop()
@@ -30,7 +33,7 @@ def nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
 
 
 def tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Yield every tensor that may keep its data elsewhere: initializers and attributes, in subgraphs, too."""
+    """Yield every tensor that can have external data: initializers and attributes, including those of subgraphs."""
     graphs = [proto.graph]
     for node in nodes(proto):
         for attribute in node.attribute:
@@ -46,13 +49,13 @@ def tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 @dataclass(frozen=True)
 class External:
-    """Where a tensor says that its data lies.
+    """The declared location of a tensor's data.
 
     Attributes:
-        tensor: Its name.
-        location: Path from the model's directory, which may be a lie.
-        offset: First byte; -1 when what stands there is no number.
-        length: Number of bytes; where it does not say, what its shape needs.
+        tensor: Name of the tensor.
+        location: Path relative to the model's directory; not validated.
+        offset: First byte; -1 if the declared offset or length is not a number.
+        length: Number of bytes; computed from the shape if it is not declared.
     """
 
     tensor: str
@@ -62,7 +65,7 @@ class External:
 
 
 def external(proto: onnx.ModelProto) -> Iterator[External]:
-    """Yield what each tensor with external data says of it."""
+    """Yield the declared location of each tensor with external data."""
     for tensor in tensors(proto):
         if tensor.data_location == _EXTERNAL:
             entries = {entry.key: entry.value for entry in tensor.external_data}
@@ -75,34 +78,34 @@ def external(proto: onnx.ModelProto) -> Iterator[External]:
 
 
 def misplaced(path: Path, location: str) -> str:
-    """Return what is wrong with the place of external data; empty when it is a file where it may be.
+    """Return what is wrong with the location of external data; empty if it is valid.
 
     Args:
-        path: The model's file; data lies in its directory, or in the hub cache that the directory is of.
-        location: What the model says.
+        path: The model file; its data is in the same directory, or in the hub cache that contains the directory.
+        location: The declared location.
     """
     pure = PurePosixPath(location)
     if not location or "\0" in location or "\\" in location or pure.is_absolute() or ".." in pure.parts:
         return "leads out of its directory"
     directory = path.absolute().parent
     file = (directory / location).resolve()
-    if not any(file.is_relative_to(place) for place in (directory.resolve(), *_hub_blobs(directory))):
-        return "is a link that leads out of its directory"
+    if not any(file.is_relative_to(parent) for parent in (directory.resolve(), *_hub_blobs(directory))):
+        return OUTSIDE_LINK
     if not file.is_file():
-        return "is no regular file" if file.exists() else "is not there"
+        return "is not a regular file" if file.exists() else "does not exist"
     return ""
 
 
 def cut_short(path: Path, entry: External) -> str:
-    """Return what is wrong with the extent of external data that is in its place; empty when its bytes are there."""
+    """Return what is wrong with the size of an external data file; empty if it contains the tensor."""
     size = (path.parent / entry.location).stat().st_size
     if entry.offset >= 0 and entry.length >= 0 and entry.offset + entry.length <= size:
         return ""
-    place = f"tensor {entry.tensor!r} should lie at {entry.offset} for {entry.length}"
-    return f"has {size} bytes in {entry.location!r}, and {place}"
+    extent = f"{entry.length} bytes at offset {entry.offset}"
+    return f"has {size} bytes in {entry.location!r}, but tensor {entry.tensor!r} needs {extent}"
 
 
 def _hub_blobs(directory: Path) -> list[Path]:
-    """Return where a hub cache keeps the files that ``directory``, a snapshot or below one, links to."""
-    snapshots = next((place for place in directory.parents if place.name == "snapshots"), None)
+    """Return the directory of the files that a snapshot of a hub cache links to; empty outside of a snapshot."""
+    snapshots = next((parent for parent in directory.parents if parent.name == "snapshots"), None)
     return [] if snapshots is None else [(snapshots.parent / "blobs").resolve()]

@@ -1,4 +1,4 @@
-"""An ONNX file as the rules see it: what it takes and answers, and whether all of it is there."""
+"""Reads the facts about an ONNX file that rules check: its signature, versions, and external data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
-from repogen.onnx_graph.external_data import cut_short, external, misplaced
+from repogen.onnx_graph.external_data import OUTSIDE_LINK, cut_short, external, misplaced
 from repogen.triton_config.rules.findings import Finding
 
 if TYPE_CHECKING:
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from repogen.artifacts.tensors import Dim
 
 _BY_ONNX = {dtype.onnx: dtype.name for dtype in DTYPES.values()}
-_AGAIN = "export it again, or download it again"
+_RETRY = "export it again, or download it again"
 
 
 @dataclass(frozen=True)
 class GraphFacts:
-    """What rules ask of a graph.
+    """Facts about a graph.
 
     Attributes:
-        signature: What it must be given and answers, full shapes.
-        spare: What it may be given beyond that: its initializers among the inputs.
-        opset: Of the standard's domain; 0 when it names none.
-        ir_version: IR version.
+        signature: Required inputs, and outputs, with full shapes.
+        spare: Optional inputs: those that have an initializer.
+        opset: Version of the ``ai.onnx`` domain; 0 if it is not declared.
+        ir_version: ONNX IR version.
     """
 
     signature: Signature
@@ -43,10 +43,10 @@ def read_graph(path: Path) -> tuple[GraphFacts | None, list[Finding]]:
     """Read a model file.
 
     Args:
-        path: It; its external data is looked at, not read.
+        path: The file. The location of its external data is checked, and the data is not read.
 
     Returns:
-        What is known of it, None if it is no graph; and what is wrong with the file itself.
+        The facts, None if the file is not a graph; and findings about the file.
     """
     proto = onnx.ModelProto()
     try:
@@ -55,14 +55,13 @@ def read_graph(path: Path) -> tuple[GraphFacts | None, list[Finding]]:
     except OSError as error:
         return None, [_broken(f"{path.name} cannot be read: {error.strerror}", "make it a readable file")]
     except DecodeError:
-        what = (
-            "is a git-LFS pointer" if content.startswith(b"version https://git-lfs") else "is no ONNX file, or is cut"
-        )
-        return None, [_broken(f"{path.name} {what}", "fetch it: git lfs pull" if "git" in what else _AGAIN)]
+        if content.startswith(b"version https://git-lfs"):
+            return None, [_broken(f"{path.name} is a git-LFS pointer", "fetch the file: git lfs pull")]
+        return None, [_broken(f"{path.name} is not an ONNX file, or is truncated", _RETRY)]
     if not content:
-        return None, [_broken(f"{path.name} is empty", _AGAIN)]
+        return None, [_broken(f"{path.name} is empty", _RETRY)]
     if not proto.HasField("graph") or not proto.ir_version or not proto.graph.output:
-        return None, [_broken(f"{path.name} holds no graph: it is no ONNX file, or is cut short", _AGAIN)]
+        return None, [_broken(f"{path.name} contains no graph: it is not an ONNX file, or is truncated", _RETRY)]
     return _facts(proto), list(_external(proto, path))
 
 
@@ -90,8 +89,8 @@ def _tensor(value: onnx.ValueInfoProto) -> TensorSpec:
     kind = value.type.WhichOneof("value") or "no type"
     if kind != "tensor_type":
         return TensorSpec(value.name, kind.removesuffix("_type").replace("_", " "), ())
-    known = number in onnx.TensorProto.DataType.values()
-    name = _BY_ONNX.get(number) or (onnx.TensorProto.DataType.Name(number).lower() if known else str(number))
+    is_standard = number in onnx.TensorProto.DataType.values()
+    name = _BY_ONNX.get(number) or (onnx.TensorProto.DataType.Name(number).lower() if is_standard else str(number))
     dims = enumerate(value.type.tensor_type.shape.dim)
     return TensorSpec(value.name, name, tuple(_dim(axis, dim) for axis, dim in dims))
 
@@ -101,13 +100,13 @@ def _dim(axis: int, dim: onnx.TensorShapeProto.Dimension) -> Dim:
 
 
 def _external(proto: onnx.ModelProto, path: Path) -> Iterator[Finding]:
-    told: set[str] = set()
+    reported: set[str] = set()
     for entry in external(proto):
-        what = misplaced(path, entry.location)
-        if what.startswith("is a link") and (path.parent / entry.location).is_file():
-            continue  # ONNX Runtime follows it; that links leave the repository is told of every one
-        what = f"{what}: {entry.location!r}" if what else cut_short(path, entry)
-        if what and entry.location not in told:
-            told.add(entry.location)
-            hint = "keep the data file beside the model, and export or copy both together"
-            yield Finding("RG211", "error", f"the external data of {path.name} {what}", hint)
+        problem = misplaced(path, entry.location)
+        if problem == OUTSIDE_LINK and (path.parent / entry.location).is_file():
+            continue  # ONNX Runtime follows symlinks; another rule reports those that leave the repository
+        problem = f"{problem}: {entry.location!r}" if problem else cut_short(path, entry)
+        if problem and entry.location not in reported:
+            reported.add(entry.location)
+            hint = "keep the data file next to the model, and export or copy both together"
+            yield Finding("RG211", "error", f"the external data of {path.name} {problem}", hint)

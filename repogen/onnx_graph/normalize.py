@@ -1,4 +1,4 @@
-"""Turns what an exporter or a pass produced into the file to publish: the spec's names, no trace of this machine."""
+"""Normalizes the graph of an exporter or a pass into the file to publish: the spec's names, no local metadata."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
+from onnx_ir.passes.common import ClearMetadataAndDocStringPass, NameFixPass, OutputFixPass, RemoveUnusedNodesPass
 
-from repogen.artifacts.tensors import DTYPES
+from repogen.artifacts.built_model import OnnxArtifact
+from repogen.artifacts.tensors import DTYPES, Dim, Signature, TensorSpec
 from repogen.errors import ExportError
-from repogen.onnx_graph.describe import describe
 from repogen.onnx_graph.serialize import write_model
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.artifacts.built_model import OnnxArtifact
-    from repogen.artifacts.tensors import Signature, TensorSpec
     from repogen.targets import Target
 
-# Source: Versioning.md of onnx: the first IR version that may carry each opset. A model of an older opset may
-# bear an older IR version as long as it uses none of the newer one's fields.
+# The first IR version for each opset; source: Versioning.md of onnx. A model with an older opset may have an older IR
+# version if it does not use newer fields.
 _OPSET_IR = {21: 10, 23: 11, 24: 12, 25: 13}
 _PROTOBUF_LIMIT = 2**31 - 2**20
 _PRODUCER = "repogen"
+_BY_ONNX = {dtype.onnx: dtype.name for dtype in DTYPES.values()}
 
 
 @dataclass(frozen=True)
-class Finishing:
-    """How to finish a graph.
+class NormalizeOptions:
+    """How to normalize and write a graph.
 
     Attributes:
-        signature: Names and ranks that the graph is to have.
-        target: The release that is to load it.
-        external_data: Whether weights go to ``model.onnx.data`` even when they would fit.
-        exporter: Who made the graph.
+        signature: Names and ranks of the inputs and outputs.
+        target: The release that loads the graph.
+        external_data: Whether weights go to ``model.onnx.data`` even if they fit into one file.
+        exporter: Name of the exporter that produced the graph.
     """
 
     signature: Signature
@@ -43,66 +43,88 @@ class Finishing:
     exporter: str
 
 
-def finish(model: ir.Model, path: Path, how: Finishing) -> OnnxArtifact:
-    """Name, clean and write ``model``; return its record.
+def normalize(model: ir.Model, path: Path, options: NormalizeOptions) -> OnnxArtifact:
+    """Rename, clean and write a graph; return its record.
 
     Args:
-        model: Changed in place.
+        model: The graph; changed in place.
         path: ``…/model.onnx``; its directory exists.
-        how: What to make of it.
+        options: How to normalize and write it.
 
     Raises:
-        ExportError: The graph has another number of inputs or outputs than the signature.
+        ExportError: The graph has another number of inputs or outputs than the signature, or an input or output has a
+            type that Triton's ONNX Runtime backend does not serve.
     """
-    _name(model, how.signature)
+    _set_signature(model, options.signature)
     _clean(model)
-    _lower_ir(model, how.target)
+    _lower_ir(model, options.target)
     size = sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value is not None)
-    external = how.external_data or size > _PROTOBUF_LIMIT
-    if external:
+    if options.external_data or size > _PROTOBUF_LIMIT:
         ir.save(model, path, external_data=f"{path.name}.data", size_threshold_bytes=1024)
     else:
-        ir.external_data.load_to_model(model)  # an exporter's own files stay behind: nothing may point to them
+        ir.external_data.load_to_model(model)  # the exporter's own data files are not published
         write_model(model, path)
-    return describe(model, path, how.exporter)
+    return describe(model, path, options.exporter)
 
 
-def _name(model: ir.Model, signature: Signature) -> None:
+def select_outputs(model: ir.Model, indices: tuple[int, ...]) -> ir.Model:
+    """Keep only some outputs of a graph, in the given order, and the nodes that they depend on."""
+    outputs = list(model.graph.outputs)
+    if indices != tuple(range(len(outputs))):
+        model.graph.outputs[:] = [outputs[index] for index in indices]
+        RemoveUnusedNodesPass()(model)
+    return model
+
+
+def _set_signature(model: ir.Model, signature: Signature) -> None:
     graph = model.graph
-    _restore_unused(graph, signature)
-    found, wanted = [v.name for v in graph.inputs], [s.name for s in signature.inputs]
-    if len(found) != len(wanted):
+    _restore_unused_inputs(graph, signature)
+    expected = [spec.name for spec in signature.inputs]
+    if len(graph.inputs) != len(expected):
+        actual = ", ".join(str(value.name) for value in graph.inputs) or "none"
         raise ExportError(
-            f"the exported graph has inputs {', '.join(map(str, found)) or 'none'}, declared are {', '.join(wanted)}",
-            code="export.inputs",
+            f"the exported graph has inputs {actual}; expected {', '.join(expected)}", code="export.inputs"
         )
     if len(graph.outputs) != len(signature.outputs):
         raise ExportError(
             f"the exported graph has {len(graph.outputs)} outputs, the model {len(signature.outputs)}",
             code="export.outputs",
         )
-    _separate_outputs(graph)
-    ends = [*zip(graph.inputs, signature.inputs, strict=True), *zip(graph.outputs, signature.outputs, strict=True)]
-    _free_names(graph, {spec.name for _, spec in ends}, {id(value) for value, _ in ends})
-    for value, spec in ends:
+    _separate_initializer_outputs(graph)
+    OutputFixPass()(model)
+    pairs = [*zip(graph.inputs, signature.inputs, strict=True), *zip(graph.outputs, signature.outputs, strict=True)]
+    for value, spec in pairs:
         value.name = spec.name
         if value.shape is None:
             value.shape = ir.Shape([f"{spec.name}_dim_{axis}" for axis in range(len(spec.shape))])
+    _fix_names(model)
     declared = {dim for spec in signature.inputs for dim in spec.shape if isinstance(dim, str)}
     for value, spec in zip(graph.outputs, signature.outputs, strict=True):
-        if value.shape is not None:  # an exporter's own names say that dims are equal which happened to be
-            named = [dim if isinstance(dim, int) else dim.value for dim in value.shape]
-            fresh = [f"{spec.name}_dim_{axis}" for axis in range(len(named))]
-            value.shape = ir.Shape(
-                [d if isinstance(d, int) or d in declared else f for d, f in zip(named, fresh, strict=True)]
-            )
+        # TorchScript gives several axes one name because they had the same size in the example.
+        dims = enumerate(value.shape or ())
+        value.shape = ir.Shape([_output_dim(dim, f"{spec.name}_dim_{axis}", declared) for axis, dim in dims])
 
 
-def _restore_unused(graph: ir.Graph, signature: Signature) -> None:
-    """Give a graph the inputs back that an exporter dropped because nothing reads them: clients send them."""
-    found = {value.name: value for value in graph.inputs}
-    if len(found) < len(signature.inputs) and set(found) <= {spec.name for spec in signature.inputs}:
-        graph.inputs[:] = [found[spec.name] if spec.name in found else _input(spec) for spec in signature.inputs]
+def _fix_names(model: ir.Model) -> None:
+    """Rename inner values that have the name of an input or output."""
+    outputs = [output for body in _bodies(model) for node in body.all_nodes() for output in node.outputs]
+    omitted = [value for value in outputs if not value.name and not value.uses()]
+    NameFixPass()(model)
+    for value in omitted:  # a name would make the node compute an optional output
+        value.name = ""
+
+
+def _output_dim(dim: int | ir.SymbolicDim, default: str, declared: set[str]) -> int | str:
+    if isinstance(dim, int):
+        return dim
+    return dim.value if dim.value in declared else default
+
+
+def _restore_unused_inputs(graph: ir.Graph, signature: Signature) -> None:
+    """Add the inputs that an exporter dropped because no node reads them: clients send them."""
+    inputs = {value.name: value for value in graph.inputs}
+    if len(inputs) < len(signature.inputs) and set(inputs) <= {spec.name for spec in signature.inputs}:
+        graph.inputs[:] = [inputs.get(spec.name) or _input(spec) for spec in signature.inputs]
 
 
 def _input(spec: TensorSpec) -> ir.Value:
@@ -110,56 +132,82 @@ def _input(spec: TensorSpec) -> ir.Value:
     return ir.Value(name=spec.name, type=ir.TensorType(dtype), shape=ir.Shape(list(spec.shape)))
 
 
-def _separate_outputs(graph: ir.Graph) -> None:
-    """Give an output that is an input, an initializer or another output a node of its own: names must differ."""
-    seen: set[int] = set()
+def _separate_initializer_outputs(graph: ir.Graph) -> None:
+    """Add an Identity node for each output that is an initializer, so that the output can be renamed."""
     for index, value in enumerate(graph.outputs):
-        if value.producer() is None or id(value) in seen:
+        if value.is_initializer():
             node = ir.node("Identity", [value])
-            made = node.outputs[0]
-            made.type, made.shape = value.type, value.shape
+            node.outputs[0].type, node.outputs[0].shape = value.type, value.shape
             graph.append(node)
-            graph.outputs[index] = made
-        seen.add(id(graph.outputs[index]))
-
-
-def _free_names(graph: ir.Graph, names: set[str], ends: set[int]) -> None:
-    """Rename inner values that bear a name meant for an input or output."""
-    graphs = [graph, *graph.subgraphs()]
-    inner = [out for node in graph.all_nodes() for out in node.outputs]
-    inner += [value for body in graphs for value in (*body.inputs, *body.initializers.values())]
-    taken = names | {value.name for value in inner if value.name}
-    for value in inner:
-        if id(value) not in ends and value.name in names:
-            fresh = f"{value.name}__inner"
-            while fresh in taken:
-                fresh += "_"
-            taken.add(fresh)
-            value.name = fresh
+            graph.outputs[index] = node.outputs[0]
 
 
 def _clean(model: ir.Model) -> None:
-    """Take out what exporters leave of the machine: stack traces, paths, module names, doc strings."""
+    """Remove stack traces, paths, module names and doc strings, which exporters record."""
+    ClearMetadataAndDocStringPass()(model)  # nodes, and the graphs that contain them
     model.producer_name, model.producer_version, model.doc_string = _PRODUCER, None, None
     model.graph.name, model.graph.doc_string = "model", None
     model.metadata_props.clear()
     model.graph.metadata_props.clear()
-    bodies: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
-    for body in bodies:
-        body.metadata_props.clear()
-        for node in body.all_nodes():
-            node.metadata_props.clear()
-            node.doc_string = None
-            for value in node.outputs:
-                value.metadata_props.clear()
-                value.doc_string = None
-    for value in [*model.graph.inputs, *model.graph.initializers.values()]:
+    values = [output for body in _bodies(model) for node in body.all_nodes() for output in node.outputs]
+    values += [value for graph in model.graphs() for value in (*graph.inputs, *graph.initializers.values())]
+    for value in values:
         value.metadata_props.clear()
         value.doc_string = None
 
 
 def _lower_ir(model: ir.Model, target: Target) -> None:
-    """Lower the IR version to the target's newest where the opset allows it."""
+    """Lower the IR version to the target's newest if the opset permits it."""
     needed = max((v for opset, v in _OPSET_IR.items() if model.opset_imports.get("", 0) >= opset), default=8)
     if model.ir_version > target.max_ir >= needed:
         model.ir_version = target.max_ir
+
+
+def describe(model: ir.Model, path: Path, exporter: str) -> OnnxArtifact:
+    """Return the artifact record of a graph that is written to ``path``.
+
+    Raises:
+        ExportError: An input or output has a type that Triton's ONNX Runtime backend does not serve.
+    """
+    signature = Signature(
+        tuple(_tensor(value) for value in model.graph.inputs), tuple(_tensor(value) for value in model.graph.outputs)
+    )
+    outputs = list(model.graph.outputs)
+    return OnnxArtifact(
+        path=path,
+        external_data=path.with_name(path.name + ".data").exists(),
+        signature=signature,
+        opset=model.opset_imports.get("", 0),
+        ir_version=model.ir_version,
+        nodes=count_nodes(model),
+        exporter=exporter,
+        unused=tuple(value.name or "" for value in model.graph.inputs if not value.uses() and value not in outputs),
+    )
+
+
+def count_nodes(model: ir.Model) -> int:
+    """Return the number of nodes, including those of subgraphs and functions."""
+    return sum(1 for body in _bodies(model) for _ in body.all_nodes())
+
+
+def _bodies(model: ir.Model) -> list[ir.Graph | ir.Function]:
+    return [model.graph, *model.functions.values()]
+
+
+def _tensor(value: ir.Value) -> TensorSpec:
+    name = value.name or ""
+    number = 0 if value.dtype is None else int(value.dtype)
+    if number not in _BY_ONNX or not isinstance(value.type, ir.TensorType):
+        raise ExportError(
+            f"{name!r} is {value.type}, which Triton's ONNX Runtime backend does not serve",
+            "cast it in the model, for example x.float()",
+            code="export.dtype",
+        )
+    return TensorSpec(name, _BY_ONNX[number], _shape(value))
+
+
+def _shape(value: ir.Value) -> tuple[Dim, ...]:
+    """Return the shape of a value: sizes, and names of symbolic dims (``?`` without a name)."""
+    if value.shape is None:
+        return ()
+    return tuple(dim if isinstance(dim, int) else (dim.value or "?") for dim in value.shape)

@@ -1,8 +1,9 @@
-"""Writes a model in one file, weight by weight.
+"""Writes a model to one file, weight by weight.
 
-protobuf's Python classes need three to four times a message's size to serialize it, which for a model of 1 GB is more
-than all the rest of a build. The message is therefore put together here: everything but the weights by protobuf, and
-each weight behind its header. Source: protobuf.dev/programming-guides/encoding, and the field numbers of onnx.proto3.
+protobuf's Python classes need three to four times the size of a message to serialize it, which for a model of 1 GB is
+more than the rest of a build needs. This module therefore assembles the message itself: protobuf serializes everything
+except large weights, and each of these follows with its own header.
+Source: protobuf.dev/programming-guides/encoding, and the field numbers of onnx.proto3.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ _MODEL_GRAPH = onnx.ModelProto.GRAPH_FIELD_NUMBER
 _GRAPH_INITIALIZER = onnx.GraphProto.INITIALIZER_FIELD_NUMBER
 _TENSOR_RAW_DATA = onnx.TensorProto.RAW_DATA_FIELD_NUMBER
 _ENCODED = frozenset({ir.DataType.STRING, ir.DataType.INT4, ir.DataType.UINT4, ir.DataType.FLOAT4E2M1})
-_STREAMED = 4096
+_MIN_STREAMED = 4096
 
 
 def write_model(model: ir.Model, path: Path) -> None:
-    """Write ``model`` with its weights to ``path``; it stays as it was.
+    """Write a model with its weights to one file.
 
     Args:
-        model: Less than 2 GB, and no external tensors in it.
-        path: Overwritten.
+        model: A model of less than 2 GB without external tensors; not changed.
+        path: The file; overwritten.
     """
     initializers = model.graph.initializers
     large = {name: value for name, value in initializers.items() if _is_large(value.const_value)}
@@ -52,19 +53,19 @@ def write_model(model: ir.Model, path: Path) -> None:
 
 
 def _is_large(tensor: ir.TensorProtocol | None) -> bool:
-    """Whether a weight is worth streaming; strings and packed 4-bit types have encodings of their own."""
-    return tensor is not None and tensor.nbytes >= _STREAMED and tensor.dtype not in _ENCODED
+    """Return whether to stream a weight; strings and packed 4-bit types have other encodings."""
+    return tensor is not None and tensor.nbytes >= _MIN_STREAMED and tensor.dtype not in _ENCODED
 
 
 def _header(name: str, tensor: ir.TensorProtocol) -> bytes:
-    """Return everything of an initializer that stands before its raw data."""
+    """Return the bytes of an initializer that precede its raw data."""
     fields = onnx.TensorProto(name=name, data_type=int(tensor.dtype), dims=tensor.shape.numpy())
     header = fields.SerializeToString(deterministic=True) + _tag(_TENSOR_RAW_DATA, tensor.nbytes)
     return _tag(_GRAPH_INITIALIZER, len(header) + tensor.nbytes) + header
 
 
 def _tag(field: int, length: int) -> bytes:
-    r"""Return the tag of a length-delimited field, and the length.
+    r"""Return the tag of a length-delimited field, followed by the length.
 
     >>> _tag(7, 300)
     b':\xac\x02'

@@ -1,1 +1,1 @@
-"""OnnxArtifact -> OnnxArtifact; a pass that makes things worse is dropped, and it is said why. Runs in the worker."""
+"""OnnxArtifact -> OnnxArtifact: optimization passes; a pass whose result fails a check is dropped, with the reason."""

@@ -1,97 +1,126 @@
-"""Optimization passes, each between what it requires and what its result must ensure.
+"""Runs optimization passes: what a pass requires, the pass itself, and what its result must satisfy.
 
-Parity of the result is ensured by the worker's sequence, which validates what comes out and falls back to what went in.
+The worker validates the parity of the result, and falls back to the exported model if it is wrong.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import onnx
-import onnx_ir as ir
+import onnxruntime
 
 from repogen.artifacts.built_model import UNCHANGED, OnnxArtifact, PassOutcome
 from repogen.errors import RepogenError, first_line
-from repogen.onnx_graph.describe import count_nodes
-from repogen.onnx_graph.normalize import Finishing, finish
-from repogen.optimize.runtime_graph import runtime_nodes
-from repogen.optimize.simplify import Onnxsim
+from repogen.onnx_graph.normalize import NormalizeOptions, count_nodes, normalize
+from repogen.optimize.interface import Pass
+from repogen.plugins import load_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
-
-class Pass(Protocol):
-    """A transformation of a graph."""
-
-    name: str
-
-    def requires(self, artifact: OnnxArtifact) -> str:
-        """Return why the pass cannot run on ``artifact``; empty when it can."""
-
-    def __call__(self, artifact: OnnxArtifact) -> onnx.ModelProto:
-        """Return the transformed model; any exception drops the pass."""
+    from repogen.spec.models import PassSpec
 
 
-PASSES: dict[str, Pass] = {"onnxsim": Onnxsim()}
+class PassRejectedError(Exception):
+    """The result of a pass is not used; the message is the reason."""
+
+
+def load_pass(name: str) -> Pass:
+    """Return a registered pass.
+
+    Raises:
+        SpecError: It is not registered, or cannot be imported.
+    """
+    return load_instance("repogen.passes", name, Pass)  # type: ignore[type-abstract] # a Protocol
 
 
 def optimize(
     artifact: OnnxArtifact,
-    names: Iterable[str],
-    finishing: Finishing,
+    passes: Iterable[PassSpec],
+    options: NormalizeOptions,
     directory: Path,
-    passes: Mapping[str, Pass] = PASSES,
+    load: Callable[[str], Pass] = load_pass,
 ) -> tuple[OnnxArtifact, tuple[PassOutcome, ...]]:
-    """Run the named passes in order.
+    """Run passes in order.
 
     Args:
         artifact: The exported model; its files are not changed.
-        names: Passes of the spec.
-        finishing: How results are written.
-        directory: Existing directory; each pass writes to a subdirectory of its own.
-        passes: Passes by name.
+        passes: The ``optimize:`` section.
+        options: How results are normalized and written.
+        directory: Existing directory; each pass writes to its own subdirectory.
+        load: Returns a pass by its name.
 
     Returns:
-        The result of the last pass that was kept (``artifact`` itself if none was), and every pass's outcome.
+        The result of the last successful pass (``artifact`` if none was), and the outcome of every pass.
     """
     outcomes: list[PassOutcome] = []
-    for index, name in enumerate(names):
-        target = directory / f"optimized-{index}-{name}"
+    for index, spec in enumerate(passes):
+        target = directory / f"optimized-{index}-{spec.name}"
         target.mkdir()
-        result, reason = _run(passes[name], artifact, finishing, target)
-        outcomes.append(PassOutcome(name, result is not None, artifact.nodes, (result or artifact).nodes, reason))
-        artifact = result or artifact
+        before, reason = artifact, ""
+        try:
+            artifact = _run(load(spec.name), spec, artifact, options, target)
+        except (PassRejectedError, RepogenError) as error:
+            reason = str(error)
+        except Exception as error:  # noqa: BLE001 - a pass is third-party code; any failure drops it
+            reason = f"{type(error).__name__}: {first_line(error, target)}"
+        outcomes.append(PassOutcome(spec.name, artifact is not before, before.nodes, artifact.nodes, reason))
     return artifact, tuple(outcomes)
 
 
-def _run(step: Pass, artifact: OnnxArtifact, finishing: Finishing, directory: Path) -> tuple[OnnxArtifact | None, str]:
-    if refusal := step.requires(artifact):
-        return None, refusal
-    try:
-        model = ir.from_proto(step(artifact))
-        if count_nodes(model) == artifact.nodes:
-            return None, UNCHANGED
-        result = finish(model, directory / "model.onnx", finishing)
-        reason = _ensures(artifact, result, directory)
-    except RepogenError as error:
-        return None, error.message
-    except Exception as error:  # noqa: BLE001 - a pass is third-party code; whatever it raises drops it
-        return None, f"{type(error).__name__}: {first_line(error, directory)}"
-    return (None, reason) if reason else (result, "")
+def _run(
+    step: Pass, spec: PassSpec, artifact: OnnxArtifact, options: NormalizeOptions, directory: Path
+) -> OnnxArtifact:
+    if reason := step.requires(artifact):
+        raise PassRejectedError(reason)
+    model = step(artifact, step.options_model.model_validate(spec.options))
+    if count_nodes(model) == artifact.nodes:
+        raise PassRejectedError(UNCHANGED)
+    result = normalize(model, directory / "model.onnx", options)
+    _ensure(artifact, result, directory)
+    return result
 
 
-def _ensures(before: OnnxArtifact, after: OnnxArtifact, directory: Path) -> str:
-    """Return what the result broke; empty when nothing."""
+def _ensure(before: OnnxArtifact, after: OnnxArtifact, directory: Path) -> None:
+    """Check the result of a pass.
+
+    Raises:
+        PassRejectedError: It is not valid, changed an input, or would make ONNX Runtime's own graph larger.
+    """
     try:
         onnx.checker.check_model(after.path, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        return f"its result fails the checker: {first_line(error, after.path.parent)}"
+        raise PassRejectedError(f"its result fails onnx.checker: {first_line(error, after.path.parent)}") from error
     for old, new in zip(before.signature.inputs, after.signature.inputs, strict=True):
         if [isinstance(d, str) for d in old.shape] != [isinstance(d, str) for d in new.shape]:
-            return f"it changed the dims of input {old.name!r} from {list(old.shape)} to {list(new.shape)}"
-    was, now = (runtime_nodes(artifact, directory) for artifact in (before, after))
-    if now > was:
-        return f"ONNX Runtime's own optimized graph would have more nodes with it ({was} -> {now})"
-    return ""
+            raise PassRejectedError(
+                f"it changed the dims of input {old.name!r} from {list(old.shape)} to {list(new.shape)}"
+            )
+    nodes_before, nodes_after = (runtime_nodes(artifact, directory) for artifact in (before, after))
+    if nodes_after > nodes_before:
+        raise PassRejectedError(
+            f"ONNX Runtime's own optimized graph would have more nodes ({nodes_before} -> {nodes_after})"
+        )
+
+
+def runtime_nodes(artifact: OnnxArtifact, directory: Path) -> int:
+    """Return the number of top-level nodes of the graph after ONNX Runtime's own optimizations on the CPU.
+
+    Args:
+        artifact: The model.
+        directory: Directory for temporary files.
+    """
+    optimized, weights = directory / "runtime.onnx", directory / "runtime.data"
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    # Extended, not all: layout optimizations depend on the machine's instruction set.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(optimized)
+    options.add_session_config_entry("session.optimized_model_external_initializers_file_name", weights.name)
+    onnxruntime.InferenceSession(artifact.path, options, providers=["CPUExecutionProvider"])
+    nodes = len(onnx.load(optimized, load_external_data=False).graph.node)
+    for path in (optimized, weights):
+        path.unlink(missing_ok=True)
+    return nodes

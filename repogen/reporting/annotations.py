@@ -1,4 +1,4 @@
-"""What went wrong, as GitHub's workflow commands: one annotation a problem, on the line it is about."""
+"""Errors and findings as GitHub workflow commands: one annotation per problem, on its line."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from repogen.artifacts.serving import SmokeReport
     from repogen.errors import ErrorRecord, RepogenError
     from repogen.spec.models import Spec
+    from repogen.triton_config.rules.findings import Finding
 
-# https://docs.github.com/actions/reference/workflow-commands-for-github-actions; the escapes are those of its own
-# toolkit, in which `%` comes first.
+# Source: https://docs.github.com/actions/reference/workflow-commands-for-github-actions; escapes as in GitHub's own
+# toolkit, where `%` comes first.
 _DATA = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 _PROPERTY = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"})
 _PLACE = re.compile(r"(?P<file>.+?)(?::(?P<line>[0-9]+))?(?::(?P<col>[0-9]+))?")
@@ -34,9 +35,9 @@ class Annotation:
         level: ``error``, ``warning`` or ``notice``.
         title: One line.
         message: Any text.
-        places: ``file``, ``file:line`` or ``file:line:column``, the best first: the first whose file is in the
-            workspace is shown.
-        root: Where a file is looked for if it is not in the working directory.
+        places: ``file``, ``file:line`` or ``file:line:column``, the best first; the first one whose file is in the
+            workspace is used.
+        root: Second directory that files are relative to, after the working directory.
     """
 
     level: str
@@ -46,10 +47,10 @@ class Annotation:
     root: Path = Path()
 
     def command(self, workspace: Path) -> str:
-        """Return it as one line for the runner.
+        """Return the annotation as one line for the runner.
 
         Args:
-            workspace: What GitHub shows files relative to.
+            workspace: The directory that GitHub shows files relative to.
         """
         located = (_located(place, self.root, workspace.resolve()) for place in self.places)
         properties = {**next(filter(None, located), {}), "title": _visible(self.title)}
@@ -58,11 +59,11 @@ class Annotation:
 
 
 def error_annotations(error: RepogenError) -> list[Annotation]:
-    """Return one annotation a problem: all of a spec's, not just the first."""
+    """Return one annotation per problem: all problems of a spec, not only the first."""
     if isinstance(error, SpecProblemsError):
         return [
             Annotation(
-                "error", error.code, _told(f"{p.key_path}: {p.what}" if p.key_path else p.what, p.hint), (p.where,)
+                "error", error.code, _with_hint(f"{p.key_path}: {p.what}" if p.key_path else p.what, p.hint), (p.where,)
             )
             for p in error.problems
         ]
@@ -70,18 +71,18 @@ def error_annotations(error: RepogenError) -> list[Annotation]:
 
 
 def build_annotations(report: BuildReport, spec: Spec) -> list[Annotation]:
-    """Return an error for each model that failed, on its line of the spec or of its source, and the warnings."""
-    found = [note for model in report.models for note in _of_model(model, spec)]
-    return found if report.error is None else [*found, _of_record(report.error)]
+    """Return an error for each failed model, on its line in the spec or its source, and the warnings."""
+    annotations = [annotation for model in report.models for annotation in _of_model(model, spec)]
+    return annotations if report.error is None else [*annotations, _of_record(report.error)]
 
 
 def smoke_annotations(reports: Iterable[SmokeReport]) -> list[Annotation]:
-    """Return an error for each check that failed, and a warning for each that needs a look."""
-    return [note for report in reports for note in _of_smoke(report, (), failures=True)]
+    """Return an error for each failed check, and a warning for each check with a warning."""
+    return [annotation for report in reports for annotation in _of_smoke(report, (), failures=True)]
 
 
 def promotion_annotations(report: PromotionReport, spec: Spec | None) -> list[Annotation]:
-    """Return an error for each gate that failed, on the model's line of the spec if there is one."""
+    """Return an error for each failed gate, on the model's line in the spec if there is one."""
     place = "" if spec is None else spec.where(f"models.{report.model}.promotion")
     return [
         Annotation("error", f"{report.model}: {gate.gate}", _failure(gate), (place,))
@@ -90,20 +91,35 @@ def promotion_annotations(report: PromotionReport, spec: Spec | None) -> list[An
     ]
 
 
+def finding_annotations(findings: Iterable[Finding]) -> list[Annotation]:
+    """Return one annotation per finding, on its line."""
+    return [
+        Annotation(
+            finding.severity,
+            finding.code,
+            "\n".join(part for part in (finding.message, finding.hint, finding.fix) if part),
+            (f"{finding.path}:{finding.line or 1}:{finding.column or 1}",),
+        )
+        for finding in findings
+    ]
+
+
 def _failure(gate: GateResult) -> str:
-    return _told(f"measured {gate.measured}, asked for {gate.limit or 'none'}", gate.note)
+    return _with_hint(f"measured {gate.measured}, limit {gate.limit or 'none'}", gate.note)
 
 
 def _of_model(model: ModelReport, spec: Spec) -> Iterator[Annotation]:
-    own = spec.where(f"models.{model.name}")
+    model_line = spec.where(f"models.{model.name}")
     if (error := model.error) is not None:
-        places = (error.where, own)
-        yield Annotation("error", f"{model.name}: {error.code}", _told(error.message, error.hint), places, spec.root)
+        places = (error.where, model_line)
+        yield Annotation(
+            "error", f"{model.name}: {error.code}", _with_hint(error.message, error.hint), places, spec.root
+        )
     if model.parity_skipped:
-        text = f"{len(model.parity_skipped)} parity cases were left out by parity.budget_seconds"
-        yield Annotation("warning", f"{model.name}: parity", text, (own,))
+        text = f"{len(model.parity_skipped)} parity cases were skipped: parity.budget_seconds was used up"
+        yield Annotation("warning", f"{model.name}: parity", text, (model_line,))
     if model.smoke is not None:
-        yield from _of_smoke(model.smoke, (own,), failures=False)
+        yield from _of_smoke(model.smoke, (model_line,), failures=False)
 
 
 def _of_smoke(report: SmokeReport, places: tuple[str, ...], *, failures: bool) -> Iterator[Annotation]:
@@ -116,10 +132,10 @@ def _of_smoke(report: SmokeReport, places: tuple[str, ...], *, failures: bool) -
 
 
 def _of_record(error: ErrorRecord) -> Annotation:
-    return Annotation("error", error.code, _told(error.message, error.hint), (error.where,))
+    return Annotation("error", error.code, _with_hint(error.message, error.hint), (error.where,))
 
 
-def _told(message: str, hint: str) -> str:
+def _with_hint(message: str, hint: str) -> str:
     return f"{message}\n{hint}" if hint else message
 
 
@@ -128,13 +144,13 @@ def _visible(text: str) -> str:
 
 
 def _located(place: str, root: Path, workspace: Path) -> dict[str, str]:
-    """Return the properties that name a place; none when it is no file of the workspace."""
+    """Return the properties that locate a place; none when it is not a file of the workspace."""
     match = _PLACE.fullmatch(place)
     if match is None:
         return {}
     for base in (Path(), root):
         file = (base / match["file"]).resolve()
         if file.is_relative_to(workspace) and file.is_file():
-            named = {"file": file.relative_to(workspace).as_posix(), "line": match["line"], "col": match["col"]}
-            return {name: value for name, value in named.items() if value}
+            properties = {"file": file.relative_to(workspace).as_posix(), "line": match["line"], "col": match["col"]}
+            return {name: value for name, value in properties.items() if value}
     return {}

@@ -1,6 +1,6 @@
-"""Reports and errors for a GitHub Actions runner: annotations, the step's summary, and its outputs.
+"""Reports and errors for a GitHub Actions runner: annotations, the step summary, and outputs.
 
-Active where the runner says so by its environment; outside of it every function here does nothing.
+Outside of GitHub Actions, as seen in the environment, every function here does nothing.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from repogen.spec.models import Spec
 
 SUMMARY_BYTES = 2**20
-"""GitHub refuses a larger summary of a step, the whole of it."""
-_CUT = "\n\nThe rest was left out: GitHub shows at most 1 MiB. The report's file has it all.\n"
+"""GitHub rejects a step summary that is larger."""
+_TRUNCATED = "\n\nTruncated: GitHub shows at most 1 MiB. The report file is complete.\n"
 
 
 @dataclass(frozen=True)
 class Runner:
-    """The files by which a step speaks to its runner.
+    """The files through which a step reports to its runner.
 
     Attributes:
-        summary: Markdown appended to it is shown on the run's page.
+        summary: Markdown that is appended here is shown on the page of the run.
         output: Outputs of the step.
-        workspace: What annotations' files are relative to.
-        temp: Removed with the job.
+        workspace: The directory that the files of annotations are relative to.
+        temp: A directory that is removed with the job.
     """
 
     summary: Path
@@ -49,12 +49,12 @@ class Runner:
     workspace: Path
     temp: Path
 
-    def tell(self, annotations: Iterable[Annotation], markdown: str, outputs: Mapping[str, str], *, err: bool) -> None:
-        """Say it all; a runner whose files cannot be written costs a line on standard error, not the build.
+    def write(self, annotations: Iterable[Annotation], markdown: str, outputs: Mapping[str, str], *, err: bool) -> None:
+        """Write everything; when the runner's files cannot be written, print that instead of failing the build.
 
         Args:
-            annotations: Printed.
-            markdown: The step's summary, also written to a file of its own, which becomes the output ``report``.
+            annotations: Annotations to print.
+            markdown: The step summary; also written to a file, whose path is the output ``report``.
             outputs: Other outputs of the step.
             err: Print to standard error.
         """
@@ -67,11 +67,11 @@ class Runner:
             _append(self.output, "".join(output_lines(name, value) for name, value in outputs.items()))
             _append(self.output, output_lines("report", str(report)))
         except OSError as error:
-            click.echo(f"the runner's files cannot be written: {error}", err=True)
+            click.echo(f"cannot write the files of the GitHub runner: {error}", err=True)
 
 
 def runner(environment: Mapping[str, str] = os.environ) -> Runner | None:
-    """Return the runner that this process is a step of; None outside of GitHub Actions."""
+    """Return the runner of this step; None outside of GitHub Actions."""
     summary, output = environment.get("GITHUB_STEP_SUMMARY"), environment.get("GITHUB_OUTPUT")
     if environment.get("GITHUB_ACTIONS") != "true" or not summary or not output:
         return None
@@ -83,24 +83,24 @@ def runner(environment: Mapping[str, str] = os.environ) -> Runner | None:
     )
 
 
-def guarded(text: str) -> str:
-    """Return ``text`` so that the runner takes no line of it for a command: messages quote what others wrote."""
+def without_commands(text: str) -> str:
+    """Return ``text`` so that the runner reads no line of it as a command: messages quote untrusted text."""
     if runner() is None:
         return text
     token = secrets.token_hex(16)
     return f"::stop-commands::{token}\n{text}\n::{token}::"
 
 
-def tell_build(report: BuildReport, spec: Spec, *, err: bool) -> None:
-    """Tell the runner of a build.
+def write_build(report: BuildReport, spec: Spec, *, err: bool) -> None:
+    """Write a build to the runner.
 
     Args:
-        report: The build.
-        spec: Its spec, for the lines of its models.
+        report: The report of the build.
+        spec: The spec, for the lines of its models.
         err: Print annotations to standard error, because standard output is one JSON document.
     """
-    found = runner()
-    if found is None:
+    step = runner()
+    if step is None:
         return
     models = [
         {
@@ -113,39 +113,39 @@ def tell_build(report: BuildReport, spec: Spec, *, err: bool) -> None:
         }
         for model in report.models
     ]
-    outputs = _outputs(_shown(report.repository, found.workspace), models, failed=report.exit_code != 0)
-    found.tell(build_annotations(report, spec), report_markdown(report), outputs, err=err)
+    outputs = _outputs(_workspace_path(report.repository, step.workspace), models, failed=report.exit_code != 0)
+    step.write(build_annotations(report, spec), report_markdown(report), outputs, err=err)
 
 
-def tell_smoke(directory: Path, reports: Sequence[SmokeReport], *, err: bool) -> None:
-    """Tell the runner of a smoke test."""
-    found = runner()
-    if found is None:
+def write_smoke(directory: Path, reports: Sequence[SmokeReport], *, err: bool) -> None:
+    """Write a smoke test to the runner."""
+    step = runner()
+    if step is None:
         return
     models = [{"name": r.model, "status": "passed" if r.passed else "failed", "version": r.version} for r in reports]
     failed = not all(report.passed for report in reports)
-    outputs = _outputs(_shown(directory, found.workspace), models, failed=failed)
-    found.tell(smoke_annotations(reports), smoke_markdown(reports), outputs, err=err)
+    outputs = _outputs(_workspace_path(directory, step.workspace), models, failed=failed)
+    step.write(smoke_annotations(reports), smoke_markdown(reports), outputs, err=err)
 
 
-def tell_promotion(report: PromotionReport, spec: Spec | None, *, err: bool) -> None:
-    """Tell the runner of a promotion; a step may make several, so that only ``failed`` and ``report`` are outputs."""
-    found = runner()
-    if found is not None:
+def write_promotion(report: PromotionReport, spec: Spec | None, *, err: bool) -> None:
+    """Write a promotion to the runner; a step may run several, so only ``failed`` and ``report`` are outputs."""
+    step = runner()
+    if step is not None:
         outputs = {"failed": "true" if report.exit_code else "false"}
-        found.tell(promotion_annotations(report, spec), promotion_markdown(report), outputs, err=err)
+        step.write(promotion_annotations(report, spec), promotion_markdown(report), outputs, err=err)
 
 
-def tell_error(error: RepogenError, command: str) -> None:
-    """Tell the runner of a command that failed before it had anything to report."""
-    found = runner()
-    if found is not None:
+def write_error(error: RepogenError, command: str) -> None:
+    """Write a failure to the runner, of a command that failed before it had anything to report."""
+    step = runner()
+    if step is not None:
         outputs = _outputs("", [], failed=True)
-        found.tell(error_annotations(error), error_markdown(error, command), outputs, err=True)
+        step.write(error_annotations(error), error_markdown(error, command), outputs, err=True)
 
 
 def output_lines(name: str, value: str) -> str:
-    """Return the lines that set an output of the step, whatever ``value`` holds: its end cannot be guessed."""
+    """Return the lines that set an output of the step; the delimiter is random, so ``value`` cannot contain it."""
     delimiter = f"end_{secrets.token_hex(16)}"
     return f"{name}<<{delimiter}\n{value}\n{delimiter}\n"
 
@@ -154,8 +154,8 @@ def _outputs(repository: str, models: Sequence[Mapping[str, object]], *, failed:
     return {"repository": repository, "models": json.dumps(models), "failed": "true" if failed else "false"}
 
 
-def _shown(path: Path, workspace: Path) -> str:
-    """Return ``path`` relative to the workspace, as other actions take it; whole when it lies elsewhere."""
+def _workspace_path(path: Path, workspace: Path) -> str:
+    """Return ``path`` relative to the workspace, as other actions expect it; absolute when it is elsewhere."""
     full, top = path.resolve(), workspace.resolve()
     return (full.relative_to(top) if full.is_relative_to(top) else full).as_posix()
 
@@ -168,8 +168,8 @@ def _bounded(markdown: str, room: int) -> str:
     data = markdown.encode()
     if len(data) <= room:
         return markdown
-    kept = data[: max(room - len(_CUT.encode()), 0)].decode(errors="ignore")
-    return kept.rpartition("\n")[0] + _CUT if kept else ""
+    text = data[: max(room - len(_TRUNCATED.encode()), 0)].decode(errors="ignore")
+    return text.rpartition("\n")[0] + _TRUNCATED if text else ""
 
 
 def _append(path: Path, text: str) -> None:

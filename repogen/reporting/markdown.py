@@ -1,4 +1,7 @@
-"""Reports as Markdown. Whatever a template prints is escaped; only what this module marks as Markdown is not."""
+"""Reports as Markdown, for the step summary on GitHub and the report of an MLflow run.
+
+Everything that a template prints is escaped, except what this module marks as Markdown.
+"""
 
 from __future__ import annotations
 
@@ -21,27 +24,26 @@ if TYPE_CHECKING:
     from repogen.artifacts.serving import SmokeReport
     from repogen.errors import ErrorRecord, RepogenError
 
-# A backslash is enough for some; the others would, in some renderers, still end a table's cell or begin a tag.
+# A backslash is enough for some; in some renderers the others would still end a table cell or start a tag.
 _INLINE = str.maketrans(
     {character: f"\\{character}" for character in "`*_[]#~"}
     | {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "\\": "&#92;"}
 )
-# What would begin a list or a rule where a line of ours begins with the text.
+# Text that would start a list or a rule at the beginning of a line.
 _LEADING = re.compile(r"^([-+=](?=.)|[0-9]+(?=[.)] ))([.)]?)")
 _BACKTICKS = re.compile(r"`+")
 
 
 class _Markdown(str):
-    """Text that is Markdown already."""
+    """Text that is already Markdown."""
 
     __slots__ = ()
 
 
 def report_markdown(report: BuildReport) -> str:
-    """Return a build's report: failures with their remedy, a table with a row a model, then the details of each.
+    """Return the report of a build: failures with hints, a table with one row per model, then details.
 
-    Args:
-        report: The build; models that failed come first in every list.
+    Failed models come first in every list.
     """
     models = sorted(report.models, key=lambda model: model.status is not Status.FAILED)
     failures = [(model.name, model.error) for model in models if model.error is not None]
@@ -51,17 +53,12 @@ def report_markdown(report: BuildReport) -> str:
 
 
 def error_markdown(error: RepogenError, command: str) -> str:
-    """Return the report of a command that failed before it had anything to report.
-
-    Args:
-        error: The failure.
-        command: What was asked, for example ``build``.
-    """
+    """Return the report of a command, for example ``build``, that failed before it had anything to report."""
     return _rendered("report.md.j2", headline=f"repogen {command} failed", failures=[("", error.record)], models=[])
 
 
 def smoke_markdown(reports: Sequence[SmokeReport]) -> str:
-    """Return what a Triton answered: what failed, then a table with a row a model."""
+    """Return the results of smoke tests: failed checks, then a table with one row per model."""
     failed = sum(not report.passed for report in reports)
     verdict = f"{failed} of {_counted(len(reports))} failed" if failed else f"{_counted(len(reports))} passed"
     ordered = sorted(reports, key=lambda report: report.passed)
@@ -69,7 +66,7 @@ def smoke_markdown(reports: Sequence[SmokeReport]) -> str:
 
 
 def promotion_markdown(report: PromotionReport) -> str:
-    """Return what became of an alias: what the gates measured, those that failed first."""
+    """Return the result of a promotion: what happened to the alias, and every gate, failed ones first."""
     old = "no version" if report.old is None else f"version {report.old}"
     headline = (
         f"repogen promote: {report.alias} of {report.model}, {old} → version {report.new}: {report.outcome.value}"
@@ -78,7 +75,7 @@ def promotion_markdown(report: PromotionReport) -> str:
 
 
 def inline(text: object) -> str:
-    r"""Return ``text`` as one line of Markdown that says just that, in a table's cell, too.
+    r"""Return ``text`` as one line of Markdown that renders as the text itself, also in a table cell.
 
     >>> inline("a|b <img> *c*\n[d](e)")
     'a&#124;b &lt;img&gt; \\*c\\* \\[d\\](e)'
@@ -92,17 +89,17 @@ def _leading(match: re.Match[str]) -> str:
 
 
 def fenced(text: str) -> str:
-    r"""Return ``text`` as a block of code whose fence is longer than any in it.
+    r"""Return ``text`` as a code block whose fence is longer than any in the text.
 
     >>> fenced("a\n```\nb")
     '````text\na\n```\nb\n````'
     """
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
-    shown = "".join(
+    printable = "".join(
         c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text.replace("\r\n", "\n")
     )
-    return _Markdown(f"{fence}text\n{shown.rstrip()}\n{fence}")
+    return _Markdown(f"{fence}text\n{printable.rstrip()}\n{fence}")
 
 
 def _rendered(template: str, **variables: object) -> str:
@@ -111,13 +108,13 @@ def _rendered(template: str, **variables: object) -> str:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import FileSystemLoader, StrictUndefined  # noqa: PLC0415 - 30 ms, for what few commands write
+    from jinja2 import FileSystemLoader, StrictUndefined  # noqa: PLC0415 - takes 30 ms, and few commands need it
     from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415 - the same
 
     environment = ImmutableSandboxedEnvironment(
         loader=FileSystemLoader(templates_dir()),
         undefined=StrictUndefined,
-        autoescape=False,  # Jinja's knows HTML only; `finalize` escapes, and for Markdown
+        autoescape=False,  # Jinja escapes for HTML only; `finalize` escapes for Markdown
         finalize=_escaped,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -144,13 +141,13 @@ def _status(model: ModelReport) -> str:
     return _Markdown("**failed**") if model.status is Status.FAILED else model.status.value
 
 
-def _told(error: ErrorRecord) -> str:
-    known = not error.where or error.where in error.message
-    return error.message if known else f"{error.where}: {error.message}"
+def _error_message(error: ErrorRecord) -> str:
+    complete = not error.where or error.where in error.message
+    return error.message if complete else f"{error.where}: {error.message}"
 
 
 def _html(text: str) -> str:
-    """Return ``text`` for a line that begins with a tag: Markdown leaves such a line alone."""
+    """Return ``text`` for a line that begins with an HTML tag, which Markdown does not process."""
     return _Markdown(html.escape(" ".join(text.split())))
 
 
@@ -204,6 +201,6 @@ _FILTERS: dict[str, Callable[..., object]] = {
     "smoke": _smoke,
     "smoke_notes": smoke_notes,
     "status": _status,
-    "told": _told,
+    "error_message": _error_message,
     "verdict": _verdict,
 }

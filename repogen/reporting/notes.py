@@ -1,4 +1,4 @@
-"""What a person should know of a model, beside its figures."""
+"""Notes about a model that accompany its figures in every report."""
 
 from __future__ import annotations
 
@@ -12,35 +12,37 @@ if TYPE_CHECKING:
     from repogen.artifacts.serving import SmokeReport
 
 _KIB = 1024
-_MUCH = 4 * 2**30  # more than a common CI runner can spare
+_LARGE = 4 * 2**30  # more than a common CI runner has free
 
 
 def model_notes(model: ModelReport) -> list[str]:
-    """Return what a person should know of a model, one line each."""
+    """Return the notes about a model, one line each."""
     notes = list(model.notes)
-    if model.status is not Status.FAILED or any(rung.ok for rung in model.rungs):  # else the error has them all
-        notes += [f"{rung.exporter} was tried first: {rung.reason}" for rung in model.rungs if not rung.ok]
-    notes += [f"{p.name} was dropped: {p.reason}" for p in model.passes if not p.applied and p.reason != UNCHANGED]
+    # When no exporter succeeded, the error lists every attempt.
+    if model.status is not Status.FAILED or any(attempt.ok for attempt in model.attempts):
+        failed = [attempt for attempt in model.attempts if not attempt.ok]
+        notes += [f"{attempt.exporter} was tried first: {attempt.reason}" for attempt in failed]
+    notes += [f"{p.name} was skipped: {p.reason}" for p in model.passes if not p.applied and p.reason != UNCHANGED]
     if model.batch_reason and model.max_batch_size == 0:
         notes.append(f"max_batch_size is 0: {model.batch_reason}")
     if model.parity_skipped:
         skipped = "; ".join(model.parity_skipped)
-        notes.append(f"{len(model.parity_skipped)} parity cases left out by parity.budget_seconds: {skipped}")
-    if model.peak_rss_bytes >= _MUCH:
-        notes.append(f"its worker's memory peaked at {size_text(model.peak_rss_bytes)}")
+        notes.append(f"{len(model.parity_skipped)} parity cases skipped, parity.budget_seconds was used up: {skipped}")
+    if model.peak_rss_bytes >= _LARGE:
+        notes.append(f"peak memory of the worker: {size_text(model.peak_rss_bytes)}")
     if model.registry_version is not None:
-        notes.append(f"version {model.registry_version} of the registered model {model.name}")
+        notes.append(f"registered as version {model.registry_version} of {model.name}")
     return notes + ([] if model.smoke is None else smoke_notes(model.smoke))
 
 
 def smoke_notes(report: SmokeReport) -> list[str]:
-    """Return what a person should know of a smoke test, one line each."""
+    """Return the notes about a smoke test, one line each."""
     notes = [f"smoke test ran with {override}" for override in report.overrides]
     return notes + [f"{check.name}: {check.detail}" for check in report.checks if check.warning]
 
 
 def size_text(size: int) -> str:
-    """Return a number of bytes for people.
+    """Return a number of bytes with its unit.
 
     >>> size_text(512), size_text(2048), size_text(95 * 2**20), size_text(0)
     ('512 B', '2.0 KiB', '95.0 MiB', '-')

@@ -22,14 +22,14 @@ _MEGABYTE = 2**20
 
 @contextmanager
 def progress_view(*, quiet: bool) -> Iterator[Progress]:
-    """Yield a Progress that fits standard error.
+    """Yield the Progress that fits standard error.
 
     Args:
-        quiet: Say nothing (``--json``).
+        quiet: Print nothing (``--json``).
     """
     if quiet:
         yield Silent()
-    elif sys.stderr.isatty() and os.environ.get("GITHUB_ACTIONS") != "true":  # some runners give their steps a terminal
+    elif sys.stderr.isatty() and os.environ.get("GITHUB_ACTIONS") != "true":  # some runners allocate a terminal
         with _live() as live:
             yield live
     else:
@@ -37,12 +37,12 @@ def progress_view(*, quiet: bool) -> Iterator[Progress]:
 
 
 class PlainProgress:
-    """One line an event, with the seconds since the start: for CI logs."""
+    """One line per event, with the seconds since the start: for CI logs."""
 
     def __init__(self) -> None:
         """Start the clock."""
         self._begun = time.monotonic()
-        self._shown: dict[str, int] = {}
+        self._printed: dict[str, int] = {}
 
     def step(self, model: str, step: str) -> None:
         """Print the step."""
@@ -54,10 +54,10 @@ class PlainProgress:
         self._line(f"{model + ': ' if model else ''}note: {text}")
 
     def download(self, what: str, done: int, total: int) -> None:
-        """Print every tenth of a download."""
+        """Print each tenth of a download."""
         tenth = 10 * done // total if total else 0
-        if tenth > self._shown.get(what, -1):
-            self._shown[what] = tenth
+        if tenth > self._printed.get(what, -1):
+            self._printed[what] = tenth
             self._line(f"{what}: {done / _MEGABYTE:.0f} of {total / _MEGABYTE:.0f} MB")
 
     def _line(self, text: str) -> None:
@@ -65,20 +65,20 @@ class PlainProgress:
 
 
 class LiveProgress:
-    """A line for each model with its present step, and a bar for each download.
+    """One line per model with its current step, and one bar per download.
 
     Args:
         view: A started rich Progress.
     """
 
     def __init__(self, view: RichProgress) -> None:
-        """Keep the view."""
+        """Start with an empty view."""
         self._view = view
         self._lines: dict[str, TaskID] = {}
         self._lock = threading.Lock()
 
     def step(self, model: str, step: str) -> None:
-        """Show the step in the model's line."""
+        """Show the step in the line of the model."""
         self._show(model or "repogen", step, None, None)
 
     def note(self, model: str, text: str) -> None:
@@ -86,7 +86,7 @@ class LiveProgress:
         self._view.console.print(f"{model or 'repogen'}: {text}", markup=False, highlight=False)
 
     def download(self, what: str, done: int, total: int) -> None:
-        """Show the bar."""
+        """Update the bar."""
         self._show(what, f"{done / _MEGABYTE:.0f} of {total / _MEGABYTE:.0f} MB", done, total)
 
     def _show(self, line: str, text: str, done: int | None, total: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Reports as text for people."""
+"""Reports, findings and errors as human-readable text."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ import os
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.report import ModelReport, Status
+from repogen.reporting.json import relative_path
 from repogen.reporting.notes import model_notes
+from repogen.spec.problems import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from repogen.artifacts.environment import Check
     from repogen.artifacts.report import BuildReport
     from repogen.artifacts.serving import SmokeReport
     from repogen.errors import ErrorRecord
+    from repogen.triton_config.rules.findings import Finding
 
-_HEADINGS = ("model", "status", "version", "batch", "exporter", "opset", "nodes", "parity", "smoke", "seconds")
-# Each has an entry on the page «Why was my model refused?».
-_EXPLAINED = ("source.", "export.", "validate.", "parity.", "config.", "worker.")
-_RUNG_HEADINGS = ("exporter", "graph", "seconds", "why")
-_SAYS_IT_ALL = frozenset({"spec.problems", "interrupted"})
+_BUILD_HEADINGS = ("model", "status", "version", "batch", "exporter", "opset", "nodes", "parity", "smoke", "seconds")
+_ATTEMPT_HEADINGS = ("exporter", "graph", "seconds", "why")
 _SMOKE_HEADINGS = ("model", "version", "smoke", "checks", "p50 / p95", "server")
+_WITHOUT_PREFIX = frozenset({"spec.problems", "interrupted"})
+"""Errors whose message needs no ``error:`` before it."""
+_MAX_LENGTH = 2_000
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return aligned columns, a rule under the headings.
+    """Return aligned columns, with a rule below the headings.
 
     >>> print(table(("a", "b"), [("1", "22")]))
     a  b
@@ -37,28 +41,43 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in cells)
 
 
+def error_text(error: ErrorRecord, *, debug: bool) -> str:
+    """Return an error as ``where: message``, its hint, how to read more, and its details with ``--debug``."""
+    place = f"{error.where}: " if error.where and not error.message.startswith(error.where) else ""
+    lines = [error.message if error.code in _WITHOUT_PREFIX else f"error: {place}{error.message}"]
+    if error.hint:
+        lines.append(f"  hint: {error.hint}")
+    lines.append(f"  more: repogen explain {error.code}")
+    if debug and error.details:
+        lines.append(error.details.rstrip())
+    return "\n".join(lines)
+
+
 def build_text(report: BuildReport, *, debug: bool) -> str:
-    """Return the summary of a build: failures last, where the eye is."""
-    parts = [table(_HEADINGS, [_row(model) for model in report.models])]
+    """Return the summary of a build; failures come last, next to the prompt."""
+    parts = [table(_BUILD_HEADINGS, [_build_row(model) for model in report.models])]
     notes = [f"  {model.name}: {note}" for model in report.models for note in model_notes(model)]
     if notes:
         parts.append("notes:\n" + "\n".join(notes))
-    if any(m.status is not Status.FAILED for m in report.models):
+    if any(model.status is not Status.FAILED for model in report.models):
         parts.append(f"repository: {os.path.relpath(report.repository)}")
-    parts += [f"{m.name}: {error_text(m.error, debug=debug)}" for m in report.models if m.error is not None]
+    parts += [f"{model.name}: {error_text(model.error, debug=debug)}" for model in report.models if model.error]
     if report.error is not None:
         parts.append(error_text(report.error, debug=debug))
     return "\n\n".join(parts)
 
 
-def rungs_text(model: ModelReport, *, debug: bool) -> str:
-    """Return how every exporter fared with one model, and the error when none held."""
+def diagnose_text(model: ModelReport, *, debug: bool) -> str:
+    """Return the result of every exporter for one model, and the error when none succeeded."""
     parts = []
-    if model.rungs:
-        rows = [(r.exporter, "holds" if r.ok else "fails", f"{r.seconds:.1f}", r.reason or "-") for r in model.rungs]
-        parts.append(table(_RUNG_HEADINGS, rows))
+    if model.attempts:
+        rows = [
+            (attempt.exporter, "ok" if attempt.ok else "FAILED", f"{attempt.seconds:.1f}", attempt.reason or "-")
+            for attempt in model.attempts
+        ]
+        parts.append(table(_ATTEMPT_HEADINGS, rows))
     elif model.error is None:
-        parts.append(f"{model.name} is not exported ({model.exporter}), and holds: {model.parity_cases} cases agree")
+        parts.append(f"{model.name} needs no export ({model.exporter}): ok, {model.parity_cases} parity cases passed")
     notes = [*model.notes, *([f"max_batch_size is 0: {model.batch_reason}"] if model.batch_reason else [])]
     if notes:
         parts.append("notes:\n" + "\n".join(f"  {note}" for note in notes))
@@ -67,12 +86,41 @@ def rungs_text(model: ModelReport, *, debug: bool) -> str:
     return "\n\n".join(parts)
 
 
-def _row(model: ModelReport) -> tuple[str, ...]:
-    nodes = (
-        f"{model.nodes_exported}"
-        if model.nodes_exported == model.nodes_optimized
-        else (f"{model.nodes_exported} -> {model.nodes_optimized}")
-    )
+def smoke_text(reports: Sequence[SmokeReport]) -> str:
+    """Return one line per check of each version, and a table at the end."""
+    parts = [_smoke_section(report) for report in reports]
+    if reports:
+        parts.append(table(_SMOKE_HEADINGS, [_smoke_row(report) for report in reports]))
+    return "\n\n".join(parts)
+
+
+def findings_text(findings: Sequence[Finding]) -> str:
+    """Return one paragraph per finding, and a line with their number."""
+    counts = [
+        f"{number} {severity}{'' if number == 1 else 's'}"
+        for severity in ("error", "warning")
+        if (number := sum(finding.severity == severity for finding in findings))
+    ]
+    summary = ", ".join(counts) + "; `repogen explain CODE` explains a code" if counts else "no findings"
+    return "\n".join([*map(_finding_paragraph, findings), summary])
+
+
+def doctor_text(checks: Sequence[Check]) -> str:
+    """Return one line per check, and how to fix what is missing."""
+    rows = [
+        ("ok" if c.ok and not (c.optional and c.remedy) else "-" if c.ok else "MISSING", c.name, c.found)
+        for c in checks
+    ]
+    fixes = [f"  {c.name}: {c.remedy}" for c in checks if not c.ok and c.remedy]
+    text = table(("", "check", "result"), rows)
+    if fixes:
+        return f"{text}\n\nto fix:\n" + "\n".join(fixes)
+    hints = [f"  {c.name}: {c.remedy}" for c in checks if c.remedy]
+    return f"{text}\n\nready to build" + ("; optional:\n" + "\n".join(hints) if hints else "")
+
+
+def _build_row(model: ModelReport) -> tuple[str, ...]:
+    before, after = model.nodes_exported, model.nodes_optimized
     return (
         model.name,
         model.status.value,
@@ -80,9 +128,9 @@ def _row(model: ModelReport) -> tuple[str, ...]:
         _or_dash(model.max_batch_size),
         model.exporter or "-",
         _or_dash(model.opset or None),
-        nodes if model.nodes_exported else "-",
+        (f"{before}" if before == after else f"{before} -> {after}") if before else "-",
         f"{model.max_abs_diff:.1e} in {model.parity_cases}" if model.parity_cases else "-",
-        _smoke_cell(model),
+        _smoke_cell(model.smoke),
         f"{sum(model.seconds.values()):.1f}",
     )
 
@@ -91,55 +139,44 @@ def _or_dash(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-def _smoke_cell(model: ModelReport) -> str:
-    if model.smoke is None:
+def _passed_checks(report: SmokeReport) -> str:
+    return f"{sum(check.passed for check in report.checks)}/{len(report.checks)}"
+
+
+def _smoke_cell(report: SmokeReport | None) -> str:
+    if report is None:
         return "-"
-    passed = sum(1 for check in model.smoke.checks if check.passed)
-    latency = f", p50 {model.smoke.latency.p50:.1f} ms" if model.smoke.latency else ""
-    return f"{passed}/{len(model.smoke.checks)}{latency}"
+    return _passed_checks(report) + (f", p50 {report.latency.p50:.1f} ms" if report.latency else "")
 
 
-def error_text(error: ErrorRecord, *, debug: bool) -> str:
-    """Return an error as ``where: message``, its hint below, and its details when debugging."""
-    place = f"{error.where}: " if error.where and not error.message.startswith(error.where) else ""
-    lines = [error.message if error.code in _SAYS_IT_ALL else f"error: {place}{error.message}"]
-    if error.hint:
-        lines.append(f"  hint: {error.hint}")
-    if error.code.startswith(_EXPLAINED):
-        lines.append(f"  code: {error.code} (docs/refusals.md)")
-    if debug and error.details:
-        lines.append(error.details.rstrip())
+def _smoke_section(report: SmokeReport) -> str:
+    verdict = "passed" if report.passed else "FAILED"
+    server = f"Triton {report.server_version} ({report.server}), {report.runtime}"
+    lines = [f"{report.model} version {report.version}: {verdict} on {server}"]
+    for check in report.checks:
+        result = "warn" if check.warning else "ok" if check.passed else "FAIL"
+        lines.append(f"  {result:4} {check.name}{': ' + check.detail if check.detail else ''}")
+    lines += [f"  note override: {override}" for override in report.overrides]
+    if (latency := report.latency) is not None:
+        lines.append(
+            f"  latency of one row over {latency.requests} requests: p50 {latency.p50:.1f} ms, "
+            f"p95 {latency.p95:.1f} ms, p99 {latency.p99:.1f} ms"
+        )
     return "\n".join(lines)
 
 
-def smoke_text(reports: Sequence[SmokeReport]) -> str:
-    """Return what a Triton answered, a line a check, and a table at the end."""
-    parts = []
-    for report in reports:
-        verdict = "passed" if report.passed else "FAILED"
-        head = (
-            f"{report.model} version {report.version}: {verdict} on Triton {report.server_version} ({report.server}), "
-        )
-        lines = [f"{head}{report.runtime}"]
-        for check in report.checks:
-            mark = "warn" if check.warning else "ok" if check.passed else "FAIL"
-            lines.append(f"  {mark:4} {check.name}{': ' + check.detail if check.detail else ''}")
-        lines += [f"  note override: {override}" for override in report.overrides]
-        if report.latency is not None:
-            latency = report.latency
-            lines.append(
-                f"  latency of one row over {latency.requests} requests: p50 {latency.p50:.1f} ms, "
-                f"p95 {latency.p95:.1f} ms, p99 {latency.p99:.1f} ms"
-            )
-        parts.append("\n".join(lines))
-    if reports:
-        parts.append(table(_SMOKE_HEADINGS, [_smoke_row(report) for report in reports]))
-    return "\n\n".join(parts)
-
-
 def _smoke_row(report: SmokeReport) -> tuple[str, ...]:
-    passed = sum(1 for check in report.checks if check.passed)
     latency = f"{report.latency.p50:.1f} / {report.latency.p95:.1f} ms" if report.latency else "-"
     verdict = "passed" if report.passed else "FAILED"
     server = f"Triton {report.server_version} ({report.server})"
-    return (report.model, str(report.version), verdict, f"{passed}/{len(report.checks)}", latency, server)
+    return (report.model, str(report.version), verdict, _passed_checks(report), latency, server)
+
+
+def _finding_paragraph(finding: Finding) -> str:
+    path = printable(relative_path(finding.path), _MAX_LENGTH)
+    place = f"{path}:{finding.line}:{finding.column}" if finding.line else path
+    lines = [f"{place}: {finding.severity} {finding.code} {printable(finding.message, _MAX_LENGTH)}"]
+    if finding.hint:
+        lines.append(f"  hint: {printable(finding.hint, _MAX_LENGTH)}")
+    lines += [f"  + {printable(line, _MAX_LENGTH)}" for line in finding.fix.splitlines()]
+    return "\n".join(lines)

@@ -1,1 +1,1 @@
-"""A running Triton: embedded, in NVIDIA's container, or one that already runs."""
+"""Runs a Triton server: embedded, in NVIDIA's container, a plug-in's, or one that already runs."""

@@ -1,4 +1,4 @@
-"""Commands on a repository as it is: put it to the test, or serve it."""
+"""The commands ``repogen serve`` and ``repogen server``, and the target release of a repository."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
 from repogen.errors import ServerError, SpecError
 from repogen.repository.decode import MalformedRecordError
 from repogen.repository.layout import latest_version
 from repogen.repository.manifest import read_manifest
+from repogen.serving.embedded import EmbeddedTriton
+from repogen.serving.servers import open_triton
 from repogen.targets import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.serving import RunningTriton
     from repogen.targets import Target
 
-_LOOK_AGAIN = 0.5
+_POLL_SECONDS = 0.5
 
 
 @contextmanager
@@ -30,108 +33,95 @@ def serve(repository: Path, server: str, *, poll: bool, progress: Progress) -> I
 
     Args:
         repository: Any model repository.
-        server: ``embedded`` or ``docker``.
-        poll: Load and unload models as the repository changes.
-        progress: Hears of the steps.
+        server: ``embedded``, ``docker``, or another server that starts on this machine.
+        poll: Load and unload models when the repository changes.
+        progress: Receives progress events.
 
     Raises:
-        SpecError: There is no such repository.
-        ServerError: No server could be had, or it refused the repository.
+        SpecError: The repository does not exist.
+        ServerError: The server cannot be started, or it rejected a model.
     """
     check_models(repository, ())
-    with running_triton(repository, server, ControlMode.POLL if poll else ControlMode.NONE, progress) as triton:
-        yield triton
-
-
-@contextmanager
-def running_triton(repository: Path, kind: str, mode: ControlMode, progress: Progress) -> Iterator[RunningTriton]:
-    """Run a Triton of the release that the repository was built for while the block runs."""
-    from repogen.serving.servers import server  # noqa: PLC0415 - only where one is started
-
-    found = server(kind, recorded_target(repository), progress)
-    found.preflight()
-    found.install()
-    progress.step("", f"starting Triton ({kind})")
-    with found.running(repository, mode) as triton:
+    mode = ControlMode.POLL if poll else ControlMode.NONE
+    with open_triton(server, recorded_target(repository), repository, mode, progress) as triton:
         yield triton
 
 
 def recorded_target(repository: Path) -> Target:
-    """Return the newest target that the repository's manifests name; the default when none names one.
+    """Return the newest target release that the repository's manifests name; the default when none names one.
 
-    A manifest that can't be read names none: one damaged model is no reason not to serve the others.
+    Manifests that cannot be read are skipped, so that one damaged model does not prevent serving the others.
     """
-    found: list[Target] = []
+    recorded: list[Target] = []
     for model in sorted(path for path in repository.iterdir() if path.is_dir()):
         with suppress(OSError, MalformedRecordError):
             version = latest_version(model)
             release = "" if version is None else read_manifest(model / str(version)).provenance.target
-            found += [targets()[release]] if release in targets() else []
+            recorded += [targets()[release]] if release in targets() else []
     order = list(targets().values())
-    return max(found, key=order.index, default=targets()[DEFAULT_RELEASE])
+    return max(recorded, key=order.index, default=targets()[DEFAULT_RELEASE])
 
 
 def check_models(repository: Path, names: tuple[str, ...]) -> None:
-    """Raise SpecError when a repository, or a model named for it, does not exist."""
+    """Raise SpecError when a repository, or one of its models ``names``, does not exist."""
     if not repository.is_dir():
         raise SpecError(
-            f"{repository} is no directory",
-            "build one with `repogen build`, or name another",
+            f"{repository} is not a directory",
+            "build a repository with `repogen build`, or pass the path of another one",
             code="repository.missing",
         )
     missing = [name for name in names if not (repository / name).is_dir()]
     if missing:
-        there = ", ".join(sorted(path.name for path in repository.iterdir() if path.is_dir())) or "nothing"
+        existing = ", ".join(sorted(path.name for path in repository.iterdir() if path.is_dir())) or "none"
         raise SpecError(
-            f"{repository} has no model {', '.join(missing)}", f"it has {there}", code="repository.no-such-model"
+            f"{repository} has no model {', '.join(missing)}",
+            f"models of the repository: {existing}",
+            code="repository.no-such-model",
         )
 
 
 def wait(triton: RunningTriton) -> None:
-    """Return when the server ends or Ctrl-C is pressed.
+    """Return when Ctrl-C is pressed.
 
     Raises:
-        ServerError: The server ended by itself.
+        ServerError: The server exited.
     """
     try:
         while triton.alive():
-            time.sleep(_LOOK_AGAIN)
+            time.sleep(_POLL_SECONDS)
     except KeyboardInterrupt:
         return
-    raise ServerError(f"Triton ended by itself; its log ends:\n{triton.log_tail()}", code="server.ended")
+    raise ServerError(f"Triton exited; its log ends with:\n{triton.log_tail()}", code="server.ended")
 
 
 def install_server(wheels: Path | None, progress: Progress) -> Path:
-    """Install the embedded Triton for the default target; return where it lies.
+    """Install the embedded Triton for the default target; return its directory.
 
     Args:
-        wheels: Directory of wheels for a machine without an index; None downloads them.
-        progress: Hears of downloads.
+        wheels: Directory of wheels for a machine without a network; None downloads them.
+        progress: Receives progress events of downloads.
 
     Raises:
-        ServerError: It cannot run here, or a wheel cannot be had.
+        ServerError: It cannot run here, or a wheel is not available.
     """
-    from repogen.serving.servers import install_embedded  # noqa: PLC0415 - only where one is installed
-
-    return install_embedded(targets()[DEFAULT_RELEASE], progress, wheels)
+    server = EmbeddedTriton(targets()[DEFAULT_RELEASE], progress)
+    server.preflight()
+    server.install(wheels)
+    return server_path()
 
 
 def server_path() -> Path:
-    """Return where the embedded Triton is installed.
+    """Return the directory of the embedded Triton.
 
     Raises:
-        ServerError: It is not.
+        ServerError: It is not installed.
     """
-    from repogen.serving.servers import installed_path  # noqa: PLC0415 - only where it is asked for
-
-    path = installed_path(targets()[DEFAULT_RELEASE])
+    path = EmbeddedTriton(targets()[DEFAULT_RELEASE], Silent()).installed_path()
     if path is None:
         raise ServerError("the embedded Triton is not installed", "repogen server install", code="server.missing")
     return path
 
 
 def server_version() -> str:
-    """Return the versions that the embedded Triton runs for the default target."""
-    from repogen.serving.servers import embedded_version  # noqa: PLC0415 - only where it is asked for
-
-    return embedded_version(targets()[DEFAULT_RELEASE])
+    """Return the versions of Triton and ONNX Runtime that the embedded Triton runs for the default target."""
+    return EmbeddedTriton(targets()[DEFAULT_RELEASE], Silent()).versions()

@@ -1,4 +1,4 @@
-"""NVIDIA's container of the target release: the production server itself, where Docker is at hand."""
+"""NVIDIA's container of the target release: the production server itself, on machines with Docker."""
 
 from __future__ import annotations
 
@@ -8,40 +8,22 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.serving import ControlMode, Endpoint
 from repogen.errors import ServerError
 from repogen.serving import process
+from repogen.serving.interface import ServerOptions, ServerPlugin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from repogen.artifacts.progress import Progress
+    from repogen.artifacts.serving import ControlMode
     from repogen.targets import Target
 
-_ELSEWHERE = "or use --server embedded, --server HOST:PORT or --no-smoke"
+_ALTERNATIVES = "or use --server embedded, --server HOST:PORT or --no-smoke"
 _PROBE_SECONDS = 20.0
 _PULL_SECONDS = 7200.0
 _MOUNT = "/models"
-
-
-@dataclass(frozen=True)
-class RunningContainer:
-    """A container whose Triton is live."""
-
-    endpoint: Endpoint
-    process: process.ServerProcess
-
-    def alive(self) -> bool:
-        """Whether the container still runs."""
-        return self.process.alive()
-
-    def log_tail(self, lines: int = 40) -> str:
-        """Last lines of the container's log."""
-        return self.process.log_tail(lines)
-
-    def provide(self, requirements: Sequence[str]) -> None:
-        """Do nothing: its image has them or has not, and a model that lacks one does not load."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +31,9 @@ class DockerTriton:
     """NVIDIA's container of one target release.
 
     Attributes:
-        target: Decides the image.
-        progress: Told of the pull.
-        gpu: Whether to hand the machine's GPUs to the container.
+        target: Release of the image.
+        progress: Receives progress events of the pull.
+        gpu: Whether to pass the machine's GPUs to the container.
     """
 
     target: Target
@@ -59,26 +41,26 @@ class DockerTriton:
     gpu: bool = False
 
     def preflight(self) -> None:
-        """Raise ServerError when there is no Docker that this user may use; pulls nothing."""
+        """Raise ServerError when this user has no access to a Docker daemon; pulls nothing."""
         if shutil.which("docker") is None:
             raise ServerError(
                 "docker is not on PATH",
-                f"install Docker Engine (`apt-get install docker.io`), {_ELSEWHERE}",
+                f"install Docker Engine (`apt-get install docker.io`), {_ALTERNATIVES}",
                 code="server.docker",
             )
         outcome = _docker("version", "--format", "{{.Server.Version}}")
         if outcome.returncode != 0:
             raise ServerError(
-                f"the Docker daemon does not answer: {outcome.stderr.strip()}",
-                f"start it, and be in the group `docker`; {_ELSEWHERE}",
+                f"the Docker daemon does not respond: {outcome.stderr.strip()}",
+                f"start it, and add your user to the group `docker`; {_ALTERNATIVES}",
                 code="server.docker",
             )
 
     def install(self) -> None:
-        """Pull the image unless it is there; it has many gigabytes.
+        """Pull the image, several gigabytes, unless Docker has it.
 
         Raises:
-            ServerError: No Docker, or the image cannot be pulled.
+            ServerError: Docker is not available, or the image cannot be pulled.
         """
         self.preflight()
         name = image(self.target)
@@ -87,32 +69,33 @@ class DockerTriton:
         self.progress.step("", f"pulling {name}")
         outcome = _docker("pull", "--quiet", name, seconds=_PULL_SECONDS)
         if outcome.returncode != 0:
-            raise ServerError(f"cannot pull {name}: {outcome.stderr.strip()}", _ELSEWHERE, code="server.docker")
+            raise ServerError(f"cannot pull {name}: {outcome.stderr.strip()}", _ALTERNATIVES, code="server.docker")
 
     @contextlib.contextmanager
-    def running(self, repository: Path, mode: ControlMode, *, strict: bool = False) -> Iterator[RunningContainer]:
-        """Start the container on ``repository``, wait until live, and stop it on exit.
+    def running(self, repository: Path, mode: ControlMode, *, strict: bool = False) -> Iterator[process.RunningProcess]:
+        """Start the container on ``repository``, wait until it is live, and stop it on exit.
 
         Raises:
-            ServerError: The image cannot be had, or the server ended while it started.
+            ServerError: The image cannot be pulled, or the server exited while it started.
         """
         self.install()
 
         def command(launch: process.Launch) -> list[str]:
-            return docker_command(self.target, launch, repository.absolute(), mode, gpu=self.gpu, strict=strict)
+            return docker_command(
+                self.target,
+                launch,
+                repository.absolute(),
+                process.triton_options(launch, mode, strict=strict),
+                gpu=self.gpu,
+            )
 
         with process.started(command) as server:
-            ports = server.launch.ports
-            grpc, http, metrics = (f"{process.LOCALHOST}:{port}" for port in (ports.grpc, ports.http, ports.metrics))
             runtime = f"ONNX Runtime {self.target.onnxruntime} (NVIDIA's backend)"
-            yield RunningContainer(
-                Endpoint(grpc, http, metrics, "docker", server.version, runtime, sees_files=True, has_gpu=self.gpu),
-                server,
-            )
+            yield process.RunningProcess(server.endpoint("docker", runtime, has_gpu=self.gpu), server)
 
 
 def image(target: Target) -> str:
-    """Return NVIDIA's image of a release.
+    """Return the name of NVIDIA's image of a release.
 
     >>> from repogen.targets import targets
     >>> image(targets()["24.10"])
@@ -122,16 +105,15 @@ def image(target: Target) -> str:
 
 
 def docker_command(
-    target: Target, launch: process.Launch, repository: Path, mode: ControlMode, *, gpu: bool, strict: bool = False
+    target: Target, launch: process.Launch, repository: Path, options: list[str], *, gpu: bool
 ) -> list[str]:
-    """Return the argv that runs NVIDIA's container in the foreground.
+    """Return the command line that runs NVIDIA's container in the foreground.
 
-    The repository is mounted read-only, the ports are published on 127.0.0.1 only, and ``docker run`` passes SIGTERM on
-    to the server; ``--rm`` leaves no container behind.
+    The repository is mounted read-only and the ports are published on 127.0.0.1 only. ``docker run`` forwards SIGTERM
+    to the server, and ``--rm`` removes the container.
     """
     ports = launch.ports
     published = ((ports.grpc, 8001), (ports.http, 8000), (ports.metrics, 8002))
-    exit_on_error = "true" if mode is ControlMode.NONE else "false"
     return [
         *("docker", "run", "--rm", "--init", f"--name={launch.identity}", "--shm-size=1g"),
         *(("--gpus=all",) if gpu else ()),
@@ -139,20 +121,16 @@ def docker_command(
         f"--mount=type=bind,source={repository},target={_MOUNT},readonly",
         image(target),
         "tritonserver",
-        f"--id={launch.identity}",
         f"--model-repository={_MOUNT}",
-        f"--model-control-mode={mode.value}",
-        f"--exit-on-error={exit_on_error}",
         "--exit-timeout-secs=3",
-        *(("--repository-poll-secs=1",) if mode is ControlMode.POLL else ()),
-        *(("--disable-auto-complete-config",) if strict else ()),
+        *options,
     ]
 
 
 def _docker(*arguments: str, seconds: float = _PROBE_SECONDS) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(  # docker from the PATH: the user's own
-            ["docker", *arguments],  # noqa: S607
+        return subprocess.run(
+            ["docker", *arguments],  # noqa: S607 - the user's own docker, from PATH
             capture_output=True,
             text=True,
             check=False,
@@ -160,3 +138,10 @@ def _docker(*arguments: str, seconds: float = _PROBE_SECONDS) -> subprocess.Comp
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return subprocess.CompletedProcess(["docker", *arguments], 1, "", str(error))
+
+
+def _create(options: ServerOptions, target: Target, progress: Progress) -> DockerTriton:  # noqa: ARG001 - none
+    return DockerTriton(target, progress, gpu=shutil.which("nvidia-smi") is not None)
+
+
+PLUGIN = ServerPlugin(ServerOptions, _create)

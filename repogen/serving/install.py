@@ -1,8 +1,9 @@
-"""Where the embedded Triton lies, and how it gets there: whole or not at all, several versions side by side.
+"""Installs the embedded Triton atomically in the cache directory; several versions can be installed together.
 
-Below the cache directory: ``tritonserver-<version>`` (the server, shared by all targets),
-``onnxruntime-<version>-<tag>`` (what the backend imports), ``backends-<server>-<tag>-<digest>`` (Triton's backend
-directory with this repogen's backend). Each has a ``stamp.json`` that is written last, before the one rename.
+The cache directory contains ``tritonserver-<version>`` (the server, shared by all targets),
+``onnxruntime-<version>-<tag>`` (the packages that the backend imports), and ``backends-<server>-<tag>-<digest>``
+(Triton's backend directory with this version's backend). Each has a ``stamp.json``, which is written last, before the
+directory is renamed to its final name.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from filelock import FileLock
 from repogen.errors import ServerError
 from repogen.repository.digest import sha256_bytes
 from repogen.serving import interpreter, wheels
-from repogen.serving import wheel_lock as lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 CACHE_VARIABLE = "REPOGEN_CACHE_DIR"
 NEEDED_BYTES = 450 * 2**20
-"""Free space that a first installation takes, downloads included."""
+"""Free space that a first installation needs, downloads included."""
 _BACKEND = Path(__file__).with_name("onnxruntime_backend")
-_UNUSED = ("/tests/", "onnxruntime/transformers/", "onnxruntime/quantization/", "onnxruntime/tools/")
+_SKIPPED = ("/tests/", "onnxruntime/transformers/", "onnxruntime/quantization/", "onnxruntime/tools/")
 _STAGING = ".staging-"
 _SHELL_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+", re.ASCII)
 
@@ -45,8 +45,8 @@ class Installation:
     """The parts of one embedded Triton, installed or not.
 
     Attributes:
-        root: Directory that holds all parts.
-        locked: Its wheels.
+        root: Directory that contains all parts.
+        lock: Its wheels.
         python: The interpreter that hosts ONNX Runtime.
         onnxruntime: ONNX Runtime's version.
         server: Directory of the server: ``bin``, ``lib``, ``python``, ``stubs``.
@@ -55,7 +55,7 @@ class Installation:
     """
 
     root: Path
-    locked: lock.Lock
+    lock: wheels.WheelLock
     python: interpreter.Interpreter
     onnxruntime: str
     server: Path
@@ -64,39 +64,39 @@ class Installation:
 
     @property
     def complete(self) -> bool:
-        """Whether every part is there."""
+        """Whether every part is installed."""
         return all((part / "stamp.json").is_file() for part in (self.server, self.site, self.backends))
 
 
 def cache_root() -> Path:
-    """Return the directory that holds every embedded Triton of this user."""
+    """Return the directory for the embedded Tritons of this user."""
     configured = os.environ.get(CACHE_VARIABLE)
     return Path(configured or platformdirs.user_cache_dir("repogen")).absolute() / "triton"
 
 
 def shell_safe(path: Path) -> bool:
-    """Tell whether a shell reads ``path`` as one word, itself: the Python backend passes paths to bash unquoted."""
+    """Return whether a shell reads ``path`` unchanged as one word: the Python backend passes paths to bash unquoted."""
     return _SHELL_SAFE.fullmatch(str(path)) is not None
 
 
-def locate(onnxruntime: str, root: Path | None = None, locked: lock.Lock | None = None) -> Installation:
-    """Return where the embedded Triton for an ONNX Runtime version lies or would lie.
+def locate(onnxruntime: str, root: Path | None = None, lock: wheels.WheelLock | None = None) -> Installation:
+    """Return the paths of the embedded Triton for an ONNX Runtime version, installed or not.
 
     Args:
         onnxruntime: The version.
         root: Directory for all parts; the user's cache by default.
-        locked: The wheels; those that repogen ships by default.
+        lock: The wheels; by default those that repogen ships.
 
     Raises:
-        ServerError: No wheel or no interpreter for it.
+        ServerError: There is no wheel or no interpreter for it.
     """
-    locked = locked or lock.shipped()
-    python = interpreter.choose(locked.tags_for(onnxruntime))
+    lock = lock or wheels.shipped_lock()
+    python = interpreter.choose(lock.tags_for(onnxruntime))
     base = root or cache_root()
-    version = locked.server_version
+    version = lock.server_version
     return Installation(
         root=base,
-        locked=locked,
+        lock=lock,
         python=python,
         onnxruntime=onnxruntime,
         server=base / f"tritonserver-{version}",
@@ -106,50 +106,62 @@ def locate(onnxruntime: str, root: Path | None = None, locked: lock.Lock | None 
 
 
 def install(installation: Installation, progress: Progress, source: Path | None = None) -> None:
-    """Install what is missing of it.
+    """Install the missing parts.
 
     Args:
         installation: From ``locate``.
-        progress: Told of each step and download.
-        source: Folder of wheels to use in place of an index.
+        progress: Receives progress events of each step and download.
+        source: Directory of wheels to use instead of an index.
 
     Raises:
-        ServerError: A wheel cannot be had or is not the locked one, or the disk is full or not writable; what was
-            installed before is as it was.
+        ServerError: A wheel is not available or is not the locked one, or the files cannot be written. Parts that were
+            installed before stay unchanged.
     """
     if installation.complete:
         return
+    with exclusive(installation.root):
+        _install_parts(installation, progress, source)
+
+
+@contextlib.contextmanager
+def exclusive(root: Path) -> Iterator[None]:
+    """Hold the lock of a cache directory while the block installs into it; first delete remains of killed processes.
+
+    Raises:
+        ServerError: The disk is full or the directory is not writable.
+    """
     try:
-        installation.root.mkdir(parents=True, exist_ok=True)
-        with FileLock(installation.root / "install.lock"):
-            _remove_remains(installation.root)
-            _install_parts(installation, progress, source)
+        root.mkdir(parents=True, exist_ok=True)
+        with FileLock(root / "install.lock"):
+            for remains in root.glob(f"{_STAGING}*"):
+                shutil.rmtree(remains, ignore_errors=True)
+            yield
     except OSError as error:
         raise ServerError(
-            f"the embedded Triton could not be installed into {installation.root}: {error}",
-            f"free the space, or set {CACHE_VARIABLE} to a writable directory",
+            f"the embedded Triton could not be installed in {root}: {error}",
+            f"free some space, or set {CACHE_VARIABLE} to a writable directory",
             code="server.install",
         ) from error
 
 
 def _install_parts(installation: Installation, progress: Progress, source: Path | None) -> None:
-    locked = installation.locked
-    tag = installation.python.tag
-    numpy, runtime = locked.wheels_for(installation.onnxruntime, tag)
+    lock, tag = installation.lock, installation.python.tag
+    triton = lock.tritonserver.wheel
+    numpy, runtime = lock.wheels_for(installation.onnxruntime, tag)
 
-    def unpacked(wheel: lock.Wheel, part: Path, place: Callable[[str], str | None]) -> None:
+    def unpack(wheel: wheels.Wheel, part: Path, destination_of: Callable[[str], str | None]) -> None:
         progress.step("", f"installing {wheel.file.split('-')[0]} {wheel.file.split('-')[1]}")
         with tempfile.TemporaryDirectory(prefix=_STAGING, dir=installation.root) as folder:
             archive = wheels.collect(wheel, source) if source else wheels.fetch(wheel, tag, Path(folder), progress)
-            wheels.unpack(archive, part, place)
+            wheels.unpack(archive, part, destination_of)
 
-    with part(installation.server, {"wheel": locked.tritonserver.sha256}) as server:
+    with part(installation.server, {"wheel": triton.sha256}) as server:
         if server is not None:
-            unpacked(locked.tritonserver, server, _server_path)
+            unpack(triton, server, _server_path)
     with part(installation.site, {"numpy": numpy.sha256, "onnxruntime": runtime.sha256}) as site:
         if site is not None:
-            unpacked(numpy, site, _site_path)
-            unpacked(runtime, site, _site_path)
+            unpack(numpy, site, _site_path)
+            unpack(runtime, site, _site_path)
     with part(installation.backends, {"backend": _backend_digest()}) as backends:
         if backends is not None:
             _assemble_backends(installation, backends)
@@ -157,21 +169,21 @@ def _install_parts(installation: Installation, progress: Progress, source: Path 
 
 @contextlib.contextmanager
 def part(final: Path, stamp: dict[str, str]) -> Iterator[Path | None]:
-    """Yield a directory to fill, which becomes ``final`` when the block ends well; None when it is there already."""
+    """Yield a directory, which is renamed to ``final`` when the block succeeds; None when ``final`` is complete."""
     if (final / "stamp.json").is_file():
         yield None
         return
     with tempfile.TemporaryDirectory(prefix=_STAGING, dir=final.parent, ignore_cleanup_errors=True) as staging:
-        filled = Path(staging, "part")
-        filled.mkdir()
-        yield filled
-        (filled / "stamp.json").write_text(json.dumps(stamp, indent=2) + "\n", encoding="utf-8")
+        directory = Path(staging, "part")
+        directory.mkdir()
+        yield directory
+        (directory / "stamp.json").write_text(json.dumps(stamp, indent=2) + "\n", encoding="utf-8")
         shutil.rmtree(final, ignore_errors=True)
-        filled.rename(final)
+        directory.rename(final)
 
 
 def _assemble_backends(installation: Installation, part: Path) -> None:
-    """Lay out Triton's backend directory: copies, for Triton refuses symlinks that lead out of it."""
+    """Create Triton's backend directory with copies, since Triton rejects symlinks that lead out of it."""
     server = installation.server
     shutil.copytree(server / "python", part / "python")
     shutil.copy2(server / "stubs" / installation.python.version / "triton_python_backend_stub", part / "python")
@@ -181,10 +193,10 @@ def _assemble_backends(installation: Installation, part: Path) -> None:
 
 
 def _server_path(member: str) -> str | None:
-    """Place a member of nvidia-pytriton's wheel; the binary's rpath knows ``../lib``."""
+    """Return the path of a member of nvidia-pytriton's wheel; the binary's rpath contains ``../lib``."""
     folder, _, name = member.rpartition("/")
     if folder == "nvidia_pytriton.libs":
-        # The libpython serves only a stub that is not used here; the others must be the interpreter's own.
+        # This libpython is for a stub that is not used; the other stubs need the interpreter's own.
         return None if name.startswith("libpython") else f"lib/{name}"
     if folder.endswith(".dist-info/licenses"):
         return f"licenses/{name}"
@@ -197,8 +209,8 @@ def _server_path(member: str) -> str | None:
 
 
 def _site_path(member: str) -> str | None:
-    """Place a member of NumPy's or ONNX Runtime's wheel: as it is, without tests and tools."""
-    return None if any(unused in member for unused in _UNUSED) else member
+    """Return the path of a member of NumPy's or ONNX Runtime's wheel; None for tests and tools."""
+    return None if any(part in member for part in _SKIPPED) else member
 
 
 def _backend_sources() -> list[Path]:
@@ -208,9 +220,3 @@ def _backend_sources() -> list[Path]:
 @cache
 def _backend_digest() -> str:
     return sha256_bytes(b"\0".join(source.read_bytes() for source in _backend_sources()))[:12]
-
-
-def _remove_remains(root: Path) -> None:
-    """Delete what an installation that was killed left; the lock is held, so nobody else's is deleted."""
-    for remains in root.glob(f"{_STAGING}*"):
-        shutil.rmtree(remains, ignore_errors=True)

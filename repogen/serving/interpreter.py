@@ -1,7 +1,7 @@
-"""The Python that hosts ONNX Runtime inside Triton: 3.10-3.12 with a shared libpython, apart from the user's own.
+"""Finds the Python that hosts ONNX Runtime inside Triton: 3.10-3.12 with a shared libpython.
 
-Triton's Python stub links against ``libpython3.X.so.1.0``, and finds the standard library from the ``python3`` that is
-first on PATH, as that libpython does when it is embedded.
+Triton's Python stub links against ``libpython3.X.so.1.0``, which locates the standard library by the first ``python3``
+on PATH. This Python may differ from the one that runs repogen.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SUPPORTED = ("3.12", "3.11", "3.10")
-"""Versions that Triton has a stub for and that numpy 1.26 has a wheel for, preferred first."""
+"""Versions with a Triton stub and a NumPy 1.26 wheel, preferred first."""
 
 _PROBE = (
     "import json,sys,sysconfig as c;v=c.get_config_var;"
@@ -54,7 +54,7 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A Python of a usable version that lacks its libpython."""
+    """A Python of a supported version without a shared libpython."""
 
     executable: Path
     version: str
@@ -67,49 +67,49 @@ def choose(tags: Iterable[str]) -> Interpreter:
         tags: Wheel tags to choose from, for example ``{"cp310", "cp311"}``.
 
     Raises:
-        ServerError: There is none; the message says what was found and the hint what to install.
+        ServerError: There is none; the message lists the unusable Pythons, and the hint the packages to install.
     """
-    wanted = frozenset(tags)
-    chosen = _first(wanted)
+    allowed = frozenset(tags)
+    chosen = _first(allowed)
     if chosen is not None:
         return chosen
     usable, rejected = survey()
-    versions = ", ".join(version for version in SUPPORTED if "cp" + version.replace(".", "") in wanted)
-    seen = [f"{found.executable} ({found.version}, no libpython)" for found in rejected]
-    seen += [f"{found.executable} ({found.version})" for found in usable]
+    versions = [version for version in SUPPORTED if "cp" + version.replace(".", "") in allowed]
+    candidates = [f"{python.executable} ({python.version}, no libpython)" for python in rejected]
+    candidates += [f"{python.executable} ({python.version})" for python in usable]
     raise ServerError(
-        f"no usable Python {versions} for the embedded Triton; found: {'; '.join(seen) or 'none'}",
-        f"{remedy(versions.split(', '))}, or use --server docker, --server HOST:PORT or --no-smoke",
+        f"no usable Python {', '.join(versions)} for the embedded Triton; found: {'; '.join(candidates) or 'none'}",
+        f"{remedy(versions)}, or use --server docker, --server HOST:PORT or --no-smoke",
         code="server.interpreter",
     )
 
 
 def remedy(versions: Iterable[str] = SUPPORTED) -> str:
-    """Return the command that gets this machine a usable interpreter."""
-    wanted = tuple(versions)
-    lacking = [found.version for found in survey()[1] if found.version in wanted]
-    if lacking:
-        return f"apt-get install libpython{lacking[0]}"
-    version = next((wish for wish in ("3.11", *wanted) if wish in wanted), "3.11")
+    """Return the command that installs a usable interpreter."""
+    allowed = tuple(versions)
+    incomplete = [python.version for python in survey()[1] if python.version in allowed]
+    if incomplete:
+        return f"apt-get install libpython{incomplete[0]}"
+    version = "3.11" if "3.11" in allowed else next(iter(allowed), "3.11")
     return f"apt-get install python{version} libpython{version}"
 
 
 @cache
 def _first(tags: frozenset[str]) -> Interpreter | None:
-    """Return the first usable interpreter with one of the tags; looks no further than it must."""
-    return next((found for found in _found() if isinstance(found, Interpreter) and found.tag in tags), None)
+    """Return the first usable interpreter with one of the tags; probes no more than needed."""
+    return next((python for python in _pythons() if isinstance(python, Interpreter) and python.tag in tags), None)
 
 
 @cache
 def survey() -> tuple[tuple[Interpreter, ...], tuple[Rejected, ...]]:
-    """Return the interpreters that can host the runtime, preferred first, and those that lack only libpython."""
-    found = tuple(_found())
-    usable = tuple(each for each in found if isinstance(each, Interpreter))
-    return usable, tuple(each for each in found if isinstance(each, Rejected))
+    """Return the interpreters that can host ONNX Runtime, preferred first, and those that lack only libpython."""
+    pythons = tuple(_pythons())
+    usable = tuple(python for python in pythons if isinstance(python, Interpreter))
+    return usable, tuple(python for python in pythons if isinstance(python, Rejected))
 
 
-def _found() -> Iterator[Interpreter | Rejected]:
-    """Probe each candidate once: this process's own base interpreter, PATH, the usual places, version managers."""
+def _pythons() -> Iterator[Interpreter | Rejected]:
+    """Probe each candidate once."""
     seen: set[Path] = set()
     for candidate in _candidates():
         if candidate.resolve() in seen:
@@ -122,21 +122,21 @@ def _found() -> Iterator[Interpreter | Rejected]:
 
 
 def _candidates() -> Iterator[Path]:
-    """Existing executables that may be Pythons of a supported version."""
+    """Yield executables: this process's base interpreter, PATH, system directories, version managers."""
     own = ".".join(map(str, sys.version_info[:2]))
     versions = [own, *(version for version in SUPPORTED if version != own)] if own in SUPPORTED else list(SUPPORTED)
     folders = [Path(sys.base_prefix, "bin"), *_version_manager_folders()]
     system = [Path("/usr/bin"), Path("/usr/local/bin")]
     for version in versions:
         on_path = shutil.which(f"python{version}")
-        named = [folder / f"python{version}" for folder in (*folders[:1], *system, *folders[1:])]
-        for path in ([*named[:1], Path(on_path)] if on_path else []) + named:
+        paths = [folder / f"python{version}" for folder in (*folders[:1], *system, *folders[1:])]
+        for path in ([*paths[:1], Path(on_path)] if on_path else []) + paths:
             if path.exists() and os.access(path, os.X_OK):
                 yield path
 
 
 def _version_manager_folders() -> Iterator[Path]:
-    """``bin`` folders of the Pythons that pyenv and uv installed, newest last-named first."""
+    """Yield the ``bin`` directories of the Pythons that pyenv and uv installed, in descending order of their names."""
     home = Path.home()
     pyenv = Path(os.environ.get("PYENV_ROOT", home / ".pyenv"), "versions")
     uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR", home / ".local/share/uv/python"))
@@ -145,12 +145,12 @@ def _version_manager_folders() -> Iterator[Path]:
 
 
 def _probe(executable: Path) -> Interpreter | Rejected | None:
-    """Ask a Python what it is; None when it is not one that a stub exists for."""
+    """Run a Python to read its version and libpython; None when Triton has no stub for it."""
     try:
-        answer = subprocess.run(
+        outcome = subprocess.run(
             [executable, "-I", "-S", "-c", _PROBE], capture_output=True, timeout=_PROBE_SECONDS, check=True
         )
-        name, (major, minor), base, variables = json.loads(answer.stdout)
+        name, (major, minor), base, variables = json.loads(outcome.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
     version = f"{major}.{minor}"
@@ -168,11 +168,11 @@ def find_libpython(version: str, base: Path, variables: list[str | None]) -> Pat
     Args:
         version: ``3.11``.
         base: Its ``sys.base_prefix``.
-        variables: Its LIBDIR, LIBPL, LDLIBRARY, INSTSONAME and MULTIARCH, each as sysconfig has it.
+        variables: Its LIBDIR, LIBPL, LDLIBRARY, INSTSONAME and MULTIARCH from sysconfig.
     """
     libdir, libpl, ldlibrary, soname, multiarch = variables
-    wanted = f"libpython{version}.so.1.0"
-    names = dict.fromkeys(name for name in (wanted, soname, ldlibrary) if name and ".so" in name)
+    standard = f"libpython{version}.so.1.0"
+    names = dict.fromkeys(name for name in (standard, soname, ldlibrary) if name and ".so" in name)
     folders = dict.fromkeys(
         Path(folder)
         for folder in (

@@ -1,88 +1,185 @@
-"""A running Triton: embedded, in NVIDIA's container, or one that already runs; nothing above knows which."""
+"""Opens the Triton server that ``--server`` names: finds, checks, installs and starts it."""
 
 from __future__ import annotations
 
-import shutil
-from typing import TYPE_CHECKING
+import re
+import threading
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self
 
+from pydantic import ValidationError
+
+from repogen.artifacts.serving import ControlMode
 from repogen.errors import ServerError
-from repogen.serving import remote
+from repogen.plugins import load_plugin, plugins
+from repogen.serving.interface import ServerOptions, ServerPlugin
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+    from types import TracebackType
 
     from repogen.artifacts.progress import Progress
-    from repogen.artifacts.serving import Requirement, TritonServer
+    from repogen.artifacts.serving import RunningTriton
+    from repogen.serving.interface import TritonServer
     from repogen.targets import Target
 
-__all__ = ["embedded_requirements", "embedded_version", "install_embedded", "installed_path", "server"]
+_ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):(?P<port>[0-9]{1,5})", re.ASCII)
+_MAX_PORT = 65_535
 
 
-def server(kind: str, target: Target, progress: Progress) -> TritonServer:
-    """Return the server that ``--server`` names; nothing is installed or started yet.
+def is_address(text: str) -> bool:
+    """Return whether ``text`` is ``HOST:PORT``; an IPv6 host is in brackets.
+
+    >>> [is_address(text) for text in ("triton.internal:8001", "[::1]:8001", "triton", "triton:0", "triton:99999")]
+    [True, True, False, False, False]
+    """
+    match = _ADDRESS.fullmatch(text)
+    return match is not None and 1 <= int(match["port"]) <= _MAX_PORT
+
+
+def find_server(kind: str, target: Target, progress: Progress) -> TritonServer:
+    """Return the server that ``--server`` names; installs and starts nothing.
 
     Args:
-        kind: ``embedded``, ``docker`` or ``HOST:PORT``.
-        target: Release whose ONNX Runtime (embedded) or container (docker) is used.
-        progress: Told of installation.
+        kind: ``NAME`` or ``NAME:OPTIONS`` of a registered server, or ``HOST:PORT``.
+        target: Release to serve.
+        progress: Receives progress events of the installation.
 
     Raises:
-        ServerError: ``kind`` is none of these.
+        ServerError: No such server is registered, or its options are invalid.
+        SpecError: A plug-in failed to import.
     """
-    from repogen.serving import docker, embedded  # noqa: PLC0415 - they bring filelock and more: not for `--help`
+    name, _, argument = kind.partition(":")
+    registered = plugins("repogen.servers")
+    if name not in registered:
+        if not is_address(kind):
+            raise ServerError(
+                f"--server {kind!r} is not a server",
+                f"registered servers: {', '.join(sorted(registered))}; or HOST:PORT (gRPC) of a running Triton, for "
+                "example localhost:8001",
+                code="server.kind",
+            )
+        name, argument = "remote", kind
+    plugin = load_plugin("repogen.servers", name)
+    if not isinstance(plugin, ServerPlugin):
+        raise ServerError(
+            f"the entry point {name!r} of repogen.servers is not a ServerPlugin",
+            f"see repogen.serving.interface; the entry point is {registered[name].value}",
+            code="server.plugin",
+        )
+    return plugin.create(_options(name, argument, plugin.options), target, progress)
 
-    if kind == "embedded":
-        return embedded.EmbeddedTriton(target, progress)
-    if kind == "docker":
-        return docker.DockerTriton(target, progress, gpu=shutil.which("nvidia-smi") is not None)
-    if remote.is_address(kind):
-        return remote.RemoteTriton(kind)
-    raise ServerError(
-        f"--server {kind!r} is none of embedded, docker, HOST:PORT",
-        "a remote one is given with its gRPC port, for example localhost:8001",
-        code="server.kind",
-    )
 
-
-def install_embedded(target: Target, progress: Progress, source: Path | None = None) -> Path:
-    """Install the embedded Triton for ``target`` unless it is; return where it lies.
-
-    Args:
-        target: Whose ONNX Runtime is installed.
-        progress: Told of steps and downloads.
-        source: Folder with the wheels, for a machine without an index; None downloads them through pip.
+def _options(name: str, argument: str, model: type[ServerOptions]) -> ServerOptions:
+    """Return the validated options of ``--server NAME:ARGUMENT``.
 
     Raises:
-        ServerError: It cannot run on this machine, or a wheel cannot be had.
+        ServerError: They are invalid.
     """
-    from repogen.serving import embedded, install  # noqa: PLC0415 - as in `server`
-
-    embedded.EmbeddedTriton(target, progress).preflight()
-    installation = install.locate(target.onnxruntime)
-    install.install(installation, progress, source)
-    return installation.root
-
-
-def installed_path(target: Target) -> Path | None:
-    """Return the directory of the embedded Triton for ``target``, or None when it is not installed."""
-    from repogen.serving import install  # noqa: PLC0415 - as in `server`
-
+    values: dict[str, str] = {}
+    for index, item in enumerate(argument.split(",") if argument else ()):
+        key, equals, value = item.partition("=")
+        if not equals and index == 0:
+            key, value = next(iter(model.model_fields), item), item
+        values[key] = value
     try:
-        installation = install.locate(target.onnxruntime)
-    except ServerError:
-        return None
-    return installation.root if installation.complete else None
+        return model.model_validate(values)
+    except ValidationError as error:
+        details = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        hint = f"options of {name}: {', '.join(model.model_fields) or 'none'}"
+        if is_address(f"{name}:{argument}"):
+            hint += f"; for a Triton on the host {name!r} write remote:{name}:{argument}"
+        raise ServerError(f"--server {name}: {details}", hint, code="server.options") from error
 
 
-def embedded_version(target: Target) -> str:
-    """Return what the embedded Triton is, for people: ``tritonserver 2.51.0, ONNX Runtime 1.19.2``."""
-    from repogen.serving import wheel_lock as lock  # noqa: PLC0415 - as in `server`
+def prepare_server(kind: str, target: Target, progress: Progress) -> TritonServer:
+    """Return the server that ``--server`` names, checked and installed, ready to start.
 
-    return f"tritonserver {lock.shipped().server_version}, ONNX Runtime {target.onnxruntime}"
+    Args:
+        kind: As for ``find_server``.
+        target: Release to serve.
+        progress: Receives progress events of the installation.
+
+    Raises:
+        ServerError: No such server, or it cannot run here.
+    """
+    server = find_server(kind, target, progress)
+    server.preflight()
+    server.install()
+    return server
 
 
-def embedded_requirements(target: Target) -> list[Requirement]:
-    """Return what the embedded Triton needs of this machine, each met or with the command that mends it."""
-    from repogen.serving import requirements  # noqa: PLC0415 - as in `server`
+@contextmanager
+def open_triton(
+    kind: str, target: Target, repository: Path, mode: ControlMode, progress: Progress, *, strict: bool = False
+) -> Iterator[RunningTriton]:
+    """Run the server that ``--server`` names while the block runs.
 
-    return requirements.embedded(target)
+    Args:
+        kind: As for ``find_server``.
+        target: Release to serve.
+        repository: The model repository.
+        mode: Triton's model control mode.
+        progress: Receives progress events.
+        strict: Disable Triton's auto-completion of config.pbtxt.
+
+    Raises:
+        ServerError: No such server, or it cannot be installed, started or reached.
+    """
+    server = prepare_server(kind, target, progress)
+    progress.step("", f"starting Triton ({kind})")
+    with server.running(repository, mode, strict=strict) as triton:
+        yield triton
+
+
+class BackgroundTriton:
+    """Starts a server in its own thread on entry, so that the start overlaps with export; stops it on exit.
+
+    Args:
+        server: From ``prepare_server``.
+        repository: The model repository; its models are loaded on request.
+    """
+
+    def __init__(self, server: TritonServer, repository: Path) -> None:
+        """Store the arguments; starts nothing."""
+        self._server = server
+        self._repository = repository
+        self._running: Future[RunningTriton] = Future()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="triton")
+
+    def _serve(self) -> None:
+        """Enter and exit the server's context in one thread."""
+        try:
+            with self._server.running(self._repository, ControlMode.EXPLICIT, strict=True) as triton:
+                self._running.set_result(triton)
+                self._stop.wait()
+        except BaseException as error:  # noqa: BLE001 - `wait` raises it
+            if not self._running.done():
+                self._running.set_exception(error)
+
+    def wait(self) -> RunningTriton:
+        """Return the server once it is live.
+
+        Raises:
+            ServerError: It did not start.
+        """
+        return self._running.result()
+
+    def stop(self) -> None:
+        """Start to stop the server; does not wait."""
+        self._stop.set()
+
+    def __enter__(self) -> Self:
+        """Start the thread."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop the server and wait until it has exited."""
+        self.stop()
+        self._thread.join()

@@ -1,13 +1,13 @@
-"""Runs tritonserver, and sees to it that nothing of it outlives repogen: a program of its own, never imported.
+"""Supervisor: runs tritonserver and cleans up after it when repogen ends. A program, never imported.
 
 ``python -I -S supervisor.py OWNER_PID RUN_DIR SHM_PREFIX GRACE_SECONDS COMMAND...`` runs COMMAND in its own process
-group until it exits, SIGTERM arrives, or the owner is gone (even by SIGKILL). Then the server gets SIGTERM, after the
-grace SIGKILL, with it the Python stubs; their shared memory and the run directory are removed. It exits with the
-server's code. Should this very process be killed, the kernel kills the server (PR_SET_PDEATHSIG), and the stubs, which
-watch their server, end by themselves.
+group until it exits, SIGTERM arrives, or the owner has ended (even by SIGKILL). Then it sends SIGTERM to the server
+and, after the grace period, SIGKILL to the server and its Python stubs, and removes their shared memory and the run
+directory. It exits with the server's code. If the supervisor itself is killed, the kernel kills the server
+(PR_SET_PDEATHSIG), and the stubs, which watch their server, exit.
 
-A process apart, because PR_SET_PDEATHSIG is tied to the thread that starts a child, and repogen starts Triton from a
-thread that may end long before repogen does.
+It is a separate process because PR_SET_PDEATHSIG is tied to the thread that starts a child, and repogen starts Triton
+from a thread that may end before repogen does.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ _libc = ctypes.CDLL(None)
 
 
 def main(arguments: list[str]) -> int:
-    """Run the server to its end and clean up after it; return its exit code."""
+    """Run the server, clean up after it, and return its exit code."""
     owner, run_dir, shm_prefix, grace = int(arguments[0]), Path(arguments[1]), arguments[2], float(arguments[3])
-    # Blocked here, so that sigtimedwait receives them; and from the start, so that none is lost.
+    # Blocked so that sigtimedwait receives them, and before the server starts so that none is lost.
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    began = time.time()
+    start_time = time.time()
     server = subprocess.Popen(arguments[4:], process_group=0, preexec_fn=_before_exec)  # noqa: PLW1509 - one thread
     try:
         _wait(server, owner)
     finally:
         _end(server, grace)
-        for region in Path("/dev/shm").glob(f"{shm_prefix}*"):  # noqa: S108 - where the Python backend keeps its own
+        for region in Path("/dev/shm").glob(f"{shm_prefix}*"):  # noqa: S108 - POSIX shared memory, which the Python backend uses
             region.unlink(missing_ok=True)
-        _remove_stray_directories(began)
+        _remove_stray_directories(start_time)
         if os.getppid() != owner:
             shutil.rmtree(run_dir, ignore_errors=True)
     return server.returncode if server.returncode >= 0 else 128 - server.returncode
 
 
 def _before_exec() -> None:
-    """In the child: die with the supervisor, and receive signals again."""
+    """Run in the child: end with the supervisor, and unblock signals."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
 
 
 def _wait(server: subprocess.Popen[bytes], owner: int) -> None:
-    """Return when the server has ended, a signal asks to stop, or the owner is gone."""
+    """Return when the server has exited, a stop signal arrives, or the owner has ended."""
     while server.poll() is None and os.getppid() == owner:
         received = signal.sigtimedwait(_WATCHED, _OWNER_POLL_SECONDS)
         if received is not None and received.si_signo in _STOP_SIGNALS:
@@ -66,7 +66,7 @@ def _wait(server: subprocess.Popen[bytes], owner: int) -> None:
 
 
 def _end(server: subprocess.Popen[bytes], grace: float) -> None:
-    """Stop the server, kill what is left of its process group, and reap it."""
+    """Stop the server, kill the rest of its process group, and reap its children."""
     server.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         server.wait(grace)
@@ -79,15 +79,15 @@ def _end(server: subprocess.Popen[bytes], grace: float) -> None:
             time.sleep(0.005)
 
 
-def _remove_stray_directories(began: float) -> None:
-    """Remove what a killed server leaves in /tmp: its empty place for Python environments, which repogen uses none of.
+def _remove_stray_directories(start_time: float) -> None:
+    """Remove the empty directory for Python environments that a killed server leaves in /tmp.
 
-    Its name is not known, so only empty ones of this user that came into being during the server's life are removed.
+    Its name is random, so this removes empty directories of this user that were created while the server ran.
     """
-    for path in Path("/tmp").glob("python_env_??????"):  # noqa: S108 - the name is Triton's, and fixed
+    for path in Path("/tmp").glob("python_env_??????"):  # noqa: S108 - Triton always uses /tmp
         with contextlib.suppress(OSError):
-            found = path.stat()
-            if found.st_uid == os.getuid() and found.st_ctime >= began - 1:
+            status = path.stat()
+            if status.st_uid == os.getuid() and status.st_ctime >= start_time - 1:
                 path.rmdir()
 
 

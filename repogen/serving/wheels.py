@@ -1,4 +1,4 @@
-"""Gets locked wheels, from the index that pip is configured for or from a folder, and unpacks them."""
+"""The wheels of the embedded Triton: the shipped lock, downloads from an index or a directory, and unpacking."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ import subprocess
 import sys
 import threading
 import zipfile
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
 
 from repogen.errors import ServerError
 from repogen.repository.digest import sha256_file
@@ -19,23 +24,98 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from repogen.artifacts.progress import Progress
-    from repogen.serving.wheel_lock import Wheel
 
 _PLATFORMS = (*(f"manylinux_2_{minor}_x86_64" for minor in range(35, 16, -1)), "manylinux2014_x86_64")
-_OFFLINE_HINT = "without a network: collect the wheels elsewhere, then `repogen server install --from DIR`"
+_OFFLINE_HINT = "without a network: collect the wheels on another machine, then `repogen server install --from DIR`"
+_REPORT_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """One wheel, pinned by its digest.
+
+    Attributes:
+        file: File name, which states project, version and tags.
+        sha256: Hex digest.
+        size: Bytes; 0 when the lock does not state it.
+    """
+
+    file: str
+    sha256: str
+    size: int = 0
+
+    @property
+    def requirement(self) -> str:
+        """``project==version``, as pip accepts it."""
+        project, version = self.file.split("-")[:2]
+        return f"{project}=={version}"
+
+
+@dataclass(frozen=True)
+class LockedServer:
+    """The version of tritonserver, and the wheel that contains it."""
+
+    version: str
+    wheel: Wheel
+
+
+@dataclass(frozen=True)
+class WheelLock:
+    """The wheels of the embedded Triton, as ``embedded.lock.json`` lists them.
+
+    Attributes:
+        tritonserver: The server.
+        numpy: Interpreter tag (``cp311``) -> wheel of the backend's NumPy.
+        onnxruntime: Interpreter tag -> ONNX Runtime version -> wheel.
+    """
+
+    tritonserver: LockedServer
+    numpy: dict[str, Wheel]
+    onnxruntime: dict[str, dict[str, Wheel]]
+
+    @property
+    def server_version(self) -> str:
+        """Version of tritonserver."""
+        return self.tritonserver.version
+
+    def tags_for(self, onnxruntime: str) -> tuple[str, ...]:
+        """Return the interpreter tags that have a wheel of this ONNX Runtime version.
+
+        Raises:
+            ServerError: There are none.
+        """
+        tags = tuple(tag for tag, wheels in sorted(self.onnxruntime.items()) if onnxruntime in wheels)
+        if not tags:
+            raise ServerError(
+                f"ONNX Runtime {onnxruntime} was never published as a wheel, so the embedded Triton cannot run it",
+                "use --server docker or --server HOST:PORT, --no-smoke, or another target release",
+                code="server.no-wheel",
+            )
+        return tags
+
+    def wheels_for(self, onnxruntime: str, tag: str) -> tuple[Wheel, Wheel]:
+        """Return the wheels of NumPy and ONNX Runtime for one of ``tags_for``."""
+        return self.numpy[tag], self.onnxruntime[tag][onnxruntime]
+
+
+@cache
+def shipped_lock() -> WheelLock:
+    """Return the lock that this version of repogen ships."""
+    content = (resources.files("repogen") / "data" / "embedded.lock.json").read_bytes()
+    return TypeAdapter(WheelLock).validate_json(content)
 
 
 def fetch(wheel: Wheel, tag: str, folder: Path, progress: Progress) -> Path:
-    """Download ``wheel`` into ``folder`` through pip, so that the user's index, proxy and certificates apply.
+    """Download a wheel through pip, so that the user's index, proxy and certificates apply.
 
     Args:
-        wheel: What to get.
+        wheel: The wheel.
         tag: Interpreter tag that the wheel is for, for example ``cp311``.
-        folder: Where to; also pip's own temporary directory.
-        progress: Told the bytes as they arrive.
+        folder: Directory for the wheel; also pip's temporary directory.
+        progress: Receives the number of downloaded bytes.
 
     Raises:
-        ServerError: pip is missing or failed, or the bytes are not the locked ones.
+        ServerError: pip is missing or failed, or the digest differs from the lock's.
     """
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
@@ -43,7 +123,7 @@ def fetch(wheel: Wheel, tag: str, folder: Path, progress: Progress) -> Path:
         *(python_with_pip(), "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"),
         *("--require-hashes", *platform_flags(tag), "--dest", str(folder), "--requirement", str(requirements)),
     ]
-    with _Watch(folder, wheel, progress):
+    with _DownloadMonitor(folder, wheel, progress):
         outcome = subprocess.run(
             command,
             env=os.environ | {"TMPDIR": str(folder)},
@@ -60,10 +140,10 @@ def fetch(wheel: Wheel, tag: str, folder: Path, progress: Progress) -> Path:
 
 
 def platform_flags(tag: str) -> list[str]:
-    """Return pip's options for wheels of an interpreter on the server's platform, whichever Python runs pip.
+    """Return pip's options for wheels of one interpreter on the server's platform, whichever Python runs pip.
 
     Args:
-        tag: Of the interpreter, for example ``cp311``.
+        tag: Tag of the interpreter, for example ``cp311``.
     """
     return [
         *("--only-binary=:all:", "--python-version", f"3.{tag[3:]}", "--implementation", "cp"),
@@ -72,34 +152,34 @@ def platform_flags(tag: str) -> list[str]:
 
 
 def collect(wheel: Wheel, source: Path) -> Path:
-    """Return ``wheel`` in the folder ``source``.
+    """Return the path of a wheel in the directory ``source``.
 
     Raises:
-        ServerError: It is not there, or its bytes are not the locked ones.
+        ServerError: It does not exist, or its digest differs from the lock's.
     """
     return _verified(source / wheel.file, wheel)
 
 
-def unpack(archive: Path, destination: Path, place: Callable[[str], str | None]) -> None:
-    """Unpack the members that ``place`` gives a path for; modes are kept.
+def unpack(archive: Path, destination: Path, destination_of: Callable[[str], str | None]) -> None:
+    """Unpack the members to which ``destination_of`` gives a path; executable files stay executable.
 
     Args:
         archive: A wheel.
-        destination: Directory; made when missing.
-        place: Member name -> path below ``destination``, or None to leave it out.
+        destination: Directory; created when missing.
+        destination_of: Member name -> path below ``destination``, or None to skip it.
 
     Raises:
-        ServerError: A path would lead out of ``destination``.
+        ServerError: A path leads out of ``destination``.
     """
     root = destination.resolve()
     with zipfile.ZipFile(archive) as opened:
         for member in opened.infolist():
-            relative = None if member.is_dir() else place(member.filename)
+            relative = None if member.is_dir() else destination_of(member.filename)
             if relative is None:
                 continue
             target = (root / relative).resolve()
             if not target.is_relative_to(root):
-                raise ServerError(f"{archive.name} holds a path out of its root: {member.filename}")
+                raise ServerError(f"{archive.name} has a member outside its root: {member.filename}")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(opened.read(member))
             executable = (member.external_attr >> 16) & stat.S_IXUSR
@@ -109,10 +189,10 @@ def unpack(archive: Path, destination: Path, place: Callable[[str], str | None])
 def _verified(path: Path, wheel: Wheel) -> Path:
     if not path.is_file():
         raise ServerError(f"{wheel.file} is not in {path.parent}", _OFFLINE_HINT, code="server.wheel-missing")
-    found = sha256_file(path)
-    if found != wheel.sha256:
+    digest = sha256_file(path)
+    if digest != wheel.sha256:
         raise ServerError(
-            f"{path} is not the locked wheel: sha256 {found}, expected {wheel.sha256}",
+            f"{path} is not the locked wheel: sha256 {digest}, expected {wheel.sha256}",
             "delete it and download it again",
             code="server.wheel-hash",
         )
@@ -120,24 +200,24 @@ def _verified(path: Path, wheel: Wheel) -> Path:
 
 
 def python_with_pip() -> str:
-    """Return the Python whose pip is used: the user's, whose configuration is the one they expect."""
+    """Return the Python whose pip is used: the user's own, with its configuration."""
     if importlib.util.find_spec("pip") is not None:
         return sys.executable
     base = Path(sys.base_prefix, "bin", "python3")
-    asked = (
+    probe = (
         subprocess.run([base, "-m", "pip", "--version"], capture_output=True, check=False) if base.exists() else None
     )
-    if asked is not None and asked.returncode == 0:
+    if probe is not None and probe.returncode == 0:
         return str(base)
     raise ServerError(
-        f"{sys.executable} has no pip to download wheels for the embedded Triton with",
+        f"{sys.executable} has no pip, which downloads the wheels of the embedded Triton",
         f"`{sys.executable} -m ensurepip`, or `uv pip install pip`; {_OFFLINE_HINT}",
         code="server.no-pip",
     )
 
 
-class _Watch:
-    """Reports how many bytes have arrived below a folder while its block runs; pip has no progress to read."""
+class _DownloadMonitor:
+    """Reports the number of bytes in a folder while its block runs, since pip reports no progress."""
 
     def __init__(self, folder: Path, wheel: Wheel, progress: Progress) -> None:
         self._folder, self._wheel, self._progress = folder, wheel, progress
@@ -153,7 +233,7 @@ class _Watch:
         self._thread.join()
 
     def _report(self) -> None:
-        while not self._done.wait(0.2):
+        while not self._done.wait(_REPORT_SECONDS):
             self._progress.download(self._wheel.file, self._size() - self._before, self._wheel.size)
         arrived = self._size() - self._before
         self._progress.download(self._wheel.file, arrived, self._wheel.size or arrived)
@@ -163,6 +243,6 @@ class _Watch:
         for path in self._folder.rglob("*"):
             try:
                 total += path.stat().st_size if path.is_file() else 0
-            except FileNotFoundError:  # pip moves its files while they are counted
+            except FileNotFoundError:  # pip moves its files during the count
                 continue
         return total

@@ -1,1 +1,1 @@
-"""StagedVersion + Triton -> SmokeReport: inference over gRPC against the golden tensors, on the staged bytes."""
+"""Smoke tests: loads models into a running Triton and compares its outputs with the golden tensors, over gRPC."""

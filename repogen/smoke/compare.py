@@ -1,10 +1,12 @@
-"""Is what the server answered what PyTorch computed?"""
+"""Compares a server's outputs with PyTorch's."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The verdict on one answer.
+    """The result of one comparison.
 
     Attributes:
-        equal: Within tolerance.
-        detail: The largest difference, or what is wrong with which output.
-        max_abs_diff: The largest difference; infinite where something could not be compared.
+        equal: Whether every output is within its tolerance.
+        detail: The largest difference, or the reason for each output that differs.
+        max_abs_diff: The largest difference; infinite where an output could not be compared.
     """
 
     equal: bool
@@ -27,57 +29,54 @@ class Comparison:
     max_abs_diff: float
 
 
-def compare(expected: Arrays, got: Arrays, tolerances: Mapping[str, tuple[float, float]]) -> Comparison:
-    """Compare every expected output with the answer's.
+def compare(expected: Arrays, actual: Arrays, tolerances: Mapping[str, tuple[float, float]]) -> Comparison:
+    """Compare every expected output with the server's.
 
     Args:
-        expected: PyTorch's outputs by name, in the shapes of the wire.
-        got: The server's.
+        expected: PyTorch's outputs by name, in their shapes on the wire.
+        actual: The server's outputs by name.
         tolerances: ``(rtol, atol)`` by output name.
     """
-    wrong, largest = [], 0.0
+    reasons, largest = [], 0.0
     for name, array in expected.items():
-        if name not in got:
-            wrong.append(f"{name}: the server did not return it")
+        if name not in actual:
+            reasons.append(f"{name}: the server did not return it")
             largest = math.inf
             continue
-        reason, difference = _one(array, got[name], *tolerances[name])
+        reason, difference = _compare_array(array, actual[name], *tolerances[name])
         largest = max(largest, math.inf if reason and not difference else difference)
         if reason:
-            wrong.append(f"{name}: {reason}")
-    return Comparison(not wrong, "; ".join(wrong) or f"max_abs_diff {largest:.3g}", largest)
+            reasons.append(f"{name}: {reason}")
+    return Comparison(not reasons, "; ".join(reasons) or f"max_abs_diff {largest:.3g}", largest)
 
 
-def _one(expected: Array, got: Array, rtol: float, atol: float) -> tuple[str, float]:
-    """Return why they differ beyond tolerance ("" when they don't), and the largest difference."""
-    import numpy as np  # noqa: PLC0415 - the room's import stays light
-
-    if expected.shape != got.shape:
-        return f"shape {expected.shape} expected, got {got.shape}", 0.0
-    if expected.dtype != got.dtype:
-        return f"dtype {expected.dtype} expected, got {got.dtype}", 0.0
+def _compare_array(expected: Array, actual: Array, rtol: float, atol: float) -> tuple[str, float]:
+    """Return the reason why two arrays differ ("" if they do not), and the largest difference."""
+    if expected.shape != actual.shape:
+        return f"shape {expected.shape} expected, got {actual.shape}", 0.0
+    if expected.dtype != actual.dtype:
+        return f"dtype {expected.dtype} expected, got {actual.dtype}", 0.0
     if expected.dtype.kind in "OSU" or (expected.dtype.kind in "biu" and rtol == atol == 0):
-        unequal = int(np.count_nonzero(expected != got))
+        unequal = int(np.count_nonzero(expected != actual))
         return (f"{unequal} of {expected.size} elements differ" if unequal else ""), 0.0
-    wanted, found = np.asarray(expected, np.float64), np.asarray(got, np.float64)
-    if (odd := np.isnan(wanted) != np.isnan(found)).any():
-        return f"NaN at {_places(odd)} where only one side has it", 0.0
-    with np.errstate(invalid="ignore"):  # inf - inf, which `==` has already judged
-        difference = np.where((wanted == found) | np.isnan(wanted), 0.0, np.abs(wanted - found))
+    x, y = np.asarray(expected, np.float64), np.asarray(actual, np.float64)
+    if (nan_in_one := np.isnan(x) != np.isnan(y)).any():
+        return f"NaN in only one of the two at {_first_index(nan_in_one)}", 0.0
+    with np.errstate(invalid="ignore"):  # inf - inf, where x == y
+        difference = np.where((x == y) | np.isnan(x), 0.0, np.abs(x - y))
     largest = float(difference.max(initial=0.0))
     with np.errstate(invalid="ignore"):  # 0 * inf
-        allowed = atol + rtol * np.where(np.isfinite(wanted), np.abs(wanted), 0.0)
+        allowed = atol + rtol * np.where(np.isfinite(x), np.abs(x), 0.0)
     beyond = difference > allowed
     if not beyond.any():
         return "", largest
     worst = np.unravel_index(int(np.argmax(difference - allowed)), difference.shape)
-    at = [int(axis) for axis in worst]
     return (
-        f"{int(beyond.sum())} of {beyond.size} elements beyond rtol {rtol:g}, atol {atol:g}; "
-        f"max_abs_diff {largest:.3g}; at {at} expected {wanted[worst]:.6g}, got {found[worst]:.6g}"
+        f"{int(beyond.sum())} of {beyond.size} elements beyond rtol {rtol:g}, atol {atol:g}; max_abs_diff "
+        f"{largest:.3g}; at {[int(axis) for axis in worst]} expected {x[worst]:.6g}, got {y[worst]:.6g}"
     ), largest
 
 
-def _places(mask: Array) -> str:
+def _first_index(mask: Array) -> str:
     first = [int(axis[0]) for axis in mask.nonzero()]
     return f"{first} ({int(mask.sum())} elements)"

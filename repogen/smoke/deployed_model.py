@@ -1,4 +1,4 @@
-"""What is put to the server: a version's golden cases, and what its config promises."""
+"""One version of a model on a server: its golden cases, its config, and requests to it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from zipfile import BadZipFile
 
+import numpy as np
+
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.errors import SmokeError
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_from_json, unpacked
-from repogen.smoke.inference import WireTensor
+from repogen.smoke.compare import Comparison, compare
+from repogen.smoke.inference import WireTensor, single_request
 from repogen.triton_config.text.dims import client_dims, wire_array
 from repogen.triton_config.text.view import tensor_views
 
@@ -22,18 +25,20 @@ if TYPE_CHECKING:
     from repogen.artifacts.built_model import GoldenCase, GoldenTensor
     from repogen.artifacts.tensors import Array, Arrays
     from repogen.artifacts.versions import Manifest
+    from repogen.smoke.inference import InferenceClient, SequencePosition
+    from repogen.smoke.preparation import PreparedModel
     from repogen.triton_config.text.view import TensorView
 
 
 @dataclass(frozen=True)
-class Case:
-    """A golden case with its arrays in the shapes of the wire.
+class WireCase:
+    """A golden case whose arrays have their shapes on the wire.
 
     Attributes:
-        name: As the parity report names it.
-        batch: Rows; 0 when the model does not batch.
-        inputs: By name, in the config's order.
-        outputs: PyTorch's, by name.
+        name: Name of the case in the parity report.
+        batch: Number of rows; 0 when the model does not batch.
+        inputs: Inputs by name, in the config's order.
+        outputs: PyTorch's outputs by name.
     """
 
     name: str
@@ -41,161 +46,182 @@ class Case:
     inputs: Arrays
     outputs: Arrays
 
-    def rows(self, indices: Sequence[int]) -> Case:
-        """Return a case made of these rows; right because the build proved that rows don't influence each other."""
-        return Case(
+    def rows(self, indices: Sequence[int]) -> WireCase:
+        """Return a case of these rows; the build verified that rows are independent."""
+        return WireCase(
             name=self.name,
             batch=len(indices),
             inputs={name: array.take(indices, axis=0) for name, array in self.inputs.items()},
             outputs={name: array.take(indices, axis=0) for name, array in self.outputs.items()},
         )
 
-    def tiled(self, size: int) -> Case:
-        """Return ``size`` rows, those of this case over and over, in little more memory than they take themselves."""
-        return Case(
-            self.name,
-            size,
-            *(
-                {name: self._tiled(array, size) for name, array in arrays.items()}
-                for arrays in (self.inputs, self.outputs)
-            ),
+    def tiled(self, size: int) -> WireCase:
+        """Return a case of ``size`` rows that repeats the rows of this one."""
+        inputs, outputs = (
+            {name: self._tiled(array, size) for name, array in arrays.items()} for arrays in (self.inputs, self.outputs)
         )
+        return WireCase(self.name, size, inputs, outputs)
 
     def _tiled(self, array: Array, size: int) -> Array:
-        import numpy as np  # noqa: PLC0415 - the room's import stays light
-
         times = -(-size // self.batch)
         return np.tile(array, (times, *[1] * (array.ndim - 1)))[:size]
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row's inputs, or of the whole input when the model does not batch."""
+        """Bytes of one row's inputs, or of the whole inputs when the model does not batch."""
         return sum(map(_wire_bytes, self.inputs.values())) // max(self.batch, 1)
 
     @property
-    def answer_row_bytes(self) -> int:
-        """The same of the outputs."""
+    def output_row_bytes(self) -> int:
+        """Bytes of one row's outputs, or of the whole outputs when the model does not batch."""
         return sum(map(_wire_bytes, self.outputs.values())) // max(self.batch, 1)
 
 
 @dataclass(frozen=True)
-class Subject:
+class DeployedModel:
     """One version on a server.
 
     Attributes:
-        model: The model's name.
-        served_as: Its name on the server; another one where a private copy is tested.
+        client: A connection to the server.
+        name: Model name on the server.
         version: Version number on the server.
-        config: The config that the server was given, overrides included.
+        config: The config that the server loaded, overrides included.
         dtypes: Wire dtype of each input by name.
         cases: Golden cases; at least one.
         tolerances: ``(rtol, atol)`` by output name.
     """
 
-    model: str
-    served_as: str
+    client: InferenceClient
+    name: str
     version: int
     config: ModelConfig
     dtypes: Mapping[str, str]
-    cases: tuple[Case, ...]
+    cases: tuple[WireCase, ...]
     tolerances: Mapping[str, tuple[float, float]]
 
     @property
     def max_batch_size(self) -> int:
-        """As in the config; 0 when the model does not batch."""
+        """Largest batch; 0 when the model does not batch."""
         return int(self.config.max_batch_size)
 
     @property
-    def smallest(self) -> Case:
-        """The case with the fewest bytes a row."""
+    def in_sequences(self) -> bool:
+        """Whether every request must be part of a sequence."""
+        return bool(self.config.HasField("sequence_batching"))
+
+    @property
+    def smallest(self) -> WireCase:
+        """The case with the fewest bytes per row."""
         return min(self.cases, key=lambda case: case.row_bytes)
 
+    @property
+    def single_row(self) -> list[WireTensor]:
+        """Inputs of one golden row, or of a whole golden case when the model does not batch."""
+        return self.wire((self.smallest.rows([0]) if self.max_batch_size > 0 else self.smallest).inputs)
+
     def wire(self, inputs: Arrays) -> list[WireTensor]:
-        """Return ``inputs`` as they are sent; what Triton's scheduler feeds is left out."""
+        """Return the inputs that a client sends; inputs that Triton's scheduler feeds are omitted."""
         declared = {tensor.name for tensor in self.config.input}
         return [WireTensor(name, self.dtypes[name], array) for name, array in inputs.items() if name in declared]
 
+    def infer(self, inputs: Sequence[WireTensor], position: SequencePosition | None = None) -> Arrays:
+        """Send one request and return the outputs by name, in their shapes on the wire."""
+        return self.client.infer(self.name, self.version, inputs, position)
 
-def read_subject(
-    version_dir: Path, manifest: Manifest, config: ModelConfig, *, model: str, served_as: str, version: int
-) -> Subject:
-    """Read a version's golden cases.
+    def infer_row(self, inputs: Sequence[WireTensor]) -> Arrays:
+        """Send one request, as a sequence by itself where the model requires sequences."""
+        return self.infer(inputs, single_request() if self.in_sequences else None)
+
+    def burst(self, requests: Sequence[Sequence[WireTensor]]) -> list[Arrays]:
+        """Send requests at once, each as a sequence by itself where the model requires sequences."""
+        positions = [single_request() for _ in requests] if self.in_sequences else []
+        return self.client.burst(self.name, self.version, requests, positions)
+
+    def compare(self, case: WireCase, outputs: Arrays) -> Comparison:
+        """Compare outputs with a case's; a backend may return a 0-d output as such or as ``[1]``."""
+        received = {name: wire_array(array, batched=False) for name, array in outputs.items()}
+        return compare(case.outputs, received, self.tolerances)
+
+
+def read_deployed_model(
+    client: InferenceClient, model: PreparedModel, version_dir: Path, manifest: Manifest
+) -> DeployedModel:
+    """Return one version of a prepared model, with its golden cases.
 
     Raises:
-        SmokeError: ``golden.npz`` lacks an array, cannot be read, or there is no case.
+        SmokeError: ``golden.npz`` lacks an array or cannot be read, or there is no case.
         MalformedRecordError: ``golden.json`` is damaged.
         OSError: One of the two cannot be read.
     """
     text = (version_dir / GOLDEN_JSON).read_text(encoding="utf-8")
     golden = golden_from_json(text, f"{version_dir.name}/{GOLDEN_JSON}")
-    arrays = _arrays(version_dir / GOLDEN_NPZ)
-    batched = config.max_batch_size > 0
-    read = (_case(case, arrays, config) for case in golden.cases if case.batch > 0 or not batched)
-    largest = int(config.max_batch_size)
-    # parity went as far as dims do, and the spec may serve smaller batches
-    cases = tuple(case.rows(range(largest)) if batched and case.batch > largest else case for case in read)
+    arrays = _load_arrays(version_dir / GOLDEN_NPZ)
+    largest = int(model.config.max_batch_size)
+    usable = (_wire_case(case, arrays, model.config) for case in golden.cases if case.batch > 0 or largest == 0)
+    # parity tests every size that the spec's dims allow, and max_batch_size may be smaller
+    cases = tuple(case.rows(range(largest)) if 0 < largest < case.batch else case for case in usable)
     if not cases:
         raise SmokeError(
-            f"{model}: {GOLDEN_JSON} holds no case to test with", "build the model again", code="smoke.no-golden"
+            f"{model.name}: {GOLDEN_JSON} contains no usable case", "build the model again", code="smoke.no-golden"
         )
     dtypes = {tensor.name: DTYPES[tensor.dtype].wire for tensor in manifest.signature.inputs}
-    return Subject(model, served_as, version, config, dtypes, cases, golden.tolerances)
+    return DeployedModel(client, model.served_as, int(version_dir.name), model.config, dtypes, cases, golden.tolerances)
 
 
-def seen_by_clients(signature: Signature, config: ModelConfig) -> Signature:
-    """Return a signature as clients see it: without what the scheduler feeds and keeps, in the dims of the config."""
+def client_signature(signature: Signature, config: ModelConfig) -> Signature:
+    """Return the signature that clients see: without scheduler inputs and states, and with the config's dims."""
     views = {view.name: view for view in tensor_views((*config.input, *config.output))}
     return Signature(
-        tuple(_seen(spec, views[spec.name], config) for spec in signature.inputs if spec.name in views),
-        tuple(_seen(spec, views[spec.name], config) for spec in signature.outputs if spec.name in views),
+        tuple(_client_spec(spec, views[spec.name], config) for spec in signature.inputs if spec.name in views),
+        tuple(_client_spec(spec, views[spec.name], config) for spec in signature.outputs if spec.name in views),
     )
 
 
-def _seen(spec: TensorSpec, view: TensorView, config: ModelConfig) -> TensorSpec:
+def _client_spec(spec: TensorSpec, view: TensorView, config: ModelConfig) -> TensorSpec:
     if not view.reshape:
         return spec
     rows = spec.shape[:1] if config.max_batch_size > 0 else ()
     return replace(spec, shape=(*rows, *("?" if dim == -1 else dim for dim in view.dims)))
 
 
-def _arrays(path: Path) -> dict[str, Array]:
-    import numpy as np  # noqa: PLC0415 - the room's import stays light
-
+def _load_arrays(path: Path) -> dict[str, Array]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {key: archive[key] for key in archive.files}
     except (ValueError, EOFError, BadZipFile) as error:
-        raise SmokeError(f"{path.name} can't be read: {error}", "build the model again", code="smoke.golden") from error
+        raise SmokeError(
+            f"{path.name} cannot be read: {error}", "build the model again", code="smoke.golden"
+        ) from error
 
 
-def _case(case: GoldenCase, arrays: Mapping[str, Array], config: ModelConfig) -> Case:
+def _wire_case(case: GoldenCase, arrays: Mapping[str, Array], config: ModelConfig) -> WireCase:
     batched = config.max_batch_size > 0
-    answered = {view.name: view for view in tensor_views(config.output)}
-    # the states that a sequence keeps are no answer to a client
-    outputs = [tensor for tensor in case.outputs if tensor.name in answered]
-    return Case(
+    output_views = {view.name: view for view in tensor_views(config.output)}
+    # the states of a sequence are not returned to clients
+    outputs = [tensor for tensor in case.outputs if tensor.name in output_views]
+    return WireCase(
         name=case.name,
         batch=case.batch,
-        inputs=_named(case.inputs, arrays, tensor_views(config.input), batched=batched),
-        outputs=_named(outputs, arrays, answered.values(), batched=batched),
+        inputs=_wire_arrays(case.inputs, arrays, tensor_views(config.input), batched=batched),
+        outputs=_wire_arrays(outputs, arrays, output_views.values(), batched=batched),
     )
 
 
-def _named(
+def _wire_arrays(
     tensors: Iterable[GoldenTensor], arrays: Mapping[str, Array], views: Iterable[TensorView], *, batched: bool
 ) -> dict[str, Array]:
-    tensors, seen = tuple(tensors), {view.name: view for view in views}
+    tensors, view_of = tuple(tensors), {view.name: view for view in views}
     if missing := sorted(tensor.key for tensor in tensors if tensor.key not in arrays):
         raise SmokeError(f"{GOLDEN_NPZ} lacks {', '.join(missing)}", "build the model again", code="smoke.golden")
     try:
-        named = {tensor.name: _bytes(unpacked(arrays, tensor.key)) for tensor in tensors}
+        golden = {tensor.name: _encode_strings(unpacked(arrays, tensor.key)) for tensor in tensors}
     except ValueError as error:
         raise SmokeError(f"{GOLDEN_NPZ} is damaged: {error}", "build the model again", code="smoke.golden") from error
-    return {name: _as_sent(array, seen.get(name), batched=batched) for name, array in named.items()}
+    return {name: _wire_array(array, view_of.get(name), batched=batched) for name, array in golden.items()}
 
 
-def _as_sent(array: Array, view: TensorView | None, *, batched: bool) -> Array:
-    """Return an array in the dims that clients see; what no client sees, in its own."""
+def _wire_array(array: Array, view: TensorView | None, *, batched: bool) -> Array:
+    """Return an array in the dims that clients see; a scheduler's input keeps its own."""
     if view is None or not view.reshape:
         return wire_array(array, batched=batched)
     rows = array.shape[:1] if batched else ()
@@ -203,17 +229,15 @@ def _as_sent(array: Array, view: TensorView | None, *, batched: bool) -> Array:
 
 
 def _wire_bytes(array: Array) -> int:
-    """Return the bytes that ``array`` has on the wire: a string is its length in four bytes, and itself."""
+    """Return the size of an array on the wire, where a string is preceded by its length in four bytes."""
     if array.dtype.kind != "O":
         return array.nbytes
     items: list[bytes] = array.ravel().tolist()
     return sum(4 + len(item) for item in items)
 
 
-def _bytes(array: Array) -> Array:
-    """Return strings as the protocol carries them: objects that are UTF-8 bytes."""
-    import numpy as np  # noqa: PLC0415 - as above
-
+def _encode_strings(array: Array) -> Array:
+    """Return strings as objects that are UTF-8 bytes, as the protocol requires; other dtypes unchanged."""
     if array.dtype.kind == "U":
         return np.char.encode(array.astype(np.str_), "utf-8").astype(object)
     return array.astype(object) if array.dtype.kind == "S" else array

@@ -1,4 +1,4 @@
-"""The InferenceClient that speaks gRPC, through tritonclient."""
+"""The InferenceClient for gRPC, based on tritonclient."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ import struct
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Self
+
+from tritonclient.grpc import InferenceServerClient, InferInput
+from tritonclient.utils import InferenceServerException
 
 from repogen.smoke.inference import Counts, ModelMetadata, NoAnswerError, RefusedError, TensorMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tritonclient.grpc import InferInput, InferResult
+    from tritonclient.grpc import InferResult
     from tritonclient.grpc.model_config_pb2 import ModelConfig
     from tritonclient.grpc.service_pb2 import ModelMetadataResponse
-    from tritonclient.utils import InferenceServerException
 
     from repogen.artifacts.tensors import Arrays
-    from repogen.smoke.inference import Turn, WireTensor
-    from repogen.smoke.limits import Limits
+    from repogen.smoke.inference import Limits, SequencePosition, WireTensor
 
 _PROBE_SECONDS = 10.0
-_LOST = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})
+_CONNECTION_ERRORS = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})
 _INT32_MAX = 2**31 - 1
 
 
 class GrpcClient:
-    """One connection; use it from one thread, as tritonclient asks."""
+    """One connection; like tritonclient's, it must be used from one thread."""
 
     def __init__(self, address: str, limits: Limits) -> None:
-        """Connect to ``host:port`` when the first request is made."""
-        from tritonclient.grpc import InferenceServerClient  # noqa: PLC0415 - gRPC is heavy, `repogen --help` is not
-
+        """Create the client; it connects to ``host:port`` with the first request."""
         options = [
             ("grpc.max_send_message_length", _INT32_MAX),
             ("grpc.max_receive_message_length", _INT32_MAX),
-            # a proxy set for the company's network must not be asked for a server on this machine
+            # an HTTP proxy must not be used for a server on this machine
             ("grpc.enable_http_proxy", 0 if address.startswith(("127.", "localhost:", "[::1]")) else 1),
         ]
         self._client = InferenceServerClient(address, channel_args=options)
@@ -52,101 +52,105 @@ class GrpcClient:
         self._client.close()
 
     def live(self) -> bool:
-        """Whether the server answers at all."""
-        from tritonclient.utils import InferenceServerException  # noqa: PLC0415 - as above
-
+        """Return whether the server responds."""
         try:
             return bool(self._client.is_server_live(client_timeout=_PROBE_SECONDS))
         except InferenceServerException:
             return False
 
     def ready(self, model: str, version: int) -> bool:
-        """Whether it serves this version."""
-        with self._answers():
+        """Return whether the server serves this version."""
+        with self._translated_errors():
             return bool(self._client.is_model_ready(model, str(version), client_timeout=_PROBE_SECONDS))
 
     def metadata(self, model: str, version: int) -> ModelMetadata:
-        """Names, dtypes and shapes."""
-        with self._answers():
-            answer = self._client.get_model_metadata(model, str(version), client_timeout=self._limits.request_seconds)
-        return ModelMetadata(tuple(answer.versions), _tensors(answer.inputs), _tensors(answer.outputs))
+        """Return names, dtypes and shapes."""
+        with self._translated_errors():
+            response = self._client.get_model_metadata(model, str(version), client_timeout=self._limits.request_seconds)
+        return ModelMetadata(tuple(response.versions), _tensors(response.inputs), _tensors(response.outputs))
 
     def config(self, model: str, version: int) -> ModelConfig:
-        """The config that the server works by, its defaults filled in."""
-        with self._answers():
-            answer = self._client.get_model_config(model, str(version), client_timeout=self._limits.request_seconds)
-        return answer.config
+        """Return the config that the server uses, with its defaults."""
+        with self._translated_errors():
+            response = self._client.get_model_config(model, str(version), client_timeout=self._limits.request_seconds)
+        return response.config
 
     def counts(self, model: str, version: int) -> Counts:
-        """Statistics of the version."""
-        with self._answers():
-            answer = self._client.get_inference_statistics(
+        """Return the statistics of the version."""
+        with self._translated_errors():
+            response = self._client.get_inference_statistics(
                 model, str(version), client_timeout=self._limits.request_seconds
             )
-        stats = answer.model_stats
+        stats = response.model_stats
         return Counts(sum(s.inference_count for s in stats), sum(s.execution_count for s in stats))
 
-    def infer(self, model: str, version: int, inputs: Sequence[WireTensor], turn: Turn | None = None) -> Arrays:
-        """Outputs by name, in the shapes of the wire."""
+    def infer(
+        self, model: str, version: int, inputs: Sequence[WireTensor], position: SequencePosition | None = None
+    ) -> Arrays:
+        """Return the outputs by name, in their shapes on the wire."""
         seconds = self._limits.request_seconds
-        with self._answers():
-            result = self._client.infer(model, _sent(inputs), str(version), client_timeout=seconds, **_place(turn))
-        return _received(result)
+        with self._translated_errors():
+            result = self._client.infer(
+                model, _infer_inputs(inputs), str(version), client_timeout=seconds, **_sequence_options(position)
+            )
+        return _outputs(result)
 
     def burst(
-        self, model: str, version: int, requests: Sequence[Sequence[WireTensor]], turns: Sequence[Turn] = ()
+        self,
+        model: str,
+        version: int,
+        requests: Sequence[Sequence[WireTensor]],
+        positions: Sequence[SequencePosition] = (),
     ) -> list[Arrays]:
-        """All requests at once, each at its turn where there are some; their outputs in the requests' order."""
-        sent = [_sent(inputs) for inputs in requests]
-        gathered = _Gathered(len(sent))
-        with self._answers():
-            for index, inputs in enumerate(sent):
+        """Send all requests at once; return their outputs in the order of the requests."""
+        prepared = [_infer_inputs(inputs) for inputs in requests]
+        collector = _BurstCollector(len(prepared))
+        with self._translated_errors():
+            for index, inputs in enumerate(prepared):
                 self._client.async_infer(
                     model,
                     inputs,
-                    gathered.callback(index),
+                    partial(collector.put, index),
                     str(version),
                     client_timeout=self._limits.request_seconds,
-                    **_place(turns[index] if turns else None),
+                    **_sequence_options(positions[index] if positions else None),
                 )
-            return [_received(result) for result in gathered.results(self._limits.request_seconds)]
+            return [_outputs(result) for result in collector.results(self._limits.request_seconds)]
 
     def load(self, model: str, config: str | None, files: Mapping[str, bytes]) -> None:
-        """Load a model, from the server's repository or from ``files`` (version path -> bytes), with a JSON config."""
+        """Load a model from the server's repository, or from ``files`` (path in the model directory -> bytes)."""
         content = {f"file:{path}": data for path, data in files.items()} or None
-        with self._answers():
+        with self._translated_errors():
             self._client.load_model(model, config=config, files=content, client_timeout=self._limits.load_seconds)
 
     def unload(self, model: str) -> None:
-        """Unload a model, and wait until it is gone: Triton only begins to unload when asked."""
-        with self._answers():
+        """Unload a model and wait, since Triton's response only means that it has started to unload."""
+        with self._translated_errors():
             self._client.unload_model(model, client_timeout=self._limits.request_seconds)
-            until = time.monotonic() + self._limits.unload_seconds
-            while self._holds(model):
-                if time.monotonic() > until:
+            deadline = time.monotonic() + self._limits.unload_seconds
+            while self._is_loaded(model):
+                if time.monotonic() > deadline:
                     raise NoAnswerError(f"{model} was still loaded {self._limits.unload_seconds:g} s after unloading")
                 time.sleep(0.02)
 
-    def _holds(self, model: str) -> bool:
+    def _is_loaded(self, model: str) -> bool:
         index = self._client.get_model_repository_index(client_timeout=_PROBE_SECONDS)
         return any(entry.name == model and entry.state in {"READY", "LOADING", "UNLOADING"} for entry in index.models)
 
     @contextmanager
-    def _answers(self) -> Iterator[None]:
-        """Tell a server that says no from one that says nothing: Triton itself also says UNAVAILABLE."""
-        from tritonclient.utils import InferenceServerException  # noqa: PLC0415 - as above
-
+    def _translated_errors(self) -> Iterator[None]:
+        """Raise NoAnswerError or RefusedError; a live Triton also returns UNAVAILABLE."""
         try:
             yield
         except InferenceServerException as error:
             status, message = _status(error), str(error.message() or "").strip()
-            if status == "DEADLINE_EXCEEDED" or (status in _LOST and not self.live()):
+            if status == "DEADLINE_EXCEEDED" or (status in _CONNECTION_ERRORS and not self.live()):
                 raise NoAnswerError(f"{status}: {message}") from error
             raise RefusedError(status, message) from error
 
 
-class _Gathered:
-    """The answers of a burst, which arrive on gRPC's threads."""
+class _BurstCollector:
+    """Collects the results of a burst, which arrive in gRPC's threads."""
 
     def __init__(self, expected: int) -> None:
         self._results: dict[int, InferResult] = {}
@@ -154,10 +158,8 @@ class _Gathered:
         self._expected = expected
         self._arrived = threading.Condition()
 
-    def callback(self, index: int) -> _Callback:
-        return _Callback(self, index)
-
     def put(self, index: int, result: InferResult | None, error: InferenceServerException | None) -> None:
+        """Store a result or an error; tritonclient passes both as keywords."""
         with self._arrived:
             if error is not None:
                 self._errors.append(error)
@@ -166,7 +168,7 @@ class _Gathered:
             self._arrived.notify()
 
     def results(self, seconds: float) -> list[InferResult]:
-        """Return the answers in order, or raise the first error; requests time out by themselves."""
+        """Return the results in order, or raise the first error; each request has its own timeout."""
         with self._arrived:
             complete = self._arrived.wait_for(
                 lambda: len(self._results) + len(self._errors) == self._expected, timeout=seconds + _PROBE_SECONDS
@@ -174,48 +176,36 @@ class _Gathered:
             if self._errors:
                 raise self._errors[0]
             if not complete:
-                raise NoAnswerError(f"{self._expected - len(self._results)} requests of a burst got no answer")
+                raise NoAnswerError(f"{self._expected - len(self._results)} requests of a burst got no response")
             return [self._results[index] for index in range(self._expected)]
-
-
-class _Callback:
-    """tritonclient calls this with ``result=`` and ``error=``."""
-
-    def __init__(self, gathered: _Gathered, index: int) -> None:
-        self._gathered = gathered
-        self._index = index
-
-    def __call__(self, result: InferResult | None, error: InferenceServerException | None) -> None:
-        self._gathered.put(self._index, result, error)
 
 
 def _status(error: InferenceServerException) -> str:
     return str(error.status() or "UNKNOWN").removeprefix("StatusCode.")
 
 
-def _sent(inputs: Sequence[WireTensor]) -> list[InferInput]:
-    from tritonclient.grpc import InferInput as Input  # noqa: PLC0415 - as above
-
-    sent = []
-    for tensor in inputs:
-        item = Input(tensor.name, list(tensor.array.shape), tensor.dtype)
-        item.set_data_from_numpy(tensor.array)
-        sent.append(item)
-    return sent
+def _infer_inputs(tensors: Sequence[WireTensor]) -> list[InferInput]:
+    inputs = []
+    for tensor in tensors:
+        infer_input = InferInput(tensor.name, list(tensor.array.shape), tensor.dtype)
+        infer_input.set_data_from_numpy(tensor.array)
+        inputs.append(infer_input)
+    return inputs
 
 
-def _place(turn: Turn | None) -> dict[str, int | bool]:
-    if turn is None:
+def _sequence_options(position: SequencePosition | None) -> dict[str, int | bool]:
+    if position is None:
         return {}
-    return {"sequence_id": turn.number, "sequence_start": turn.start, "sequence_end": turn.end}
+    return {"sequence_id": position.sequence_id, "sequence_start": position.start, "sequence_end": position.end}
 
 
-def _received(result: InferResult) -> Arrays:
+def _outputs(result: InferResult) -> Arrays:
     try:
         arrays = {output.name: result.as_numpy(output.name) for output in result.get_response().outputs}
     except (ValueError, struct.error) as error:
         raise RefusedError(
-            "INVALID_ANSWER", f"the answer's bytes do not fit its shape: {error} (a Python backend with NumPy 2?)"
+            "INVALID_ANSWER",
+            f"the size of an output does not match its shape: {error} (a Python backend with NumPy 2?)",
         ) from error
     return {name: array for name, array in arrays.items() if array is not None}
 

@@ -1,8 +1,9 @@
-"""What smoke tests ask of a Triton, free of gRPC: a simulator in the tests answers the same questions."""
+"""The client interface of smoke tests, without gRPC: tests implement it with a simulated server."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -14,27 +15,27 @@ if TYPE_CHECKING:
 
 
 class RefusedError(Exception):
-    """The server answered no.
+    """The server rejected a request.
 
     Attributes:
         status: gRPC status, for example ``INVALID_ARGUMENT``.
-        message: The server's words.
+        message: The server's message.
     """
 
     def __init__(self, status: str, message: str) -> None:
-        """Keep both parts."""
+        """Store both parts."""
         super().__init__(f"{status}: {message}")
         self.status = status
         self.message = message
 
 
 class NoAnswerError(Exception):
-    """The server did not answer: the connection broke, or the time was up."""
+    """The server did not respond: the connection failed, or the request timed out."""
 
 
 @dataclass(frozen=True)
 class WireTensor:
-    """An input as it is sent; ``dtype`` is the inference protocol's name, ``array`` has the shape on the wire."""
+    """An input as it is sent; ``dtype`` is the inference protocol's name, and ``array`` has the shape on the wire."""
 
     name: str
     dtype: str
@@ -42,23 +43,36 @@ class WireTensor:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """A request's place in a sequence, which goes beside its tensors.
+class SequencePosition:
+    """The position of a request in a sequence.
 
     Attributes:
-        number: The sequence's, not 0.
-        start: Whether it is the first of its sequence.
+        sequence_id: ID of the sequence; not 0.
+        start: Whether the request is the first of its sequence.
         end: Whether it is the last.
     """
 
-    number: int
+    sequence_id: int
     start: bool
     end: bool
 
 
+_SEQUENCE_IDS = count(2**20)  # golden rows may contain small IDs of their own
+
+
+def next_sequence_id() -> int:
+    """Return a sequence ID that was not used before."""
+    return next(_SEQUENCE_IDS)
+
+
+def single_request() -> SequencePosition:
+    """Return the position of a request that is a sequence by itself."""
+    return SequencePosition(next_sequence_id(), start=True, end=True)
+
+
 @dataclass(frozen=True)
 class TensorMetadata:
-    """A tensor as the server describes it: full shape, -1 for what is dynamic."""
+    """A tensor as the server describes it: full shape, -1 for a dynamic dim."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -75,40 +89,79 @@ class ModelMetadata:
 
 @dataclass(frozen=True)
 class Counts:
-    """The server's statistics of a version since it was loaded: rows inferred, and executions of the model."""
+    """The server's statistics of a version since it was loaded: inferred rows, and executions of the model."""
 
     inferences: int
     executions: int
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one model's smoke test; the report lists the checks that a limit skips.
+
+    Attributes:
+        request_seconds: Timeout of one inference; the largest batch of a slow model must finish in it.
+        load_seconds: Timeout of loading, weights of many GB included.
+        unload_seconds: Timeout of unloading.
+        request_bytes: Largest size of the inputs of one request, and of one burst.
+        response_bytes: Largest size of the outputs of one batch; the expected outputs need the same memory.
+        batches_seconds: Time for all batch sizes together.
+        bursts: Numbers of concurrent requests that test dynamic batching.
+        latency_requests: Largest number of requests that measure latency.
+        latency_seconds: Time for these requests.
+    """
+
+    request_seconds: float = 120.0
+    load_seconds: float = 600.0
+    unload_seconds: float = 60.0
+    request_bytes: int = 128 * 2**20
+    response_bytes: int = 512 * 2**20
+    batches_seconds: float = 20.0
+    bursts: tuple[int, ...] = (8, 16, 32, 64, 128)
+    latency_requests: int = 30
+    latency_seconds: float = 2.0
+
+
 class InferenceClient(Protocol):
-    """A client of one server; every method but ``live`` raises RefusedError or NoAnswerError."""
+    """A client of one server; every method except ``live`` raises RefusedError or NoAnswerError."""
 
     def live(self) -> bool:
-        """Whether the server answers at all."""
+        """Return whether the server responds."""
 
     def ready(self, model: str, version: int) -> bool:
-        """Whether it serves this version."""
+        """Return whether the server serves this version."""
 
     def metadata(self, model: str, version: int) -> ModelMetadata:
-        """Names, dtypes and shapes."""
+        """Return names, dtypes and shapes."""
 
     def config(self, model: str, version: int) -> ModelConfig:
-        """The config that the server works by, its defaults filled in."""
+        """Return the config that the server uses, with its defaults."""
 
     def counts(self, model: str, version: int) -> Counts:
-        """Statistics of the version."""
+        """Return the statistics of the version."""
 
-    def infer(self, model: str, version: int, inputs: Sequence[WireTensor], turn: Turn | None = None) -> Arrays:
-        """Outputs by name, in the shapes of the wire."""
+    def infer(
+        self, model: str, version: int, inputs: Sequence[WireTensor], position: SequencePosition | None = None
+    ) -> Arrays:
+        """Return the outputs by name, in their shapes on the wire."""
 
     def burst(
-        self, model: str, version: int, requests: Sequence[Sequence[WireTensor]], turns: Sequence[Turn] = ()
+        self,
+        model: str,
+        version: int,
+        requests: Sequence[Sequence[WireTensor]],
+        positions: Sequence[SequencePosition] = (),
     ) -> list[Arrays]:
-        """All requests at once, each at its turn where there are some; their outputs in the requests' order."""
+        """Send all requests at once; return their outputs in the order of the requests."""
 
     def load(self, model: str, config: str | None, files: Mapping[str, bytes]) -> None:
-        """Load a model, from the server's repository or from ``files`` (version path -> bytes), with a JSON config."""
+        """Load a model.
+
+        Args:
+            model: Its name.
+            config: A config in JSON that replaces the repository's; None for the repository's own.
+            files: Bytes that replace the repository's files, by path in the model directory.
+        """
 
     def unload(self, model: str) -> None:
-        """Unload a model, and wait until it is gone."""
+        """Unload a model and wait until the server has unloaded it."""

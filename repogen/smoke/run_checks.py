@@ -1,81 +1,93 @@
-"""All checks of one version, in order, and what becomes of a server that stops answering."""
+"""Runs all checks of one version in order, handles a server that does not respond, and writes the report."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
-from repogen.artifacts.serving import SmokeCheck
+from repogen.artifacts.serving import SmokeCheck, SmokeReport
 from repogen.errors import SmokeError
 from repogen.repository.manifest import damaged_files
-from repogen.smoke import basic_checks as contract
-from repogen.smoke.batches import batch_sizes, refusals
-from repogen.smoke.bursts import dynamic_batching
+from repogen.smoke import basic_checks
+from repogen.smoke.batch_checks import batch_sizes, dynamic_batching, rejected_requests
 from repogen.smoke.inference import NoAnswerError, RefusedError
-from repogen.smoke.sequences import sequences
+from repogen.smoke.preparation import loaded
+from repogen.smoke.sequence_checks import sequences
 from repogen.smoke.timing import latency
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from repogen.artifacts.serving import Latency, RunningTriton
+    from repogen.artifacts.serving import Endpoint, Latency, RunningTriton
     from repogen.artifacts.versions import Manifest
-    from repogen.smoke.deployed_model import Subject
-    from repogen.smoke.inference import InferenceClient
-    from repogen.smoke.limits import Limits
+    from repogen.smoke.deployed_model import DeployedModel
+    from repogen.smoke.inference import InferenceClient, Limits
+    from repogen.smoke.preparation import PreparedModel
+
+Result = TypeVar("Result")
+
+_OPSET_HINT = "lower export.opset or raise target.triton in the spec, or use a newer server"
+_HINTS = {
+    "model IR version": _OPSET_HINT,
+    "Current official support": _OPSET_HINT,
+    "Could not find an implementation for": (
+        "the target's ONNX Runtime does not support the operator for that dtype: cast in the model, or choose a newer "
+        "target.triton"
+    ),
+    "KIND_GPU": "this server has no GPU: use one that has, or --server embedded, which tests the model on the CPU",
+}
 
 
 def files_check(version_dir: Path, manifest: Manifest) -> SmokeCheck:
-    """Are the files those that the manifest vouches for?"""
+    """Check the files of a version against its manifest."""
     damaged = damaged_files(version_dir, manifest)
     return SmokeCheck("files", not damaged, "; ".join(damaged))
 
 
-def examine(
-    server: RunningTriton, client: InferenceClient, subject: Subject, limits: Limits
-) -> tuple[list[SmokeCheck], Latency | None]:
-    """Put every claim to the server.
+def run_checks(server: RunningTriton, model: DeployedModel, limits: Limits) -> tuple[list[SmokeCheck], Latency | None]:
+    """Run every check of a loaded version.
 
     Returns:
-        The checks in order, ended early by one that fails when the version is not ready or requests stop being
-        answered; and the latency, None unless all checks before it passed.
+        The checks in order. A check that fails because the version is not ready or the server does not respond is the
+        last one. The latency is None unless all checks passed.
 
     Raises:
-        SmokeError: The server died.
+        SmokeError: The server process ended.
     """
     checks: list[SmokeCheck] = []
     with answering(server, checks):
-        checks.append(contract.ready(client, subject))
+        checks.append(basic_checks.ready(model))
         if not checks[-1].passed:
             return checks, None
-        for check in _claims(client, subject, limits):
-            checks.extend(_judged(*check))
+        for name, check in _checks_of(model, limits):
+            checks.extend(_results(name, check))
         if all(check.passed for check in checks):
-            return checks, latency(client, subject, limits)
+            return checks, latency(model, limits)
     return checks, None
 
 
-def _claims(
-    client: InferenceClient, subject: Subject, limits: Limits
+def _checks_of(
+    model: DeployedModel, limits: Limits
 ) -> Iterator[tuple[str, Callable[[], SmokeCheck | Iterable[SmokeCheck]]]]:
-    yield "metadata", lambda: contract.metadata(client, subject)
-    yield "config", lambda: contract.config(client, subject)
-    if subject.config.HasField("sequence_batching"):
-        yield "sequences", lambda: sequences(client, subject)
+    """Yield the name and function of each check that applies to the model."""
+    yield "metadata", lambda: basic_checks.metadata(model)
+    yield "config", lambda: basic_checks.config(model)
+    if model.in_sequences:
+        yield "sequences", lambda: sequences(model)
         return
-    yield "golden", lambda: contract.golden(client, subject)
-    if subject.max_batch_size > 0:
-        yield "batch sizes", lambda: batch_sizes(client, subject, limits)
-    yield "refusals", lambda: refusals(client, subject, limits)
-    if subject.config.HasField("dynamic_batching"):
-        yield "dynamic batching", lambda: dynamic_batching(client, subject, limits)
+    yield "golden", lambda: basic_checks.golden(model)
+    if model.max_batch_size > 0:
+        yield "batch sizes", lambda: batch_sizes(model, limits)
+    yield "rejected requests", lambda: rejected_requests(model, limits)
+    if model.config.HasField("dynamic_batching"):
+        yield "dynamic batching", lambda: dynamic_batching(model, limits)
 
 
-def _judged(name: str, claim: Callable[[], SmokeCheck | Iterable[SmokeCheck]]) -> Iterator[SmokeCheck]:
-    """Yield the claim's checks; a request that the server refuses to its surprise fails it."""
+def _results(name: str, check: Callable[[], SmokeCheck | Iterable[SmokeCheck]]) -> Iterator[SmokeCheck]:
+    """Yield a check's results; it fails when the server rejects a valid request."""
     try:
-        result = claim()
+        result = check()
         if isinstance(result, SmokeCheck):
             yield result
         else:
@@ -86,21 +98,81 @@ def _judged(name: str, claim: Callable[[], SmokeCheck | Iterable[SmokeCheck]]) -
 
 @contextmanager
 def answering(server: RunningTriton, checks: list[SmokeCheck]) -> Iterator[None]:
-    """Turn silence into a failed check when the server lives, and into an error with its log when it died.
+    """Turn NoAnswerError of the block into a failed check, or into an error when the server process ended.
 
     Raises:
-        SmokeError: The server died.
+        SmokeError: The server process ended.
     """
     try:
         yield
-    except NoAnswerError as silence:
+    except NoAnswerError as error:
         if server.alive():
-            checks.append(SmokeCheck("answers", passed=False, detail=str(silence)))
+            checks.append(SmokeCheck("answers", passed=False, detail=str(error)))
             return
         tail = server.log_tail()
         raise SmokeError(
-            f"the Triton server died: {silence}" + (f"\nits last words:\n{tail}" if tail else ""),
-            "its log says why; a crash in the model's own code shows here too",
+            f"the Triton server exited: {error}" + (f"\nlast log lines:\n{tail}" if tail else ""),
+            "see its log for the cause; a crash in the model's code also ends the server",
             code="smoke.server-died",
             details=server.log_tail(200),
-        ) from silence
+        ) from error
+
+
+def run_while_loaded(
+    server: RunningTriton, client: InferenceClient, model: PreparedModel, run: Callable[[], Result]
+) -> tuple[Result | None, list[SmokeCheck]]:
+    """Load a model, call ``run`` and unload the model.
+
+    Returns:
+        What ``run`` returned, None when the model did not load; and the failed checks of loading and unloading.
+
+    Raises:
+        SmokeError: The server process ended, or is not in explicit mode.
+    """
+    result, failures = None, list[SmokeCheck]()
+    with answering(server, failures), ExitStack() as stack:
+        try:
+            stack.enter_context(loaded(server, client, model))
+        except RefusedError as refusal:
+            return None, [SmokeCheck("loads", passed=False, detail=refusal.message)]
+        result = run()
+    return result, failures
+
+
+def report_of(
+    endpoint: Endpoint,
+    model: PreparedModel,
+    version: int,
+    checks: Sequence[SmokeCheck],
+    measured: Latency | None = None,
+) -> SmokeReport:
+    """Return the report on one version."""
+    return SmokeReport(
+        model=model.name,
+        version=version,
+        server=endpoint.kind,
+        server_version=endpoint.server_version,
+        runtime=endpoint.runtime,
+        checks=tuple(checks),
+        overrides=model.overrides,
+        latency=measured,
+    )
+
+
+def raise_for_failures(report: SmokeReport) -> None:
+    """Raise an error for a report with failed checks.
+
+    Raises:
+        SmokeError: A check failed; the message has one line for each.
+    """
+    if report.passed:
+        return
+    failed = [f"  {check.name}: {check.detail}" for check in report.checks if not check.passed]
+    lines = "\n".join(failed) or "  no check ran"
+    hints = [hint for text, hint in _HINTS.items() if text in lines]
+    raise SmokeError(
+        f"{report.model} version {report.version} failed the smoke test on Triton {report.server_version} "
+        f"({report.server}):\n{lines}",
+        hints[0] if hints else "`repogen serve` starts the same server for further inspection",
+        code="smoke.failed",
+    )

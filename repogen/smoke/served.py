@@ -1,4 +1,4 @@
-"""A staged version held on a running Triton, to be asked as often as one likes."""
+"""A staged version that a running Triton serves for measurements."""
 
 from __future__ import annotations
 
@@ -6,26 +6,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from repogen.smoke.deployed_model import read_subject, seen_by_clients
+from repogen.smoke.deployed_model import client_signature, read_deployed_model
 from repogen.smoke.grpc_client import GrpcClient
-from repogen.smoke.limits import Limits
-from repogen.smoke.loading import loaded, private_name, requirements_of, sent_files
-from repogen.smoke.overrides import overridden
+from repogen.smoke.inference import Limits
 from repogen.smoke.predict import Address
-from repogen.smoke.sequences import alone
-from repogen.triton_config.text.parse import parse
+from repogen.smoke.preparation import loaded, prepare_staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from repogen.artifacts.serving import RunningTriton
     from repogen.artifacts.versions import StagedVersion
-    from repogen.smoke.deployed_model import Subject
-    from repogen.smoke.inference import InferenceClient, WireTensor
+    from repogen.smoke.deployed_model import DeployedModel
+    from repogen.smoke.inference import WireTensor
 
     Request = list[WireTensor]
 
-_BURST = 32
+_MAX_BURST = 32
 
 
 @dataclass(frozen=True)
@@ -33,69 +30,58 @@ class ServedVersion:
     """A version that a Triton serves; every request may raise RefusedError or NoAnswerError.
 
     Attributes:
-        address: How another process asks it.
-        subject: Its golden cases, and what its config promises.
-        client: The connection to the server.
-        limits: Bounds on size.
+        address: The version's address for another process.
+        deployed: The version on the server, with its golden cases.
+        limits: Limits on size.
     """
 
     address: Address
-    subject: Subject
-    client: InferenceClient
+    deployed: DeployedModel
     limits: Limits
 
     def row(self) -> Request:
-        """Return a request of one golden row, or of one whole input where the model does not batch."""
-        case = self.subject.smallest
-        return self.subject.wire((case.rows([0]) if self.subject.max_batch_size > 0 else case).inputs)
+        """Return a request of one golden row, or of a whole golden case when the model does not batch."""
+        return self.deployed.single_row
 
     def burst_size(self) -> int:
-        """Return how many such requests can be under way at once."""
-        return max(1, min(_BURST, self.limits.request_bytes // max(self.subject.smallest.row_bytes, 1)))
+        """Return the number of such requests that can be sent at once."""
+        return max(1, min(_MAX_BURST, self.limits.request_bytes // max(self.deployed.smallest.row_bytes, 1)))
 
     def ask(self, request: Request) -> None:
-        """Make one request and wait for its answer."""
-        turn = alone() if self._in_sequences else None
-        self.client.infer(self.subject.served_as, self.subject.version, request, turn)
+        """Send one request and wait for the response."""
+        self.deployed.infer_row(request)
 
     def ask_many(self, request: Request, size: int) -> None:
-        """Make a request ``size`` times at once and wait for all answers."""
-        turns = [alone() for _ in range(size)] if self._in_sequences else []
-        self.client.burst(self.subject.served_as, self.subject.version, [request] * size, turns)
-
-    @property
-    def _in_sequences(self) -> bool:
-        return bool(self.subject.config.HasField("sequence_batching"))
+        """Send a request ``size`` times at once and wait for all responses."""
+        self.deployed.burst([request] * size)
 
 
 @contextmanager
 def serving(server: RunningTriton, staged: StagedVersion, limits: Limits | None = None) -> Iterator[ServedVersion]:
-    """Load a staged version for the body, unload it afterwards; the config may differ as in a smoke test.
+    """Load a staged version while the block runs; its config is prepared as for a smoke test.
 
     Args:
-        server: In explicit mode; started on ``staged.repository`` unless it is a remote one.
-        staged: What to serve. Its directory's name may differ from the name in its config: it is served under the
-            directory's.
-        limits: Bounds on time and size.
+        server: A server in explicit mode that was started on ``staged.repository``, or a remote one.
+        staged: The version; it is served under the name of its directory, which may differ from its config's name.
+        limits: Limits on time and size.
 
     Raises:
-        SmokeError: The server is not in explicit mode, the golden tensors can't be read, or the model is too large to
-            be sent.
+        SmokeError: The server is not in explicit mode, the golden tensors cannot be read, or the model is too large to
+            send.
         RefusedError: The server does not load it.
-        NoAnswerError: The server does not answer.
+        NoAnswerError: The server does not respond.
     """
     limits = limits or Limits()
-    endpoint = server.endpoint
-    where = f"config.pbtxt of {staged.name}"
-    told, _ = overridden(parse(staged.config.text, where), version=staged.version, has_gpu=endpoint.has_gpu)
-    told.name = staged.name if endpoint.sees_files else private_name(staged.name)
-    server.provide(requirements_of(told, staged.version_dir, staged.repository))
-    files = {} if endpoint.sees_files else sent_files(staged.version_dir, staged.version)
-    name, version, manifest = told.name, staged.version, staged.manifest
-    subject = read_subject(staged.version_dir, manifest, told, model=staged.name, served_as=name, version=version)
-    in_sequences = bool(told.HasField("sequence_batching"))
-    address = Address(
-        endpoint.grpc, name, version, manifest.max_batch_size, seen_by_clients(manifest.signature, told), in_sequences
-    )
-    with GrpcClient(endpoint.grpc, limits) as client, loaded(client, name, told, files):
-        yield ServedVersion(address, subject, client, limits)
+    model, manifest = prepare_staged(server.endpoint, staged), staged.manifest
+    with GrpcClient(server.endpoint.grpc, limits) as client:
+        deployed = read_deployed_model(client, model, staged.version_dir, manifest)
+        address = Address(
+            grpc=server.endpoint.grpc,
+            model=deployed.name,
+            version=deployed.version,
+            max_batch_size=manifest.max_batch_size,
+            signature=client_signature(manifest.signature, model.config),
+            sequences=deployed.in_sequences,
+        )
+        with loaded(server, client, model):
+            yield ServedVersion(address, deployed, limits)

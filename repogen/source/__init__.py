@@ -1,1 +1,1 @@
-"""Spec entry -> SourceModel: the user's module, its signature and seeded example inputs. Runs in the worker."""
+"""Loads the model of a spec entry: its signature, example inputs and reference. Runs in the worker process."""

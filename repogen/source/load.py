@@ -1,37 +1,27 @@
-"""Spec entry -> SourceModel, by the kind of its source."""
+"""Loads the model of a spec entry with the loader of its kind."""
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from repogen.source.torch.operators import load_operators
-from repogen.spec.sources import EnsembleSource, MlflowSource, PythonSource
+from repogen.artifacts.source import Operators, SourceModel
+from repogen.errors import RepogenError, SourceError
+from repogen.source.common.callables import RAISED, import_object, user_error
+from repogen.source.interface import SourceRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
-    from repogen.artifacts.source import SourceModel
-    from repogen.source.common.built_step import BuiltStep
-    from repogen.spec.models import ModelSpec
-
-
-_LOADERS = {
-    "torch": ("torch.loader", "load_torch"),
-    "torchscript": ("torch.script", "load_script"),
-    "torch_export": ("torch.exported_program", "load_program"),
-    "onnx": ("onnx.loader", "load_onnx"),
-    "huggingface": ("huggingface.loader", "load_huggingface"),
-    "mlflow": ("mlflow.loader", "load_mlflow"),
-    "python": ("python.loader", "load_python"),
-    "ensemble": ("ensemble.loader", "load_ensemble"),
-}
+    from repogen.source.interface import BuiltStep, SourceLoader
+    from repogen.spec.models import ExportSpec, ModelSpec
+    from repogen.spec.sources import SourceOptions
 
 
 def load_source(
@@ -41,36 +31,77 @@ def load_source(
     steps: Mapping[str, BuiltStep] = MappingProxyType({}),
     work_dir: Path | None = None,
 ) -> SourceModel:
-    """Make the model of a spec entry and find its signature by running it.
+    """Load the model of a spec entry and determine its signature by running it.
 
     Args:
         model: The spec entry.
-        root: Directory of the spec; its relative paths start there.
-        fetched: Where the files lie that were downloaded for it, if any were.
-        steps: What an ensemble is made of, by name.
-        work_dir: Where files may be laid out; among the temporary ones when None.
+        root: Directory of the spec; relative paths start there.
+        fetched: Directory of the files downloaded for the model; None if nothing was downloaded.
+        steps: Built steps of an ensemble, by model name.
+        work_dir: Directory for temporary files; None for the system's.
 
     Raises:
-        SourceError: The source, the inputs or the outputs are not usable; it says which and why.
+        SourceError: The source, its inputs or its outputs cannot be used.
     """
-    # Nested tensors of the fast path disagree with any export at padding (triton-facts: 2.3 seen).
+    # The fast path of nested tensors differs from every export on padded rows (torch 2.3; see triton-facts).
     torch.backends.mha.set_fastpath_enabled(False)
     torch.manual_seed(model.parity.seed)
-    module, name = _LOADERS[model.source.kind]
-    load = getattr(importlib.import_module(f"repogen.source.{module}"), name)  # each brings what only it needs
-    made: SourceModel = load(model.source, model, root, *_more(model, root, fetched, steps, work_dir))
-    return replace(made, operators=load_operators(model.export, root))
+    load = partial(load_source, root=root, steps=steps, work_dir=work_dir)
+    source = _run_loader(SourceRequest(model.source, model, root, load, fetched, steps, work_dir))
+    return replace(source, operators=load_operators(model.export, root))
 
 
-def _more(
-    model: ModelSpec, root: Path, fetched: Path | None, steps: Mapping[str, BuiltStep], work_dir: Path | None
-) -> tuple[object, ...]:
-    """Return what the loader of a kind takes beyond the spec."""
-    match model.source:
-        case MlflowSource():
-            return (fetched or root,)
-        case PythonSource():
-            return (work_dir,)
-        case EnsembleSource():
-            return steps, partial(load_source, root=root, steps=steps, work_dir=work_dir)
-    return ()
+def _run_loader(request: SourceRequest[SourceOptions]) -> SourceModel:
+    loader: SourceLoader = pkgutil.resolve_name(request.options.loader)
+    if type(request.options).__module__.startswith("repogen."):
+        return loader(request)
+    name = f"plug-in {request.options.kind!r} ({request.options.loader})"
+    try:
+        source = cast("object", loader(request))
+    except RepogenError:
+        raise
+    except RAISED as error:
+        raise user_error(error, f"the source {name} failed", request.root) from error
+    if not isinstance(source, SourceModel):
+        raise SourceError(
+            f"the source {name} returned a {type(source).__name__}, not a SourceModel",
+            "fix or update the plug-in",
+            code="source.return-type",
+        )
+    return source
+
+
+def load_operators(spec: ExportSpec, root: Path) -> Operators:
+    """Import the operator tables that ``export:`` names: mappings, or callables that return one.
+
+    Raises:
+        SourceError: A table cannot be imported or is not a mapping, or a symbolic function has an invalid key.
+    """
+    translations = {} if spec.custom_translations is None else _operator_table(spec.custom_translations, root)
+    symbolics = {} if spec.custom_symbolics is None else _operator_table(spec.custom_symbolics, root)
+    for key in symbolics:
+        if not (isinstance(key, str) and "::" in key):
+            raise SourceError(
+                f"{spec.custom_symbolics!r} has the key {key!r}",
+                'name operators as TorchScript does: "domain::operator"',
+                code="source.operators",
+                where=spec.custom_symbolics or "",
+            )
+    return Operators(translations, symbolics)
+
+
+def _operator_table(reference: str, root: Path) -> dict[Any, Any]:
+    table = import_object(reference, root)
+    if callable(table):
+        try:
+            table = table()
+        except RAISED as error:
+            raise user_error(error, f"{reference!r} failed", root) from error
+    if not isinstance(table, Mapping):
+        raise SourceError(
+            f"{reference!r} is a {type(table).__name__}, not a mapping of operators",
+            "provide a dict of operator -> function, or a callable that returns one",
+            code="source.operators",
+            where=reference,
+        )
+    return dict(table)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from pydantic import Discriminator, Field, StrictBool, Tag
+from pydantic import Discriminator, Field, StrictBool, Tag, ValidationInfo, field_validator, model_validator
 
 from repogen.spec.gates import PromotionSpec
+from repogen.spec.plugin_fields import Registered, check_options, must_be_error
 from repogen.spec.sources import SourceSpec
 from repogen.triton_config.sections.base import (
     INT32_MAX,
@@ -24,6 +25,9 @@ from repogen.triton_config.sections.model import TritonSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pydantic import GetJsonSchemaHandler
+    from pydantic_core import CoreSchema
 
 MODEL_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$"
 
@@ -94,7 +98,8 @@ class DimSpec(Section):
 class ExportSpec(Section):
     """How the model becomes ONNX."""
 
-    exporter: Literal["auto", "dynamo", "torchscript"] = "auto"
+    exporter: Annotated[str, Registered("repogen.exporters", ("auto",))] = "auto"
+    options: dict[str, object] = Field(default_factory=dict, description="Options of the exporter, if it has any")
     opset: AutoOrSize = "auto"
     external_data: StrictBool = Field(default=False, description="Weights beside the model even under 2 GB")
     allow_tracer_warnings: tuple[str, ...] = Field(
@@ -106,6 +111,44 @@ class ExportSpec(Section):
     custom_symbolics: str | None = Field(
         default=None, description='"ops.py:symbolics": "domain::operator" -> symbolic function, for TorchScript'
     )
+
+    @field_validator("options")
+    @classmethod
+    def _check_options(cls, options: dict[str, object], info: ValidationInfo) -> dict[str, object]:
+        exporter = info.data.get("exporter")
+        if options and exporter == "auto":
+            raise must_be_error("left out when exporter is auto")
+        if exporter is not None:
+            check_options("repogen.exporters", exporter, options)
+        return options
+
+
+_PASSES = Registered("repogen.passes")
+
+
+class PassSpec(Section):
+    """An optimization pass: its name, or a mapping with its name and options."""
+
+    name: Annotated[str, _PASSES]
+    options: dict[str, object] = Field(default_factory=dict, description="Options of the pass, if it has any")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: object) -> object:
+        return value if isinstance(value, (dict, PassSpec)) else {"name": _PASSES.check(value)}
+
+    @field_validator("options")
+    @classmethod
+    def _check_options(cls, options: dict[str, object], info: ValidationInfo) -> dict[str, object]:
+        if "name" in info.data:
+            check_options("repogen.passes", info.data["name"], options)
+        return options
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, object]:
+        """Accept the name alone."""
+        mapping = handler.resolve_ref_schema(handler(schema))
+        return {"anyOf": [mapping["properties"]["name"], mapping]}
 
 
 class ParitySpec(Section):
@@ -140,7 +183,7 @@ class ModelSpec(Section):
     )
     dims: dict[DimName, DimSpec] = Field(default_factory=dict)
     export: ExportSpec = ExportSpec()
-    optimize: tuple[Literal["onnxsim"], ...] = ()
+    optimize: tuple[PassSpec, ...] = ()
     parity: ParitySpec = ParitySpec()
     limits: LimitsSpec = LimitsSpec()
     triton: TritonSpec = TritonSpec()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from repogen.artifacts.file_names import RESERVED_FILES
 from repogen.spec.problems import printable
-from repogen.spec.sources import OnnxSource, PythonSource, TorchExportSource, TorchScriptSource, TorchSource
+from repogen.spec.sources import OnnxSource, PythonSource, TorchSource
 from repogen.spec.structure import Finding, PartialModel
 
 if TYPE_CHECKING:
@@ -43,13 +43,13 @@ def check_model_paths(model: PartialModel, root: Path) -> Findings:
         yield from _export(model.spec.export, root)
     if "triton" not in model.broken:
         yield from _named_by_config(model.spec.triton, root)
-    holdout = None if "promotion" in model.broken else model.spec.promotion.gates.holdout
-    if holdout is not None:
-        yield from check_holdout(holdout.callable, root, ("promotion", "gates", "holdout", "callable"))
+    evaluation = None if "promotion" in model.broken else model.spec.promotion.gates.evaluation
+    if evaluation is not None:
+        yield from check_evaluation(evaluation.callable, root, ("promotion", "gates", "evaluation", "callable"))
 
 
-def check_holdout(reference: str, root: Path, path: tuple[str, ...]) -> Findings:
-    """Yield why a holdout gate's callable can't be one; its data need not be where a model is built."""
+def check_evaluation(reference: str, root: Path, path: tuple[str, ...]) -> Findings:
+    """Yield why an evaluation gate's callable can't be used; its data may be missing where a model is built."""
     yield from _callable(path, reference, root, "gates.py:accuracy")
 
 
@@ -95,13 +95,13 @@ def _named_by_config(triton: TritonSpec, root: Path) -> Findings:
 
 
 def _source(source: SourceSpec, root: Path) -> Findings:
-    match source:
-        case TorchSource():
-            yield from _callable(("source", "factory"), source.factory, root, "models.py:build")
-            yield from _weights(source.weights, root)
-        case TorchExportSource() | TorchScriptSource() | OnnxSource() | PythonSource():
-            if not _is(root, source.path, "file"):
-                yield Finding(("source", "path"), f'there is no file "{printable(source.path)}"', _START)
+    if isinstance(source, TorchSource):
+        yield from _callable(("source", "factory"), source.factory, root, "models.py:build")
+        yield from _weights(source.weights, root)
+    for key in () if isinstance(source, TorchSource) else source.files:
+        file = getattr(source, key)
+        if file is not None and not _is(root, file, "file"):
+            yield Finding(("source", key), f'there is no file "{printable(file)}"', _START)
     if isinstance(source, PythonSource):
         yield from _beside(source.data, root)
     if isinstance(source, OnnxSource) and source.reference is not None:

@@ -63,6 +63,7 @@ class SpecProblemsError(SpecError):
     """
 
     default_code = "spec.problems"
+    problems: tuple[Problem, ...] = ()
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         """Sort the problems by place, drop repetitions, and write one line for each."""

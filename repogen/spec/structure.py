@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from repogen.artifacts.tensors import DTYPES
+from repogen.spec.gates import GatesSpec, gate_names, gate_options
 from repogen.spec.models import ModelSpec, SpecFile
+from repogen.spec.plugin_fields import UNKNOWN_OPTION
 from repogen.spec.problems import MAX_SHOWN, closest, nearest, printable, value_text
-from repogen.spec.sources import KINDS
+from repogen.spec.sources import source_kinds, source_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,11 +130,12 @@ def _finding(detail: ErrorDetails, model: type[BaseModel], prefix: KeyPath) -> F
     kind, value = detail["type"], detail["input"]
     if kind == "missing":
         return Finding(path[:-1], f"{loc[-1]} {_MISSING}", _missing_hint(path))
-    if kind == "extra_forbidden":
-        known = list(KINDS[kind_of_source].model_fields) if kind_of_source else _known_keys(model, loc[:-1])
-        return Finding(path, "unknown key", nearest(str(loc[-1]), known))
-    if kind == "too_short":
-        return Finding(path, "needs at least one entry")
+    if kind in {"extra_forbidden", UNKNOWN_OPTION}:
+        known = list(source_options(kind_of_source).model_fields) if kind_of_source else _known_keys(model, loc[:-1])
+        return Finding(path, "unknown key", nearest(str(loc[-1]), detail.get("ctx", {}).get("known", known)))
+    if kind in {"too_short", "value_error"}:
+        what = "needs at least one entry" if kind == "too_short" else detail["msg"].removeprefix("Value error, ")
+        return Finding(path, what)
     if path and path[-1] in _TOLD and not kind_of_source:
         return _TOLD[str(path[-1])](path, value)
     return Finding(path, f"must be {_wanted(detail)}, not {value_text(value)}")
@@ -148,15 +151,15 @@ def _without_tag(loc: tuple[int | str, ...]) -> tuple[tuple[int | str, ...], str
         return ((*loc[:at], *loc[at + 1 :]) if loc[at : at + 1] and loc[at] in _OUTPUTS_AS else loc), ""
     at = loc.index("source") + 1
     kind = str(loc[at])
-    return (*loc[:at], *loc[at + 1 :]), kind if kind in KINDS and len(loc) == at + 2 else ""
+    return (*loc[:at], *loc[at + 1 :]), kind if kind in source_kinds() and len(loc) == at + 2 else ""
 
 
 def _bad_kind(path: KeyPath, source: object) -> Finding:
     kind = source.get("kind") if isinstance(source, dict) else source
     if not isinstance(source, dict):
         return Finding(path, f"must be a mapping, not {value_text(source)}", _missing_hint(path))
-    hint = nearest(kind, list(KINDS)) if isinstance(kind, str) else ""
-    return Finding((*path, "kind"), f"must be one of {', '.join(KINDS)}, not {value_text(kind)}", hint)
+    hint = nearest(kind, source_kinds()) if isinstance(kind, str) else ""
+    return Finding((*path, "kind"), f"must be one of {', '.join(source_kinds())}, not {value_text(kind)}", hint)
 
 
 def _wanted(detail: ErrorDetails) -> str:
@@ -167,7 +170,8 @@ def _wanted(detail: ErrorDetails) -> str:
         return str(context["expected"]).replace("'", "").replace("True", "true")
     if kind.startswith("string_"):
         return _WANTED_STRING.get(kind, "a string").format(**context)
-    return _WANTED.get(kind, detail["msg"][:1].lower() + detail["msg"][1:])
+    # A plug-in's model has pydantic's own messages.
+    return _WANTED.get(kind, detail["msg"].removeprefix("Input should be "))
 
 
 _WANTED = {
@@ -217,13 +221,17 @@ def _known_keys(model: type[BaseModel], loc: KeyPath) -> list[str]:
     """Return the keys allowed at ``loc`` below ``model``."""
     annotation: object = model
     for part in loc:
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        if annotation is GatesSpec:
+            annotation = gate_options(str(part))
+        elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
             field = annotation.model_fields.get(str(part))
             annotation = _without_none(field.annotation) if field else None
         else:
             # A key of a mapping or a position in a list: the last type argument that is not `...` is what it holds.
             arguments = [argument for argument in get_args(annotation) if argument is not ...]
             annotation = arguments[-1] if arguments else None
+    if annotation is GatesSpec:
+        return gate_names()
     if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return []
     return [field.alias or name for name, field in annotation.model_fields.items()]

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
-from repogen.artifacts.tensors import same_elements
 from repogen.spec.problems import printable
 from repogen.spec.structure import Finding
 from repogen.triton_config.rules.backend_parameters import meant_by, unreadable
 from repogen.triton_config.sections.base import INT32_MAX
 from repogen.triton_config.sections.model import parameter_text
+from repogen.triton_config.text.dims import same_elements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

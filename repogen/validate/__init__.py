@@ -1,1 +1,1 @@
-"""OnnxArtifact -> StructureReport, ParityReport, BatchReport, golden tensors. Runs in the worker."""
+"""OnnxArtifact -> structure check, ParityReport, BatchReport and golden tensors; runs in the worker."""

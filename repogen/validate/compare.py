@@ -1,17 +1,21 @@
-"""How far two sets of outputs are apart."""
+"""Compares two sets of outputs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from repogen.artifacts.source import Reference, SourceModel
     from repogen.artifacts.tensors import Array, Arrays, Signature
     from repogen.spec.models import ParitySpec
 
-# By dtype: about what reordered sums and fused kernels cost over a network's depth in that precision.
+Tolerances: TypeAlias = dict[str, tuple[float, float]]
+"""(rtol, atol) for each output."""
+
+# About the error of reordered sums and fused kernels over the depth of a network in that precision.
 _BY_DTYPE = {
     "bfloat16": (5e-2, 5e-2),
     "float16": (1e-2, 1e-2),
@@ -21,13 +25,28 @@ _BY_DTYPE = {
 _EXACT = (0.0, 0.0)
 
 
-def tolerances(signature: Signature, spec: ParitySpec, precision: str = "") -> dict[str, tuple[float, float]]:
+@dataclass(frozen=True)
+class Comparison:
+    """Two models to compare.
+
+    Attributes:
+        source: The original.
+        published: Runs the published model.
+        tolerances: How far each output may differ.
+    """
+
+    source: SourceModel
+    published: Reference
+    tolerances: Tolerances
+
+
+def tolerances(signature: Signature, spec: ParitySpec, precision: str = "") -> Tolerances:
     """Return (rtol, atol) for each output: the spec's, else by dtype; integers and booleans must be equal.
 
     Args:
-        signature: Outputs and their dtypes.
-        spec: What the user allows.
-        precision: A coarser dtype that the original computes in.
+        signature: The outputs with their dtypes.
+        spec: The ``parity:`` section.
+        precision: A dtype of lower precision that the original computes in; empty if it uses none.
     """
     chosen = {}
     for output in signature.outputs:
@@ -44,13 +63,13 @@ def tolerances(signature: Signature, spec: ParitySpec, precision: str = "") -> d
 
 @dataclass(frozen=True)
 class Difference:
-    """Distance between expected and actual outputs.
+    """The difference between expected and actual outputs.
 
     Attributes:
         max_abs: Largest ``|actual - expected|``.
-        max_rel: Largest ``|actual - expected| / max(|expected|, atol)``, the floor kept above 1e-12.
+        max_rel: Largest ``|actual - expected| / max(|expected|, atol, 1e-12)``.
         cosine: Smallest cosine similarity over the outputs; 1 for two zero vectors.
-        reason: Why they do not agree; empty when they do.
+        reason: Why they are not equal within the tolerances; empty if they are.
     """
 
     max_abs: float
@@ -59,43 +78,43 @@ class Difference:
     reason: str
 
 
-def difference(expected: Arrays, actual: Arrays, allowed: dict[str, tuple[float, float]]) -> Difference:
-    """Compare outputs by name; shapes and dtypes must be equal, and nothing may be NaN or infinite."""
-    rows = [_one(name, array, actual[name], *allowed[name]) for name, array in expected.items()]
+def difference(expected: Arrays, actual: Arrays, tolerances: Tolerances) -> Difference:
+    """Compare outputs by name; shapes and dtypes must be equal, and no value may be NaN or infinite."""
+    outputs = [_array_difference(name, array, actual[name], *tolerances[name]) for name, array in expected.items()]
     return Difference(
-        max((row.max_abs for row in rows), default=0.0),
-        max((row.max_rel for row in rows), default=0.0),
-        min((row.cosine for row in rows), default=1.0),
-        "; ".join(row.reason for row in rows if row.reason),
+        max((output.max_abs for output in outputs), default=0.0),
+        max((output.max_rel for output in outputs), default=0.0),
+        min((output.cosine for output in outputs), default=1.0),
+        "; ".join(output.reason for output in outputs if output.reason),
     )
 
 
-def _one(name: str, expected: Array, actual: Array, rtol: float, atol: float) -> Difference:
+def _array_difference(name: str, expected: Array, actual: Array, rtol: float, atol: float) -> Difference:
     if expected.shape != actual.shape:
         return Difference(0.0, 0.0, 0.0, f"{name!r} has shape {list(actual.shape)}, expected {list(expected.shape)}")
     if expected.dtype != actual.dtype:
         return Difference(0.0, 0.0, 0.0, f"{name!r} is {actual.dtype}, expected {expected.dtype}")
     if expected.dtype.kind == "O":
-        return _strings(name, expected, actual)
-    want, have = expected.astype(np.float64).ravel(), actual.astype(np.float64).ravel()
-    for who, values in (("expected", want), ("actual", have)):
-        if not np.isfinite(values).all():
-            return Difference(0.0, 0.0, 0.0, f"{name!r} has NaN or Inf among the {who} values")
-    if not want.size:
+        return _string_difference(name, expected, actual)
+    reference, values = expected.astype(np.float64).ravel(), actual.astype(np.float64).ravel()
+    for side, array in (("expected", reference), ("actual", values)):
+        if not np.isfinite(array).all():
+            return Difference(0.0, 0.0, 0.0, f"{name!r} has NaN or Inf among the {side} values")
+    if not reference.size:
         return Difference(0.0, 0.0, 1.0, "")
-    apart = np.abs(have - want)
-    max_abs = float(apart.max())
-    max_rel = float((apart / np.maximum(np.abs(want), max(atol, 1e-12))).max())
-    # Exact where it must be: large integers that differ may be one and the same float64.
-    misses = expected != actual if (rtol, atol) == _EXACT else apart > atol + rtol * np.abs(want)
-    off = int(misses.sum())
-    reason = f"{off} of {want.size} values of {name!r} are off, the worst by {max_abs:.3g}" if off else ""
-    return Difference(max_abs, max_rel, _cosine(want, have), reason)
+    errors = np.abs(values - reference)
+    max_abs = float(errors.max())
+    max_rel = float((errors / np.maximum(np.abs(reference), max(atol, 1e-12))).max())
+    # Not as float64 if values must be equal: large integers that differ can be the same float64.
+    outside = expected != actual if (rtol, atol) == _EXACT else errors > atol + rtol * np.abs(reference)
+    count = int(outside.sum())
+    reason = f"{count} of {reference.size} values of {name!r} differ, by up to {max_abs:.3g}" if count else ""
+    return Difference(max_abs, max_rel, _cosine(reference, values), reason)
 
 
-def _strings(name: str, expected: Array, actual: Array) -> Difference:
-    off = int(np.count_nonzero(expected != actual))
-    return Difference(0.0, 0.0, 1.0, f"{off} of {expected.size} strings of {name!r} differ" if off else "")
+def _string_difference(name: str, expected: Array, actual: Array) -> Difference:
+    count = int(np.count_nonzero(expected != actual))
+    return Difference(0.0, 0.0, 1.0, f"{count} of {expected.size} strings of {name!r} differ" if count else "")
 
 
 def _cosine(
@@ -106,9 +125,9 @@ def _cosine(
 
 
 def not_finite(outputs: Arrays) -> str:
-    """Name the first output that has NaN or infinite values; empty when none has."""
+    """Return which output has NaN or infinite values first; empty if none has."""
     for name, array in outputs.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            bad = int((~np.isfinite(array)).sum())
-            return f"{bad} of {array.size} values of {name!r} are NaN or Inf"
+            count = int((~np.isfinite(array)).sum())
+            return f"{count} of {array.size} values of {name!r} are NaN or Inf"
     return ""

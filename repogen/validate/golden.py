@@ -1,4 +1,4 @@
-"""Keeps a few cases, small, so that any Triton anywhere can be asked whether it still agrees with PyTorch."""
+"""Records a few small parity cases as golden tensors, which any Triton server can be compared with."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.artifacts.tensors import Array, Arrays
+    from repogen.validate.compare import Tolerances
     from repogen.validate.sweep import SweepCase
 
-_MOST_CASES = 4
-_MOST_BYTES = 2 * 1024 * 1024
+_MAX_CASES = 4
+_MAX_BYTES = 2 * 1024 * 1024
 
 
-class GoldenKeeper:
-    """Takes the first cases of the sweep (the example, the minimum), and others while they are small."""
+class GoldenRecorder:
+    """Records the first cases of a sweep, within a limit of cases and bytes."""
 
     def __init__(self) -> None:
-        """Start with none."""
-        self._kept: list[tuple[SweepCase, Arrays, Arrays]] = []
+        """Start without cases."""
+        self._cases: list[tuple[SweepCase, Arrays, Arrays]] = []
         self._bytes = 0
 
     def offer(self, case: SweepCase, inputs: Arrays, outputs: Arrays) -> None:
-        """Keep the case if it is required or there is room."""
+        """Record a case if it is the first, or within the limits."""
         size = sum(array.nbytes for array in (*inputs.values(), *outputs.values()))
-        room = len(self._kept) < _MOST_CASES and self._bytes + size <= _MOST_BYTES
-        if not self._kept or room:
-            self._kept.append((case, dict(inputs), dict(outputs)))
+        if not self._cases or (len(self._cases) < _MAX_CASES and self._bytes + size <= _MAX_BYTES):
+            self._cases.append((case, dict(inputs), dict(outputs)))
             self._bytes += size
 
-    def write(self, directory: Path, batch_dim: str | None, tolerances: dict[str, tuple[float, float]]) -> None:
+    def write(self, directory: Path, batch_dim: str | None, tolerances: Tolerances) -> None:
         """Write ``golden.json`` and ``golden.npz``.
 
         Args:
             directory: Existing directory.
-            batch_dim: The dim that is the batch; None when the model does not batch.
-            tolerances: (rtol, atol) by output.
+            batch_dim: The dim that is the batch; None if the model cannot be batched.
+            tolerances: (rtol, atol) for each output.
         """
         arrays: dict[str, Array] = {}
         cases = []
-        for index, (case, inputs, outputs) in enumerate(self._kept):
-            places = []
+        for index, (case, inputs, outputs) in enumerate(self._cases):
+            sides = []
             for side, tensors in (("in", inputs), ("out", outputs)):
-                keyed = [(name, f"{index}.{side}.{i}", array) for i, (name, array) in enumerate(tensors.items())]
-                for _, key, array in keyed:
-                    arrays.update(packed(key, array))
-                places.append(tuple(GoldenTensor(name, key) for name, key, _ in keyed))
+                keys = {name: f"{index}.{side}.{i}" for i, name in enumerate(tensors)}
+                for name, array in tensors.items():
+                    arrays.update(packed(keys[name], array))
+                sides.append(tuple(GoldenTensor(name, key) for name, key in keys.items()))
             batch = 0 if batch_dim is None else case.sizes[batch_dim]
-            cases.append(GoldenCase(case.name, batch, places[0], places[1]))
-        np.savez(directory / GOLDEN_NPZ, **arrays)  # type: ignore[arg-type] # keys never are allow_pickle
+            cases.append(GoldenCase(case.name, batch, sides[0], sides[1]))
+        np.savez(directory / GOLDEN_NPZ, **arrays)  # type: ignore[arg-type] # no key is allow_pickle
         text = golden_to_json(Golden(tuple(cases), tolerances))
         (directory / GOLDEN_JSON).write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""ONNX Runtime, fed by name."""
+"""Runs an ONNX model in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from repogen.artifacts.built_model import OnnxArtifact
     from repogen.artifacts.tensors import Array, Arrays
 
+OTHER_EXPORTER = "try another exporter: `repogen diagnose` shows the result of each"
+"""Hint for a graph that does not match the original."""
+
 
 class OnnxModel:
     """A session on the CPU execution provider.
@@ -20,14 +23,14 @@ class OnnxModel:
         artifact: The model.
 
     Raises:
-        ParityError: ONNX Runtime cannot load it.
+        ParityError: ONNX Runtime cannot load the model.
     """
 
     def __init__(self, artifact: OnnxArtifact) -> None:
         """Load the model."""
         self._directory = artifact.path.parent
         options = onnxruntime.SessionOptions()
-        # Spinning threads would take the cores from PyTorch, which runs in turn with it.
+        # Spinning threads would take the cores from PyTorch, which runs alternately.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
         try:
@@ -36,7 +39,7 @@ class OnnxModel:
             reason = first_line(error, self._directory)
             raise ParityError(
                 f"ONNX Runtime {onnxruntime.__version__} cannot load the model: {reason}",
-                _remedy(str(error), artifact),
+                _load_hint(str(error), artifact),
                 code="parity.load",
                 details=str(error),
             ) from error
@@ -57,9 +60,9 @@ class OnnxModel:
         return dict(zip(self._outputs, values, strict=True))
 
 
-def _remedy(reason: str, artifact: OnnxArtifact) -> str:
+def _load_hint(reason: str, artifact: OnnxArtifact) -> str:
     specs = (*artifact.signature.inputs, *artifact.signature.outputs)
-    coarse = sorted({spec.dtype for spec in specs} & {"float64", "float16"})
-    if "Could not find an implementation" in reason and coarse:
-        return f"ONNX Runtime computes that in float32 only, not in {coarse[0]}: source: {{dtype: float32}}"
-    return "try another exporter: `repogen diagnose` tells how each fares"
+    dtypes = sorted({spec.dtype for spec in specs} & {"float64", "float16"})
+    if "Could not find an implementation" in reason and dtypes:
+        return f"ONNX Runtime supports this operator in float32, not in {dtypes[0]}: set source: {{dtype: float32}}"
+    return OTHER_EXPORTER

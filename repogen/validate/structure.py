@@ -1,4 +1,4 @@
-"""Is it a valid model, and one that the target release loads?"""
+"""Checks that a model is valid, and that the target release can load it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that is proved about one ONNX file."""
+"""Everything that is measured about a published model: structure, parity, batching, and golden tensors."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.source import Eager, Program
 from repogen.validate.batch import check_batch
-from repogen.validate.compare import tolerances
-from repogen.validate.diverge import first_divergence
-from repogen.validate.golden import GoldenKeeper
+from repogen.validate.compare import Comparison, tolerances
+from repogen.validate.divergence import first_divergence
+from repogen.validate.golden import GoldenRecorder
 from repogen.validate.parity import check_parity
 from repogen.validate.runtime import OnnxModel
 from repogen.validate.structure import check_structure
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.built_model import BatchReport, OnnxArtifact, ParityReport
     from repogen.artifacts.source import Reference, SourceModel
-    from repogen.artifacts.tensors import Arrays
+    from repogen.artifacts.tensors import Arrays, Sizes
     from repogen.spec.models import ModelSpec
     from repogen.targets import Target
+    from repogen.validate.compare import Tolerances
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Validation:
     """What was measured.
 
     Attributes:
-        parity: The comparison with PyTorch.
-        batch: The verdict on batching.
+        parity: The comparison with the original.
+        batch: Whether the model can be batched.
     """
 
     parity: ParityReport
@@ -45,27 +46,26 @@ def validate(
     model: ModelSpec,
     target: Target,
     golden_dir: Path,
-    doubts: Sequence[dict[str, int]] = (),
+    extra_sizes: Sequence[Sizes] = (),
 ) -> Validation:
-    """Check structure, parity and batchability of ``artifact``, and write golden tensors to ``golden_dir``.
+    """Check structure, parity and batching of a graph, and write golden tensors.
 
     Args:
         artifact: The graph.
-        source: What it was made of.
+        source: The original.
         model: The spec entry.
-        target: The Triton release that is to load it.
-        golden_dir: Created.
-        doubts: Sizes that parity must be measured at, beside those of the sweep.
+        target: The Triton release that loads the graph.
+        golden_dir: Directory for the golden tensors; created.
+        extra_sizes: Sizes at which parity is measured in addition to the sweep, such as guard violations.
 
     Raises:
-        ExportError: Broken, or too new for the target (exit 3).
-        ParityError: ONNX Runtime and PyTorch disagree (exit 4).
-        ConfigError: Batching was asked for and the model does not batch (exit 5).
+        ExportError: The graph is invalid, or too new for the target (exit 3).
+        ParityError: ONNX Runtime and the original disagree (exit 4).
+        ConfigError: The spec sets max_batch_size, and the model cannot be batched (exit 5).
     """
     check_structure(artifact, target)
-    allowed = tolerances(source.signature, model.parity, source.precision)
-    explain = partial(_explain, artifact, source, allowed)
-    return prove(source, OnnxModel(artifact), model, golden_dir, explain=explain, doubts=doubts)
+    explain = partial(_explain, artifact, source, tolerances(source.signature, model.parity, source.precision))
+    return prove(source, OnnxModel(artifact), model, golden_dir, explain=explain, extra_sizes=extra_sizes)
 
 
 def prove(
@@ -75,42 +75,41 @@ def prove(
     golden_dir: Path,
     *,
     explain: Callable[[Arrays], str] = lambda _: "",
-    doubts: Sequence[dict[str, int]] = (),
+    extra_sizes: Sequence[Sizes] = (),
 ) -> Validation:
-    """Check parity and batchability of what is published, and write golden tensors to ``golden_dir``.
+    """Check parity and batching of a running model, and write golden tensors.
 
     Args:
-        source: What it was made of.
-        published: It, running.
+        source: The original.
+        published: Runs the published model.
         model: The spec entry.
-        golden_dir: Created.
-        explain: Says in a line what goes wrong on the inputs of the first case that disagrees.
-        doubts: Sizes that parity must be measured at, beside those of the sweep.
+        golden_dir: Directory for the golden tensors; created.
+        explain: Returns the cause of a difference in one line, for the inputs of the first case that differs.
+        extra_sizes: Sizes at which parity is measured in addition to the sweep.
 
     Raises:
         ParityError: The two disagree (exit 4).
-        ConfigError: Batching was asked for and the model does not batch (exit 5).
+        ConfigError: The spec sets max_batch_size, and the model cannot be batched (exit 5).
     """
     allowed = tolerances(source.signature, model.parity, source.precision)
-    golden = GoldenKeeper()
-    parity = check_parity(source, published, model.parity, allowed, golden, explain=explain, doubts=doubts)
-    batch = check_batch(source, published, model.triton.max_batch_size, allowed, model.parity.seed)
+    comparison = Comparison(source, published, allowed)
+    golden = GoldenRecorder()
+    parity = check_parity(comparison, model.parity, golden, explain=explain, extra_sizes=extra_sizes)
+    batch = check_batch(comparison, model.triton.max_batch_size, model.parity.seed)
     golden_dir.mkdir(parents=True, exist_ok=True)
     golden.write(golden_dir, source.signature.batch_dim if batch.batchable else None, allowed)
     return Validation(parity, batch)
 
 
-def _explain(
-    artifact: OnnxArtifact, source: SourceModel, allowed: dict[str, tuple[float, float]], inputs: Arrays
-) -> str:
-    """Name the first operator of a PyTorch model that the graph gets wrong; empty when that can't be told."""
+def _explain(artifact: OnnxArtifact, source: SourceModel, allowed: Tolerances, inputs: Arrays) -> str:
+    """Return the first operator of a PyTorch model that the graph computes differently; empty if it is unknown."""
     if not isinstance(source.origin, (Eager, Program)):
         return ""
     rtol = max(limits[0] for limits in allowed.values())
     atol = max(limits[1] for limits in allowed.values())
     ordered = {spec.name: inputs[spec.name] for spec in source.signature.inputs}
     try:
-        found = first_divergence(source.origin.module, artifact.path, ordered, rtol or 1e-3, atol or 1e-5)
-    except Exception:  # noqa: BLE001 - the disagreement is the news; a graph that can't be taken apart must not hide it
+        divergence = first_divergence(source.origin.module, artifact.path, ordered, rtol or 1e-3, atol or 1e-5)
+    except Exception:  # noqa: BLE001 - the parity error must be reported even if the search for its cause fails
         return ""
-    return "" if found is None else str(found)
+    return "" if divergence is None else str(divergence)

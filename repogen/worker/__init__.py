@@ -1,1 +1,1 @@
-"""Builds one model in a process of its own: time and memory limits, and a crash becomes an error value."""
+"""Builds each model, and runs evaluation code, in a process of its own: with limits, and a crash becomes an error."""

@@ -1,4 +1,4 @@
-"""What a build imported: the record that later decides, without importing anything, whether it is still current."""
+"""The code that a build imported, recorded so that a later build can decide whether the model is up to date."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.built_model import ImportedCode
 from repogen.repository.digest import sha256_file
-from repogen.source.common.built_step import PUBLISHED
+from repogen.source.interface import PUBLISHED_MODULE_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,32 +22,32 @@ def imported_code(root: Path, data: Iterable[Path] = ()) -> ImportedCode:
 
     Args:
         root: Directory of the spec; paths are relative to it.
-        data: Further files that the model was made of, such as a Hugging Face directory's.
+        data: Other files that the model was made from, such as those of a Hugging Face directory.
     """
     # ``__main__`` is the worker itself.
     modules = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
-    own = ("__main__", PUBLISHED)
-    located = [(name, Path(file)) for name, file in modules if isinstance(file, str) and not name.startswith(own)]
+    excluded = ("__main__", PUBLISHED_MODULE_PREFIX)
+    located = [(name, Path(file)) for name, file in modules if isinstance(file, str) and not name.startswith(excluded)]
     code = [path for _, path in located if path.is_file() and not _is_installed(path)]
-    # Data stays under its own name: a link that comes to point elsewhere is a change.
-    located_files = (*(path.resolve() for path in code), *(path.absolute() for path in data))
-    files = {Path(os.path.relpath(path, root.resolve())).as_posix(): sha256_file(path) for path in located_files}
+    # Data files are not resolved: a symlink with a new target is a change.
+    paths = (*(path.resolve() for path in code), *(path.absolute() for path in data))
+    files = {Path(os.path.relpath(path, root.resolve())).as_posix(): sha256_file(path) for path in paths}
     packages = importlib.metadata.packages_distributions()
-    tops = {name.partition(".")[0] for name, path in located if "site-packages" in path.parts}
-    # Several distributions may share a namespace package; which of them was used is not told, so all count.
-    names = {name for top in tops for name in packages.get(top, ())}
+    top_level = {name.partition(".")[0] for name, path in located if "site-packages" in path.parts}
+    # Several distributions may share a namespace package; which of them was used is unknown, so all count.
+    names = {name for top in top_level for name in packages.get(top, ())}
     return ImportedCode(files, {name: importlib.metadata.version(name) for name in sorted(names)})
 
 
 def _is_installed(path: Path) -> bool:
-    """Whether ``path`` belongs to the interpreter, to a distribution or to repogen."""
-    own = Path(__file__).resolve().parents[1]
+    """Return whether ``path`` belongs to the interpreter, to a distribution or to repogen."""
+    package = Path(__file__).resolve().parents[1]
     paths = sysconfig.get_paths()
-    stdlib = {Path(paths[key]).resolve() for key in ("stdlib", "platstdlib")}
+    standard_library = {Path(paths[key]).resolve() for key in ("stdlib", "platstdlib")}
     resolved = path.resolve()
     return (
         "site-packages" in path.parts
         or "dist-packages" in path.parts
-        or resolved.is_relative_to(own)
-        or any(resolved.is_relative_to(place) for place in stdlib)
+        or resolved.is_relative_to(package)
+        or any(resolved.is_relative_to(directory) for directory in standard_library)
     )

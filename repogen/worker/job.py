@@ -1,4 +1,4 @@
-"""What the worker is asked and what it answers, as JSON: nothing that user code made is unpickled here."""
+"""What a worker receives and what it sends, as JSON: no object of user code is unpickled in repogen's process."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from repogen.artifacts.built_model import BuiltModel, Learned
+from repogen.artifacts.built_model import BuildDiagnostics, BuiltModel
 from repogen.errors import ErrorRecord, RepogenError
-from repogen.source.common.built_step import BuiltStep  # noqa: TC001 - the same
+from repogen.source.interface import BuiltStep  # noqa: TC001 - the same
 from repogen.spec.models import ModelSpec  # noqa: TC001 - the same
 
 
@@ -24,10 +24,10 @@ class Job:
         root: Directory of the spec.
         release: Target Triton release.
         work_dir: Empty directory for the worker's files.
-        threads: Compute threads the worker may use.
+        threads: Number of compute threads.
         fetched: Directory of the files that were downloaded for an ``mlflow`` source; None for every other.
-        every_rung: Whether to go on after the first exporter that holds, to hear of all.
-        steps: What an ensemble is made of, and what that is made of, by name.
+        try_all_exporters: Whether to try the remaining exporters after the first one that succeeds.
+        steps: Built models that an ensemble uses, and those that they use, by name.
     """
 
     name: str
@@ -37,46 +37,48 @@ class Job:
     work_dir: Path
     threads: int
     fetched: Path | None = None
-    every_rung: bool = False
+    try_all_exporters: bool = False
     steps: dict[str, BuiltStep] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Event:
-    """One line from the worker: that it started, a step entered, the result, or the error.
+    """One event from the worker.
 
     Attributes:
-        kind: Which of them.
-        text: The worker's process id, or the step.
-        learned: What is known of the model by then.
-        built: With ``built``.
-        error: With ``error``.
+        kind: ``started``, ``step`` when a step begins, then ``built`` or ``error``, which is the last.
+        pid: Process ID of the worker, with ``started``.
+        step: Name of the step, with ``step``.
+        diagnostics: Diagnostics of the build until then.
+        built: The model, with ``built``.
+        error: The error, with ``error``.
     """
 
     kind: Literal["started", "step", "built", "error"]
-    text: str = ""
-    learned: Learned = field(default_factory=Learned)
+    pid: int = 0
+    step: str = ""
+    diagnostics: BuildDiagnostics = field(default_factory=BuildDiagnostics)
     built: BuiltModel | None = None
     error: ErrorRecord | None = None
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a worker ended.
+    """The result of a worker.
 
     Attributes:
-        learned: What it learned of the model until then.
-        result: The model, or why there is none.
+        diagnostics: Diagnostics of the build until its end.
+        result: The model, or the error.
     """
 
-    learned: Learned
+    diagnostics: BuildDiagnostics
     result: BuiltModel | RepogenError
 
     def model(self) -> BuiltModel:
         """Return the model.
 
         Raises:
-            RepogenError: There is none.
+            RepogenError: The build failed.
         """
         if isinstance(self.result, RepogenError):
             raise self.result

@@ -1,4 +1,4 @@
-"""What the worker knows of its model so far: it goes along with every event, so that no end of the worker loses it."""
+"""The progress log of a build: its diagnostics are part of every event, so that no end of the worker loses them."""
 
 from __future__ import annotations
 
@@ -8,53 +8,53 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.built_model import Learned
+from repogen.artifacts.built_model import BuildDiagnostics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from repogen.artifacts.built_model import PassOutcome, RungOutcome
+    from repogen.artifacts.built_model import ExportAttempt, PassOutcome
 
 
-class Ledger:
-    """Collects what is learned, tells which step the worker is in, and adds up how long each took.
+class BuildLog:
+    """Collects the diagnostics of a build, and times its steps.
 
     Args:
-        announce: Called with the name of each step entered, and what is known by then.
+        on_step: Called with the name of each step when it begins, and the diagnostics until then.
     """
 
-    def __init__(self, announce: Callable[[str, Learned], None]) -> None:
-        """Start with nothing."""
-        self._announce = announce
-        self._learned = Learned()
+    def __init__(self, on_step: Callable[[str, BuildDiagnostics], None]) -> None:
+        """Start with empty diagnostics."""
+        self._on_step = on_step
+        self._diagnostics = BuildDiagnostics()
 
     @property
-    def learned(self) -> Learned:
-        """Everything so far."""
+    def diagnostics(self) -> BuildDiagnostics:
+        """The diagnostics until now."""
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        return replace(self._learned, peak_rss_bytes=peak)
+        return replace(self._diagnostics, peak_rss_bytes=peak)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Time a step; one that comes again, as for the next exporter, is added up."""
-        self._announce(name, self.learned)
-        begun = time.monotonic()
+        """Time a step; the times of a repeated step, as with the next exporter, are added."""
+        self._on_step(name, self.diagnostics)
+        began = time.monotonic()
         try:
             yield
         finally:
-            known = self._learned.seconds
-            took = time.monotonic() - begun
-            self._learned = replace(self._learned, seconds={**known, name: known.get(name, 0.0) + took})
+            seconds = self._diagnostics.seconds
+            total = seconds.get(name, 0.0) + time.monotonic() - began
+            self._diagnostics = replace(self._diagnostics, seconds={**seconds, name: total})
 
-    def note(self, notes: tuple[str, ...]) -> None:
-        """Keep what a person should know."""
-        fresh = tuple(note for note in notes if note not in self._learned.notes)
-        self._learned = replace(self._learned, notes=(*self._learned.notes, *fresh))
+    def add_notes(self, notes: tuple[str, ...]) -> None:
+        """Add notes for the report; a repeated note is added once."""
+        new = tuple(note for note in notes if note not in self._diagnostics.notes)
+        self._diagnostics = replace(self._diagnostics, notes=(*self._diagnostics.notes, *new))
 
-    def optimized(self, passes: tuple[PassOutcome, ...]) -> None:
-        """Keep what the passes did to the present exporter's graph."""
-        self._learned = replace(self._learned, passes=passes)
+    def set_passes(self, passes: tuple[PassOutcome, ...]) -> None:
+        """Set the outcomes of the passes on the current exporter's graph."""
+        self._diagnostics = replace(self._diagnostics, passes=passes)
 
-    def tried(self, rung: RungOutcome) -> None:
-        """Keep how an exporter fared."""
-        self._learned = replace(self._learned, rungs=(*self._learned.rungs, rung))
+    def add_attempt(self, attempt: ExportAttempt) -> None:
+        """Add the outcome of an exporter."""
+        self._diagnostics = replace(self._diagnostics, attempts=(*self._diagnostics.attempts, attempt))

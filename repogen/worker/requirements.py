@@ -1,4 +1,4 @@
-"""The distributions of the optional extras that the worker imports, and nothing else does."""
+"""The packages of the optional extras that only the worker imports."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ if TYPE_CHECKING:
 
     from repogen.spec.models import ModelSpec
 
-EXTRAS = ("torch", "onnxruntime", "onnxscript", "onnx_ir", "onnxsim", "safetensors")
+REQUIREMENTS = ("torch", "onnxruntime", "onnxscript", "onnx_ir", "onnxsim", "safetensors")
 """Import names of the extra ``build``."""
 _HUGGINGFACE = ("huggingface_hub", "transformers")
 
 
-def require_extras(models: Iterable[ModelSpec]) -> None:
-    """Say which packages are missing before any time is spent; imports none of them.
+def require_installed(models: Iterable[ModelSpec]) -> None:
+    """Check that the packages for building ``models`` are installed, without importing them.
 
     Raises:
-        MissingExtraError: At least one is; the message names all.
+        MissingExtraError: At least one is missing; the message names all of them.
     """
-    chosen = list(models)
-    passes = {name for model in chosen for name in model.optimize}
-    missing = [name for name in EXTRAS if (name != "onnxsim" or name in passes) and find_spec(name) is None]
-    if any(model.source.kind == "huggingface" for model in chosen):
+    models = list(models)
+    passes = {step.name for model in models for step in model.optimize}
+    missing = [name for name in REQUIREMENTS if (name != "onnxsim" or name in passes) and find_spec(name) is None]
+    if any(model.source.kind == "huggingface" for model in models):
         missing += [name for name in _HUGGINGFACE if find_spec(name) is None]
     if missing:
-        raise missing_extra(missing)
+        raise missing_requirements(missing)
 
 
-def missing_extra(names: Iterable[str]) -> MissingExtraError:
+def missing_requirements(names: Iterable[str]) -> MissingExtraError:
     """Return the error for packages that are not installed."""
-    absent = list(names)
-    extras = "build,huggingface" if set(absent) & set(_HUGGINGFACE) else "build"
+    names = list(names)
+    extras = "build,huggingface" if set(names) & set(_HUGGINGFACE) else "build"
     return MissingExtraError(
-        f"building needs packages that are not installed: {', '.join(absent)}",
+        f"building needs packages that are not installed: {', '.join(names)}",
         f"pip install 'triton-repogen[{extras}]' (see README for the CPU build of torch)",
     )

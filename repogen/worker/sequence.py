@@ -1,4 +1,4 @@
-"""The steps that need the user's model in memory, and the fall-back from one exporter to the next."""
+"""Builds one model: the steps that need the user's model in memory, and the fallback from one exporter to the next."""
 
 from __future__ import annotations
 
@@ -7,178 +7,172 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.built_model import BuiltModel, RungOutcome
-from repogen.artifacts.source import Code
-from repogen.errors import ExportError, ParityError, RepogenError
-from repogen.export.fallback_chain import export_with, exporters
-from repogen.onnx_graph.normalize import Finishing
+from repogen.artifacts.built_model import BuiltModel, ExportAttempt
+from repogen.artifacts.source import PassThroughSource
+from repogen.errors import ExportError, ParityError, RepogenError, error_from_record
+from repogen.export.fallback_chain import export_with, fallback_chain
+from repogen.onnx_graph.normalize import NormalizeOptions
 from repogen.optimize.passes import optimize
 from repogen.source.load import load_source
 from repogen.targets import targets
 from repogen.validate.validation import Validation, prove, validate
 from repogen.worker.imports import imported_code
-from repogen.worker.timeout import at_most
+from repogen.worker.timeout import time_limit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.artifacts.built_model import OnnxArtifact, PassOutcome
+    from repogen.artifacts.built_model import Artifact, PassOutcome
     from repogen.artifacts.source import Reference, SourceModel
-    from repogen.export.exporter import Exporter
+    from repogen.export.interface import Exporter
     from repogen.worker.job import Job
-    from repogen.worker.progress import Ledger
+    from repogen.worker.progress import BuildLog
 
-# The model's own fault: another exporter would meet it again.
-_MODEL_FAULTS = frozenset({"parity.not-finite", "parity.non-deterministic", "source.declared-size"})
+# Errors of the model itself: every other exporter would lead to the same error.
+_MODEL_ERRORS = frozenset({"parity.not-finite", "parity.non-deterministic", "source.declared-size"})
 
-_LEAST = 1.0
+_MIN_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class _Rung:
-    """A faithful graph with its proofs."""
+class _Verified:
+    """What is published, after it passed validation."""
 
-    exported: OnnxArtifact
-    artifact: OnnxArtifact
+    artifact: Artifact
     validation: Validation
     golden_dir: Path
+    nodes_exported: int = 0
 
 
-def build_model(job: Job, ledger: Ledger) -> BuiltModel:
-    """Run the steps for one model; try the next exporter when one's graph does not hold.
+def build_model(job: Job, log: BuildLog) -> BuiltModel:
+    """Run the steps for one model; try the next exporter when the graph of one fails validation.
 
     Raises:
-        RepogenError: The first step that failed, with every exporter's reason when all of them did.
+        RepogenError: A step failed. When every exporter failed, the message has the reason of each.
     """
-    with ledger.step("source"):
+    with log.step("source"):
         source = load_source(job.model, job.root, job.fetched, job.steps, job.work_dir)
-    ledger.note(source.notes)
-    if isinstance(source.origin, Code):
-        return _proved(source, source.origin, job, ledger)
+    log.add_notes(source.notes)
+    if isinstance(source.origin, PassThroughSource):
+        return _verify_code(source, source.origin, job, log)
     failures: list[tuple[str, RepogenError]] = []
     built: BuiltModel | None = None
-    doubts: list[dict[str, int]] = []  # of all rungs: what one exporter doubts, the next may freeze without a word
-    rungs = exporters(source.origin, job.model.export)
+    # Shared by all exporters: what one of them reports, the next may freeze without a warning.
+    guard_violations: list[dict[str, int]] = []
+    chain = fallback_chain(source.origin, job.model.export)
     deadline = time.monotonic() + job.model.limits.timeout_seconds
-    for index, exporter in enumerate(rungs):
-        begun = time.monotonic()
-        # Half of what is left, but for the last one.
-        share = (deadline - begun) / (1 if index + 1 == len(rungs) else 2)
+    for index, exporter in enumerate(chain):
+        began = time.monotonic()
+        # Every exporter but the last gets half of the remaining time.
+        seconds = (deadline - began) / (1 if index + 1 == len(chain) else 2)
         try:
-            with at_most(max(share, _LEAST)):
-                rung = _climb(exporter, source, job, ledger, doubts)
+            with time_limit(max(seconds, _MIN_SECONDS)):
+                verified = _try_exporter(exporter, source, job, log, guard_violations)
         except (ExportError, ParityError) as error:
-            seconds = time.monotonic() - begun
             reason = error.message.partition("\n")[0].removesuffix(":")
-            ledger.tried(RungOutcome(exporter.name, ok=False, reason=reason, seconds=seconds))
+            log.add_attempt(ExportAttempt(exporter.name, ok=False, reason=reason, seconds=time.monotonic() - began))
             failures.append((exporter.name, error))
-            if error.code in _MODEL_FAULTS:
-                raise none_worked(failures, error) from error
+            if error.code in _MODEL_ERRORS:
+                raise combined_error(failures, error) from error
             continue
-        if built is None and (unanswered := rung.validation.parity.unanswered):
-            ledger.note((_not_taken(unanswered),))
-        ledger.tried(RungOutcome(exporter.name, ok=True, reason="", seconds=time.monotonic() - begun))
-        built = built or BuiltModel(
-            artifact=rung.artifact,
-            golden_dir=rung.golden_dir,
-            nodes_exported=rung.exported.nodes,
-            parity=rung.validation.parity,
-            batch=rung.validation.batch,
-            imported=imported_code(job.root, source.files),
-            companions={companion.name: companion.path for companion in source.companions},
-            labels=dict(source.labels),
-        )
-        if not job.every_rung:
+        log.add_attempt(ExportAttempt(exporter.name, ok=True, reason="", seconds=time.monotonic() - began))
+        built = built or _built(verified, source, job, log)
+        if not job.try_all_exporters:
             break
     if built is None:
-        raise none_worked(failures)
+        raise combined_error(failures)
     return built
 
 
-def _proved(source: SourceModel, code: Code, job: Job, ledger: Ledger) -> BuiltModel:
-    """Prove what there is nothing to export of: Python code, an ensemble."""
+def _verify_code(source: SourceModel, code: PassThroughSource, job: Job, log: BuildLog) -> BuiltModel:
+    """Verify a model that is not exported: Python code or an ensemble."""
     golden = job.work_dir / "golden"
-    with ledger.step("validate"):
+    with log.step("validate"):
         validation = prove(source, code.published, job.model, golden)
-        if code.told_batch not in {None, validation.batch.max_batch_size}:
-            parity = prove(*_told(job, validation.batch.max_batch_size), job.model, golden).parity
+        if code.assumed_max_batch not in {None, validation.batch.max_batch_size}:
+            parity = prove(*_reloaded(job, validation.batch.max_batch_size), job.model, golden).parity
             validation = Validation(parity, validation.batch)
-    if unanswered := validation.parity.unanswered:
-        ledger.note((_not_taken(unanswered),))
+    return _built(_Verified(code.artifact, validation, golden), source, job, log)
+
+
+def _reloaded(job: Job, max_batch_size: int) -> tuple[SourceModel, Reference]:
+    """Load Python code again, with the measured batch size in its config; return the source and a new instance."""
+    triton = job.model.triton.model_copy(update={"max_batch_size": max_batch_size})
+    model = job.model.model_copy(update={"triton": triton})
+    source = load_source(model, job.root, job.fetched, job.steps, job.work_dir)
+    return source, source.origin.published if isinstance(source.origin, PassThroughSource) else source.reference
+
+
+def _built(verified: _Verified, source: SourceModel, job: Job, log: BuildLog) -> BuiltModel:
+    parity = verified.validation.parity
+    if parity.unanswered:
+        cases = ", ".join(name.rpartition(" seed=")[0] for name in parity.unanswered[:3])
+        log.add_notes((f"the model itself rejects some sizes within dims:, as does what is published: {cases}",))
     return BuiltModel(
-        artifact=code.artifact,
-        golden_dir=golden,
-        nodes_exported=0,
-        parity=validation.parity,
-        batch=validation.batch,
+        artifact=verified.artifact,
+        golden_dir=verified.golden_dir,
+        nodes_exported=verified.nodes_exported,
+        parity=parity,
+        batch=verified.validation.batch,
         imported=imported_code(job.root, source.files),
         companions={companion.name: companion.path for companion in source.companions},
         labels=dict(source.labels),
     )
 
 
-def _told(job: Job, largest: int) -> tuple[SourceModel, Reference]:
-    """Return Python code again, and another instance, that read in their config the batch which was measured."""
-    triton = job.model.triton.model_copy(update={"max_batch_size": largest})
-    model = job.model.model_copy(update={"triton": triton})
-    source = load_source(model, job.root, job.fetched, job.steps, job.work_dir)
-    return source, source.origin.published if isinstance(source.origin, Code) else source.reference
-
-
-def _not_taken(unanswered: tuple[str, ...]) -> str:
-    shown = ", ".join(name.rpartition(" seed=")[0] for name in unanswered[:3])
-    return f"the model itself takes some sizes within dims: only, and so does what is published; it fails at {shown}"
-
-
-def _climb(exporter: Exporter, source: SourceModel, job: Job, ledger: Ledger, doubts: list[dict[str, int]]) -> _Rung:
-    """Export with one exporter, optimize, validate; drop the optimization when only it spoils parity."""
+def _try_exporter(
+    exporter: Exporter, source: SourceModel, job: Job, log: BuildLog, guard_violations: list[dict[str, int]]
+) -> _Verified:
+    """Export with one exporter, optimize and validate; skip the optimization if only it fails validation."""
     target = targets()[job.release]
-    finishing = Finishing(source.signature, target, job.model.export.external_data, exporter.name)
+    options = NormalizeOptions(source.signature, target, job.model.export.external_data, exporter.name)
     directory = job.work_dir / exporter.name
-    with ledger.step("export"):
+    with log.step("export"):
         directory.mkdir()
-        exported = export_with(exporter, source, job.model.export, finishing, directory)
-    doubts += exported.doubts
-    gc.collect()  # the exporter's graph has cycles and holds every weight once more
-    with ledger.step("optimize"):
-        artifact, passes = optimize(exported, job.model.optimize, finishing, directory)
-    ledger.optimized(passes)
+        exported = export_with(exporter, source, job.model.export, options, directory)
+    guard_violations += exported.guard_violations
+    gc.collect()  # the exporter's graph has reference cycles and holds a second copy of every weight
+    with log.step("optimize"):
+        artifact, passes = optimize(exported, job.model.optimize, options, directory)
+    log.set_passes(passes)
     if exported.unused:
-        ledger.note((f"nothing in the model reads {', '.join(exported.unused)}: taken from clients, and ignored",))
+        names = ", ".join(exported.unused)
+        log.add_notes((f"unused inputs, which clients must still send: {names}",))
     golden = directory / "golden"
-    with ledger.step("validate"):
+    with log.step("validate"):
         try:
-            validation = validate(artifact, source, job.model, target, golden, doubts)
+            validation = validate(artifact, source, job.model, target, golden, guard_violations)
         except (ExportError, ParityError) as error:
-            if artifact is exported or error.code in _MODEL_FAULTS:
+            if artifact is exported or error.code in _MODEL_ERRORS:
                 raise
-            ledger.optimized(tuple(_dropped(outcome, error.message) for outcome in passes))
+            log.set_passes(tuple(_skipped(outcome, error.message) for outcome in passes))
             artifact = exported
-            validation = validate(artifact, source, job.model, target, golden, doubts)
-    return _Rung(exported, artifact, validation, golden)
+            validation = validate(artifact, source, job.model, target, golden, guard_violations)
+    return _Verified(artifact, validation, golden, exported.nodes)
 
 
-def _dropped(outcome: PassOutcome, reason: str) -> PassOutcome:
+def _skipped(outcome: PassOutcome, reason: str) -> PassOutcome:
     return replace(outcome, applied=False, nodes_after=outcome.nodes_before, reason=reason)
 
 
-def none_worked(failures: list[tuple[str, RepogenError]], main: RepogenError | None = None) -> RepogenError:
-    """Return the error to raise when no exporter held: the one that came furthest, with every one's reason.
+def combined_error(failures: list[tuple[str, RepogenError]], main: RepogenError | None = None) -> RepogenError:
+    """Return the error to raise when every exporter failed, with the reason of each.
 
     Args:
         failures: Name of each exporter, and its error.
-        main: The error to go by, where one is the model's own fault.
+        main: The error that decides code and class; the one that occurred in the latest step if None.
     """
     errors = [error for _, error in failures]
-    # Of two that failed at the same step, one that found a branch on values knows more than one that found its size.
+    # Of two errors in the same step, one about a value-dependent branch is more specific than one about a fixed size.
     main = main or max(errors, key=lambda error: (error.exit_code, error.code == "export.data-dependent"))
     if len(errors) == 1:
         return main
     reasons = "\n".join(f"  {name}: {error.message}" for name, error in failures)
-    return type(main)(
-        f"no exporter kept the model as it is:\n{reasons}",
-        main.hint or next((error.hint for error in errors if error.hint), ""),
-        code=main.code,
+    record = replace(
+        main.record,
+        message=f"every exporter failed:\n{reasons}",
+        hint=main.hint or next((error.hint for error in errors if error.hint), ""),
         where=main.where or next((error.where for error in errors if error.where), ""),
         details="\n\n".join(error.details for error in errors if error.details),
     )
+    return error_from_record(record)

@@ -1,131 +1,216 @@
-"""Sees to it that nothing a model started outlives its build: ``python -P -m repogen.worker.supervisor FD PARENT``.
+"""Runs a task in a process of its own: events, limits on time and memory, a log, and a kill that leaves nothing behind.
 
-It forks. The child becomes the worker; this process stays behind and waits for the worker's end, for SIGTERM, or for
-the end of repogen (even by SIGKILL). Then it kills the worker and every process that came from it, also those that left
-its process group, and ends as the worker did. As their subreaper it is the parent of all of them in the end.
+``repogen.worker.subreaper`` is the child's half.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import faulthandler
 import os
-import resource
+import selectors
 import signal
+import subprocess
 import sys
 import time
-import traceback
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, TypeVar
 
-from repogen.worker.child import work
+from pydantic import ValidationError
 
-_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-_PR_SET_CHILD_SUBREAPER = 36
-_HEARD = {signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1}
-_PATIENCE = 3.0
+from repogen.worker.log import read_log
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterator, Mapping
+    from typing import Self
+
+    from pydantic import TypeAdapter
+
+    from repogen.worker.log import WorkerLog
+
+_Event = TypeVar("_Event")
+
+_POLL_SECONDS = 0.2
+_GRACE_SECONDS = 5.0
+_STACK_DUMP_SECONDS = 0.3
+_MAX_EVENT_BYTES = 16 * 1024 * 1024
 
 
-def main() -> None:
-    """Build a model, under guard."""
-    events = int(sys.argv[1])
-    guard(events, int(sys.argv[2]))
-    work(events)
+@dataclass(frozen=True)
+class Task:
+    """What a supervised process runs.
+
+    Attributes:
+        module: Module that calls ``run_supervised``.
+        job: Sent to its standard input.
+        root: Directory of the user's files; places in the log are relative to it.
+        log: File that receives its standard output and standard error.
+        environment: Variables that are set in addition to this process's.
+    """
+
+    module: str
+    job: bytes
+    root: Path
+    log: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def guard(events: int, parent: int) -> None:
-    """Become a worker with a warden above it; return in the worker only.
+class SupervisionError(Exception):
+    """A supervised process ended, or has to be ended, before its last event."""
+
+
+class ProcessEndedError(SupervisionError):
+    """The process ended without a last event; the message is its exit status or signal.
+
+    Attributes:
+        signal_name: Name of the signal that ended it; empty when it exited.
+    """
+
+    def __init__(self, status: int) -> None:
+        """Name the signal of a negative status."""
+        self.signal_name = signal.Signals(-status).name if status < 0 else ""
+        super().__init__(f"was killed by {self.signal_name}" if self.signal_name else f"exited with status {status}")
+
+
+class TimeLimitError(SupervisionError):
+    """The time limit was reached; the log ends with the stack of the process."""
+
+
+class MemoryLimitError(SupervisionError):
+    """The memory limit was reached."""
+
+
+class InvalidEventError(SupervisionError):
+    """The process sent something that is not an event, or an event that is too long."""
+
+
+class SupervisedProcess:
+    """A task in a process of its own; a context manager that kills the process and everything that it started.
 
     Args:
-        events: File descriptor that only the worker keeps, as it alone keeps standard input.
-        parent: Process that started this one.
+        task: What to run.
+        cancelled: When set, ``events`` raises ``KeyboardInterrupt``.
     """
-    # Blocked from the start, so that sigwait receives them and none is lost.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    _end_with(parent, signal.SIGTERM)
-    warden = os.getpid()
-    worker = os.fork()
-    if worker:
-        # The worker's alone: with a second holder, its end would close neither.
-        os.close(events)
-        os.close(sys.stdin.fileno())
-        status = _wait(worker)
-        _kill_descendants()
-        _end_as(status)
-    _end_with(warden, signal.SIGKILL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
 
+    def __init__(self, task: Task, cancelled: threading.Event | None = None) -> None:
+        """Start the process, without a limit."""
+        self._task = task
+        self._cancelled = cancelled
+        self._deadline = float("inf")
+        self._memory: tuple[int, int] | None = None
+        read_end, write_end = os.pipe()
+        self._events = os.fdopen(read_end, "rb", buffering=0)
+        with task.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                # -P: a queue.py in the user's working directory must not replace the standard library's.
+                [sys.executable, "-P", "-m", task.module, str(write_end), str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                pass_fds=(write_end,),
+                start_new_session=True,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", **task.environment},
+            )
+        os.close(write_end)
 
-def _end_with(parent: int, number: signal.Signals) -> None:
-    """Ask Linux to signal this process when the thread that started it ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
-    if os.getppid() != parent:
-        os._exit(1)
+    def __enter__(self) -> Self:
+        """Return the process."""
+        return self
 
+    def __exit__(self, *_: object) -> None:
+        """Kill the process and everything that it started."""
+        self._kill()
+        self._events.close()
 
-def _wait(worker: int) -> int:
-    """Return the worker's wait status, once it ended or is to be ended; pass on the wish to know where it is."""
-    while True:
-        heard = signal.sigwait(_HEARD)
-        if heard == signal.SIGTERM:
-            return signal.SIGTERM
-        if heard == signal.SIGUSR1:
-            os.kill(worker, signal.SIGUSR1)
-            continue
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:  # orphans of the worker come to this process, too
-            if ended[0] == worker:
-                return ended[1]
+    @property
+    def log(self) -> WorkerLog:
+        """The end of what the process has printed so far."""
+        return read_log(self._task.log, self._task.root)
 
+    def limit_time(self, seconds: float) -> None:
+        """Limit the time from now on; a limit that was set before no longer applies."""
+        self._deadline = time.monotonic() + seconds
 
-def _kill_descendants() -> None:
-    """Kill children until there are none: those of a killed child become this process's own."""
-    deadline = time.monotonic() + _PATIENCE
-    while time.monotonic() < deadline:  # one that changed its user can't be killed, and must not hold repogen
-        for child in _children():
-            with contextlib.suppress(OSError):
-                os.kill(child, signal.SIGKILL)
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
+    def limit_memory(self, pid: int, megabytes: int) -> None:
+        """Limit the resident memory of the worker, whose process ID is ``pid``."""
+        self._memory = (pid, megabytes)
+
+    def events(self, adapter: TypeAdapter[_Event]) -> Iterator[_Event]:
+        """Send the job and yield the events; the caller stops at the last.
+
+        Raises:
+            SupervisionError: The process ended, sent an invalid event, or exceeded a limit.
+            KeyboardInterrupt: It was cancelled.
+        """
+        self._send_job()
+        incomplete = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._events, selectors.EVENT_READ)
+            while True:
+                self._check_limits()
+                # A process that user code forked may hold the pipe open after the worker ended.
+                ended = self._process.poll() is not None
+                if not selector.select(0 if ended else _POLL_SECONDS):
+                    if ended:
+                        raise self._ended()
+                    continue
+                chunk = self._events.read(65536)
+                if not chunk:
+                    raise self._ended()
+                *lines, incomplete = (incomplete + chunk).split(b"\n")
+                if len(incomplete) > _MAX_EVENT_BYTES:
+                    raise InvalidEventError(f"sent an event of more than {_MAX_EVENT_BYTES} bytes")
+                for line in lines:
+                    yield _decoded(line, adapter)
+
+    def _send_job(self) -> None:
+        if self._process.stdin is None:
             return
-        time.sleep(0.005)
+        try:
+            with self._process.stdin:
+                self._process.stdin.write(self._task.job)
+        except BrokenPipeError as error:
+            raise self._ended() from error
+
+    def _check_limits(self) -> None:
+        if self._cancelled is not None and self._cancelled.is_set():
+            raise KeyboardInterrupt
+        if time.monotonic() > self._deadline:
+            self._process.send_signal(signal.SIGUSR1)
+            time.sleep(_STACK_DUMP_SECONDS)
+            raise TimeLimitError
+        if self._memory is not None and _resident_mb(self._memory[0]) > self._memory[1]:
+            raise MemoryLimitError
+
+    def _ended(self) -> ProcessEndedError:
+        try:
+            status = self._process.wait(_GRACE_SECONDS)
+        except subprocess.TimeoutExpired:  # it closed the pipe and keeps running
+            status = self._kill()
+        return ProcessEndedError(status)
+
+    def _kill(self) -> int:
+        """Make the child's supervisor kill everything; return the exit status of the process."""
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_GRACE_SECONDS)
+        if self._process.returncode in {None, -signal.SIGKILL}:  # the child's supervisor may have been killed itself
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        return self._process.wait()
 
 
-def _children() -> list[int]:
-    found = []
-    for place in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            # PID (NAME) STATE PPID …, and a name may hold anything
-            fields = place.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-            if int(fields[1]) == os.getpid():
-                found.append(int(place.parent.name))
-    return found
-
-
-def _end_as(status: int) -> NoReturn:
-    """End with the exit status, or by the signal, of a wait status."""
-    code = os.waitstatus_to_exitcode(status)
-    if code < 0:
-        faulthandler.disable()  # the worker's stack is in the log, this one is of no interest
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with contextlib.suppress(OSError):  # SIGKILL has no handler
-            signal.signal(-code, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
-        os.kill(os.getpid(), -code)
-    os._exit(code if code >= 0 else 1)
-
-
-if __name__ == "__main__":
-    code = 1
+def _decoded(line: bytes, adapter: TypeAdapter[_Event]) -> _Event:
     try:
-        main()
-        code = 0
-    except BaseException:  # noqa: BLE001 - goes to the log
-        traceback.print_exc()
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # whatever the model's code did to it
-        sys.stderr.flush()
-    # Skip interpreter teardown: extension modules with threads of their own can hang or crash in it.
-    os._exit(code)
+        return adapter.validate_json(line)
+    except ValidationError as error:
+        raise InvalidEventError("sent something that is not an event") from error
+
+
+def _resident_mb(pid: int) -> float:
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0.0
+    return pages * os.sysconf("SC_PAGESIZE") / 2**20

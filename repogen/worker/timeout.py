@@ -1,4 +1,4 @@
-"""A share of the time for an exporter, so that one that hangs leaves some to those after it."""
+"""A time limit for one exporter, so that one that does not end leaves time for the next."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-_AGAIN = 1.0
+_REPEAT_SECONDS = 1.0
 
 
 @contextmanager
-def at_most(seconds: float) -> Iterator[None]:
-    """Interrupt the block, which must run in the main thread, when its time is over.
+def time_limit(seconds: float) -> Iterator[None]:
+    """Interrupt the block, which must run in the main thread, at its time limit.
 
     Args:
-        seconds: How long it may take; once it is over it is told so again and again, in case that something caught it.
+        seconds: The limit. From then on the block is interrupted every second, in case that it catches the exception.
 
     Raises:
-        ExportError: It took longer. Native code is not interrupted; the worker's own limit ends that.
+        ExportError: The limit was reached. Native code is not interrupted; the worker's own limit ends it.
     """
 
-    def ring(_number: int, _frame: FrameType | None) -> None:
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise ExportError(
-            f"it took more than {seconds:.0f} s, and other exporters wait",
+            f"the export took more than {seconds:.0f} s, and other exporters remain to be tried",
             "raise limits.timeout_seconds, or choose another exporter: export: {exporter: torchscript}",
             code="export.timeout",
         )
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds, _REPEAT_SECONDS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous)

@@ -17,7 +17,7 @@ import pytest
 
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
-from repogen.serving.servers import server
+from repogen.serving.servers import find_server
 from repogen.targets import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedTriton]:
     """Start one embedded Triton on an empty repository for the whole session (of one xdist worker)."""
     repository = tmp_path_factory.mktemp("triton") / "repository"
     repository.mkdir()
-    embedded = server("embedded", targets()[DEFAULT_RELEASE], Silent())
+    embedded = find_server("embedded", targets()[DEFAULT_RELEASE], Silent())
     embedded.preflight()
     with embedded.running(repository, ControlMode.EXPLICIT) as running:
         yield SharedTriton(running, repository)

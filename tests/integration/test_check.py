@@ -14,7 +14,7 @@ from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
 from repogen.check.checker import check
 from repogen.errors import ServerError
-from repogen.serving.servers import server
+from repogen.serving.servers import find_server
 from repogen.targets import DEFAULT_RELEASE, targets
 from tests.unit.check.conftest import CONFIG, add_model
 
@@ -126,7 +126,7 @@ def test_the_real_server_agrees(tmp_path: Path, change: tuple[str, str], loads: 
     """An error is what tritonserver does not load; benchmarks/check_agreement.py asks it a thousand times more."""
     repository = tmp_path / "repository"
     add_model(repository, "m", CONFIG.replace(*change))
-    embedded = server("embedded", targets()[DEFAULT_RELEASE], Silent())
+    embedded = find_server("embedded", targets()[DEFAULT_RELEASE], Silent())
     assert loads is not any(finding.severity == "error" for finding in check(repository))
     if loads:
         with embedded.running(repository, ControlMode.NONE) as running:

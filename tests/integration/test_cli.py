@@ -146,7 +146,7 @@ def test_nothing_heavy_is_imported(scaffolded: tuple[Project, dict[str, Any]], w
     """Help, doctor, schema and an unchanged build import neither torch nor ONNX Runtime nor MLflow."""
     program = (
         "import sys\n"
-        "from repogen.cli import main\n"
+        "from repogen.cli.group import main\n"
         "try:\n    main(sys.argv[1:])\n"
         "except SystemExit as end:\n"
         "    heavy = {'torch', 'onnxruntime', 'mlflow', 'onnx', 'tritonclient', 'onnxsim'} & set(sys.modules)\n"
@@ -368,7 +368,7 @@ def test_a_stage_on_another_filesystem_is_refused(tmp_path: Path, new_project: C
 def test_a_missing_extra_is_said_before_the_export(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
     """Without onnxscript, no worker is started: exit code 2 and the command that installs it."""
     project = new_project(tmp_path)
-    program = "import sys; sys.modules['onnxscript'] = None; from repogen.cli import main; main()"
+    program = "import sys; sys.modules['onnxscript'] = None; from repogen.cli.group import main; main()"
     command = [sys.executable, "-c", program, "build", "--no-smoke"]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout) == (2, "")

@@ -19,7 +19,7 @@ from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.check.checker import check
 from repogen.repository.golden import first_golden_inputs
 from repogen.repository.named_files import place_of
-from repogen.serving.servers import server
+from repogen.serving.servers import find_server
 from repogen.spec.models import ModelSpec
 from repogen.spec.sources import TorchSource
 from repogen.targets import DEFAULT_RELEASE, targets
@@ -113,7 +113,7 @@ def client(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     for model in repository.iterdir():
         if model.name not in NOT_SERVED:
             (served / model.name).symlink_to(model)
-    embedded = server("embedded", targets()[DEFAULT_RELEASE], Silent())
+    embedded = find_server("embedded", targets()[DEFAULT_RELEASE], Silent())
     with embedded.running(served, ControlMode.NONE) as running:
         client = InferenceServerClient(running.endpoint.grpc)
         yield client

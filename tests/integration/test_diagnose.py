@@ -1,4 +1,4 @@
-"""`repogen diagnose`: every exporter is tried, and the first operator that differs is named."""
+"""`repogen diagnose`: every exporter is tried, and the first operator that differs is reported."""
 
 from __future__ import annotations
 
@@ -33,25 +33,28 @@ def build():
 """
 
 
-def test_an_operator_of_ones_own_with_its_translations(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
-    """The example holds with both exporters."""
+def test_custom_operator_with_translations(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
+    """The example can be exported with both exporters."""
     project = new_project(tmp_path)
     for name in ("models.py", "ops.py", "repogen.yaml"):
         shutil.copy(EXAMPLE / name, project.directory / name)
     project.edit("../../build/custom_operator/", "")
     done = project.run("diagnose", "cubes", "--json")
     (model,) = json.loads(done.stdout)["models"]
-    assert [(rung["exporter"], rung["ok"]) for rung in model["exporters"]] == [("dynamo", True), ("torchscript", True)]
+    assert [(attempt["exporter"], attempt["ok"]) for attempt in model["exporters"]] == [
+        ("dynamo", True),
+        ("torchscript", True),
+    ]
     assert done.returncode == 0
     assert project.published() == {}
 
 
-def test_what_differs_is_named(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
-    """The multiplication by a batch that was frozen, with its line; parity's exit code."""
+def test_first_difference_is_reported(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
+    """A multiplication by a frozen batch size, with its line; the exit code is that of parity."""
     project = new_project(tmp_path)
     (project.directory / "models.py").write_text(FROZEN, encoding="utf-8")
     done = project.run("diagnose", "tiny", "--json")
     (model,) = json.loads(done.stdout)["models"]
-    assert [rung["ok"] for rung in model["exporters"]] == [False]
+    assert [attempt["ok"] for attempt in model["exporters"]] == [False]
     assert "aten.mul.Tensor (models.py:11) is the first to differ" in model["exporters"][0]["reason"]
     assert (done.returncode, model["error"]["code"]) == (4, "parity.drift")

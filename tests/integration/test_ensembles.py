@@ -1,4 +1,4 @@
-"""Python code and ensembles through the real `repogen build` and the real Triton: words in, a verdict out."""
+"""Python code and ensembles with the real `repogen build` and a real Triton server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tritonclient.grpc import InferenceServerClient, InferInput
 
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
-from repogen.serving.servers import server
+from repogen.serving.servers import find_server
 from repogen.targets import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def texts(batch, seed):
 
 @pytest.fixture
 def project(tmp_path: Path, project_at: type[Project]) -> Project:
-    """Return a project of three models and their ensemble."""
+    """Return a project with three models and their ensemble."""
     files = {
         "repogen.yaml": SPEC,
         "models.py": MODELS,
@@ -120,7 +120,7 @@ def project(tmp_path: Path, project_at: type[Project]) -> Project:
 
 
 def built(project: Project, *flags: str) -> tuple[int, dict[str, dict[str, Any]]]:
-    """Build, and return the exit code and each model's report by its name."""
+    """Build, and return the exit code and the report of each model by name."""
     run = project.run("build", "--json", *flags)
     assert "Traceback" not in run.stderr
     document = json.loads(run.stdout)
@@ -129,13 +129,13 @@ def built(project: Project, *flags: str) -> tuple[int, dict[str, dict[str, Any]]
 
 
 def statuses(reports: dict[str, dict[str, Any]]) -> dict[str, tuple[str, int | None]]:
-    """Return status and version of each model."""
+    """Return the status and version of each model."""
     return {name: (report["status"], report["version"]) for name, report in reports.items()}
 
 
 @pytest.mark.first
-def test_words_in_a_verdict_out(project: Project) -> None:
-    """Built, served, checked; what changes is built again, and what it is a step of; what fails is told of both."""
+def test_ensemble_is_built_served_and_rebuilt(project: Project) -> None:
+    """A change of a step also rebuilds the ensemble; a failure of a step is reported for both."""
     code, reports = built(project, "--jobs", "2")
     assert code == 0
     assert statuses(reports) == dict.fromkeys(("verdict", "lengths", "scorer", "namer"), ("published", 1))
@@ -153,7 +153,7 @@ def test_words_in_a_verdict_out(project: Project) -> None:
     ]
     assert project.run("check", "model_repository", "--strict").returncode == 0
     assert project.run("smoke", "model_repository").returncode == 0
-    assert _asked(project.repository) == [[b"l\xc3\xb6w", 14.0], [b"high", 31.0]]
+    assert _query(project.repository) == [[b"l\xc3\xb6w", 14.0], [b"high", 31.0]]
 
     assert statuses(built(project)[1]) == dict.fromkeys(("verdict", "lengths", "scorer", "namer"), ("unchanged", 1))
 
@@ -176,8 +176,8 @@ def test_words_in_a_verdict_out(project: Project) -> None:
     assert not project.temporary()
 
 
-def test_an_ensemble_alone_needs_its_steps(project: Project) -> None:
-    """Where they are not built yet, that is said; a dry run tests them together and publishes nothing."""
+def test_building_an_ensemble_alone_requires_built_steps(project: Project) -> None:
+    """Without built steps the build fails; a dry run tests all of them and publishes nothing."""
     code, reports = built(project, "--model", "verdict")
     assert code == 7
     assert "lengths is a step of an ensemble" in reports["verdict"]["error"]["message"]
@@ -189,8 +189,8 @@ def test_an_ensemble_alone_needs_its_steps(project: Project) -> None:
     assert not project.repository.exists() or not list(project.repository.glob("*/1"))
 
 
-def test_steps_that_do_not_fit_are_refused_before_triton_does(project: Project) -> None:
-    """What one step takes as strings, another as numbers; and no step is published that it could be made of."""
+def test_mismatched_steps_are_rejected(project: Project) -> None:
+    """One step produces numbers where another expects strings; none of the steps is published."""
     project.edit("outputs: [name, score]", "outputs: [name]")
     project.edit("{model: scorer, inputs: {x: lengths}", "{model: scorer, inputs: {x: text}")
     project.edit("outputs: {lengths: lengths}}", "outputs: {lengths: unused}}")
@@ -198,22 +198,22 @@ def test_steps_that_do_not_fit_are_refused_before_triton_does(project: Project) 
     code, reports = built(project)
 
     assert code == 3
-    message = "tensor 'text' is string [batch, 1], and step scorer takes float32 [batch, 2]"
+    message = "tensor 'text' is string [batch, 1], but step scorer accepts float32 [batch, 2]"
     assert reports["verdict"]["error"]["message"] == message
     assert reports["scorer"]["error"]["code"] == "ensemble.held-back"
     assert reports["scorer"]["parity"]["passed"]
     assert not list(project.repository.glob("*/1"))
 
 
-def test_a_step_alone_tells_of_its_ensembles(project: Project) -> None:
-    """What is served with it changes, too; and it is refused what would take the ensemble down."""
+def test_building_a_step_alone_reports_its_ensembles(project: Project) -> None:
+    """A step that would break the ensemble is rejected."""
     assert built(project)[0] == 0
     project.edit("  scorer:\n", "  scorer:\n    limits: {memory_mb: 9000}\n")
 
     code, reports = built(project, "--model", "scorer")
 
     assert code == 0
-    assert "verdict is made of it, and was not built again" in reports["scorer"]["notes"]
+    assert "verdict uses it and was not built again" in reports["scorer"]["notes"]
 
     project.edit("    export: {exporter: torchscript}\n", "    triton: {max_batch_size: 4}\n")
     code, reports = built(project, "--model", "scorer")
@@ -224,9 +224,9 @@ def test_a_step_alone_tells_of_its_ensembles(project: Project) -> None:
     assert project.run("check", "model_repository").returncode == 0
 
 
-def _asked(repository: Path) -> list[list[object]]:
-    """Serve the repository and ask the ensemble for two texts; return name and score of each."""
-    embedded = server("embedded", targets()[DEFAULT_RELEASE], Silent())
+def _query(repository: Path) -> list[list[object]]:
+    """Serve the repository, and return the name and score of two texts."""
+    embedded = find_server("embedded", targets()[DEFAULT_RELEASE], Silent())
     with (
         embedded.running(repository, ControlMode.NONE) as triton,
         InferenceServerClient(triton.endpoint.grpc) as client,

@@ -1,4 +1,4 @@
-"""The examples, built by the real command on the real Triton as a reader of the README would."""
+"""The examples, built by the real command and tested on a real Triton server, as in the README."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tritonclient.grpc import InferenceServerClient, InferInput
 
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
-from repogen.serving.servers import server
+from repogen.serving.servers import find_server
 from repogen.targets import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BATCH = 32  # max_batch_size of the digits
-# Run apart: it needs torch, and nothing of repogen.
+# Runs in another process: it needs torch, and not repogen.
 REFERENCE = """\
 import sys
 import numpy as np
@@ -42,15 +42,15 @@ with torch.no_grad():
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, dict[str, Any]]]:
-    """Return what builds an example once into a repository of its own, and builds it again."""
+    """Return a function that builds an example once in its own repository, and checks that it is then up to date."""
     built: dict[str, tuple[Path, dict[str, Any]]] = {}
 
     def run(name: str, repository: Path) -> dict[str, Any]:
         command = [sys.executable, "-m", "repogen", "build", str(EXAMPLES / name / "repogen.yaml")]
         command += ["--repository", str(repository), "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (0, "")
-        (model,) = json.loads(done.stdout)["models"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (result.returncode, result.stderr) == (0, "")
+        (model,) = json.loads(result.stdout)["models"]
         return dict(model)
 
     def example(name: str) -> tuple[Path, dict[str, Any]]:
@@ -73,31 +73,31 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Pat
         pytest.param("distilbert", "distilbert", 16, marks=pytest.mark.full),
     ],
 )
-def test_an_example_is_published(
+def test_example_is_published(
     build: Callable[[str], tuple[Path, dict[str, Any]]], name: str, model_name: str, max_batch_size: int
 ) -> None:
-    """Exported by dynamo, true to PyTorch, batched, served by Triton; and the second build finds it unchanged."""
+    """Exported by dynamo, equal to PyTorch, batched, and served by Triton; the second build changes nothing."""
     repository, model = build(name)
     assert (model["name"], model["status"], model["version"]) == (model_name, "published", 1)
     assert (model["exporter"], model["max_batch_size"], model["batch_reason"]) == ("dynamo", max_batch_size, None)
     assert model["parity"]["passed"]
-    assert 0 < model["parity"]["max_abs_diff"] < 1e-3  # exactly 0 would mean that nothing was compared
+    assert 0 < model["parity"]["max_abs_diff"] < 1e-3  # exactly 0 would mean that no values were compared
     assert model["parity"]["cases"] >= 5
     assert (model["smoke"]["passed"], model["smoke"]["server"]) == (True, "embedded")
     assert (repository / model_name / "1" / "model.onnx").is_file()
 
 
-def test_the_accuracy_through_triton_is_pytorchs(
+def test_accuracy_through_triton_equals_pytorchs(
     build: Callable[[str], tuple[Path, dict[str, Any]]], tmp_path: Path
 ) -> None:
-    """The digits' whole test split in batches through gRPC: the same logits, the same accuracy, and at least 97 %."""
+    """The test split of the digits in batches over gRPC: the same logits, and an accuracy of at least 97 %."""
     repository, _ = build("digits")
     for path in (EXAMPLES / "digits").iterdir():
         if path.is_file():
             shutil.copy(path, tmp_path)
     subprocess.run([sys.executable, "-c", REFERENCE, "split.npz"], cwd=tmp_path, check=True)
     split = np.load(tmp_path / "split.npz")
-    embedded = server("embedded", targets()[DEFAULT_RELEASE], Silent())
+    embedded = find_server("embedded", targets()[DEFAULT_RELEASE], Silent())
     answers = []
     with (
         embedded.running(repository, ControlMode.NONE) as triton,
@@ -109,19 +109,19 @@ def test_the_accuracy_through_triton_is_pytorchs(
             rows.set_data_from_numpy(images)
             answers.append(client.infer("digits_cnn", [rows]).as_numpy("logits"))
     logits = np.concatenate(answers)
-    accuracy, expected = (float((got.argmax(1) == split["labels"]).mean()) for got in (logits, split["logits"]))
+    accuracy, expected = (float((scores.argmax(1) == split["labels"]).mean()) for scores in (logits, split["logits"]))
     np.testing.assert_allclose(logits, split["logits"], rtol=1e-3, atol=1e-4)
     assert expected == accuracy
     assert accuracy >= 0.97
 
 
 @pytest.mark.full
-def test_text_goes_in_and_labels_come_out(tmp_path: Path) -> None:
-    """Three steps as one ensemble on the real Triton; the answers are right."""
+def test_text_classification(tmp_path: Path) -> None:
+    """Three steps as one ensemble on a real Triton server classify sentences correctly."""
     command = [sys.executable, "-m", "repogen", "build", str(EXAMPLES / "text" / "repogen.yaml")]
-    done = subprocess.run([*command, "--repository", str(tmp_path / "r"), "--json"], capture_output=True, check=False)
-    reports = {model["name"]: model for model in json.loads(done.stdout)["models"]}
-    assert done.returncode == 0
+    result = subprocess.run([*command, "--repository", str(tmp_path / "r"), "--json"], capture_output=True, check=False)
+    reports = {model["name"]: model for model in json.loads(result.stdout)["models"]}
+    assert result.returncode == 0
     assert {name: report["max_batch_size"] for name, report in reports.items()} == {
         "text_tokenizer": 0,  # it pads to the longest text of a request
         "text_encoder": 32,
@@ -135,7 +135,7 @@ def test_text_goes_in_and_labels_come_out(tmp_path: Path) -> None:
         "Whisk the eggs and add the flour.": "cooking",
         "The company raised its dividend.": "finance",
     }
-    embedded = server("embedded", targets()[DEFAULT_RELEASE], Silent())
+    embedded = find_server("embedded", targets()[DEFAULT_RELEASE], Silent())
     with (
         embedded.running(tmp_path / "r", ControlMode.NONE) as triton,
         InferenceServerClient(triton.endpoint.grpc) as client,

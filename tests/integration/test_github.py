@@ -178,7 +178,10 @@ def test_a_wrong_spec_is_annotated_on_its_lines(hub: Hub) -> None:
     assert [(e["file"], e["title"]) for e in errors] == [("repogen.yaml", "spec.problems")] * 2
     told = [lines[int(e["line"]) - 1][int(e["col"]) - 1 :].partition(" #")[0] for e in errors]
     assert told == ["outputs: 3", "exporter: none}"]
-    assert errors[1]["told"] == 'models.tiny.export.exporter: must be auto, dynamo or torchscript, not "none"'
+    assert errors[1]["told"] == (
+        "models.tiny.export.exporter: must be auto, dynamo, dynamo-eager, onnx, torchscript, torchscript-eager or "
+        'torchscript-traced, not "none"'
+    )
     outputs = run.outputs("dry-run")
     assert (outputs["models"], outputs["repository"], outputs["failed"]) == ("[]", "", "true")
     assert run.summary("dry-run").startswith(

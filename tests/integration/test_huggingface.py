@@ -13,7 +13,7 @@ from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedO
 
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
-from repogen.serving.servers import server
+from repogen.serving.servers import find_server
 from repogen.targets import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def test_class_labels_are_served(original: tuple[Project, Any]) -> None:
 
 def served_classes(repository: Path, inputs: dict[str, np.ndarray[Any, Any]]) -> list[list[str]]:
     """Return the labels of the two highest classes of the served model, for each row."""
-    embedded = server("embedded", targets()[DEFAULT_RELEASE], Silent())
+    embedded = find_server("embedded", targets()[DEFAULT_RELEASE], Silent())
     embedded.preflight()
     tensors = []
     for name, array in inputs.items():

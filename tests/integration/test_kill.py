@@ -1,4 +1,4 @@
-"""`kill -9` and Ctrl-C of a real `repogen build` at each step: nothing runs on, nothing is half-done."""
+"""`kill -9` and Ctrl-C of a real `repogen build` at each step: no process and no partial output is left behind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tritonclient.grpc import InferenceServerClient, InferInput
 
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
-from repogen.serving.servers import server
+from repogen.serving.servers import find_server
 from repogen.targets import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ class Kill:
     """What one killed build left behind.
 
     Attributes:
-        project: The project, with the mark of this build.
+        project: The project, with an environment variable that identifies this build.
         pid: The killed process.
-        returncode: Its end.
-        published: The repository's files after it.
-        stages: The staging directories after it.
+        returncode: Its return code.
+        published: The repository's files afterwards.
+        stages: The staging directories afterwards.
     """
 
     project: Project
@@ -47,7 +47,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class Series:
-    """A project whose version 1 was published, and then a build killed at each step."""
+    """A project with a published version 1, and the builds that were killed at each step."""
 
     project: Project
     before: dict[str, str]
@@ -55,17 +55,17 @@ class Series:
 
 
 def signalled(project: Project, step: str, number: signal.Signals, *flags: str) -> tuple[subprocess.Popen[str], str]:
-    """Build until standard error tells of ``step``, signal the foreground process group, and wait for its end."""
-    told = []
+    """Build until standard error contains ``step``, signal the process group, and wait for its end."""
+    lines = []
     with project.start("build", *flags) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            told.append(line)
+            lines.append(line)
             if line.endswith(f"tiny: {step}\n"):
                 os.killpg(process.pid, number)
                 break
-        told += process.stderr
-    return process, "".join(told)
+        lines += process.stderr
+    return process, "".join(lines)
 
 
 @pytest.fixture(scope="module")
@@ -85,44 +85,44 @@ def killed(tmp_path_factory: pytest.TempPathFactory, new_project: Callable[[Path
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_killed_build_leaves_the_repository_and_no_process(killed: Series, step: str) -> None:
-    """Every published byte is as it was; worker, tritonserver, stubs and shared memory are gone."""
+def test_killed_build_leaves_the_repository_unchanged_and_no_process(killed: Series, step: str) -> None:
+    """Every published byte is unchanged; worker, tritonserver, stubs and shared memory are gone."""
     kill = killed.kills[step]
     assert kill.returncode == -signal.SIGKILL
-    if step == "publish":  # killed anywhere in it: version 1 is whole, whatever came beside it
-        was = {path: digest for path, digest in killed.before.items() if path.startswith("tiny/1/")}
-        assert was.items() <= kill.published.items()
+    if step == "publish":  # killed at any point of it: version 1 is intact
+        first = {path: digest for path, digest in killed.before.items() if path.startswith("tiny/1/")}
+        assert first.items() <= kill.published.items()
     else:
         assert killed.before == kill.published
-    assert len(kill.stages) == 1  # its own, for it removed that of the build killed before it
+    assert len(kill.stages) == 1  # its own; it removed that of the build that was killed before
     assert kill.project.vanished()
-    assert list(Path("/dev/shm").glob(f"repogen-{kill.pid}-*")) == []  # noqa: S108 - the Python backend's place
+    assert list(Path("/dev/shm").glob(f"repogen-{kill.pid}-*")) == []  # noqa: S108 - the Python backend uses it
 
 
 @pytest.fixture(scope="module")
 def served(killed: Series) -> Iterator[InferenceServerClient]:
-    """Start a fresh Triton on what the kills left, strictly: a model that does not load ends it."""
-    embedded = server("embedded", targets()[DEFAULT_RELEASE], Silent())
+    """Start a new Triton on the repository after the kills; it exits if a model does not load."""
+    embedded = find_server("embedded", targets()[DEFAULT_RELEASE], Silent())
     with embedded.running(killed.project.repository, ControlMode.NONE) as triton:
         client = InferenceServerClient(triton.endpoint.grpc)
         yield client
         client.close()
 
 
-def answer(client: InferenceServerClient) -> list[int]:
-    """Return the shape that the served model answers two rows with."""
+def output_shape(client: InferenceServerClient) -> list[int]:
+    """Return the shape of the served model's output for two rows."""
     rows = InferInput("x", [2, 4], "FP32")
     rows.set_data_from_numpy(np.ones((2, 4), np.float32))
     return list(client.infer("tiny", [rows]).as_numpy("y").shape)
 
 
-def test_a_fresh_triton_serves_what_the_kills_left(served: InferenceServerClient) -> None:
-    """It comes up, and the model answers."""
-    assert answer(served) == [2, 2]
+def test_new_triton_serves_the_repository_after_the_kills(served: InferenceServerClient) -> None:
+    """It starts, and the model responds."""
+    assert output_shape(served) == [2, 2]
 
 
-def test_a_rerun_completes(killed: Series, served: InferenceServerClient) -> None:
-    """The same build again publishes its version, and removes what the dead builds had staged."""
+def test_rerun_completes(killed: Series, served: InferenceServerClient) -> None:
+    """The same build publishes its version, and removes what the killed builds had staged."""
     assert served.is_server_live()  # the rerun publishes under a running server
     rerun = killed.project.run("build")
     assert (rerun.returncode, killed.project.stages()) == (0, [])
@@ -135,13 +135,16 @@ def test_a_rerun_completes(killed: Series, served: InferenceServerClient) -> Non
 
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("step", ["import", "validate", "smoke"])
-def test_ctrl_c_leaves_nothing(tmp_path: Path, new_project: Callable[[Path], Project], step: str) -> None:
-    """Exit code 130, one plain line, no process, no staging directory, no repository."""
+def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, new_project: Callable[[Path], Project], step: str) -> None:
+    """Exit code 130, a message, no process, no staging directory, no repository."""
     project = new_project(tmp_path)
-    process, told = signalled(project, step, signal.SIGINT)
+    process, output = signalled(project, step, signal.SIGINT)
     assert process.returncode == 130
-    assert told.splitlines()[-1] == "interrupted; nothing half-done was left"
-    assert "Traceback" not in told
+    assert output.splitlines()[-2:] == [
+        "interrupted; no partial output was left behind",
+        "  more: repogen explain interrupted",
+    ]
+    assert "Traceback" not in output
     assert project.vanished()
     left = {path.name for path in tmp_path.iterdir()} - {"__pycache__"}
     assert left == {"models.py", "repogen.yaml", "tmp"}
@@ -153,7 +156,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, new_project: Callable[[Path], Pro
 def test_no_worker_outlives_its_build(
     tmp_path: Path, new_project: Callable[[Path], Project], number: signal.Signals
 ) -> None:
-    """A worker that would be busy for ten minutes is gone within seconds."""
+    """A worker that sleeps for ten minutes is gone within seconds."""
     project = new_project(tmp_path)
     models = tmp_path / "models.py"
     slow = models.read_text(encoding="utf-8").replace("    return", "    __import__('time').sleep(600)\n    return")

@@ -1,4 +1,4 @@
-"""The committed model_repository/ is what the digits example builds today, and a real Triton serves it."""
+"""The committed model_repository/ is what the digits example builds, and a real Triton serves it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import onnx
 
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.progress import Silent
-from repogen.build.fingerprint import changes, files_intact
+from repogen.build.fingerprint import changes
 from repogen.build.pipeline import BuildOptions, build
 from repogen.repository.layout import latest_version
-from repogen.repository.manifest import read_manifest
+from repogen.repository.manifest import damaged_files, read_manifest
 from repogen.repository.ownership import RepositoryKind, RepositoryMark, read_mark
 from repogen.spec.load import load_spec
 
@@ -23,41 +23,41 @@ SPEC = ROOT / "examples" / "digits" / "repogen.yaml"
 MODEL = ROOT / "model_repository" / "digits_cnn"
 
 
-def no_other_input(reason: str) -> bool:
-    """Tell whether only repogen's code changed, or the build of torch (`torch 2.13.0+cpu -> 2.13.0`)."""
+def is_expected_change(reason: str) -> bool:
+    """Return whether only repogen's code changed, or the local version of torch (`torch 2.13.0+cpu -> 2.13.0`)."""
     name, old, _, new = (reason.split() * 4)[:4]
     return name == "repogen" or (name == "torch" and old.partition("+")[0] == new.partition("+")[0])
 
 
-def test_the_committed_version_is_whole_and_of_the_example_as_it_is() -> None:
-    """Its files are those of its manifest, and its inputs have not changed; else `make model_repository`."""
+def test_committed_version_is_intact_and_up_to_date() -> None:
+    """Its files match its manifest, and its inputs have not changed; if not, run `make model_repository`."""
     assert latest_version(MODEL) == 1
     manifest = read_manifest(MODEL / "1")
     reasons = changes(manifest.provenance.fingerprint, load_spec(SPEC), "digits_cnn")
     none: list[str] = []
-    assert none == [reason for reason in reasons if not no_other_input(reason)]
-    assert none == files_intact(MODEL / "1", manifest.files)
+    assert none == [reason for reason in reasons if not is_expected_change(reason)]
+    assert damaged_files(MODEL / "1", manifest) == ()
     assert (MODEL / CONFIG_FILE).read_bytes() == (MODEL / "1" / CONFIG_FILE).read_bytes()
     assert RepositoryMark(RepositoryKind.BUILT) == read_mark(MODEL.parent)
 
 
-def test_today_s_repogen_builds_the_committed_version(tmp_path: Path) -> None:
-    """Config and graph to the byte, weights but for what another CPU rounds otherwise; else `make model_repository`."""
+def test_build_reproduces_the_committed_version(tmp_path: Path) -> None:
+    """Config and graph are equal, weights up to the rounding of another CPU; if not, run `make model_repository`."""
     options = BuildOptions(repository=tmp_path / "model_repository", server=None)
     (report,) = build(load_spec(SPEC), options, Silent()).models
     assert report.error is None
-    fresh = tmp_path / "model_repository" / "digits_cnn"
-    assert (MODEL / CONFIG_FILE).read_text() == (fresh / CONFIG_FILE).read_text()
-    assert (MODEL / "1" / "golden.json").read_text() == (fresh / "1" / "golden.json").read_text()
-    committed, built = (onnx.load(model / "1" / "model.onnx").graph for model in (MODEL, fresh))
+    new = tmp_path / "model_repository" / "digits_cnn"
+    assert (MODEL / CONFIG_FILE).read_text() == (new / CONFIG_FILE).read_text()
+    assert (MODEL / "1" / "golden.json").read_text() == (new / "1" / "golden.json").read_text()
+    committed, built = (onnx.load(model / "1" / "model.onnx").graph for model in (MODEL, new))
     assert list(committed.node) == list(built.node)
     for one, other in zip(committed.initializer, built.initializer, strict=True):
         assert one.name == other.name
         np.testing.assert_allclose(onnx.numpy_helper.to_array(one), onnx.numpy_helper.to_array(other), rtol=1e-5)
 
 
-def test_the_committed_repository_passes_its_smoke_test() -> None:
-    """`repogen smoke model_repository`, as the README says it."""
+def test_committed_repository_passes_its_smoke_test() -> None:
+    """`repogen smoke model_repository`, as in the README."""
     command = [sys.executable, "-m", "repogen", "smoke", "model_repository"]
     smoke = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (smoke.returncode, smoke.stdout.partition(" on Triton")[0]) == (0, "digits_cnn version 1: passed")

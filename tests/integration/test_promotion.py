@@ -1,4 +1,4 @@
-"""Promotion on the real Triton: gates are measured there, and only a version that passes them moves the alias."""
+"""Promotion with gates that are measured on a real Triton."""
 
 from __future__ import annotations
 
@@ -50,24 +50,24 @@ def accuracy(predict, data):
 
 def crash(predict, data):
     import os
-    print("about to fall over", flush=True)
+    print("about to crash", flush=True)
     os.abort()
 """
 PROVENANCE = Provenance({}, "", "0" * 64, {}, DEFAULT_RELEASE, "dynamo", 17, 8, 1, 1, 1, 1e-7, 1e-7)
 SHORT = Schedule(blocks=8, round_seconds=0.01)
 ROWS = 20
-"""Of the holdout data: more than the models batch."""
+"""Rows of the evaluation data: more than max_batch_size."""
 
 
 @dataclass(frozen=True)
-class Desk:
-    """A registry, a directory with the holdout gate's files, and a maker of versions of model ``m``."""
+class Release:
+    """A registry of versions of model ``m``, and a directory with the files of the evaluation gate."""
 
     registry: SimulatedRegistry
     directory: Path
 
     def register(self, weights: Weights, *, slow: bool = False) -> int:
-        """Register ``y = x @ weights``; a slow one multiplies two large matrices beside it."""
+        """Register ``y = x @ weights``; a slow one also multiplies large matrices."""
         root = self.directory / f"stage-{len(self.registry.entries('m'))}"
         root.mkdir()
         artifact = _write_onnx(root / "model.onnx", weights, slow=slow)
@@ -82,8 +82,8 @@ class Desk:
 
     def promote(self, version: int, *gates: str) -> PromotionReport:
         """Promote a version as champion."""
-        wanted = with_flags(GatesSpec(), gates)
-        request = PromotionRequest("m", version, "champion", wanted, self.directory, schedule=SHORT)
+        active = with_flags(GatesSpec(), gates)
+        request = PromotionRequest("m", version, "champion", active, self.directory, schedule=SHORT)
         return promote(self.registry, request, Silent())
 
     def champion(self) -> int | None:
@@ -119,76 +119,91 @@ def _write_onnx(path: Path, weights: Weights, *, slow: bool) -> OnnxArtifact:
 
 @pytest.fixture(scope="module")
 def right() -> Weights:
-    """Return the weights that the holdout labels come from."""
+    """Return the weights from which the labels of the evaluation data are computed."""
     return np.random.default_rng(0).standard_normal((4, 2), np.float32)
 
 
 @pytest.fixture
-def desk(tmp_path: Path, right: Weights) -> Desk:
-    """Return a desk with holdout data that ``right`` gets right."""
+def release(tmp_path: Path, right: Weights) -> Release:
+    """Return a registry, and evaluation data for which ``right`` has an accuracy of 1."""
     (tmp_path / "gates.py").write_text(GATES, encoding="utf-8")
     x = np.random.default_rng(1).standard_normal((ROWS, 4), np.float32)
-    np.savez(tmp_path / "holdout.npz", allow_pickle=False, x=x, labels=(x @ right).argmax(axis=1))
-    return Desk(SimulatedRegistry(tmp_path / "registry"), tmp_path)
+    np.savez(tmp_path / "evaluation.npz", allow_pickle=False, x=x, labels=(x @ right).argmax(axis=1))
+    return Release(SimulatedRegistry(tmp_path / "registry"), tmp_path)
 
 
-HOLDOUT = ("holdout=gates.py:accuracy", "holdout.data=holdout.npz", "holdout.metric=accuracy", "holdout.min=0.95")
+EVALUATION = (
+    "evaluation=gates.py:accuracy",
+    "evaluation.data=evaluation.npz",
+    "evaluation.metric=accuracy",
+    "evaluation.min=0.95",
+)
 
 
-def test_a_slow_and_wrong_version_is_refused_and_a_good_one_promoted(desk: Desk, right: Weights) -> None:
-    """The first is promoted beside nobody, the second fails where it is worse, the third takes over, and goes back."""
-    first, worse, good = desk.register(right), desk.register(-right, slow=True), desk.register(2 * right)
-    alone = desk.promote(first, "smoke=off", "size.max_ratio=9")  # on paper: no Triton is asked
-    assert (Outcome.PROMOTED, 0, first, "") == (alone.outcome, alone.exit_code, desk.champion(), alone.server)
+def test_slow_and_inaccurate_version_is_rejected_and_a_good_one_promoted(release: Release, right: Weights) -> None:
+    """The first is promoted without a champion, the second fails its gates, the third is promoted and rolled back."""
+    first, worse, good = release.register(right), release.register(-right, slow=True), release.register(2 * right)
+    alone = release.promote(first, "smoke=off", "size.max_ratio=9")  # without serving
+    assert (Outcome.PROMOTED, 0, first, "") == (alone.outcome, alone.exit_code, release.champion(), alone.server)
     assert [gate.note for gate in alone.gates if gate.measured == "-"] == ["no champion to compare with"]
-    gates = (*HOLDOUT, "holdout.max_drop=0.005", "latency.max_ratio=3", "size.max_ratio=9")
+    gates = (*EVALUATION, "evaluation.max_drop=0.005", "latency.max_ratio=3", "size.max_ratio=9")
 
-    refused = desk.promote(worse, *gates)
-    assert (Outcome.REFUSED, 1, first) == (refused.outcome, refused.exit_code, desk.champion())
-    failed = [gate.gate for gate in refused.gates if gate.verdict is Verdict.FAILED]
-    assert failed == ["size.max_ratio", "latency.max_ratio", "holdout.min", "holdout.max_drop"]
+    rejected = release.promote(worse, *gates)
+    assert (Outcome.REFUSED, 1, first) == (rejected.outcome, rejected.exit_code, release.champion())
+    failed = [gate.gate for gate in rejected.gates if gate.verdict is Verdict.FAILED]
+    assert failed == ["size.max_ratio", "latency.max_ratio", "evaluation.min", "evaluation.max_drop"]
 
-    moved = desk.promote(good, *gates, "throughput")
-    assert (Outcome.PROMOTED, good) == (moved.outcome, desk.champion())
+    moved = release.promote(good, *gates, "throughput")
+    assert (Outcome.PROMOTED, good) == (moved.outcome, release.champion())
     assert moved.indicative
     measured = {gate.gate: gate.value for gate in moved.gates}
-    assert (measured["holdout.min"], measured["holdout.max_drop"], measured["holdout[rows]"]) == (1.0, 0.0, ROWS)
+    assert (measured["evaluation.min"], measured["evaluation.max_drop"], measured["evaluation[rows]"]) == (
+        1.0,
+        0.0,
+        ROWS,
+    )
 
-    assert (Outcome.ROLLED_BACK, first) == (rollback(desk.registry, "m", "champion").outcome, desk.champion())
-    told = history(desk.registry, "m").periods
-    assert [(period.version, period.why) for period in told] == [
+    assert (Outcome.ROLLED_BACK, first) == (rollback(release.registry, "m", "champion").outcome, release.champion())
+    all_periods = history(release.registry, "m").periods
+    assert [(period.version, period.why) for period in all_periods] == [
         (first, "promote"), (good, "promote"), (first, "rollback")]  # fmt: skip
-    assert set(told[1].figures) >= {"smoke", "parity.max_abs_diff", "latency.max_ratio", "holdout.min", "server"}
+    assert set(all_periods[1].figures) >= {
+        "smoke",
+        "parity.max_abs_diff",
+        "latency.max_ratio",
+        "evaluation.min",
+        "server",
+    }
 
 
-def test_a_crash_of_the_users_code_is_a_failed_gate(desk: Desk, right: Weights) -> None:
-    """The gate says what ended the process; the alias stays unset."""
-    report = desk.promote(desk.register(right), "smoke=off", "holdout=gates.py:crash", "holdout.min=1")
+def test_crash_of_evaluation_code_is_a_failed_gate(release: Release, right: Weights) -> None:
+    """The note has the signal and the last output; the alias is not set."""
+    report = release.promote(release.register(right), "smoke=off", "evaluation=gates.py:crash", "evaluation.min=1")
     (failed,) = (gate for gate in report.gates if gate.verdict is Verdict.FAILED)
-    assert (failed.gate, report.exit_code, desk.champion()) == ("holdout.min", 1, None)
+    assert (failed.gate, report.exit_code, release.champion()) == ("evaluation.min", 1, None)
     assert "was killed by SIGABRT" in failed.note
-    assert "about to fall over" in failed.note
+    assert "about to crash" in failed.note
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--gate", "speed=1"), "error: --gate speed=1: there is no gate 'speed'"),
         (("1", "--rollback"), "error: --rollback takes neither a VERSION nor --gate"),
         ((), "error: no MLflow tracking server is named"),
     ],
 )
-def test_the_command_refuses_what_makes_no_sense(
+def test_invalid_arguments(
     new_project: Callable[[Path], Project],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     arguments: tuple[str, ...],
-    said: str,
+    message: str,
 ) -> None:
-    """Exit 2, before any server is asked."""
+    """Exit 2, before a server is contacted."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     run = new_project(tmp_path / "project").run("promote", "tiny", *arguments)
-    assert (2, said) == (
+    assert (2, message) == (
         run.returncode,
-        next(line for line in run.stderr.splitlines() if "error:" in line)[: len(said)],
+        next(line for line in run.stderr.splitlines() if "error:" in line)[: len(message)],
     )

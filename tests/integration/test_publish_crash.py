@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 
 from repogen.artifacts.built_model import OnnxArtifact
 from repogen.artifacts.progress import Silent
-from repogen.artifacts.serving import ControlMode, RunningTriton, TritonServer
+from repogen.artifacts.serving import ControlMode, RunningTriton
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.artifacts.versions import ModelConfig, Provenance, StagedVersion
 from repogen.repository.publish import publish
@@ -53,7 +53,7 @@ KILLS = {
 
 
 @pytest.fixture(scope="module")
-def server() -> TritonServer:
+def server() -> EmbeddedTriton:
     """Return the embedded Triton."""
     triton = EmbeddedTriton(targets()[DEFAULT_RELEASE], Silent())
     triton.preflight()
@@ -100,7 +100,7 @@ def _ready(triton: RunningTriton) -> list[str]:
     return ready
 
 
-def test_fresh_triton_serves(server: TritonServer, tmp_path: Path) -> None:
+def test_fresh_triton_serves(server: EmbeddedTriton, tmp_path: Path) -> None:
     """Each model was killed at another point of its second publish: all are served, and again once they are rebuilt."""
     repository = tmp_path / "repo"
     for name, (version, at) in KILLS.items():

@@ -1,4 +1,4 @@
-"""The Python-hosted ONNX Runtime backend, on a real Triton through gRPC."""
+"""The Python-hosted ONNX Runtime backend on a real Triton, over gRPC."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FLOAT = TensorProto.FLOAT
 
-Ends: TypeAlias = tuple[list[onnx.ValueInfoProto], list[onnx.ValueInfoProto]]
+Signature: TypeAlias = tuple[list[onnx.ValueInfoProto], list[onnx.ValueInfoProto]]
 """Inputs and outputs of a graph."""
 
 
@@ -38,24 +38,26 @@ def model(
     repository: Path,
     name: str,
     config: str | None,
-    ends: Ends,
+    signature: Signature,
     *,
     nodes: Sequence[onnx.NodeProto] = (),
     initializers: Sequence[onnx.TensorProto] = (),
 ) -> str:
-    """Write a model of opset 17 and IR 8, by default the identity of x as y; return its name."""
-    graph = helper.make_graph(nodes or [helper.make_node("Identity", ["x"], ["y"])], name, *ends, list(initializers))
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    """Write a model of opset 17 and IR 8, by default the identity from x to y; return its name."""
+    graph = helper.make_graph(
+        nodes or [helper.make_node("Identity", ["x"], ["y"])], name, *signature, list(initializers)
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     folder = repository / name / "1"
     folder.mkdir(parents=True)
-    onnx.save(made, folder / "model.onnx")
+    onnx.save(proto, folder / "model.onnx")
     if config is not None:
         (repository / name / "config.pbtxt").write_text('backend: "onnxruntime"\n' + config)
     return name
 
 
 def io_config(dtype: str, dims: str, *, batch: int = 0, extra: str = "") -> str:
-    """Return a config for one input x and one output y of equal type and dims."""
+    """Return a config for one input x and one output y with the same dtype and dims."""
     return (
         f"max_batch_size: {batch}\n"
         f'input {{ name: "x" data_type: TYPE_{dtype} {dims} }}\noutput {{ name: "y" data_type: TYPE_{dtype} {dims} }}\n'
@@ -64,16 +66,16 @@ def io_config(dtype: str, dims: str, *, batch: int = 0, extra: str = "") -> str:
 
 
 def infer(
-    client: InferenceServerClient, name: str, arrays: dict[str, Any], wanted: Sequence[str] = ("y",)
+    client: InferenceServerClient, name: str, arrays: dict[str, Any], names: Sequence[str] = ("y",)
 ) -> dict[str, Any]:
-    """Send one request and return the wanted outputs."""
+    """Send one request and return the outputs ``names``."""
     inputs = []
     for key, array in arrays.items():
         tensor = InferInput(key, list(array.shape), np_to_triton_dtype(array.dtype))
         tensor.set_data_from_numpy(array)
         inputs.append(tensor)
-    result = client.infer(name, inputs, outputs=[InferRequestedOutput(output) for output in wanted])
-    return {output: result.as_numpy(output) for output in wanted}
+    result = client.infer(name, inputs, outputs=[InferRequestedOutput(output) for output in names])
+    return {output: result.as_numpy(output) for output in names}
 
 
 @pytest.mark.parametrize(
@@ -87,12 +89,12 @@ def infer(
         ("STRING", TensorProto.STRING, np.array([["", "déjà vu".encode(), b"a b"]], np.object_)),
     ],
 )
-def test_every_dtype_passes_through_exactly(
+def test_every_dtype_is_returned_exactly(
     triton: Any, client: InferenceServerClient, dtype: str, onnx_type: int, array: Any
 ) -> None:
-    """What goes in as x comes out as y, bit for bit."""
-    ends = ([value("x", onnx_type, ["b", 3])], [value("y", onnx_type, ["b", 3])])
-    name = model(triton.repository, f"dtype_{dtype}", io_config(dtype, "dims: [3]", batch=4), ends)
+    """Output y equals input x bit for bit."""
+    signature = ([value("x", onnx_type, ["b", 3])], [value("y", onnx_type, ["b", 3])])
+    name = model(triton.repository, f"dtype_{dtype}", io_config(dtype, "dims: [3]", batch=4), signature)
     client.load_model(name)
 
     answer = infer(client, name, {"x": array})["y"]
@@ -105,9 +107,9 @@ def test_every_dtype_passes_through_exactly(
 
 
 def test_scalars_are_dims_1_without_batching(triton: Any, client: InferenceServerClient) -> None:
-    """A 0-d tensor travels as [1]."""
-    ends = ([value("x", FLOAT, [])], [value("y", FLOAT, [])])
-    name = model(triton.repository, "scalar", io_config("FP32", "dims: [1]"), ends)
+    """A 0-d tensor is sent as [1]."""
+    signature = ([value("x", FLOAT, [])], [value("y", FLOAT, [])])
+    name = model(triton.repository, "scalar", io_config("FP32", "dims: [1]"), signature)
     client.load_model(name)
 
     answer = infer(client, name, {"x": np.array([2.5], np.float32)})["y"].tolist()
@@ -115,10 +117,10 @@ def test_scalars_are_dims_1_without_batching(triton: Any, client: InferenceServe
     assert answer == [2.5]
 
 
-def test_rank_1_batch_travels_through_reshape(triton: Any, client: InferenceServerClient) -> None:
-    """A graph's [batch] is dims [1] with an empty reshape, in and out."""
-    ends = ([value("x", FLOAT, ["b"])], [value("y", FLOAT, ["b"])])
-    name = model(triton.repository, "rank1", io_config("FP32", "dims: [1] reshape { shape: [] }", batch=4), ends)
+def test_rank_1_batch_uses_reshape(triton: Any, client: InferenceServerClient) -> None:
+    """[batch] in the graph is dims [1] with an empty reshape, for inputs and outputs."""
+    signature = ([value("x", FLOAT, ["b"])], [value("y", FLOAT, ["b"])])
+    name = model(triton.repository, "rank1", io_config("FP32", "dims: [1] reshape { shape: [] }", batch=4), signature)
     client.load_model(name)
 
     answer = infer(client, name, {"x": np.array([[1], [2]], np.float32)})["y"].tolist()
@@ -126,18 +128,18 @@ def test_rank_1_batch_travels_through_reshape(triton: Any, client: InferenceServ
     assert answer == [[1.0], [2.0]]
 
 
-def test_a_burst_is_answered_in_fewer_runs_and_nothing_is_mixed_up(triton: Any, client: InferenceServerClient) -> None:
-    """The dynamic batcher's batches are one run each, and each request gets its own row back."""
-    ends = ([value("x", FLOAT, ["b", 2])], [value("y", FLOAT, ["b", 2])])
+def test_burst_is_batched_and_rows_are_not_mixed_up(triton: Any, client: InferenceServerClient) -> None:
+    """Each batch of the dynamic batcher is one run, and each response has the row of its request."""
+    signature = ([value("x", FLOAT, ["b", 2])], [value("y", FLOAT, ["b", 2])])
     config = io_config("FP32", "dims: [2]", batch=8, extra="dynamic_batching { max_queue_delay_microseconds: 20000 }\n")
-    name = model(triton.repository, "burst", config, ends)
+    name = model(triton.repository, "burst", config, signature)
     client.load_model(name)
 
-    def ask(index: int) -> Any:
+    def send(index: int) -> Any:
         return infer(client, name, {"x": np.full((1, 2), index, np.float32)})["y"].tolist()
 
     with ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(ask, range(64)))
+        answers = list(pool.map(send, range(64)))
 
     statistics = client.get_inference_statistics(name).model_stats[0]
     assert [[[float(index)] * 2] for index in range(64)] == answers
@@ -145,12 +147,12 @@ def test_a_burst_is_answered_in_fewer_runs_and_nothing_is_mixed_up(triton: Any, 
     assert statistics.execution_count < 64
 
 
-def test_only_the_requested_outputs_come_back(triton: Any, client: InferenceServerClient) -> None:
-    """Of two outputs, the one asked for is returned."""
+def test_only_requested_outputs_are_returned(triton: Any, client: InferenceServerClient) -> None:
+    """The response has one of two outputs."""
     nodes = [helper.make_node("Identity", ["x"], ["y"]), helper.make_node("Neg", ["x"], ["z"])]
-    ends = ([value("x", FLOAT, ["b", 2])], [value(n, FLOAT, ["b", 2]) for n in "yz"])
+    signature = ([value("x", FLOAT, ["b", 2])], [value(n, FLOAT, ["b", 2]) for n in "yz"])
     config = io_config("FP32", "dims: [2]", batch=4, extra='output { name: "z" data_type: TYPE_FP32 dims: [2] }\n')
-    name = model(triton.repository, "two_outputs", config, ends, nodes=nodes)
+    name = model(triton.repository, "two_outputs", config, signature, nodes=nodes)
     client.load_model(name)
 
     answer = infer(client, name, {"x": np.array([[1, 2]], np.float32)}, ["z"])
@@ -158,8 +160,8 @@ def test_only_the_requested_outputs_come_back(triton: Any, client: InferenceServ
     assert {key: array.tolist() for key, array in answer.items()} == {"z": [[-1.0, -2.0]]}
 
 
-def test_an_optional_input_may_be_left_out(triton: Any, client: InferenceServerClient) -> None:
-    """An overridable initializer, declared optional, has its own value when no input comes."""
+def test_optional_input_may_be_omitted(triton: Any, client: InferenceServerClient) -> None:
+    """An overridable initializer that is declared optional has its own value without an input."""
     nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
     weight = numpy_helper.from_array(np.array([10], np.float32), "w")
     inputs = [value("x", FLOAT, [1]), value("w", FLOAT, [1])]
@@ -175,20 +177,20 @@ def test_an_optional_input_may_be_left_out(triton: Any, client: InferenceServerC
     client.load_model(name)
     one = np.array([1], np.float32)
 
-    answers = [infer(client, name, given)["y"].tolist() for given in ({"x": one}, {"x": one, "w": one})]
+    answers = [infer(client, name, inputs)["y"].tolist() for inputs in ({"x": one}, {"x": one, "w": one})]
 
     assert answers == [[11.0], [2.0]]
 
 
-def test_a_failing_run_is_an_error_response_and_the_next_one_works(triton: Any, client: InferenceServerClient) -> None:
-    """ONNX Runtime's message reaches the client, and the instance lives on."""
+def test_failed_run_is_an_error_response(triton: Any, client: InferenceServerClient) -> None:
+    """The client receives ONNX Runtime's message, and the instance still works."""
     nodes = [helper.make_node("Reshape", ["x", "shape"], ["y"])]
     shape = numpy_helper.from_array(np.array([2, 2], np.int64), "shape")
-    ends = ([value("x", FLOAT, ["n"])], [value("y", FLOAT, [2, 2])])
+    signature = ([value("x", FLOAT, ["n"])], [value("y", FLOAT, [2, 2])])
     config = io_config("FP32", "dims: [-1]").replace(
         '"y" data_type: TYPE_FP32 dims: [-1]', '"y" data_type: TYPE_FP32 dims: [2, 2]'
     )
-    name = model(triton.repository, "picky", config, ends, nodes=nodes, initializers=[shape])
+    name = model(triton.repository, "picky", config, signature, nodes=nodes, initializers=[shape])
     client.load_model(name)
 
     with pytest.raises(InferenceServerException, match=r"onnx runtime error \d+: .*Reshape"):
@@ -197,22 +199,22 @@ def test_a_failing_run_is_an_error_response_and_the_next_one_works(triton: Any, 
     assert infer(client, name, {"x": np.zeros(4, np.float32)})["y"].shape == (2, 2)
 
 
-def test_a_missing_config_is_completed_as_nvidias_backend_does(triton: Any, client: InferenceServerClient) -> None:
-    """Without config.pbtxt: max_batch_size 4, dynamic batching, dims from the graph, two CPU instances."""
-    ends = ([value("x", FLOAT, ["b", 3])], [value("y", FLOAT, ["b", 3])])
-    name = model(triton.repository, "bare", None, ends)
+def test_missing_config_is_completed(triton: Any, client: InferenceServerClient) -> None:
+    """The result is NVIDIA's: max_batch_size 4, dynamic batching, dims from the graph, two CPU instances."""
+    signature = ([value("x", FLOAT, ["b", 3])], [value("y", FLOAT, ["b", 3])])
+    name = model(triton.repository, "bare", None, signature)
     client.load_model(name)
 
     config = client.get_model_config(name).config
 
-    found = (
+    fields = (
         config.max_batch_size,
         config.HasField("dynamic_batching"),
         list(config.input[0].dims),
         list(config.output[0].dims),
         config.instance_group[0].count,
     )
-    assert found == (4, True, [3], [3], 2)
+    assert fields == (4, True, [3], [3], 2)
 
 
 @pytest.mark.parametrize(
@@ -233,21 +235,21 @@ def test_a_missing_config_is_completed_as_nvidias_backend_does(triton: Any, clie
         ),
     ],
 )
-def test_what_nvidias_backend_refuses_is_refused_in_its_words(
+def test_invalid_config_is_rejected_with_nvidias_message(
     triton: Any, client: InferenceServerClient, case: str, config: str, message: str
 ) -> None:
-    """A config that does not fit the graph fails to load."""
-    ends = ([value("x", FLOAT, ["b", 3])], [value("y", FLOAT, ["b", 3])])
-    name = model(triton.repository, f"refused_{case}", config, ends)
+    """A config that does not match the graph does not load."""
+    signature = ([value("x", FLOAT, ["b", 3])], [value("y", FLOAT, ["b", 3])])
+    name = model(triton.repository, f"rejected_{case}", config, signature)
 
     with pytest.raises(InferenceServerException, match=message):
         client.load_model(name)
 
 
-def test_an_opset_beyond_the_targets_onnx_runtime_is_refused(triton: Any, client: InferenceServerClient) -> None:
-    """The runtime is the target's: 1.19.2 knows opset 21."""
-    ends = ([value("x", FLOAT, ["b", 3])], [value("y", FLOAT, ["b", 3])])
-    name = model(triton.repository, "new_opset", io_config("FP32", "dims: [3]", batch=4), ends)
+def test_opset_above_the_targets_limit_is_rejected(triton: Any, client: InferenceServerClient) -> None:
+    """The target's ONNX Runtime 1.19.2 supports opset 21."""
+    signature = ([value("x", FLOAT, ["b", 3])], [value("y", FLOAT, ["b", 3])])
+    name = model(triton.repository, "new_opset", io_config("FP32", "dims: [3]", batch=4), signature)
     path = triton.repository / name / "1" / "model.onnx"
     loaded = onnx.load(path)
     loaded.opset_import[0].version = 22
@@ -257,8 +259,8 @@ def test_an_opset_beyond_the_targets_onnx_runtime_is_refused(triton: Any, client
         client.load_model(name)
 
 
-def test_external_data_beside_the_model_is_read(triton: Any, client: InferenceServerClient) -> None:
-    """Weights in model.onnx.data arrive."""
+def test_external_data_is_read(triton: Any, client: InferenceServerClient) -> None:
+    """The weights are in model.onnx.data."""
     weight = numpy_helper.from_array(np.arange(1024, dtype=np.float32), "w")
     name = model(
         triton.repository,

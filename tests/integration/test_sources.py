@@ -1,4 +1,4 @@
-"""Every kind of source through the real `repogen build`, and what a hostile or broken file comes to."""
+"""Builds of every kind of source with the real `repogen build`, also from malicious and damaged files."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ _MOVE = 'import mlflow; mlflow.MlflowClient().set_registered_model_alias("net", 
 
 
 class Classifier(nn.Module):
-    """Rows of floats to logits and probabilities."""
+    """Maps rows of floats to logits and probabilities."""
 
     def __init__(self) -> None:
-        """Make a layer."""
+        """Create a layer."""
         super().__init__()
         self.head = nn.Linear(4, 3)
 
@@ -64,15 +64,15 @@ class Classifier(nn.Module):
 
 
 class Bomb(nn.Module):
-    """Writes a file when it is unpickled."""
+    """Creates a file when unpickled."""
 
     def __init__(self, mark: Path) -> None:
-        """Keep where."""
+        """Store the path."""
         super().__init__()
         self.mark = mark
 
     def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
-        """Ask the unpickler to run a command."""
+        """Let unpickling run a command."""
         return os.system, (f"touch {self.mark}",)
 
 
@@ -83,12 +83,12 @@ def project(tmp_path: Path, project_at: type[Project]) -> Project:
 
 
 def write_spec(project: Project, models: dict[str, Any], **more: Any) -> None:
-    """Write the spec, and nothing that belongs to another."""
+    """Write the spec."""
     project.spec.write_text(yaml.safe_dump({**more, "models": models}, sort_keys=False), encoding="utf-8")
 
 
 def built(project: Project, *flags: str) -> dict[str, Any]:
-    """Build, and return each model's report by its name."""
+    """Build, and return the report of each model by name."""
     run = project.run("build", "--json", *flags)
     document = json.loads(run.stdout)
     assert "models" in document, document
@@ -102,15 +102,15 @@ def save_program(path: Path, module: nn.Module) -> None:
 
 
 def mlflow(project: Project, code: str) -> None:
-    """Run code with an MLflow whose database is the project's."""
+    """Run code with an MLflow database in the project."""
     environment = os.environ | {"MLFLOW_TRACKING_URI": "sqlite:///mlflow.db", "MLFLOW_DISABLE_TELEMETRY": "true"}
     command = [sys.executable, "-W", "ignore", "-c", code]
     subprocess.run(command, cwd=project.directory, env=environment, check=True, capture_output=True)
 
 
 @pytest.mark.first
-def test_every_kind_is_served(project: Project) -> None:
-    """Four kinds of file, one build, one Triton: batched, in parity, and answered through gRPC."""
+def test_file_sources_are_built_and_served(project: Project) -> None:
+    """One build of four models, smoke-tested over gRPC."""
     torch.manual_seed(0)
     graphs.with_external(project.directory / "model.onnx")
     save_program(project.directory / "net.pt2", Classifier())
@@ -132,8 +132,8 @@ def test_every_kind_is_served(project: Project) -> None:
         },
     )
     reports = built(project)
-    told = {name: (r["status"], r["exporter"], r["opset"], r["max_batch_size"]) for name, r in reports.items()}
-    assert told == {
+    results = {name: (r["status"], r["exporter"], r["opset"], r["max_batch_size"]) for name, r in reports.items()}
+    assert results == {
         "file": ("published", "onnx", 17, 32),
         "newer": ("published", "onnx", 21, 32),
         "program": ("published", "dynamo", 20, 8),
@@ -144,8 +144,8 @@ def test_every_kind_is_served(project: Project) -> None:
     assert {report["status"] for report in again.values()} == {"unchanged"}
 
 
-def test_what_is_written_for_a_model_builds_unedited(project: Project) -> None:
-    """`repogen init --from` for each kind that knows its own inputs."""
+def test_generated_spec_builds_unchanged(project: Project) -> None:
+    """`repogen init --from` for each kind whose inputs can be derived."""
     onnx.save_model(graphs.lookup(), project.directory / "lookup.onnx")
     save_program(project.directory / "net.pt2", Classifier())
     (project.directory / "nets.py").write_text(_NETS, encoding="utf-8")
@@ -156,8 +156,8 @@ def test_what_is_written_for_a_model_builds_unedited(project: Project) -> None:
         assert (report["status"], report["max_batch_size"] > 0) == ("published", True), report
 
 
-def test_a_model_of_mlflow_and_its_alias(project: Project) -> None:
-    """An alias is the version that it points to: unchanged while it stays, built again when it moved."""
+def test_mlflow_alias_is_resolved_at_every_build(project: Project) -> None:
+    """The model is unchanged until the alias moves to another version."""
     onnx.save_model(graphs.matmul(), project.directory / "net.onnx")
     mlflow(project, _LOG)
     models = {"net": {"source": {"kind": "mlflow", "uri": "models:/net@champion"}}}
@@ -172,16 +172,16 @@ def test_a_model_of_mlflow_and_its_alias(project: Project) -> None:
     assert "downloaded from MLflow: models:/net/2" in second["notes"]
 
 
-def test_files_that_must_not_hurt(project: Project) -> None:
-    """Each is refused for its own reason, none runs, and none stops the others."""
-    here, mark = project.directory, project.directory / "ran"
-    graphs.with_external(here / "escape.onnx", "../../etc/passwd")
-    (here / "empty.onnx").touch()
-    (here / "cut.onnx").write_bytes(graphs.matmul().SerializeToString()[:90])
-    onnx.save_model(graphs.endless(), here / "endless.onnx")
-    torch.save(Bomb(mark), here / "bomb.pt")
-    torch.save(Bomb(mark), here / "bomb.pt2")
-    (here / "number.py").write_text("def build():\n    return 7\n", encoding="utf-8")
+def test_malicious_and_damaged_files_are_rejected(project: Project) -> None:
+    """Each has its own error, no code runs, and the other models are built."""
+    directory, mark = project.directory, project.directory / "ran"
+    graphs.with_external(directory / "escape.onnx", "../../etc/passwd")
+    (directory / "empty.onnx").touch()
+    (directory / "cut.onnx").write_bytes(graphs.matmul().SerializeToString()[:90])
+    onnx.save_model(graphs.endless(), directory / "endless.onnx")
+    torch.save(Bomb(mark), directory / "bomb.pt")
+    torch.save(Bomb(mark), directory / "bomb.pt2")
+    (directory / "number.py").write_text("def build():\n    return 7\n", encoding="utf-8")
     inputs = {"inputs": {"x": {"dtype": "float32", "shape": [2, 4]}}}
     write_spec(
         project,
@@ -210,8 +210,8 @@ def test_files_that_must_not_hurt(project: Project) -> None:
     assert not mark.exists()
 
 
-def test_a_pickle_in_mlflow_is_not_loaded(project: Project) -> None:
-    """Not without trust_pickle, and then with a word about it."""
+def test_pickle_in_mlflow_requires_trust_pickle(project: Project) -> None:
+    """With trust_pickle, a note mentions it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         code = (

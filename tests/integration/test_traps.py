@@ -1,4 +1,4 @@
-"""Every known trap, with a real model through the real steps: found before Triton does, with what to do."""
+"""Builds of models with known problems: each is reported with a hint before Triton would fail."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ BATCH = "dims: {batch: {min: 1, max: 8}}"
 
 
 def verify(directory: Path, factory: str, *lines: str, dry_run: bool = True, weights: str = "") -> ModelReport:
-    """Build one trap without a server; ``lines`` are the model's further spec lines."""
+    """Build a model of ``trap_models.py`` without a smoke test; ``lines`` are added to its spec entry."""
     shutil.copy(MODELS, directory / "trap_models.py")
-    loaded = f", weights: {weights}" if weights else ""
-    body = textwrap.indent("\n".join([f"source: {{factory: 'trap_models.py:{factory}'{loaded}}}", *lines]), "    ")
+    extra = f", weights: {weights}" if weights else ""
+    body = textwrap.indent("\n".join([f"source: {{factory: 'trap_models.py:{factory}'{extra}}}", *lines]), "    ")
     (directory / "repogen.yaml").write_text(f"models:\n  trap:\n{body}\n", encoding="utf-8")
     spec = load_spec(directory / "repogen.yaml")
     report = build(spec, BuildOptions(server=None, dry_run=dry_run), Silent())
@@ -33,38 +33,38 @@ def verify(directory: Path, factory: str, *lines: str, dry_run: bool = True, wei
 
 
 def failure(report: ModelReport) -> ErrorRecord:
-    """Return the error of a build that had to fail."""
+    """Return the error of a failed build."""
     assert report.status is Status.FAILED
     assert report.error is not None
     assert "Traceback" not in report.error.message
     return report.error
 
 
-def test_a_forgotten_eval_is_mended_and_said(tmp_path: Path) -> None:
-    """Dropout left in training mode is switched off, and the report says who forgot it."""
+def test_training_mode_is_fixed_with_a_note(tmp_path: Path) -> None:
+    """Dropout is disabled, and a note names the affected layer."""
     report = verify(tmp_path, "forgot_eval", ROWS, BATCH)
     assert (report.status, report.max_batch_size) == (Status.VERIFIED, 8)
-    assert "model.eval() was called; it matters for 1" in report.notes[0]
+    assert "repogen called model.eval(); this affects 1" in report.notes[0]
 
 
 @pytest.mark.parametrize("exporter", ["auto", "dynamo", "torchscript"])
-def test_a_baked_in_batch_is_an_error_that_names_the_dim(tmp_path: Path, exporter: str) -> None:
-    """``reshape(2, -1)`` is refused under either exporter, with the dim or the size that fails."""
+def test_fixed_batch_size_is_rejected(tmp_path: Path, exporter: str) -> None:
+    """``reshape(2, -1)`` fails with every exporter; the error has the dim or the size that fails."""
     report = verify(tmp_path, "BakedBatch", ROWS, BATCH, f"export: {{exporter: {exporter}}}")
     error = failure(report)
     assert error.exit_code == ExitCode.EXPORT
     tried = ["dynamo", "torchscript"] if exporter == "auto" else [exporter]
-    assert [(rung.exporter, rung.ok) for rung in report.rungs] == [(name, False) for name in tried]
-    assert all(rung.reason in error.message for rung in report.rungs)
-    assert "model.eval() was called" in report.notes[0]
+    assert [(attempt.exporter, attempt.ok) for attempt in report.attempts] == [(name, False) for name in tried]
+    assert all(attempt.reason in error.message for attempt in report.attempts)
+    assert "repogen called model.eval()" in report.notes[0]
     assert {"worker", "source", "export"} <= set(report.seconds)
     named = {"auto": "dim 'batch'", "dynamo": "dim 'batch'", "torchscript": "fails at batch=1"}[exporter]
     assert named in error.message
     assert "reshape(2, -1)" in error.hint
 
 
-def test_an_error_in_a_file_named_like_the_scaffold_s_keeps_its_place(tmp_path: Path) -> None:
-    """``models.py:3`` is a place, and no key path below ``models``."""
+def test_location_in_models_py_is_not_a_key_path(tmp_path: Path) -> None:
+    """``models.py:3`` is a file and line, not a key below ``models``."""
     (tmp_path / "models.py").write_text("def build():\n    number = 1\n    return number / 0\n", encoding="utf-8")
     spec = "models:\n  py:\n    source: {factory: 'models.py:build'}\n    " + ROWS + "\n    " + BATCH + "\n"
     (tmp_path / "repogen.yaml").write_text(spec, encoding="utf-8")
@@ -73,8 +73,8 @@ def test_an_error_in_a_file_named_like_the_scaffold_s_keeps_its_place(tmp_path: 
 
 
 @pytest.mark.parametrize("exporter", ["auto", "dynamo", "torchscript"])
-def test_a_branch_on_values_is_refused_with_its_line(tmp_path: Path, exporter: str) -> None:
-    """``if x.sum() > 0`` is refused by each exporter, naming file and line."""
+def test_branch_on_values_is_rejected_with_its_line(tmp_path: Path, exporter: str) -> None:
+    """``if x.sum() > 0`` fails with every exporter; the error has the file and line."""
     error = failure(verify(tmp_path, "Branch", ROWS, BATCH, f"export: {{exporter: {exporter}}}"))
     line = next(i for i, text in enumerate(MODELS.read_text().splitlines(), 1) if "if x.sum() > 0" in text)
     assert (error.exit_code, error.code) == (ExitCode.EXPORT, "export.data-dependent")
@@ -82,72 +82,72 @@ def test_a_branch_on_values_is_refused_with_its_line(tmp_path: Path, exporter: s
     assert "torch.where" in error.hint
 
 
-def test_an_allowed_branch_is_left_to_parity(tmp_path: Path) -> None:
-    """The spec may allow one line; then the sweep's other seeds show what the frozen branch costs."""
+def test_allowed_branch_is_checked_by_parity(tmp_path: Path) -> None:
+    """The spec can allow one line; the other seeds of the size sweep then detect the frozen branch."""
     line = next(i for i, text in enumerate(MODELS.read_text().splitlines(), 1) if "if x.sum() > 0" in text)
     allow = f'export: {{exporter: torchscript, allow_tracer_warnings: ["trap_models.py:{line}"]}}'
     error = failure(verify(tmp_path, "Branch", ROWS, BATCH, allow))
     assert (error.exit_code, error.code) == (ExitCode.PARITY, "parity.drift")
 
 
-def test_a_branch_on_a_shape_is_judged_by_the_sweep(tmp_path: Path) -> None:
-    """Tracing a shape predicate is no error in itself."""
+def test_branch_on_a_shape_is_allowed(tmp_path: Path) -> None:
+    """The size sweep checks whether the traced branch is valid for all sizes."""
     report = verify(tmp_path, "BranchOnShape", ROWS, BATCH, "export: {exporter: torchscript}")
     assert (report.status, report.exporter) == (Status.VERIFIED, "torchscript")
 
 
-def test_rows_that_mix_do_not_batch(tmp_path: Path) -> None:
-    """``x - x.mean(0)`` comes out with max_batch_size 0 when left to auto."""
+def test_dependent_rows_disable_batching(tmp_path: Path) -> None:
+    """``x - x.mean(0)`` gets max_batch_size 0 with auto."""
     report = verify(tmp_path, "mixes_rows", ROWS, BATCH)
     assert (report.status, report.max_batch_size) == (Status.VERIFIED, 0)
-    assert "a row alone is answered otherwise" in report.batch_reason
+    assert "a row gives another output alone" in report.batch_reason
 
 
-def test_batching_that_was_asked_for_is_refused_when_rows_mix(tmp_path: Path) -> None:
-    """An explicit max_batch_size on such a model is an error with the reason."""
+def test_requested_batching_of_dependent_rows_is_rejected(tmp_path: Path) -> None:
+    """An explicit max_batch_size is an error with the reason."""
     error = failure(verify(tmp_path, "mixes_rows", ROWS, BATCH, "triton: {max_batch_size: 8}"))
     assert error.exit_code == ExitCode.CONFIG
-    assert "a row alone is answered otherwise" in error.message
+    assert "a row gives another output alone" in error.message
     assert "max_batch_size: 0" in error.hint
 
 
-def test_time_major_outputs_do_not_batch(tmp_path: Path) -> None:
-    """An LSTM's [time, batch, …] answer has no batch on axis 0."""
+def test_time_major_outputs_disable_batching(tmp_path: Path) -> None:
+    """Axis 0 of an LSTM's [time, batch, …] output is not the batch."""
     inputs = "inputs: {x: {dtype: float32, shape: [batch, time, 4]}}"
     report = verify(tmp_path, "TimeMajor", inputs, "dims: {batch: {max: 8}, time: {min: 2, max: 12}}")
     assert (report.status, report.max_batch_size) == (Status.VERIFIED, 0)
     assert "axis 0 is not the batch" in report.batch_reason
 
 
-def test_inputs_declared_in_another_order_still_reach_their_parameters(tmp_path: Path) -> None:
-    """Names, not positions, decide which input is which."""
+def test_inputs_are_passed_by_name(tmp_path: Path) -> None:
+    """The order of the declarations does not matter."""
     inputs = "inputs: {right: {dtype: float32, shape: [batch, 4]}, left: {dtype: float32, shape: [batch, 4]}}"
     report = verify(tmp_path, "Subtract", inputs, BATCH)
     assert report.status is Status.VERIFIED
 
 
-def test_bfloat16_outputs_are_refused(tmp_path: Path) -> None:
-    """BF16 outputs end the build at the source, with the cast that helps."""
+def test_bfloat16_outputs_are_rejected(tmp_path: Path) -> None:
+    """The hint has the cast that fixes it."""
     error = failure(verify(tmp_path, "bfloat16", ROWS, BATCH))
     assert (error.exit_code, error.code) == (ExitCode.EXPORT, "source.output-dtype")
     assert "x.float()" in error.hint
 
 
 def test_nan_outputs_fail_parity(tmp_path: Path) -> None:
-    """NaN equals NaN is no parity."""
+    """Equal NaN values do not count as parity."""
     error = failure(verify(tmp_path, "not_a_number", ROWS, BATCH))
     assert (error.exit_code, error.code) == (ExitCode.PARITY, "parity.not-finite")
 
 
-def test_a_random_op_is_named_with_its_line(tmp_path: Path) -> None:
-    """A model that differs from itself is not blamed on the exporter."""
+def test_random_operator_is_reported_with_its_line(tmp_path: Path) -> None:
+    """The error is about the model, not about an exporter."""
     error = failure(verify(tmp_path, "random", ROWS, BATCH))
     assert (error.exit_code, error.code) == (ExitCode.EXPORT, "source.random")
     assert "models.py:" in error.message
 
 
 def test_external_data_is_published_with_its_model(tmp_path: Path) -> None:
-    """``external_data: true`` gives one data file beside model.onnx, recorded in the manifest."""
+    """``external_data: true`` publishes one data file next to model.onnx."""
     inputs = "inputs: {x: {dtype: float32, shape: [batch, 512]}}"
     report = verify(tmp_path, "TooWide", inputs, BATCH, "export: {external_data: true}", dry_run=False)
     assert report.status is Status.PUBLISHED
@@ -166,30 +166,30 @@ def test_external_data_is_published_with_its_model(tmp_path: Path) -> None:
         ("missing", "source.callable-missing", "has no 'missing'"),
     ],
 )
-def test_a_factory_that_misbehaves_is_that_models_error(tmp_path: Path, factory: str, code: str, words: str) -> None:
-    """A worker's end becomes an error value, and the build goes on to its report."""
+def test_misbehaving_factory_is_an_error_of_its_model(tmp_path: Path, factory: str, code: str, words: str) -> None:
+    """If the worker exits or is killed, the build still reports an error."""
     error = failure(verify(tmp_path, factory, ROWS, BATCH))
     assert (error.exit_code, error.code) == (ExitCode.EXPORT, code)
     assert words in error.message
 
 
-def test_weights_that_were_never_fetched_are_recognized(tmp_path: Path) -> None:
-    """A git-LFS pointer in the place of a checkpoint."""
+def test_git_lfs_pointer_is_detected(tmp_path: Path) -> None:
+    """The weights file is a Git LFS pointer."""
     (tmp_path / "w.pt").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n")
     error = failure(verify(tmp_path, "BakedBatch", ROWS, BATCH, weights="w.pt"))
     assert (error.exit_code, error.code) == (ExitCode.EXPORT, "source.weights-format")
     assert error.where == f"{tmp_path / 'repogen.yaml'}:3:52"
-    assert (error.message.count("git-LFS pointer"), error.hint) == (1, "fetch them: git lfs pull")
+    assert (error.message.count("Git LFS pointer"), error.hint) == (1, "download the file: git lfs pull")
 
 
-def test_a_factory_that_hangs_is_stopped(tmp_path: Path) -> None:
-    """The time limit ends it."""
+def test_hanging_factory_is_stopped(tmp_path: Path) -> None:
+    """The time limit applies to the factory."""
     error = failure(verify(tmp_path, "hangs", ROWS, BATCH, "limits: {timeout_seconds: 8}"))
     assert (error.exit_code, error.code) == (ExitCode.EXPORT, "worker.timeout")
 
 
-def test_the_same_input_gives_the_same_bytes_and_no_trace_of_the_machine(tmp_path: Path) -> None:
-    """Two builds in two directories agree to the byte, and neither holds a path."""
+def test_builds_are_reproducible(tmp_path: Path) -> None:
+    """Builds in two directories are identical, and contain no path."""
     inputs = "inputs: {x: {dtype: float32, shape: [batch, 512]}}"
     digests = []
     for name in ("one", "two"):

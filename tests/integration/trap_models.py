@@ -1,4 +1,4 @@
-"""Models with the classic faults, one function each; the specs of test_traps.py name them."""
+"""Models with known problems, for test_traps.py."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ class _Call(nn.Module):
 
 
 def forgot_eval() -> nn.Module:
-    """Dropout, handed over in training mode."""
+    """Return a model with dropout in training mode."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 2)).train()
 
 
 class BakedBatch(nn.Module):
-    """Reshapes with the batch it was written for."""
+    """Reshapes with a fixed batch size."""
 
     def __init__(self) -> None:
-        """Make the layer."""
+        """Create the layer."""
         super().__init__()
         torch.manual_seed(0)
         self.linear = nn.Linear(4, 2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Only right for a batch of 2."""
+        """Compute a result that is valid only for a batch of 2."""
         result: torch.Tensor = self.linear(x.reshape(2, -1))
         return result
 
@@ -51,27 +51,27 @@ class Branch(nn.Module):
     """Branches on values."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Take another way for negative sums."""
+        """Return ``x + 1`` for positive sums, otherwise ``x - 1``."""
         if x.sum() > 0:
             return x + 1
         return x - 1
 
 
 class BranchOnShape(nn.Module):
-    """Branches on a shape, which a trace may freeze when the sweep proves that it does not matter."""
+    """Branches on a shape; a trace may freeze the branch if no declared size takes it."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Never takes the branch within the declared dims."""
+        """Take the branch only outside the declared dims."""
         if x.shape[0] > 1000:
             return x * 2
         return x + 1
 
 
 class TimeMajor(nn.Module):
-    """An LSTM that takes the batch first and answers time first."""
+    """An LSTM with batch-first inputs and time-first outputs."""
 
     def __init__(self) -> None:
-        """Make the LSTM."""
+        """Create the LSTM."""
         super().__init__()
         torch.manual_seed(0)
         self.lstm = nn.LSTM(4, 3)
@@ -83,7 +83,7 @@ class TimeMajor(nn.Module):
 
 
 class Subtract(nn.Module):
-    """Tells its two inputs apart."""
+    """Treats its two inputs differently."""
 
     def forward(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         """Return ``2 * left - right``."""
@@ -91,10 +91,10 @@ class Subtract(nn.Module):
 
 
 class TooWide(nn.Module):
-    """Has more weights than Triton needs to be told twice about."""
+    """Has enough weights for an external data file."""
 
     def __init__(self) -> None:
-        """Make a layer of 1 MB."""
+        """Create a layer of 1 MB."""
         super().__init__()
         torch.manual_seed(0)
         self.linear = nn.Linear(512, 512)
@@ -111,7 +111,7 @@ def mixes_rows() -> nn.Module:
 
 
 def bfloat16() -> nn.Module:
-    """Computes and answers in bfloat16."""
+    """Computes and returns bfloat16."""
     return _Call(lambda y: y.to(torch.bfloat16))
 
 
@@ -126,27 +126,27 @@ def random() -> nn.Module:
 
 
 def exits() -> nn.Module:
-    """Leaves the process politely."""
+    """Call sys.exit."""
     sys.exit(3)
 
 
 def exits_hard() -> nn.Module:
-    """Leaves the process without a word."""
+    """Exit the process without cleanup."""
     os._exit(9)
 
 
 def hangs() -> nn.Module:
-    """Never returns."""
+    """Sleep forever."""
     time.sleep(3600)
     raise AssertionError
 
 
 def killed() -> nn.Module:
-    """Dies as by the kernel's out-of-memory killer."""
+    """Kill the process like the kernel's out-of-memory killer."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
 
 
 def number() -> int:
-    """Is no module."""
+    """Return a value that is not a module."""
     return 42

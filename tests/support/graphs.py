@@ -17,7 +17,7 @@ WEIGHT = np.arange(12, dtype=np.float32).reshape(4, 3) / 10
 
 
 def value(name: str, shape: Sequence[int | str | None], dtype: int = FLOAT) -> onnx.ValueInfoProto:
-    """Return a tensor's name, type and shape; None is a dim without a name."""
+    """Return the name, type and shape of a tensor; None is a dim without a name."""
     return helper.make_tensor_value_info(name, dtype, shape)
 
 
@@ -52,7 +52,7 @@ def lookup() -> onnx.ModelProto:
 
 
 def endless() -> onnx.ModelProto:
-    """Return a loop that never ends."""
+    """Return an infinite loop."""
     body = helper.make_graph(
         [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Add", ["v", "one"], ["next"])],
         "body",
@@ -65,7 +65,7 @@ def endless() -> onnx.ModelProto:
 
 
 def with_external(path: Path, location: str = "model.onnx.data") -> None:
-    """Write ``matmul`` with its weight in a file beside it, under a location that may be a lie."""
+    """Write ``matmul`` with its weight in a data file, and declare any location for it."""
     onnx.save_model(
         matmul(), path, save_as_external_data=True, location="model.onnx.data", size_threshold=0, convert_attribute=True
     )

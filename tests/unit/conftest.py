@@ -30,8 +30,8 @@ def as_source() -> Callable[..., SourceModel]:
         from repogen.artifacts.source import Eager, SourceModel  # noqa: PLC0415
         from repogen.artifacts.tensors import Signature, TensorSpec  # noqa: PLC0415
         from repogen.source.common.call import named_call  # noqa: PLC0415
-        from repogen.source.common.dims import dim_ranges  # noqa: PLC0415
         from repogen.source.common.examples import DrawnExamples  # noqa: PLC0415
+        from repogen.source.common.inputs import dim_ranges  # noqa: PLC0415
         from repogen.source.torch.eager import TorchReference, _output_spec  # noqa: PLC0415
         from repogen.source.torch.flat import FlatModule, choose_outputs, tensors_among  # noqa: PLC0415
         from repogen.spec.models import DimSpec, InputSpec  # noqa: PLC0415

@@ -197,7 +197,7 @@ def _present() -> bool:
 
 
 def _version() -> str:
-    text = (ROOT / "repogen" / "__init__.py").read_text(encoding="utf-8")
+    text = (ROOT / "repogen" / "version.py").read_text(encoding="utf-8")
     match = re.search(r'^__version__ = "([^"]+)"', text, re.MULTILINE)
     return match[1] if match else "0"
 

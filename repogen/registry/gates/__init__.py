@@ -1,1 +1,1 @@
-"""The gates of a promotion: which apply, how they are measured, and how figures are judged against limits."""
+"""The gates of a promotion: a Protocol, the built-in gates, and ``--gate``."""

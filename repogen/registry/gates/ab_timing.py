@@ -1,4 +1,4 @@
-"""Two versions timed in turns on one server: what slows the machine down for a while slows both down."""
+"""Times two versions in turns on one server, so that a temporary slowdown of the machine affects both."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ import statistics
 import time
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from repogen.artifacts.promotion import Paired, Ratio, Timing
-from repogen.artifacts.quantile import quantile
+from repogen.smoke.timing import quantile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    Ask = Callable[[], object]
+    SendRequest: TypeAlias = Callable[[], object]
 
 _RESAMPLES = 2000
 _RUNS = 8
-_LEAST = 2
+_MIN_WARM_UP = 2
 _ORDERS = ("abba", "baab")
-"""A block's rounds: each version is first and last once, so that a steady drift of the machine cancels out."""
+"""Order of a block's rounds: each version is first and last equally often, so that a steady drift cancels out."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long to measure.
+    """How long to time requests.
 
     Attributes:
-        blocks: Blocks of four rounds, two a version.
-        least_blocks: Blocks that are run even when the time is up.
-        round_seconds: What a round should take; decides how many requests it has.
-        most_requests: Of one round.
-        warm_up: Requests to each version before anything is timed.
-        seconds: When no further block is begun.
-        typical: Makes one time of those of a block: the median, which no hiccup touches, or the mean.
+        blocks: Number of blocks of four rounds, two per version.
+        least_blocks: Number of blocks that are run even when the time is over.
+        round_seconds: Intended duration of a round; determines its number of requests.
+        most_requests: Largest number of requests per round.
+        warm_up: Number of requests to each version before the first block.
+        seconds: No further block is started after this time.
+        typical: Reduces the times of a block to one: the median, which ignores outliers, or the mean.
     """
 
     blocks: int = 40
@@ -49,82 +49,86 @@ class Schedule:
 
 @dataclass
 class _Times:
-    """Milliseconds of each request, and of those of the present block."""
+    """Milliseconds of each request: of finished blocks, and of the current block."""
 
-    ask: Ask
-    whole: list[float] = field(default_factory=list)
+    send: SendRequest
+    finished: list[float] = field(default_factory=list)
     block: list[float] = field(default_factory=list)
 
 
 def alternate(
-    candidate: Ask,
-    champion: Ask | None,
+    candidate: SendRequest,
+    champion: SendRequest | None,
     schedule: Schedule,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Paired:
     """Time two versions in turns, in blocks of four short rounds.
 
     Args:
-        candidate: Makes one request and waits for its answer.
-        champion: The same of the champion; None to time the candidate alone.
+        candidate: Sends one request and waits for its response.
+        champion: The same for the champion; None to time only the candidate.
         schedule: How long.
-        clock: Seconds, monotonic.
+        clock: Returns seconds, monotonic.
+
+    Returns:
+        Times in milliseconds; the ratio is the median of the blocks' ratios.
     """
     a, b = _Times(candidate), None if champion is None else _Times(champion)
-    pair = [a] if b is None else [a, b]
-    begun = clock()
-    requests = min(_warm_up(times, schedule, clock) for times in pair)
+    versions = [a] if b is None else [a, b]
+    began = clock()
+    requests = min(_warm_up(times, schedule, clock) for times in versions)
     ratios: list[float] = []
     for block in range(schedule.blocks):
-        if block >= schedule.least_blocks and clock() - begun > schedule.seconds:
+        if block >= schedule.least_blocks and clock() - began > schedule.seconds:
             break
         for letter in _ORDERS[block % len(_ORDERS)]:
-            _round(a if letter == "a" else b, requests, clock)
-        typical = [_end_block(times, schedule.typical) for times in pair]
+            _run_round(a if letter == "a" else b, requests, clock)
+        typical = [_finish_block(times, schedule.typical) for times in versions]
         ratios += [typical[0] / typical[1]] if b is not None else []
     return Paired(_timing(a), None if b is None else _timing(b), _ratio(ratios) if ratios else None)
 
 
 def _warm_up(times: _Times, schedule: Schedule, clock: Callable[[], float]) -> int:
-    """Return how many requests a round should have."""
-    begun, took = clock(), list[float]()
-    while len(took) < schedule.warm_up and (len(took) < _LEAST or clock() - begun < schedule.seconds / 4):
+    """Return the number of requests that a round should have."""
+    began, seconds = clock(), list[float]()
+    while len(seconds) < schedule.warm_up and (len(seconds) < _MIN_WARM_UP or clock() - began < schedule.seconds / 4):
         sent = clock()
-        times.ask()
-        took.append(clock() - sent)
-    a_request = max(statistics.median(took), 1e-9)
-    return max(1, min(schedule.most_requests, int(schedule.round_seconds / a_request)))
+        times.send()
+        seconds.append(clock() - sent)
+    per_request = max(statistics.median(seconds), 1e-9)
+    return max(1, min(schedule.most_requests, int(schedule.round_seconds / per_request)))
 
 
-def _round(times: _Times | None, requests: int, clock: Callable[[], float]) -> None:
+def _run_round(times: _Times | None, requests: int, clock: Callable[[], float]) -> None:
     if times is None:
         return
     for _ in range(requests):
         sent = clock()
-        times.ask()
+        times.send()
         times.block.append((clock() - sent) * 1e3)
 
 
-def _end_block(times: _Times, typical: Callable[[list[float]], float]) -> float:
+def _finish_block(times: _Times, typical: Callable[[list[float]], float]) -> float:
     value = typical(times.block)
-    times.whole += times.block
+    times.finished += times.block
     times.block = []
     return value
 
 
 def _timing(times: _Times) -> Timing:
-    ordered = sorted(times.whole)
+    ordered = sorted(times.finished)
     return Timing(quantile(ordered, 0.5), quantile(ordered, 0.95), statistics.fmean(ordered), len(ordered))
 
 
 def _ratio(ratios: Sequence[float]) -> Ratio:
-    """Return the median of the blocks' ratios, and the interval of a bootstrap that draws runs of neighboring blocks.
+    """Return the median of the blocks' ratios, and the 95 % interval of a bootstrap over runs of neighboring blocks.
 
-    Neighbors share what else the machine does: drawn one by one, they would promise more than they know.
+    Neighboring blocks are correlated, because the load of the machine changes slowly: resampling single blocks would
+    give an interval that is too narrow.
     """
-    chance = random.Random(0)  # noqa: S311 - resampling, no secret
+    generator = random.Random(0)  # noqa: S311 - resampling is not cryptography
     length = max(1, len(ratios) // _RUNS)
     runs = [ratios[start : start + length] for start in range(len(ratios) - length + 1)]
-    drawn = (chain.from_iterable(chance.choices(runs, k=-(-len(ratios) // length))) for _ in range(_RESAMPLES))
-    medians = sorted(map(statistics.median, drawn))
+    resamples = (chain.from_iterable(generator.choices(runs, k=-(-len(ratios) // length))) for _ in range(_RESAMPLES))
+    medians = sorted(map(statistics.median, resamples))
     return Ratio(statistics.median(ratios), quantile(medians, 0.025), quantile(medians, 0.975), len(ratios))

@@ -1,4 +1,4 @@
-"""``--gate``: what the command line adds to, or takes from, the gates that the spec declares."""
+"""``--gate``: changes the gates that the spec declares."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from repogen.errors import SpecError
-from repogen.spec.gates import GatesSpec
+from repogen.plugins import is_built_in, plugins
+from repogen.spec.gates import GROUP, OLD_NAMES, GatesSpec, gate_options
 from repogen.spec.scalars import ScalarError, resolve_plain
 
 if TYPE_CHECKING:
@@ -18,94 +19,109 @@ if TYPE_CHECKING:
 
     Gates = dict[str, dict[str, object]]
 
-GRAMMAR = """\
---gate GATE                 measure it, without a limit
---gate GATE=VALUE           its first limit: parity=1e-3, size=500, latency=20, holdout=gates.py:accuracy
---gate GATE.LIMIT=VALUE     latency.max_ratio=1.1, holdout.min=0.95, ...; VALUE off drops the limit
---gate GATE=off             drop the gate
-parity      max_abs_diff
-smoke       (on or off)
-size        max_mb, max_ratio
-latency     p95_max_ms, max_ratio
-throughput  min_ratio
-holdout     callable, data, metric, min, max_drop, timeout_seconds"""
-_LIMITS = {
-    line.split()[0]: tuple(line.replace(",", "").split()[1:])
-    for line in GRAMMAR.splitlines()[4:]
-    if not line.startswith("smoke")
-}  # the first limit of each is what `GATE=VALUE` means
+_USAGE = """\
+--gate GATE               measure the gate, without adding a limit
+--gate GATE=VALUE         set its first option, such as parity=1e-3, size=500, evaluation=gates.py:accuracy
+--gate GATE.OPTION=VALUE  set an option, such as latency.max_ratio=1.1; VALUE off removes it
+--gate GATE=off           remove the gate"""
 _SMOKE = "smoke"
 
 
 def declared_gates(spec: Spec | None, name: str, *, required: bool) -> GatesSpec:
-    """Return the gates that a spec declares for a model; the default ones, smoke and a recorded parity, without any.
+    """Return the gates that a spec declares for a model; without a spec, the defaults: smoke, and parity recorded.
 
     Args:
         spec: The spec, if there is one.
         name: The model.
-        required: Whether the spec was named, and so has to know the model.
+        required: Whether the model must be in the spec, because the user named the spec.
 
     Raises:
-        SpecError: It does not.
+        SpecError: The model is required and not in the spec.
     """
     if spec is not None and name in spec.models:
         return spec.models[name].promotion.gates
     if spec is not None and required:
         raise SpecError(
-            f"{spec.path.name} has no model {name!r}", f"it has {', '.join(spec.models)}", code="spec.no-such-model"
+            f"{spec.path.name} does not define a model {name!r}",
+            f"it defines {', '.join(spec.models)}",
+            code="spec.no-such-model",
         )
     return GatesSpec()
 
 
+def usage() -> str:
+    """Return the syntax of ``--gate``, and the options of every built-in gate; plug-ins' gates by name."""
+    names = sorted(plugins(GROUP), key=lambda name: (not is_built_in(GROUP, name), name))
+    options = {
+        name: (", ".join(_options(name)) or "(on or off)") if is_built_in(GROUP, name) else "(plug-in)"
+        for name in names
+    }
+    return "\n".join([_USAGE, *(f"{name:11} {text}" for name, text in options.items())])
+
+
 def with_flags(gates: GatesSpec, flags: Iterable[str]) -> GatesSpec:
-    """Return ``gates`` with what ``--gate`` says laid over them, in order; see ``GRAMMAR``.
+    """Return ``gates`` changed by ``--gate`` flags, in order.
 
     Raises:
-        SpecError: A flag is not of the grammar, or its value is none for that limit; every wrong one is named.
+        SpecError: A flag has invalid syntax, or a value is invalid; the message has every invalid flag.
     """
     values: Gates = {
-        name: dict(limits) for name, limits in gates.model_dump(exclude_none=True).items() if name != _SMOKE
+        name: dict(options) for name, options in gates.model_dump(exclude_none=True).items() if name != _SMOKE
     }
-    smoke, wrong = gates.smoke, list[str]()
+    smoke, problems = gates.smoke, list[str]()
     for flag in flags:
         try:
             if flag.partition("=")[0] == _SMOKE:
                 smoke = _switch(flag)
             else:
-                _lay(values, flag)
+                _apply(values, flag)
         except ValueError as error:
-            wrong.append(f"--gate {flag}: {error}")
+            problems.append(f"--gate {flag}: {error}")
     try:
-        made = GatesSpec.model_validate({**values, _SMOKE: smoke})
+        changed = GatesSpec.model_validate({**values, _SMOKE: smoke})
     except ValidationError as error:
-        wrong += [_misfit(detail["loc"], detail["msg"]) for detail in error.errors(include_url=False)]
-    if wrong:
-        raise SpecError("\n".join(wrong), f"the grammar is\n{GRAMMAR}", code="promotion.gate-flag")
-    return made
+        problems += [_problem(detail["loc"], detail["msg"]) for detail in error.errors(include_url=False)]
+    if problems:
+        raise SpecError("\n".join(problems), f"usage:\n{usage()}", code="promotion.gate-flag")
+    return changed
 
 
-def _lay(values: Gates, flag: str) -> None:
-    """Lay one flag over ``values``.
+def _options(gate: str) -> list[str]:
+    """Return the names of a gate's options.
 
     Raises:
-        ValueError: It is not of the grammar.
+        ValueError: There is no such gate.
     """
-    target, given, text = flag.partition("=")
-    gate, dotted, limit = target.partition(".")
-    if gate not in {*_LIMITS, _SMOKE}:
+    options = gate_options(gate)
+    if options is None:
         raise ValueError(f"there is no gate {gate!r}")
-    if dotted and limit not in _LIMITS.get(gate, ()):
-        raise ValueError(f"{gate} has no limit {limit!r}")
-    if not given:
-        if dotted:
-            raise ValueError("a limit needs a value")
+    return list(options.model_fields)
+
+
+def _apply(values: Gates, flag: str) -> None:
+    """Change ``values`` by one flag.
+
+    Raises:
+        ValueError: Its syntax is invalid, or there is no such gate or option.
+    """
+    target, equals, text = flag.partition("=")
+    gate, dot, option = target.partition(".")
+    gate = OLD_NAMES.get(gate, gate)
+    options = _options(gate)
+    if dot and option not in options:
+        raise ValueError(f"{gate} does not have an option {option!r}")
+    if not equals:
+        if dot:
+            raise ValueError("an option needs a value")
         values.setdefault(gate, {})
         return
     value = _scalar(text)
     if value is not False:
-        values.setdefault(gate, {})[limit or _LIMITS[gate][0]] = value
-    elif dotted:
-        values.get(gate, {}).pop(limit, None)
+        if not options:
+            raise ValueError(f"{gate} does not have options")
+        values.setdefault(gate, {})[option or options[0]] = value
+    elif dot:
+        values.get(gate, {}).pop(option, None)
     else:
         values.pop(gate, None)
 
@@ -113,15 +129,15 @@ def _lay(values: Gates, flag: str) -> None:
 def _switch(flag: str) -> bool:
     value = _scalar(flag.partition("=")[2]) if "=" in flag else True
     if not isinstance(value, bool):
-        raise ValueError("smoke is on or off")  # noqa: TRY004 - the value is the user's
+        raise ValueError("smoke is on or off")  # noqa: TRY004 - a value of the user
     return value
 
 
 def _scalar(text: str) -> Scalar:
-    """Return a value as the spec's YAML would have it.
+    """Return a value as YAML in the spec has it.
 
     Raises:
-        ValueError: It would have none.
+        ValueError: It is missing, or not a valid scalar.
     """
     try:
         value = resolve_plain(text.strip())
@@ -132,6 +148,6 @@ def _scalar(text: str) -> Scalar:
     return value
 
 
-def _misfit(place: tuple[int | str, ...], said: str) -> str:
-    said = "is needed" if said == "Field required" else said
-    return f"--gate {'.'.join(map(str, place))}: {said}"
+def _problem(loc: tuple[int | str, ...], message: str) -> str:
+    message = "is required" if message == "Field required" else message
+    return f"--gate {'.'.join(map(str, loc))}: {message}"

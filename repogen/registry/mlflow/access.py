@@ -1,14 +1,11 @@
-"""Opens MLflow for what a command needs of it, after a preflight that does not import mlflow."""
+"""Opens MLflow for a command, after a preflight. Importing this module does not import mlflow; calling it does."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from repogen.registry.mlflow.client import connect
 from repogen.registry.mlflow.preflight import preflight
-from repogen.registry.mlflow.registry import MlflowRegistry
-from repogen.registry.mlflow.runs import MlflowTracker
-from repogen.registry.mlflow.source_download import download_model, is_pinned, pinned_uri
+from repogen.registry.mlflow.uri import is_pinned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,32 +19,39 @@ def open_registry(tracking: Tracking) -> ModelRegistry:
 
     Raises:
         MissingExtraError: mlflow is not installed.
-        TrackingError: The server does not answer, or not as MLflow.
+        TrackingError: The server does not answer, or is not an MLflow server.
     """
     preflight(tracking)
-    return MlflowRegistry(connect(tracking))
+    from repogen.registry.mlflow.registry import MlflowRegistry  # noqa: PLC0415 - imports mlflow
+
+    return MlflowRegistry.open(tracking)
 
 
 def open_tracker(tracking: Tracking) -> BuildTracker:
-    """Connect to the tracking server for one build.
+    """Connect to the tracking server for one build; the caller has run the preflight.
 
     Raises:
-        MissingExtraError: mlflow is not installed.
-        TrackingError: The server does not answer, or not as MLflow.
+        TrackingError: The server does not answer, or is not an MLflow server.
     """
-    return MlflowTracker(connect(tracking))
+    from repogen.registry.mlflow.runs import MlflowTracker  # noqa: PLC0415 - imports mlflow
+
+    return MlflowTracker.open(tracking)
 
 
 def pin_model(tracking: Tracking, uri: str) -> str:
-    """Return the URI of the version that ``uri`` means now; see ``repogen.registry.mlflow.source_download``."""
+    """Return the URI of the version that ``uri`` refers to now; see ``download.pinned_uri``."""
     if is_pinned(uri):
         return uri
     preflight(tracking)
+    from repogen.registry.mlflow.download import connect, pinned_uri  # noqa: PLC0415 - imports mlflow
+
     return pinned_uri(connect(tracking), uri)
 
 
 def fetch_model(tracking: Tracking, uri: str, directory: Path) -> Path:
-    """Download a model's files; see ``repogen.registry.mlflow.source_download.download_model``."""
+    """Download the files of the model that ``uri`` refers to now; see ``download.download_model``."""
     preflight(tracking)
+    from repogen.registry.mlflow.download import connect, download_model, pinned_uri  # noqa: PLC0415 - imports mlflow
+
     connection = connect(tracking)
     return download_model(connection, pinned_uri(connection, uri), directory)

@@ -1,12 +1,14 @@
-"""Registered versions and alias moves as MLflow's tags hold them."""
+"""Registered versions and alias moves, as they are stored in MLflow's tags."""
 
 from __future__ import annotations
 
 import json
 import re
 import secrets
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter, ValidationError
 
 from repogen.artifacts.registry import AliasMove, EntryState, RegistryEntry
 
@@ -14,10 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from mlflow.entities.model_registry import ModelVersion
-
     from repogen.artifacts.report import ModelReport
     from repogen.artifacts.versions import StagedVersion
+    from repogen.registry.mlflow.library import ModelVersion
 
 STATE = "repogen.state"
 CONTENT = "repogen.content_sha256"
@@ -30,11 +31,25 @@ SMOKE = "repogen.smoke"
 
 _MOVE = "repogen.move."
 # Source: mlflow.utils.validation.MAX_MODEL_REGISTRY_TAG_VALUE_LENGTH is 100,000 in MLflow 3, 5,000 in MLflow 2.
-_MOST_FIGURES = 4000
+_MAX_FIGURES = 4000
+
+
+@dataclass(frozen=True)
+class _RecordedMove(AliasMove):
+    """An alias move in a tag.
+
+    Attributes:
+        done: False between the moment before the alias is moved and the moment after.
+    """
+
+    done: bool
+
+
+_RECORDED_MOVE = TypeAdapter(_RecordedMove)
 
 
 def pending_tags(staged: StagedVersion, report: ModelReport, repository: Path) -> dict[str, str]:
-    """Return what is known of a version before it is published."""
+    """Return the tags of a version that is not published yet."""
     smoke = report.smoke
     return {
         STATE: EntryState.PENDING.value,
@@ -48,14 +63,14 @@ def pending_tags(staged: StagedVersion, report: ModelReport, repository: Path) -
 
 
 def entry_of(version: ModelVersion, aliases: tuple[str, ...]) -> RegistryEntry:
-    """Return a registered version; one whose tags are not repogen's is foreign."""
+    """Return a registered version; one without repogen's tags is foreign."""
     tags = {str(key): str(value) for key, value in version.tags.items()}
-    known = {state.value: state for state in EntryState}
+    states = {state.value: state for state in EntryState}
     number = tags.get(TRITON_VERSION, "")
     return RegistryEntry(
         name=str(version.name),
         version=int(version.version),
-        state=known.get(tags.get(STATE, ""), EntryState.FOREIGN),
+        state=states.get(tags.get(STATE, ""), EntryState.FOREIGN),
         content=tags.get(CONTENT, ""),
         sha256=tags.get(SHA256, ""),
         triton_version=int(number) if number.isascii() and number.isdigit() else None,
@@ -67,36 +82,34 @@ def entry_of(version: ModelVersion, aliases: tuple[str, ...]) -> RegistryEntry:
 
 
 def move_key(move: AliasMove) -> str:
-    """Return a tag's key for a move: in the order of time, and never that of another promotion."""
-    # Source of what a key may hold: mlflow.utils.validation.
+    """Return the key of a new tag for a move; keys are in order of time, and no two promotions get the same one."""
+    # Source of the characters that a key may contain: mlflow.utils.validation.
     return re.sub(r"[^A-Za-z0-9_.-]", "-", f"{_MOVE}{move.alias}.{move.at}.{secrets.token_hex(3)}")
 
 
 def move_value(move: AliasMove, *, done: bool) -> str:
-    """Return a move as a tag's value."""
-    fields = asdict(move) | {"done": done}
-    if len(json.dumps(fields["figures"])) > _MOST_FIGURES:
-        fields["figures"] = {"": "too many to keep"}
-    return json.dumps(fields, sort_keys=True)
+    """Return a move as the value of a tag."""
+    if len(json.dumps(move.figures)) > _MAX_FIGURES:
+        move = replace(move, figures={"": "too many to store"})
+    return _RECORDED_MOVE.dump_json(_RecordedMove(**asdict(move), done=done)).decode()
 
 
 def moves_of(tags: Mapping[str, str], current: Mapping[str, int]) -> list[AliasMove]:
-    """Return the moves that a registered model's tags hold, oldest first.
+    """Return the moves in the tags of a registered model, oldest first.
 
-    A promotion that was killed between its note and its end counts when the alias points to where it was to go.
+    A promotion that was killed before it was recorded as done counts if the alias points to its new version.
 
     Args:
-        tags: The registered model's.
-        current: Alias -> version it points to now.
+        tags: Tags of the registered model.
+        current: Alias -> version that it points to now.
     """
     moves = []
     for key in sorted(key for key in tags if key.startswith(_MOVE)):
         try:
-            fields = json.loads(tags[key])
-            done = fields.pop("done")
-            move = AliasMove(**fields)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            continue  # somebody's own tag
-        if done or current.get(move.alias) == move.new:
-            moves.append(move)
+            recorded = _RECORDED_MOVE.validate_json(tags[key])
+        except ValidationError:
+            continue  # not written by repogen
+        fields = asdict(recorded)
+        if fields.pop("done") or current.get(recorded.alias) == recorded.new:
+            moves.append(AliasMove(**fields))
     return sorted(moves, key=lambda move: move.at)

@@ -1,7 +1,8 @@
-"""What MLflow is told of a model's build: params, metrics and tags."""
+"""Params, metrics and tags that describe a model's build in MLflow."""
 
 from __future__ import annotations
 
+import getpass
 import os
 import subprocess
 from typing import TYPE_CHECKING
@@ -16,28 +17,28 @@ if TYPE_CHECKING:
     from repogen.artifacts.report import ModelReport
     from repogen.artifacts.versions import StagedVersion
 
-# Source: mlflow.utils.validation: a param holds 6,000 characters, a tag 8,000.
-_LONGEST = 5000
+# Source: mlflow.utils.validation: a param may have 6,000 characters, a tag 8,000.
+_MAX_LENGTH = 5000
 
 
 def params(staged: StagedVersion, report: ModelReport) -> dict[str, str]:
-    """Return what was chosen or found, as text."""
-    made = staged.manifest.provenance
-    found = {
+    """Return the choices and versions of a build as text."""
+    origin = staged.manifest.provenance
+    values = {
         "exporter": report.exporter,
         "opset": str(report.opset),
         "ir_version": str(report.ir_version),
-        "passes": ", ".join(done.name for done in report.passes if done.applied) or "none",
+        "passes": ", ".join(outcome.name for outcome in report.passes if outcome.applied) or "none",
         "max_batch_size": str(report.max_batch_size),
-        "target": made.target,
-        "spec_sha256": made.spec_sha256,
-        **{f"tool.{name}": version for name, version in made.tools.items()},
+        "target": origin.target,
+        "spec_sha256": origin.spec_sha256,
+        **{f"tool.{name}": version for name, version in origin.tools.items()},
     }
-    return {key: value[:_LONGEST] for key, value in found.items()}
+    return {key: value[:_MAX_LENGTH] for key, value in values.items()}
 
 
 def metrics(built: BuiltModel, report: ModelReport) -> Iterator[tuple[str, float, int]]:
-    """Yield name, value and step; a parity case is a step of its metric, so that cases need no names of their own."""
+    """Yield name, value and step; each parity case is a step of one metric, so that cases need no names."""
     cases = built.parity.cases
     yield "parity.cases", float(len(cases)), 0
     yield "parity.max_abs_diff", built.parity.max_abs_diff, 0
@@ -63,7 +64,7 @@ def metrics(built: BuiltModel, report: ModelReport) -> Iterator[tuple[str, float
 
 
 def run_tags(root: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return who built, of which commit and branch, in which CI run; what is not known is left out.
+    """Return tags for the user, commit, branch and CI run of a build; unknown values are left out.
 
     Args:
         root: Directory of the spec.
@@ -75,7 +76,7 @@ def run_tags(root: Path, environment: Mapping[str, str]) -> dict[str, str]:
         or _git(root, "branch", "--show-current")
     )
     run_url = _ci_run(environment)
-    found = {
+    tags = {
         "mlflow.user": environment.get("GITHUB_ACTOR") or _user(),
         "mlflow.source.name": "repogen build",
         "mlflow.source.type": "JOB" if run_url else "LOCAL",
@@ -85,11 +86,11 @@ def run_tags(root: Path, environment: Mapping[str, str]) -> dict[str, str]:
         "repogen.ci.run_url": run_url,
         "repogen.version": __version__,
     }
-    return {key: value[:_LONGEST] for key, value in found.items() if value}
+    return {key: value[:_MAX_LENGTH] for key, value in tags.items() if value}
 
 
 def _ci_run(environment: Mapping[str, str]) -> str:
-    """Return the CI run's URL: GitHub, GitLab, or whatever says BUILD_URL (Jenkins)."""
+    """Return the URL of the CI run on GitHub, GitLab, or a system that sets BUILD_URL, such as Jenkins."""
     server, repository, run = (environment.get(f"GITHUB_{key}") for key in ("SERVER_URL", "REPOSITORY", "RUN_ID"))
     if server and repository and run:
         return f"{server}/{repository}/actions/runs/{run}"
@@ -97,8 +98,6 @@ def _ci_run(environment: Mapping[str, str]) -> str:
 
 
 def _user() -> str:
-    import getpass  # noqa: PLC0415 - for this alone
-
     try:
         return getpass.getuser()
     except (OSError, KeyError):
@@ -108,7 +107,7 @@ def _user() -> str:
 def _git(root: Path, *arguments: str) -> str:
     try:
         command = ["git", "-C", str(root), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
+        process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return process.stdout.strip() if process.returncode == 0 else ""

@@ -1,6 +1,6 @@
-"""Is the tracking server there? Asked before minutes of export are spent, in seconds and without mlflow's import.
+"""Checks within seconds, and without importing mlflow, that the tracking server answers.
 
-MLflow's own client retries for about four minutes before it says that nobody listens.
+MLflow's own client retries for about four minutes before it reports that no server is listening.
 """
 
 from __future__ import annotations
@@ -17,79 +17,84 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.errors import MissingExtraError, TrackingError
-from repogen.registry.mlflow.uri import shown, sqlite_file
+from repogen.registry.mlflow.uri import redact_uri, sqlite_file
 
 if TYPE_CHECKING:
     from repogen.artifacts.tracking import Tracking
 
-_SECONDS = 8.0
-_ASKED = "/api/2.0/mlflow/experiments/search?max_results=1"
-_DOWN = "start the server or correct the tracking URI; --no-track builds without it"
+_TIMEOUT = 8.0
+_ENDPOINT = "/api/2.0/mlflow/experiments/search?max_results=1"
+_DOWN = "start the server or correct the tracking URI; --no-track builds without MLflow"
 
 
-def preflight(tracking: Tracking, seconds: float = _SECONDS) -> None:
-    """Ask the server for one experiment, with the credentials that MLflow would send.
+def preflight(tracking: Tracking, seconds: float = _TIMEOUT) -> None:
+    """Request one experiment from the server, with the credentials that MLflow would send.
 
     Args:
-        tracking: Which server.
-        seconds: How long to wait for its answer.
+        tracking: The tracking server.
+        seconds: How long to wait for its response.
 
     Raises:
         MissingExtraError: mlflow is not installed.
-        TrackingError: The server is down, slow, refuses, or is no MLflow; or the database's directory is missing.
+        TrackingError: The server is down or slow, rejects the request, or is not an MLflow server; or the directory of
+            the database does not exist.
     """
     if find_spec("mlflow") is None:
-        raise MissingExtraError("tracking needs mlflow", "pip install 'triton-repogen[track]', or --no-track")
+        raise MissingExtraError(
+            "tracking needs mlflow", "pip install 'triton-repogen[track]', or build with --no-track"
+        )
     database = sqlite_file(tracking.uri)
     if database is not None:
-        _writable(Path(database))
+        _check_writable(Path(database))
     elif tracking.uri.startswith(("http://", "https://")):
-        _ask(tracking.uri, seconds)
+        _check_server(tracking.uri, seconds)
 
 
-def _writable(database: Path) -> None:
-    place = database if database.exists() else database.parent
-    if not place.parent.is_dir() or not os.access(place, os.W_OK) or database.is_dir():
+def _check_writable(database: Path) -> None:
+    path = database if database.exists() else database.parent
+    if not path.parent.is_dir() or not os.access(path, os.W_OK) or database.is_dir():
         raise TrackingError(
             f"the tracking database {database} can't be written",
-            "create its directory, mend permissions, or name another in mlflow.tracking_uri",
+            "create its directory, fix the permissions, or set another database in mlflow.tracking_uri",
             code="tracking.database",
         )
 
 
-def _ask(uri: str, seconds: float) -> None:
-    request = urllib.request.Request(uri.rstrip("/") + _ASKED, headers=_authorization())  # noqa: S310 - http or https
+def _check_server(uri: str, seconds: float) -> None:
+    request = urllib.request.Request(uri.rstrip("/") + _ENDPOINT, headers=_authorization())  # noqa: S310 - http or https
     try:
-        with urllib.request.urlopen(request, timeout=seconds, context=_tls(uri)) as answer:  # noqa: S310 - the same
-            begins = answer.read(1)
+        with urllib.request.urlopen(request, timeout=seconds, context=_tls(uri)) as response:  # noqa: S310 - the same
+            first_byte = response.read(1)
     except urllib.error.HTTPError as error:
-        with error:  # it is the answer, too
-            raise _refused(uri, error) from error
+        with error:  # it is also the response, which must be closed
+            raise _rejected(uri, error) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, TimeoutError):
-            what, code = f"did not answer within {seconds:g} s", "tracking.slow"
+            problem, code = f"did not answer within {seconds:g} s", "tracking.slow"
         else:
-            what, code = f"can't be reached: {reason}", "tracking.unreachable"
-        raise TrackingError(f"MLflow at {shown(uri)} {what}", _DOWN, code=code) from error
-    if begins != b"{":
-        raise TrackingError(f"{shown(uri)} answers, but not as MLflow does", "correct the URI", code="tracking.foreign")
+            problem, code = f"can't be reached: {reason}", "tracking.unreachable"
+        raise TrackingError(f"MLflow at {redact_uri(uri)} {problem}", _DOWN, code=code) from error
+    if first_byte != b"{":
+        raise TrackingError(f"{redact_uri(uri)} is not an MLflow server", "correct the URI", code="tracking.foreign")
 
 
-def _refused(uri: str, error: urllib.error.HTTPError) -> TrackingError:
+def _rejected(uri: str, error: urllib.error.HTTPError) -> TrackingError:
     if error.code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         return TrackingError(
-            f"MLflow at {shown(uri)} refuses these credentials ({error.code})",
+            f"MLflow at {redact_uri(uri)} rejects these credentials ({error.code})",
             "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN",
             code="tracking.credentials",
         )
     if error.code == HTTPStatus.NOT_FOUND:
         return TrackingError(
-            f"{shown(uri)} is no MLflow server: it has no {_ASKED.partition('?')[0]}",
+            f"{redact_uri(uri)} is not an MLflow server: it has no {_ENDPOINT.partition('?')[0]}",
             "correct the URI",
             code="tracking.foreign",
         )
-    return TrackingError(f"MLflow at {shown(uri)} answers {error.code} {error.reason}", _DOWN, code="tracking.server")
+    return TrackingError(
+        f"MLflow at {redact_uri(uri)} responds {error.code} {error.reason}", _DOWN, code="tracking.server"
+    )
 
 
 def _authorization() -> dict[str, str]:

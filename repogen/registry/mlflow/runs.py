@@ -1,4 +1,4 @@
-"""Runs of one build in MLflow: a parent, and one nested in it for each model."""
+"""The runs of one build in MLflow: a parent run, and one nested run per model."""
 
 from __future__ import annotations
 
@@ -8,13 +8,22 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from repogen.artifacts.file_names import MANIFEST_FILE
 from repogen.artifacts.registry import EntryState
 from repogen.artifacts.tracking import Tracked
 from repogen.errors import TrackingError
+from repogen.registry.mlflow.client import Connection, connect
 from repogen.registry.mlflow.entries import REPOSITORY, STATE, TRITON_VERSION, pending_tags
+from repogen.registry.mlflow.library import (
+    Metric,
+    MlflowException,
+    Param,
+    Run,
+    RunTag,
+    get_artifact_repository,
+)
 from repogen.registry.mlflow.metrics import metrics, params, run_tags
 from repogen.registry.mlflow.mlmodel import write_model
 from repogen.registry.mlflow.registry import MlflowRegistry
@@ -23,21 +32,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from concurrent.futures import Future
 
-    from mlflow.entities import Run
-
     from repogen.artifacts.built_model import BuiltModel
     from repogen.artifacts.registry import RegistryEntry
     from repogen.artifacts.report import BuildReport, ModelReport
+    from repogen.artifacts.tracking import Tracking
     from repogen.artifacts.versions import StagedVersion
-    from repogen.registry.mlflow.client import Connection
 
-# Source: MLflow's REST API takes 1,000 metrics, 100 params and 100 tags a batch, and 1,000 of all together.
-_MOST_METRICS = 800
-_MOST_PARAMS = 100
+# Source: a batch of MLflow's REST API has at most 1,000 metrics, 100 params and 100 tags, and 1,000 in total.
+_MAX_METRICS = 800
+_MAX_PARAMS = 100
 _MODEL = "model"
 _REPORT = "report.md"
-_LONGEST = 5000  # a tag holds 8,000 characters
-_AT_ONCE = 8
+_MAX_LENGTH = 5000  # a tag may have 8,000 characters
+_MAX_CALLS = 8
 
 
 class MlflowTracker:
@@ -48,7 +55,7 @@ class MlflowTracker:
     """
 
     def __init__(self, connection: Connection) -> None:
-        """Log nothing yet."""
+        """Begin without runs."""
         self._connection = connection
         self._client = connection.client
         self._registry = MlflowRegistry(connection)
@@ -57,12 +64,21 @@ class MlflowTracker:
         self._parent: Run | None = None
         self._runs: dict[str, Run] = {}
         self._pending: dict[str, tuple[RegistryEntry, ...]] = {}
-        # What nobody has to wait for, and calls that may go side by side.
-        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="mlflow")
+        # For calls that nothing waits for, and for concurrent calls.
+        self._pool = ThreadPoolExecutor(_MAX_CALLS, thread_name_prefix="mlflow")
         self._ending: list[Future[None]] = []
 
+    @classmethod
+    def open(cls, tracking: Tracking) -> Self:
+        """Connect to a tracking server.
+
+        Raises:
+            TrackingError: The server does not answer, or is not an MLflow server.
+        """
+        return cls(connect(tracking))
+
     def start(self, names: Iterable[str]) -> None:
-        """Begin the build's run and one for each model, and look up what earlier builds registered."""
+        """Create the build's run and one for each model, and look up the versions that earlier builds registered."""
         experiment = self._connection.experiment()
         with self._connection.doing("creating the build's run"):
             self._parent = self._client.create_run(experiment, self._begun, self._tags, "repogen build")
@@ -72,19 +88,19 @@ class MlflowTracker:
             with self._connection.doing(f"creating a run of {name}"):
                 self._runs[name] = self._client.create_run(experiment, self._begun, tags, name)
             if self._connection.tracking.register:
-                self._pending[name] = self._pending_now(name)
+                self._pending[name] = self._pending_versions(name)
 
     def log(
         self, staged: StagedVersion, built: BuiltModel, report: ModelReport, page: str, repository: Path
     ) -> Tracked:
-        """Log a run with its artifacts, and register the version as pending, or adopt the one that is."""
+        """Log a model's run and register its version; see ``BuildTracker.log``."""
         run = self._runs[staged.name]
         run_id = str(run.info.run_id)
-        figures = self._pool.submit(self._log_batch, run_id, params(staged, report), tuple(metrics(built, report)))
+        measurements = self._pool.submit(self._log_batch, run_id, params(staged, report), tuple(metrics(built, report)))
         register = self._connection.tracking.register
         adopted = self._adoptable(staged) if register else None
         self._upload(run, staged, page, with_model=adopted is None)
-        figures.result()
+        measurements.result()
         number = adopted.version if adopted is not None else None
         if adopted is not None and adopted.repository != str(repository.resolve()):
             self._registry.tag(adopted.name, adopted.version, {REPOSITORY: str(repository.resolve())})
@@ -95,37 +111,37 @@ class MlflowTracker:
         return Tracked(run_id, number, adopted=adopted is not None)
 
     def log_failed(self, report: ModelReport, page: str) -> None:
-        """Say in a model's run why its build failed."""
+        """Record in a model's run why its build failed."""
         run = self._runs[report.name]
         error = report.error
-        tags = {} if error is None else {"repogen.error.code": error.code, "repogen.error": error.message[:_LONGEST]}
-        spent = [(f"seconds.{step}", seconds, 0) for step, seconds in report.seconds.items()]
-        self._log_batch(str(run.info.run_id), {}, spent, tags)
+        tags = {} if error is None else {"repogen.error.code": error.code, "repogen.error": error.message[:_MAX_LENGTH]}
+        seconds = [(f"seconds.{step}", duration, 0) for step, duration in report.seconds.items()]
+        self._log_batch(str(run.info.run_id), {}, seconds, tags)
         self._log_page(run, page)
         self._end(report.name, "FAILED")
 
     def confirm(self, name: str, content: str, version: int, registered: int | None = None) -> None:
-        """Say in the registry that a version is published; see ``BuildTracker.confirm``."""
+        """Mark a version as published in the registry; see ``BuildTracker.confirm``."""
         if not self._connection.tracking.register:
             return
         if registered is None:
-            registered = self._registered(name, content)
-        # The state comes last: who reads it can rely on the rest.
-        told = {TRITON_VERSION: str(version), STATE: EntryState.PUBLISHED.value}
-        self._registry.tag(name, registered, told)
+            registered = self._find_version(name, content)
+        # The state is set last: a reader that sees it can rely on the other tags.
+        tags = {TRITON_VERSION: str(version), STATE: EntryState.PUBLISHED.value}
+        self._registry.tag(name, registered, tags)
 
-    def _registered(self, name: str, content: str) -> int:
-        found = self._registry.with_content(name, content)
-        if not found:
+    def _find_version(self, name: str, content: str) -> int:
+        entries = self._registry.with_content(name, content)
+        if not entries:
             raise TrackingError(
                 f"MLflow's registry has no version of {name} with the published files (content sha256 {content[:12]}…)",
                 f"`repogen build --force --model {name}` registers and publishes a new one",
                 code="tracking.gone",
             )
-        return found[0].version
+        return entries[0].version
 
     def finish(self, report: BuildReport | None, page: str) -> None:
-        """End the build's run, and every other that is still open; see ``BuildTracker.finish``."""
+        """End the build's run, and all others that are still open; see ``BuildTracker.finish``."""
         status = "KILLED" if report is None else "FAILED" if report.exit_code else "FINISHED"
         for name in list(self._runs):  # of an interrupted build, or of a model whose failure could not be logged
             self._end(name, "KILLED" if report is None else "FAILED")
@@ -133,10 +149,10 @@ class MlflowTracker:
             run_id = str(self._parent.info.run_id)
             if report is not None:
                 counts = Counter(model.status.value for model in report.models)
-                kinds = [(f"models.{kind}", float(count), 0) for kind, count in counts.items()]
-                figures = self._pool.submit(self._log_batch, run_id, {}, kinds)
+                totals = [(f"models.{kind}", float(count), 0) for kind, count in counts.items()]
+                measurements = self._pool.submit(self._log_batch, run_id, {}, totals)
                 self._log_page(self._parent, page)
-                figures.result()
+                measurements.result()
             self._terminate(run_id, status)
         for ending in self._ending:
             ending.result()
@@ -145,38 +161,32 @@ class MlflowTracker:
     def _log_batch(
         self,
         run_id: str,
-        chosen: Mapping[str, str],
-        measured: Iterable[tuple[str, float, int]],
+        parameters: Mapping[str, str],
+        measurements: Iterable[tuple[str, float, int]],
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        from mlflow.entities import Metric, Param, RunTag  # noqa: PLC0415 - a tracked build's only
-
         now = int(time.time() * 1000)
-        figures = [Metric(key, value, now, step) for key, value, step in measured]
-        facts = [Param(key, value) for key, value in chosen.items()]
-        marks = [RunTag(key, value) for key, value in (tags or {}).items()]
+        metric_batch = [Metric(key, value, now, step) for key, value, step in measurements]
+        param_batch = [Param(key, value) for key, value in parameters.items()]
+        tag_batch = [RunTag(key, value) for key, value in (tags or {}).items()]
         with self._connection.doing("logging params and metrics"):
-            while figures or facts or marks:
-                self._client.log_batch(run_id, figures[:_MOST_METRICS], facts[:_MOST_PARAMS], marks)
-                figures, facts, marks = figures[_MOST_METRICS:], facts[_MOST_PARAMS:], []
+            while metric_batch or param_batch or tag_batch:
+                self._client.log_batch(run_id, metric_batch[:_MAX_METRICS], param_batch[:_MAX_PARAMS], tag_batch)
+                metric_batch, param_batch, tag_batch = metric_batch[_MAX_METRICS:], param_batch[_MAX_PARAMS:], []
 
     def _log_page(self, run: Run, page: str) -> None:
-        with self._connection.doing("logging a report"), tempfile.TemporaryDirectory() as place:
-            path = Path(place) / _REPORT
+        with self._connection.doing("logging a report"), tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / _REPORT
             path.write_text(page, encoding="utf-8")
             self._store(run).log_artifact(str(path))
 
     def _store(self, run: Run) -> Any:  # noqa: ANN401 - mlflow's is not typed
-        from mlflow.store.artifact.artifact_repository_registry import (  # noqa: PLC0415 - heavy
-            get_artifact_repository,
-        )
-
         return get_artifact_repository(str(run.info.artifact_uri), self._connection.tracking.uri)
 
     def _upload(self, run: Run, staged: StagedVersion, page: str, *, with_model: bool) -> None:
-        """Log the report and, unless an earlier build did, the model; small files side by side."""
-        with tempfile.TemporaryDirectory(prefix="mlflow-", dir=staged.repository.parent) as place:
-            artifacts = Path(place)
+        """Log the report and, if no earlier build logged it, the model; files are uploaded concurrently."""
+        with tempfile.TemporaryDirectory(prefix="mlflow-", dir=staged.repository.parent) as directory:
+            artifacts = Path(directory)
             (artifacts / _REPORT).write_text(page, encoding="utf-8")
             (artifacts / _MODEL).mkdir()
             if with_model:
@@ -186,23 +196,18 @@ class MlflowTracker:
                 files = [(artifacts / _REPORT, None), *((path, _MODEL) for path in (artifacts / _MODEL).iterdir())]
                 list(self._pool.map(lambda file: store.log_artifact(str(file[0]), file[1]), files))
 
-    def _pending_now(self, name: str) -> tuple[RegistryEntry, ...]:
+    def _pending_versions(self, name: str) -> tuple[RegistryEntry, ...]:
         return tuple(entry for entry in self._registry.versions(name) if entry.state is EntryState.PENDING)
 
     def _adoptable(self, staged: StagedVersion) -> RegistryEntry | None:
-        """Return the version that an earlier build registered and could not publish, if its artifacts are there."""
+        """Return the version that an earlier build registered but did not publish, if its artifacts exist."""
         content = staged.manifest.content_sha256
         if all(entry.content != content for entry in self._pending[staged.name]):
             return None
-        now = self._pending_now(staged.name)  # another build may have adopted it since
-        return next((entry for entry in now if entry.content == content and self._is_there(entry)), None)
+        pending = self._pending_versions(staged.name)  # a concurrent build may have adopted it
+        return next((entry for entry in pending if entry.content == content and self._has_artifacts(entry)), None)
 
-    def _is_there(self, entry: RegistryEntry) -> bool:
-        from mlflow.exceptions import MlflowException  # noqa: PLC0415 - as above
-        from mlflow.store.artifact.artifact_repository_registry import (  # noqa: PLC0415 - the same
-            get_artifact_repository,
-        )
-
+    def _has_artifacts(self, entry: RegistryEntry) -> bool:
         with self._connection.doing(f"looking for the artifacts of {entry.name} version {entry.version}"):
             uri = self._client.get_model_version_download_uri(entry.name, str(entry.version))
             try:
@@ -212,7 +217,7 @@ class MlflowTracker:
         return any(file.path.rpartition("/")[2] == MANIFEST_FILE for file in files)
 
     def _end(self, name: str, status: str) -> None:
-        """End a model's run, while the build goes on."""
+        """End a model's run in the background."""
         run_id = str(self._runs.pop(name).info.run_id)
         self._ending.append(self._pool.submit(self._terminate, run_id, status))
 

@@ -1,9 +1,9 @@
-"""Which tracking server is meant, without its credentials."""
+"""URIs of tracking servers and of models in MLflow, and how to print them without credentials."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -15,72 +15,71 @@ if TYPE_CHECKING:
 
     from repogen.spec.models import Spec
 
+MODEL_ALIAS = re.compile(r"models:/(?P<name>[^@]+)@(?P<alias>[^@/]+)")
+MODEL_VERSION = re.compile(r"models:/(?P<name>[^@/]+)/(?P<version>[1-9][0-9]*)")
+_LOGGED_MODEL = re.compile(r"models:/m-[0-9a-f]{32}")
 _ENV = "MLFLOW_TRACKING_URI"
-_SQLITE = "sqlite:///"
 _REMEDY = (
-    'give --tracking-uri, set MLFLOW_TRACKING_URI, or write mlflow: {tracking_uri: "sqlite:///mlflow.db"} in the spec'
+    'pass --tracking-uri, set MLFLOW_TRACKING_URI, or write mlflow: {tracking_uri: "sqlite:///mlflow.db"} in the spec'
 )
 
 
-@dataclass(frozen=True)
-class Credentials:
-    """What a URI held before its host."""
-
-    user: str
-    password: str
-
-
 def tracking_of(spec: Spec | None, flag: str | None, root: Path) -> Tracking:
-    """Return where to track: the flag, else MLFLOW_TRACKING_URI, else what the spec says.
+    """Return where to track: the flag, or else MLFLOW_TRACKING_URI, or else what the spec configures.
 
-    Credentials in an HTTP URI are moved to MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, where MLflow finds
-    them and no message shows them.
+    Credentials in an HTTP URI are moved to MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD: MLflow reads them
+    there, and no message contains them.
 
     Args:
-        spec: The spec, if there is one.
-        flag: ``--tracking-uri``.
-        root: Where relative sqlite paths start without a spec; with one, its directory.
+        spec: The spec; None without one.
+        flag: Value of ``--tracking-uri``.
+        root: Directory that relative sqlite paths start from without a spec; with one, the spec's directory is used.
 
     Raises:
-        SpecError: None of them names one.
+        SpecError: No tracking server is configured.
     """
     section = spec.mlflow if spec is not None else None
-    found = flag or os.environ.get(_ENV) or (section.tracking_uri if section is not None else "")
-    if not found:
-        raise SpecError("no MLflow tracking server is named", _REMEDY, code="tracking.no-uri")
+    configured = flag or os.environ.get(_ENV) or (section.tracking_uri if section is not None else "")
+    if not configured:
+        raise SpecError("no MLflow tracking server is configured", _REMEDY, code="tracking.no-uri")
     base = spec.root if spec is not None else root
-    uri, credentials = without_credentials(_absolute(found, base))
-    if credentials is not None:
-        os.environ.setdefault("MLFLOW_TRACKING_USERNAME", credentials.user)
-        os.environ.setdefault("MLFLOW_TRACKING_PASSWORD", credentials.password)
     return Tracking(
-        uri=uri,
+        uri=_with_credentials_moved(_absolute(configured, base)),
         experiment=section.experiment if section is not None else "repogen",
         register=section.register_models if section is not None else True,
         root=base,
     )
 
 
-def without_credentials(uri: str) -> tuple[str, Credentials | None]:
-    """Return an HTTP URI without its user and password, and those; a database's URI needs them and is left alone."""
-    parts = urlsplit(uri)
-    if parts.scheme not in {"http", "https"} or parts.username is None:
-        return uri, None
-    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-    return bare, Credentials(unquote(parts.username), unquote(parts.password or ""))
+def is_pinned(uri: str) -> bool:
+    """Return whether a URI always refers to the same model: a version, a logged model or a run's artifact."""
+    return uri.startswith("runs:/") or bool(MODEL_VERSION.fullmatch(uri) or _LOGGED_MODEL.fullmatch(uri))
 
 
-def shown(uri: str) -> str:
-    """Return a URI as a message may show it: without password, query or fragment."""
+def redact_uri(uri: str) -> str:
+    """Return a URI without user, password, query and fragment, for messages."""
     parts = urlsplit(uri)
     netloc = parts.netloc.rpartition("@")[2]
     return SplitResult(parts.scheme, netloc, parts.path, "", "").geturl() if netloc else uri.partition("?")[0]
 
 
 def sqlite_file(uri: str) -> str | None:
-    """Return the path of a sqlite database, None for any other URI."""
+    """Return the path of a sqlite database; None for any other URI."""
     scheme, _, path = uri.partition(":///")
     return path.partition("?")[0] if scheme.partition("+")[0] == "sqlite" and path else None
+
+
+def _with_credentials_moved(uri: str) -> str:
+    """Return an HTTP URI without user and password, which are moved to the environment.
+
+    The URI of a database is returned unchanged, because MLflow needs its credentials.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme not in {"http", "https"} or parts.username is None:
+        return uri
+    os.environ.setdefault("MLFLOW_TRACKING_USERNAME", unquote(parts.username))
+    os.environ.setdefault("MLFLOW_TRACKING_PASSWORD", unquote(parts.password or ""))
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _absolute(uri: str, base: Path) -> str:

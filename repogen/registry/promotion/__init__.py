@@ -1,1 +1,1 @@
-"""Promote a registered version, roll an alias back, and show what was served when."""
+"""Moves an alias of a registered model: promotion, rollback, and the history of its moves."""

@@ -1,4 +1,4 @@
-"""What ``repogen promote`` was asked for."""
+"""The request of a promotion, shared by the command line, the Python API, and the gates' run."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class PromotionRequest:
 
     Attributes:
         name: Registered model.
-        version: Registry version; the newest published one when None.
+        version: Registry version; the newest published one if None.
         alias: Alias to move.
-        gates: What to measure, and the limits.
-        root: Directory that the holdout gate's files are relative to.
+        gates: The gates and their limits.
+        root: Directory that paths in the gates' options are relative to.
         server: ``embedded``, ``docker`` or ``HOST:PORT``.
-        dry_run: Measure and judge only.
-        schedule: How long to time.
+        dry_run: Measure and judge, but do not move the alias.
+        schedule: How long to time requests.
     """
 
     name: str

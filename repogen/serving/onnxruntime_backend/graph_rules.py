@@ -1,8 +1,8 @@
-"""What NVIDIA's C++ onnxruntime backend demands of a config, as pure functions on the config's JSON form.
+"""The rules of NVIDIA's C++ onnxruntime backend for a config, as pure functions on the config's JSON form.
 
-Runs inside Triton's Python stub on Python 3.10-3.12 with the standard library alone. Rules and wording follow Triton's
-onnxruntime_backend (src/onnxruntime.cc, src/onnxruntime_utils.cc), so that a config refused here is refused in
-production, in the same words.
+Runs inside Triton's Python stub on Python 3.10-3.12 and imports only the standard library. Rules and error messages
+follow Triton's onnxruntime_backend (src/onnxruntime.cc, src/onnxruntime_utils.cc), so that a config that is rejected
+here is rejected in production with the same message.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _CONFIG_TYPES = {
 }
 
 Config = dict[str, Any]
-"""A model's or tensor's config as Triton's JSON gives it: the one place where ``Any`` is the truth."""
+"""A model's or tensor's config in Triton's JSON form."""
 
 
-class Refusal(Exception):  # noqa: N818 - it is what the backend says to the server, not a fault of its own
-    """The model cannot be served with this config; the text is what Triton reports."""
+class Refusal(Exception):  # noqa: N818 - the backend's answer to the server, not an error of the backend
+    """The model cannot be served with this config; the text is the message that Triton reports."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class GraphTensor:
 
     Attributes:
         name: Its name.
-        config_type: ``TYPE_FP32`` and the like; ``TYPE_INVALID`` where Triton has none.
-        dims: Full shape; -1 where the graph leaves a dim open; empty for a scalar.
+        config_type: For example ``TYPE_FP32``; ``TYPE_INVALID`` for a type that Triton does not support.
+        dims: Full shape; -1 for a dynamic dim; empty for a scalar.
     """
 
     name: str
@@ -65,15 +65,15 @@ class Graph:
 
 
 def graph_tensor(name: str, onnx_type: str, shape: Sequence[object]) -> GraphTensor:
-    """Return one tensor of ONNX Runtime's signature in Triton's terms.
+    """Return one tensor of ONNX Runtime's signature as Triton describes it.
 
     Args:
         name: Tensor name.
-        onnx_type: ONNX Runtime's ``tensor(float)``.
-        shape: Its shape, symbolic dims as strings or None.
+        onnx_type: ONNX Runtime's type, for example ``tensor(float)``.
+        shape: ONNX Runtime's shape; a dynamic dim is a string or None.
 
     Raises:
-        Refusal: It is no tensor (a sequence, map or optional).
+        Refusal: It is not a tensor but a sequence, map or optional.
     """
     if not onnx_type.startswith("tensor("):
         raise Refusal(f"Unsupported ONNX Type '{onnx_type}' for I/O '{name}', expected 'ONNX_TYPE_TENSOR'.")
@@ -83,10 +83,10 @@ def graph_tensor(name: str, onnx_type: str, shape: Sequence[object]) -> GraphTen
 
 
 def check(config: Config, graph: Graph) -> None:
-    """Refuse a config that NVIDIA's backend would refuse for this graph.
+    """Check a config against a graph by the rules of NVIDIA's backend.
 
     Raises:
-        Refusal: At the first rule that is broken, as the C++ backend does.
+        Refusal: A rule is violated; the first one, as in the C++ backend.
     """
     _check_supported(config)
     _check_inputs(config, graph)
@@ -94,10 +94,10 @@ def check(config: Config, graph: Graph) -> None:
 
 
 def complete(config: Config, graph: Graph) -> None:
-    """Fill in what the config leaves out, in place, as the C++ backend's auto-complete does.
+    """Fill in the missing fields of a config, in place, as the C++ backend's auto-completion does.
 
     Raises:
-        Refusal: ``max_batch_size`` is given and the graph's first dims are not all open.
+        Refusal: ``max_batch_size`` is set and not all first dims of the graph are dynamic.
     """
     _complete_batching(config, graph)
     batching = config["max_batch_size"] > 0
@@ -108,19 +108,19 @@ def complete(config: Config, graph: Graph) -> None:
 
 
 def is_complete(config: Config) -> bool:
-    """Tell whether auto-complete has nothing to do: inputs and outputs are both given."""
+    """Return whether a config declares both inputs and outputs, so that auto-completion has no effect."""
     return bool(config.get("input")) and bool(config.get("output"))
 
 
 def _complete_batching(config: Config, graph: Graph) -> None:
     batchable = all(tensor.dims[:1] == (-1,) for tensor in (*graph.inputs, *graph.outputs))
-    given = config.get("max_batch_size", 0)
-    if not batchable and given:
+    declared = config.get("max_batch_size", 0)
+    if not batchable and declared:
         raise Refusal(
             f"autofill failed for model '{config['name']}': model does not support batching while non-zero "
             "max_batch_size is specified"
         )
-    config["max_batch_size"] = given or (DEFAULT_MAX_BATCH_SIZE if batchable else 0)
+    config["max_batch_size"] = declared or (DEFAULT_MAX_BATCH_SIZE if batchable else 0)
     scheduled = "sequence_batching" in config or "dynamic_batching" in config
     if config["max_batch_size"] > 1 and not scheduled:
         config["dynamic_batching"] = {}
@@ -135,7 +135,7 @@ def _completed(tensor: GraphTensor, *, batching: bool) -> Config:
 
 
 def _check_supported(config: Config) -> None:
-    """Say plainly what this backend, unlike NVIDIA's, does not do."""
+    """Reject features that this backend, unlike NVIDIA's, does not support."""
     unsupported = [key for key in ("batch_input", "batch_output") if config.get(key)]
     if any(tensor.get("allow_ragged_batch") for tensor in config.get("input", ())):
         unsupported.append("allow_ragged_batch")
@@ -152,81 +152,81 @@ def _check_supported(config: Config) -> None:
 def _check_inputs(config: Config, graph: Graph) -> None:
     name = config["name"]
     declared = config.get("input", [])
-    fed = _check_controls(config, graph)
-    required = sum(1 for tensor in declared if not tensor.get("optional")) + fed + len(states_of(config))
+    controls = _check_controls(config, graph)
+    required = sum(1 for tensor in declared if not tensor.get("optional")) + controls + len(states_of(config))
     if required != len(graph.inputs):
         raise Refusal(
             f"unable to load model '{name}', configuration expects {required} inputs, "
             f"model provides {len(graph.inputs)}"
         )
-    known = {tensor.name: tensor for tensor in (*graph.inputs, *graph.initializers)}
+    allowed = {tensor.name: tensor for tensor in (*graph.inputs, *graph.initializers)}
     for tensor in declared:
         if tensor.get("optional") and config.get("max_batch_size", 0) != 0:
             raise Refusal(
                 f"unable to load model '{name}', optional input '{tensor['name']}' is not supported for models "
                 "that support batching"
             )
-        _check_tensor(config, tensor, known, "input")
+        _check_tensor(config, tensor, allowed, "input")
 
 
 def controls_of(config: Config) -> dict[str, str]:
-    """Return the tensors by which Triton's sequence batcher tells of a request's place in its sequence, with types."""
+    """Return the control tensors of Triton's sequence batcher, with their types."""
     entries = config.get("sequence_batching", {}).get("control_input", [])
     return {entry["name"]: _control_type(control) for entry in entries for control in entry.get("control", [])}
 
 
 def states_of(config: Config) -> dict[str, str]:
-    """Return the states that are kept from request to request: the input of each, and the output that replaces it."""
+    """Return the states that are kept between requests: the input of each, and the output that updates it."""
     return {state["input_name"]: state["output_name"] for state in config.get("sequence_batching", {}).get("state", [])}
 
 
 def _control_type(control: Config) -> str:
     pairs = (("int32_false_true", "INT32"), ("fp32_false_true", "FP32"), ("bool_false_true", "BOOL"))
-    given = next((f"TYPE_{name}" for key, name in pairs if control.get(key)), None)
-    return given or str(control.get("data_type", "TYPE_INVALID"))
+    flag_type = next((f"TYPE_{name}" for key, name in pairs if control.get(key)), None)
+    return flag_type or str(control.get("data_type", "TYPE_INVALID"))
 
 
 def _check_controls(config: Config, graph: Graph) -> int:
-    """Hold each control against the graph, and return how many there are."""
-    known, model = {tensor.name: tensor for tensor in graph.inputs}, config["name"]
+    """Check each control tensor against the graph; return the number of control tensors."""
+    inputs, model = {tensor.name: tensor for tensor in graph.inputs}, config["name"]
     controls = controls_of(config)
-    for name, said in controls.items():
-        if name not in known:
+    for name, config_type in controls.items():
+        if name not in inputs:
             raise Refusal(f"configuration specified sequence control '{name}', but model does not provide that input")
-        dims = known[name].dims[1:] if config.get("max_batch_size", 0) > 0 else known[name].dims
-        about = f"unable to load model '{model}', sequence control '{name}'"
+        dims = inputs[name].dims[1:] if config.get("max_batch_size", 0) > 0 else inputs[name].dims
+        prefix = f"unable to load model '{model}', sequence control '{name}'"
         if dims != (1,):
-            raise Refusal(f"{about} in model has dims {_text(dims)} but dims [1] is expected")
-        if said != known[name].config_type:
+            raise Refusal(f"{prefix} in model has dims {_text(dims)} but dims [1] is expected")
+        if config_type != inputs[name].config_type:
             raise Refusal(
-                f"{about}, the model expects data-type {known[name].config_type} but the model configuration "
-                f"specifies data-type {said}"
+                f"{prefix}, the model expects data-type {inputs[name].config_type} but the model configuration "
+                f"specifies data-type {config_type}"
             )
     return len(controls)
 
 
 def _check_outputs(config: Config, graph: Graph) -> None:
-    known = {tensor.name: tensor for tensor in graph.outputs}
+    allowed = {tensor.name: tensor for tensor in graph.outputs}
     for tensor in config.get("output", []):
-        _check_tensor(config, tensor, known, "output")
+        _check_tensor(config, tensor, allowed, "output")
 
 
-def _check_tensor(config: Config, tensor: Config, known: Mapping[str, GraphTensor], role: str) -> None:
-    # Triton's JSON gives a type that has no name by its number.
+def _check_tensor(config: Config, tensor: Config, allowed: Mapping[str, GraphTensor], role: str) -> None:
+    # Triton's JSON has a number for a type without a name.
     model, name, declared_type = config["name"], tensor["name"], str(tensor["data_type"])
-    if name not in known:
-        raise Refusal(f"unexpected inference {role} '{name}', allowed {role}s are: {', '.join(sorted(known))}")
-    found = known[name]
+    if name not in allowed:
+        raise Refusal(f"unexpected inference {role} '{name}', allowed {role}s are: {', '.join(sorted(allowed))}")
+    actual = allowed[name]
     if declared_type.removeprefix("TYPE_") not in _CONFIG_TYPES.values():
         raise Refusal(f"unsupported datatype {declared_type} for {role} '{name}' for model '{model}'")
-    if declared_type != found.config_type:
+    if declared_type != actual.config_type:
         raise Refusal(
             f"unable to load model '{model}', configuration expects datatype {declared_type} for {role} '{name}', "
-            f"model provides {found.config_type}"
+            f"model provides {actual.config_type}"
         )
     dims = _int_dims(tensor["reshape"].get("shape", []) if "reshape" in tensor else tensor["dims"])
-    if found.dims:
-        _check_dims(config, found, dims, exact=role == "output")
+    if actual.dims:
+        _check_dims(config, actual, dims, exact=role == "output")
     elif any(dim != 1 for dim in dims):
         raise Refusal(
             f"unable to load model '{model}', scalar tensor '{name}', should only provide 1 in the model configuration "
@@ -234,17 +234,17 @@ def _check_tensor(config: Config, tensor: Config, known: Mapping[str, GraphTenso
         )
 
 
-def _check_dims(config: Config, found: GraphTensor, dims: tuple[int, ...], *, exact: bool) -> None:
-    where = f"model '{config['name']}', tensor '{found.name}'"
+def _check_dims(config: Config, actual: GraphTensor, dims: tuple[int, ...], *, exact: bool) -> None:
+    where = f"model '{config['name']}', tensor '{actual.name}'"
     batching = config.get("max_batch_size", 0) > 0
-    if batching and found.dims[0] != -1:
+    if batching and actual.dims[0] != -1:
         raise Refusal(
             f"{where}: for the model to support batching the shape should have at least 1 dimension and the first "
-            f"dimension must be -1; but shape expected by the model is {_text(found.dims)}"
+            f"dimension must be -1; but shape expected by the model is {_text(actual.dims)}"
         )
     full = (-1, *dims) if batching else dims
-    pairs = zip(found.dims, full, strict=False)
-    if len(full) == len(found.dims) and all(_suits(of_graph, of_config, exact) for of_graph, of_config in pairs):
+    pairs = zip(actual.dims, full, strict=False)
+    if len(full) == len(actual.dims) and all(_matches(graph_dim, config_dim, exact) for graph_dim, config_dim in pairs):
         return
     shape = (
         "dimensions (an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, "
@@ -253,18 +253,18 @@ def _check_dims(config: Config, found: GraphTensor, dims: tuple[int, ...], *, ex
         else f"dimensions (shape {_text(full)})"
     )
     raise Refusal(
-        f"{where}: the model expects {len(found.dims)} dimensions (shape {_text(found.dims)}) but the model "
+        f"{where}: the model expects {len(actual.dims)} dimensions (shape {_text(actual.dims)}) but the model "
         f"configuration specifies {len(full)} {shape}"
     )
 
 
-def _suits(of_graph: int, of_config: int, exact: bool) -> bool:  # noqa: FBT001 - the third of a comparison
-    """Tell whether a declared dim suits the graph's; an input may be fixed where the graph is open."""
-    return of_graph == of_config or (of_graph == -1 and not exact)
+def _matches(graph_dim: int, config_dim: int, exact: bool) -> bool:  # noqa: FBT001 - a private predicate
+    """Return whether a declared dim matches the graph's; an input may be fixed where the graph's dim is dynamic."""
+    return graph_dim == config_dim or (graph_dim == -1 and not exact)
 
 
 def _int_dims(dims: Sequence[object]) -> tuple[int, ...]:
-    """Dims as ints: Triton's JSON writes int64 as numbers or, in some versions, as strings."""
+    """Return dims as ints: Triton's JSON contains int64 as numbers or, in some versions, as strings."""
     return tuple(int(str(dim)) for dim in dims)
 
 

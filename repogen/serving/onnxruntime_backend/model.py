@@ -1,10 +1,10 @@
 """A Python-based Triton backend that serves ``backend: "onnxruntime"`` with ONNX Runtime on the CPU.
 
-Triton loads this file in its Python stub (3.10-3.12) for every such model when the backend directory holds no
-``libtriton_onnxruntime.so``. Needs only ``numpy<2`` and ``onnxruntime``, found in the directory that the environment
-variable ``REPOGEN_BACKEND_SITE`` names: the stub ignores PYTHONPATH, and with numpy 2 every output would be empty.
+Triton loads this file in its Python stub (3.10-3.12) for every such model when the backend directory contains no
+``libtriton_onnxruntime.so``. It imports ``numpy<2`` and ``onnxruntime`` from the directory in the environment variable
+``REPOGEN_BACKEND_SITE``, because the stub ignores PYTHONPATH. With NumPy 2 every output would be empty.
 """
-# ruff: noqa: ANN401 - the stub's own classes have no types
+# ruff: noqa: ANN401 - the stub's classes have no types
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent), os.environ["REPOGEN_BACKEND_SITE"]]
 
-import graph_rules  # type: ignore[import-not-found]  # noqa: E402 - beside this file, on Triton's sys.path
-import numpy as np  # noqa: E402 - only now importable
-import ort_session as ort  # type: ignore[import-not-found]  # noqa: E402 - beside this file
+import graph_rules  # type: ignore[import-not-found]  # noqa: E402 - next to this file, in Triton's sys.path
+import numpy as np  # noqa: E402 - importable only now
+import ort_session as ort  # type: ignore[import-not-found]  # noqa: E402 - next to this file
 import triton_python_backend_utils as pb  # type: ignore[import-not-found]  # noqa: E402 - exists in the stub only
 
 Tensors = dict[str, Any]
@@ -30,10 +30,10 @@ class TritonPythonModel:
 
     @staticmethod
     def auto_complete_config(auto_complete_model_config: Any) -> Any:
-        """Fill in what config.pbtxt leaves out, as NVIDIA's backend does.
+        """Fill in the missing fields of config.pbtxt, as NVIDIA's backend does.
 
         Args:
-            auto_complete_model_config: The stub's ModelConfig; its dict is changed in place.
+            auto_complete_model_config: The stub's ModelConfig; changed in place.
 
         Raises:
             pb.TritonModelException: The model does not load, or the config cannot be completed.
@@ -47,13 +47,13 @@ class TritonPythonModel:
         return auto_complete_model_config
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Load the model and hold the config against it.
+        """Load the model and check the config against it.
 
         Args:
             args: Triton's ``model_config`` (JSON), ``model_repository``, ``model_version`` and more.
 
         Raises:
-            pb.TritonModelException: NVIDIA's backend would refuse it too.
+            pb.TritonModelException: NVIDIA's backend would also reject it.
         """
         config = json.loads(args["model_config"])
         file = config.get("default_model_filename") or "model.onnx"
@@ -65,7 +65,7 @@ class TritonPythonModel:
             raise pb.TritonModelException(str(refusal)) from refusal
         self._batching = config.get("max_batch_size", 0) > 0
         self._states = graph_rules.states_of(config)
-        self._kept: dict[Any, Tensors] = {}
+        self._states_by_sequence: dict[Any, Tensors] = {}
         declared = {tensor["name"] for tensor in config.get("input", [])}
         declared.update(graph_rules.controls_of(config), self._states)
         self._inputs = {
@@ -77,50 +77,50 @@ class TritonPythonModel:
         self._output_dims = {**dims, **self._output_dims}
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer the requests that Triton's scheduler handed over together.
+        """Return the responses to a batch of requests from Triton's scheduler.
 
-        Requests of equal shapes become one run of ONNX Runtime, concatenated along axis 0; a failure becomes the error
-        response of the requests it concerns.
+        Requests with equal shapes are concatenated along axis 0 and become one run of ONNX Runtime. A failed run
+        becomes the error response of its requests.
         """
         responses: list[Any] = [None] * len(requests)
         groups: dict[object, list[tuple[int, Tensors]]] = {}
         for index, request in enumerate(requests):
             try:
                 tensors = self._tensors(request)
-            except Exception as error:  # noqa: BLE001 - any failure of one request is that request's answer
-                responses[index] = _failed(error)
+            except Exception as error:  # noqa: BLE001 - any failure becomes the request's error response
+                responses[index] = _error_response(error)
                 continue
             key = _shape_key(tensors) if self._batching else index
             groups.setdefault(key, []).append((index, tensors))
         for group in groups.values():
-            for (index, _), response in zip(group, self._answers(requests, group), strict=True):
+            for (index, _), response in zip(group, self._responses(requests, group), strict=True):
                 responses[index] = response
         return responses
 
-    def _answers(self, requests: list[Any], group: list[tuple[int, Tensors]]) -> list[Any]:
+    def _responses(self, requests: list[Any], group: list[tuple[int, Tensors]]) -> list[Any]:
         """Run one group and return its responses, in order."""
         try:
             return self._run(requests, group)
-        except Exception as error:  # noqa: BLE001 - any failure of the run is the answer of all its requests
-            return [_failed(error) for _ in group]
+        except Exception as error:  # noqa: BLE001 - any failure becomes the error response of all requests
+            return [_error_response(error) for _ in group]
 
     def _run(self, requests: list[Any], group: list[tuple[int, Tensors]]) -> list[Any]:
-        wanted = [set(requests[index].requested_output_names()) for index, _ in group]
-        after = set(self._states.values())
-        names = [name for name in self._output_dims if name in after or any(name in names for names in wanted)]
-        batch = _joined([tensors for _, tensors in group])
+        requested = [set(requests[index].requested_output_names()) for index, _ in group]
+        updates = set(self._states.values())
+        names = [name for name in self._output_dims if name in updates or any(name in names for names in requested)]
+        batch = _concatenate([tensors for _, tensors in group])
         results = dict(zip(names, self._session.run(names, batch), strict=True))
         rows = [next(iter(tensors.values())).shape[0] if self._batching else 0 for _, tensors in group]
         parts = {name: self._split(name, results[name], rows) for name in names}
         for i, (index, _) in enumerate(group):
-            self._keep(requests[index], {before: parts[after][i] for before, after in self._states.items()})
+            self._store_states(requests[index], {state: parts[update][i] for state, update in self._states.items()})
         return [
-            pb.InferenceResponse([pb.Tensor(name, parts[name][i]) for name in names if name in wanted[i]])
+            pb.InferenceResponse([pb.Tensor(name, parts[name][i]) for name in names if name in requested[i]])
             for i in range(len(group))
         ]
 
     def _split(self, name: str, result: Any, rows: list[int]) -> list[Any]:
-        """Cut an output of the whole run into those of the requests, ``rows`` rows each."""
+        """Split an output of the whole run into the outputs of the requests, ``rows`` rows each."""
         array = _to_wire(result)
         if not self._outputs[name].dims:
             return [array.reshape([1] * len(self._output_dims[name]))] * len(rows)
@@ -133,33 +133,33 @@ class TritonPythonModel:
             )
         return [np.ascontiguousarray(part) for part in np.split(array, np.cumsum(rows)[:-1])]
 
-    def _keep(self, request: Any, states: Tensors) -> None:
-        """Keep a sequence's states for its next request, until it ends; a slot without a request has no number."""
-        number = request.correlation_id()
+    def _store_states(self, request: Any, states: Tensors) -> None:
+        """Store a sequence's states for its next request, until it ends; an empty slot has no correlation ID."""
+        correlation_id = request.correlation_id()
         if request.flags() & pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END:
-            self._kept.pop(number, None)
-        elif states and number:
-            self._kept[number] = states
+            self._states_by_sequence.pop(correlation_id, None)
+        elif states and correlation_id:
+            self._states_by_sequence[correlation_id] = states
 
     def _tensors(self, request: Any) -> Tensors:
-        """Return the request's inputs as ONNX Runtime takes them; optional ones may be missing."""
+        """Return the request's inputs for ONNX Runtime; optional ones may be missing."""
         tensors: Tensors = {}
-        # Triton hands over each state as it is at the start; of what came after it knows by its C interface alone.
-        begins = request.flags() & pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START
-        kept = {} if begins else self._kept.get(request.correlation_id(), {})
+        # Triton passes the initial value of each state; later values are only available in its C API.
+        starts = request.flags() & pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START
+        states = {} if starts else self._states_by_sequence.get(request.correlation_id(), {})
         for name, tensor in self._inputs.items():
-            if name in kept:
-                tensors[name] = kept[name]
+            if name in states:
+                tensors[name] = states[name]
                 continue
-            given = pb.get_input_tensor_by_name(request, name)
-            if given is not None:
-                array = given.as_numpy()
+            value = pb.get_input_tensor_by_name(request, name)
+            if value is not None:
+                array = value.as_numpy()
                 tensors[name] = _from_wire(array if tensor.dims else array.reshape(()))
         return tensors
 
 
 def _stub_model_path() -> Path:
-    """Return the model file that Triton named on the stub's command line: auto-complete is told in no other way."""
+    """Return the model file from the stub's command line, the only place where auto-completion can read it."""
     return Path(Path("/proc/self/cmdline").read_text(encoding="utf-8").split("\0")[1])
 
 
@@ -167,14 +167,14 @@ def _shape_key(tensors: Tensors) -> object:
     return tuple((name, array.shape[1:]) for name, array in tensors.items())
 
 
-def _joined(parts: list[Tensors]) -> Tensors:
+def _concatenate(parts: list[Tensors]) -> Tensors:
     if len(parts) == 1:
         return parts[0]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _from_wire(array: Any) -> Any:
-    """Bytes become str, cut at the first NUL as NVIDIA's backend (C strings) does; other dtypes stay as they are."""
+    """Convert bytes to str, cut at the first NUL as in NVIDIA's backend (C strings); other dtypes stay unchanged."""
     if array.dtype != np.object_:
         return array
     texts = [value.split(b"\0", 1)[0].decode("utf-8") for value in array.ravel()]
@@ -182,11 +182,11 @@ def _from_wire(array: Any) -> Any:
 
 
 def _to_wire(array: Any) -> Any:
-    """Str becomes bytes; other dtypes stay as they are."""
+    """Convert str to bytes; other dtypes stay unchanged."""
     if array.dtype.kind not in "OU":
         return array
     return np.array([str(value).encode() for value in array.ravel()], dtype=np.object_).reshape(array.shape)
 
 
-def _failed(error: Exception) -> Any:
+def _error_response(error: Exception) -> Any:
     return pb.InferenceResponse(error=pb.TritonError(ort.error_text(error)))

@@ -1,7 +1,7 @@
-"""An ONNX Runtime session with the options that a config asks for.
+"""Creates an ONNX Runtime session with the options of a config.
 
-Runs inside Triton's Python stub on Python 3.10-3.12. Which options exist and what they default to follows Triton's
-onnxruntime_backend (src/onnxruntime.cc, ModelState's constructor).
+Runs inside Triton's Python stub on Python 3.10-3.12. The options and their defaults follow Triton's onnxruntime_backend
+(src/onnxruntime.cc, ModelState's constructor).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-import graph_rules  # type: ignore[import-not-found]  # beside this file, where Triton puts it on sys.path
+import graph_rules  # type: ignore[import-not-found]  # next to this file, in Triton's sys.path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ _ORT_ERROR = re.compile(r"\[ONNXRuntimeError\] : (?P<code>\d+) : \w+ : (?P<text>
 
 
 def error_text(error: Exception) -> str:
-    """Return ONNX Runtime's message in the C++ backend's words."""
+    """Return ONNX Runtime's message in the format of the C++ backend."""
     match = _ORT_ERROR.search(str(error))
     return f"onnx runtime error {match['code']}: {match['text']}" if match else f"{type(error).__name__}: {error}"
 
@@ -30,13 +30,13 @@ def open_session(path: Path, config: graph_rules.Config) -> InferenceSession:
     """Load the model at ``path`` on the CPU.
 
     Args:
-        path: The ONNX file, or a directory that holds ``model.onnx``.
+        path: The ONNX file, or a directory that contains ``model.onnx``.
         config: The model's config.
 
     Raises:
-        graph_rules.Refusal: The file is missing, an option is wrong, or ONNX Runtime refuses the model.
+        graph_rules.Refusal: The file is missing, an option is invalid, or ONNX Runtime rejects the model.
     """
-    import onnxruntime  # noqa: PLC0415 - not on sys.path before model.py has put it there
+    import onnxruntime  # noqa: PLC0415 - importable only after model.py has changed sys.path
 
     file = path / "model.onnx" if path.is_dir() else path
     if not file.exists():
@@ -45,7 +45,7 @@ def open_session(path: Path, config: graph_rules.Config) -> InferenceSession:
     _set_options(options, config)
     try:
         return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # every ONNX Runtime failure is a class of its own binding
+    except Exception as error:  # ONNX Runtime raises many classes of its binding
         raise graph_rules.Refusal(error_text(error)) from error
 
 
@@ -53,7 +53,7 @@ def graph_of(session: InferenceSession) -> graph_rules.Graph:
     """Return the signature of a loaded model.
 
     Raises:
-        graph_rules.Refusal: An input or output is no tensor.
+        graph_rules.Refusal: An input or output is not a tensor.
     """
     inputs, outputs, initializers = (
         tuple(graph_rules.graph_tensor(node.name, node.type, node.shape) for node in nodes)
@@ -80,17 +80,17 @@ def _set_options(options: SessionOptions, config: graph_rules.Config) -> None:
         )
     modes = onnxruntime.ExecutionMode
     options.execution_mode = modes.ORT_PARALLEL if mode else modes.ORT_SEQUENTIAL
-    options.intra_op_num_threads = max(0, _integer(parameters, "intra_op_thread_count")) or _fair_share(config)
+    options.intra_op_num_threads = max(0, _integer(parameters, "intra_op_thread_count")) or _default_threads(config)
     options.inter_op_num_threads = max(0, _integer(parameters, "inter_op_thread_count"))
     options.enable_cpu_mem_arena = _boolean(parameters, "enable_mem_arena")
     options.enable_mem_pattern = _boolean(parameters, "enable_mem_pattern")
-    # Each instance is a process here: threads that spin while idle would starve the other instances.
+    # Each instance is a process: threads that spin while idle would slow down the other instances.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
 
 
-def _fair_share(config: graph_rules.Config) -> int:
-    """Threads for each instance when the config does not say: the cores, shared by the instances."""
+def _default_threads(config: graph_rules.Config) -> int:
+    """Return the threads of each instance when the config does not set them: the cores divided by the instances."""
     instances = sum(max(1, int(group.get("count", 1))) for group in config.get("instance_group", ()))
     return max(1, len(os.sched_getaffinity(0)) // max(1, instances))
 

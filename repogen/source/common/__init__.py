@@ -1,1 +1,1 @@
-"""What several kinds of source share: callables, example inputs, symbolic dims and file formats."""
+"""Shared by several kinds of source: user callables, example inputs, symbolic dims and file formats."""

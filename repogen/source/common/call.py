@@ -1,4 +1,4 @@
-"""How flat named tensors become the arguments of a forward: nested structures, and constants baked in."""
+"""Maps flat named tensors to the arguments of a forward, which may be nested and contain constants."""
 
 from __future__ import annotations
 
@@ -16,40 +16,44 @@ _CONSTANTS = (bool, int, float, complex, str, bytes, type(None))
 
 
 @dataclass(frozen=True)
-class Slot:
-    """Place of one input tensor in the arguments."""
+class Placeholder:
+    """Stands for the input tensor with this index."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class Call:
-    """Arguments of a forward with ``Slot`` where a tensor goes; everything else is a constant.
+    """Arguments of a forward: a ``Placeholder`` for each tensor; every other value is a constant.
 
     Attributes:
-        args: Positional arguments, nested at will.
-        kwargs: Keyword arguments.
+        args: Positional arguments, possibly nested.
+        kwargs: Keyword arguments, possibly nested.
     """
 
     args: tuple[object, ...]
     kwargs: Mapping[str, object]
 
     def fill(self, tensors: tuple[object, ...]) -> tuple[tuple[object, ...], dict[str, object]]:
-        """Return positional and keyword arguments with the tensors in their places."""
+        """Return positional and keyword arguments with each placeholder replaced by its tensor."""
         return (
-            tuple(_filled(value, tensors) for value in self.args),
-            {name: _filled(value, tensors) for name, value in self.kwargs.items()},
+            tuple(_fill(value, tensors) for value in self.args),
+            {name: _fill(value, tensors) for name, value in self.kwargs.items()},
         )
+
+    def reorder(self, positions: list[int]) -> Call:
+        """Return a call whose n-th placeholder gets the tensor at ``positions[n]``."""
+        return Call(*self.fill(tuple(Placeholder(position) for position in positions)))
 
 
 @dataclass(frozen=True)
-class TakenCall:
-    """A call that example data showed.
+class CapturedCall:
+    """A call derived from example data.
 
     Attributes:
-        call: The arguments, tensors replaced by slots.
-        tensors: The tensors or arrays by input name, in the order of the slots.
-        constants: ``name=value`` of what is baked in and is not None.
+        call: The arguments, with placeholders for the tensors.
+        tensors: The tensors or arrays by input name, in the order of the placeholders.
+        constants: ``name=value`` of each constant that is not None.
     """
 
     call: Call
@@ -57,22 +61,22 @@ class TakenCall:
     constants: tuple[str, ...]
 
 
-def _filled(value: object, tensors: tuple[object, ...]) -> object:
-    if isinstance(value, Slot):
+def _fill(value: object, tensors: tuple[object, ...]) -> object:
+    if isinstance(value, Placeholder):
         return tensors[value.index]
-    return _mapped(value, lambda _, child: _filled(child, tensors))
+    return _map_children(value, lambda _, child: _fill(child, tensors))
 
 
-def _mapped(value: object, change: Callable[[str, object], object]) -> object:
-    """Return a container with each child changed; anything else as it is."""
+def _map_children(value: object, change: Callable[[str, object], object]) -> object:
+    """Return a copy of a container with each child changed; return any other value unchanged."""
     if isinstance(value, Mapping):
         return {key: change(str(key), child) for key, child in value.items()}
     if isinstance(value, (tuple, list)):
         names = getattr(value, "_fields", None)
         keys = names if isinstance(names, tuple) else [str(n) for n in range(len(value))]
         children = [change(key, child) for key, child in zip(keys, value, strict=True)]
-        made: Any = type(value)
-        return made(*children) if isinstance(names, tuple) else made(children)
+        container: Any = type(value)
+        return container(*children) if isinstance(names, tuple) else container(children)
     if is_dataclass(value) and not isinstance(value, type):
         changes = {field.name: change(field.name, getattr(value, field.name)) for field in fields(value) if field.init}
         return replace(value, **changes)
@@ -80,138 +84,141 @@ def _mapped(value: object, change: Callable[[str, object], object]) -> object:
 
 
 def named_call(parameters: Parameters, names: tuple[str, ...]) -> Call:
-    """Decide how declared inputs reach a forward: by name when all are called like parameters, else by position.
+    """Return the call for declared inputs: by name if every input is named like a parameter, otherwise by position.
 
     Raises:
-        SourceError: Some names match and some do not, or the forward takes another number of inputs.
+        SourceError: Only some names are parameters, or the forward accepts a different number of inputs.
     """
     by_name = {n for n, p in parameters.items() if p.kind in _BY_NAME}
-    slots = tuple(Slot(index) for index in range(len(names)))
+    placeholders = tuple(Placeholder(index) for index in range(len(names)))
     matching = [name for name in names if name in by_name]
     required = [
         n for n, p in parameters.items() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     ]
-    shown = ", ".join(parameters)
+    signature = f"forward({', '.join(parameters)})"
     if len(matching) == len(names):
         if absent := [n for n in required if n not in names]:
             raise SourceError(
-                f"forward({shown}) also needs {', '.join(absent)}",
+                f"{signature} also needs {', '.join(absent)}",
                 "declare them under inputs:",
                 code="source.inputs-missing",
             )
-        return Call((), dict(zip(names, slots, strict=True)))
+        return Call((), dict(zip(names, placeholders, strict=True)))
     if matching:
-        strange = [name for name in names if name not in by_name]
+        others = ", ".join(name for name in names if name not in by_name)
         raise SourceError(
-            f"inputs {', '.join(strange)} are no parameters of forward({shown}), but {', '.join(matching)} are",
-            "name all inputs like forward's parameters, or none of them (then they go by position)",
+            f"inputs {others} are not parameters of {signature}, but {', '.join(matching)} are",
+            "name every input like a parameter of forward, or none of them (they are then passed by position)",
             code="source.inputs-mixed",
         )
     positional = [p for p in parameters.values() if p.kind in _BY_POSITION]
-    if not _takes_any(parameters) and not len(required) <= len(names) <= len(positional):
+    if not _accepts_any_count(parameters) and not len(required) <= len(names) <= len(positional):
         raise SourceError(
-            f"forward({shown}) cannot take {len(names)} inputs by position ({', '.join(names)})",
-            "declare one input for each parameter, or name them like the parameters",
+            f"{signature} does not accept {len(names)} inputs by position ({', '.join(names)})",
+            "declare one input per parameter, or name the inputs like the parameters",
             code="source.inputs-count",
         )
-    return Call(slots, {})
+    return Call(placeholders, {})
 
 
-def _takes_any(parameters: Parameters) -> bool:
+def _accepts_any_count(parameters: Parameters) -> bool:
     return any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
 
 
-def taken_call(made: object, parameters: Parameters, is_tensor: Callable[[object], bool], reference: str) -> TakenCall:
-    """Read a call off example data.
+def _accepts_any_name(parameters: Parameters) -> bool:
+    return any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def capture_call(
+    examples: object, parameters: Parameters, is_tensor: Callable[[object], bool], reference: str
+) -> CapturedCall:
+    """Derive a call from example data.
 
     Args:
-        made: A tensor, a tuple of arguments, a dict of keyword arguments, or ``(args, kwargs)``; nested at will.
-        parameters: Of the forward.
-        is_tensor: Tells tensors and arrays from everything else.
-        reference: Who made it, for messages.
+        examples: A tensor, a tuple of arguments, a dict of keyword arguments, or ``(args, kwargs)``; possibly nested.
+        parameters: The parameters of the forward.
+        is_tensor: Returns whether a value is a tensor or array.
+        reference: The callable that returned the data, for messages.
 
     Raises:
-        SourceError: Something in it is neither a tensor nor a constant, or there is no tensor.
+        SourceError: A value is neither a tensor nor a constant, or there is no tensor.
     """
-    args, kwargs = _split(made, parameters, is_tensor)
+    args, kwargs = _split(examples, parameters, is_tensor)
     tensors: dict[str, object] = {}
     constants: list[str] = []
 
-    def take(name: str, value: object) -> object:
+    def capture(name: str, value: object) -> object:
         if is_tensor(value):
-            slot = Slot(len(tensors))
-            tensors[_free(name, tensors)] = value
-            return slot
+            placeholder = Placeholder(len(tensors))
+            tensors[_unique(name, tensors)] = value
+            return placeholder
         if isinstance(value, _CONSTANTS):
             if value is not None:
                 constants.append(f"{name}={value!r}")
             return value
         if not isinstance(value, (Mapping, tuple, list)) and not is_dataclass(value):
             raise SourceError(
-                f"{reference!r} returned {_article(value)} for {name}",
+                f"{reference!r} returned a value of type {type(value).__name__} for {name}",
                 "return tensors or arrays, numbers, and tuples, lists and dicts of them",
                 code="source.examples-type",
                 where=reference,
             )
-        return _mapped(value, lambda key, child: take(f"{name}_{key}", child))
+        return _map_children(value, lambda key, child: capture(f"{name}_{key}", child))
 
+    names = _positional_names(parameters, len(args))
     call = Call(
-        tuple(take(name, value) for name, value in zip(_positional_names(parameters, len(args)), args, strict=True)),
-        {name: take(name, value) for name, value in kwargs.items()},
+        tuple(capture(name, value) for name, value in zip(names, args, strict=True)),
+        {name: capture(name, value) for name, value in kwargs.items()},
     )
     if not tensors:
         raise SourceError(
-            f"{reference!r} returned {_article(made)}, in which there is no tensor",
+            f"{reference!r} returned a value of type {type(examples).__name__} that contains no tensor",
             "return a tensor, a tuple of them, a dict of input name -> tensor, or (args, kwargs)",
             code="source.examples-type",
             where=reference,
         )
-    return TakenCall(call, tensors, tuple(constants))
-
-
-def _article(value: object) -> str:
-    return f"a value of type {type(value).__name__}"
+    return CapturedCall(call, tensors, tuple(constants))
 
 
 def _split(
-    made: object, parameters: Parameters, is_tensor: Callable[[object], bool]
+    examples: object, parameters: Parameters, is_tensor: Callable[[object], bool]
 ) -> tuple[tuple[object, ...], Mapping[str, object]]:
     """Return positional and keyword arguments."""
-    if is_tensor(made) and not isinstance(made, list):
-        return (made,), {}
-    if isinstance(made, Mapping):
-        return _of_mapping(made, parameters)
-    if not isinstance(made, (tuple, list)) or hasattr(made, "_fields"):
-        return (made,), {}
+    if is_tensor(examples) and not isinstance(examples, list):
+        return (examples,), {}
+    if isinstance(examples, Mapping):
+        return _split_mapping(examples, parameters)
+    if not isinstance(examples, (tuple, list)) or hasattr(examples, "_fields"):
+        return (examples,), {}
     pair = 2
-    if len(made) == pair and isinstance(made[0], (tuple, list)) and isinstance(made[1], dict):
-        takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-        if takes_all or all(key in parameters for key in made[1]):
-            return tuple(made[0]), made[1]
-    return tuple(made), {}
+    if len(examples) == pair and isinstance(examples[0], (tuple, list)) and isinstance(examples[1], dict):
+        args, kwargs = examples
+        if _accepts_any_name(parameters) or all(key in parameters for key in kwargs):
+            return tuple(args), kwargs
+    return tuple(examples), {}
 
 
-def _of_mapping(made: Mapping[Any, object], parameters: Parameters) -> tuple[tuple[object, ...], Mapping[str, object]]:
-    """A mapping holds keyword arguments; values by position when no key is a parameter; or is one argument itself."""
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    known = [key for key in made if key in parameters]
-    if known or takes_all:
-        return (), {str(key): value for key, value in made.items()}
+def _split_mapping(
+    examples: Mapping[Any, object], parameters: Parameters
+) -> tuple[tuple[object, ...], Mapping[str, object]]:
+    """Return a mapping as keyword arguments, as positional ones if no key is a parameter, or as a single argument."""
+    if _accepts_any_name(parameters) or any(key in parameters for key in examples):
+        return (), {str(key): value for key, value in examples.items()}
     positional = [p for p in parameters.values() if p.kind in _BY_POSITION]
     required = [p for p in positional if p.default is p.empty]
-    if len(required) <= len(made) <= len(positional) or _takes_any(parameters):
-        return tuple(made.values()), {}
-    return (made,), {}
+    if len(required) <= len(examples) <= len(positional) or _accepts_any_count(parameters):
+        return tuple(examples.values()), {}
+    return (examples,), {}
 
 
 def _positional_names(parameters: Parameters, count: int) -> list[str]:
-    """Return a name for each positional argument: its parameter's, numbered for ``*args``."""
+    """Return a name for each positional argument: the parameter's name, numbered for ``*args``."""
     names = [name for name, p in parameters.items() if p.kind in _BY_POSITION]
     rest = next((name for name, p in parameters.items() if p.kind is p.VAR_POSITIONAL), "input")
     return [names[n] if n < len(names) else f"{rest}_{n - len(names)}" for n in range(count)]
 
 
-def _free(name: str, taken: Mapping[str, object]) -> str:
-    while name in taken:
+def _unique(name: str, existing: Mapping[str, object]) -> str:
+    while name in existing:
         name += "_"
     return name

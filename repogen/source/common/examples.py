@@ -1,4 +1,4 @@
-"""Seeded example inputs: drawn from the spec's declarations, or taken from the user's data."""
+"""Seeded example inputs: random values from the spec's declarations, or the user's data."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from repogen.artifacts.tensors import numpy_dtype
 from repogen.errors import SourceError
-from repogen.source.common.call import Parameters, TakenCall, taken_call
+from repogen.source.common.call import CapturedCall, Parameters, capture_call
 from repogen.source.common.callables import RAISED, UserCallable, user_error
-from repogen.source.common.strings import as_strings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,9 +22,30 @@ if TYPE_CHECKING:
     from repogen.spec.models import InputSpec
 
 
+_TEXT_KINDS = frozenset("USO")
+
+
+def numpy_dtype(name: str) -> np.dtype[np.generic]:
+    """Return the NumPy dtype for a key of ``DTYPES``; strings are objects, each of them ``bytes``."""
+    return np.dtype(object if name == "string" else name)
+
+
+def as_strings(array: Array) -> Array:
+    r"""Return an array of text or bytes as objects that are UTF-8 ``bytes``, as Triton sends them; others unchanged.
+
+    >>> as_strings(np.array(["é", "b"])).tolist()
+    [b'\xc3\xa9', b'b']
+    """
+    if array.dtype.kind not in _TEXT_KINDS:
+        return array
+    strings = np.empty(array.shape, dtype=object)
+    strings.ravel()[:] = [v if isinstance(v, bytes) else str(v).encode() for v in array.ravel().tolist()]
+    return strings
+
+
 @dataclass(frozen=True)
 class DrawnExamples:
-    """Example inputs drawn from ``inputs:``; each input has a random stream of its own."""
+    """Random example inputs from ``inputs:``; each input has its own random stream."""
 
     inputs: Mapping[str, InputSpec]
 
@@ -45,7 +64,7 @@ def _draw(name: str, spec: InputSpec, sizes: Mapping[str, int], seed: int) -> Ar
         return np.asarray(rng.standard_normal(shape), dtype)
     if dtype.kind == "b":
         return np.asarray(rng.integers(0, 2, shape), dtype)
-    if spec.range is None:  # the spec room refuses this; a callable that is tested alone may still come here
+    if spec.range is None:  # the spec is checked for this, but not every caller has a spec
         raise SourceError(f"input {name!r} is {spec.dtype} and has neither range nor fill", code="source.no-range")
     low, high = spec.range
     return np.asarray(rng.integers(low, high, shape, dtype=np.int64, endpoint=True), dtype)
@@ -53,34 +72,34 @@ def _draw(name: str, spec: InputSpec, sizes: Mapping[str, int], seed: int) -> Ar
 
 @dataclass(frozen=True)
 class CalledExamples:
-    """Example inputs from the user's callable, which takes any of: ``batch``, other dims by name, ``seed``.
+    """Example inputs from the user's callable, whose parameters may be ``batch``, other dims by name, and ``seed``.
 
-    What it returns is cut or repeated along the symbolic dims that it was not told of.
+    Its arrays are cut or repeated along the symbolic dims that are not parameters.
     """
 
-    made: MadeExamples
+    function: ExamplesFunction
     inputs: tuple[TensorSpec, ...]
     batch_dim: str
 
     def __call__(self, sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
-        """Return the callable's arrays, fitted to ``sizes``."""
-        arrays = self.made.take(sizes, self.batch_dim, seed)[1]
+        """Return the callable's arrays, cut or repeated to ``sizes``."""
+        arrays = self.function.call(sizes, self.batch_dim, seed)[1]
         if not any(spec.name in arrays for spec in self.inputs) and len(arrays) == len(self.inputs):
-            # Declared under names of the user's own choice: they go in order.
+            # The declared names differ from those of the callable: match them by order.
             arrays = dict(zip((spec.name for spec in self.inputs), arrays.values(), strict=True))
-        return fit(arrays, self.inputs, sizes, self.made.reference)
+        return fit(arrays, self.inputs, sizes, self.function.reference)
 
 
 @dataclass(frozen=True)
 class StoredExamples:
-    """Example inputs from data files, cut or repeated along the symbolic dims; the seed rolls rows and files."""
+    """Example inputs from data files, cut or repeated along symbolic dims; the seed selects a file and rolls rows."""
 
     stored: tuple[Mapping[str, Array], ...]
     reference: str
     inputs: tuple[TensorSpec, ...]
 
     def __call__(self, sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
-        """Return the stored arrays, fitted to ``sizes``."""
+        """Return the stored arrays, cut or repeated to ``sizes``."""
         arrays = self.stored[seed % len(self.stored)]
         rolled = {name: np.roll(a, seed, axis=0) if a.ndim else a for name, a in arrays.items()}
         return fit(rolled, self.inputs, sizes, self.reference)
@@ -88,114 +107,111 @@ class StoredExamples:
 
 @dataclass(frozen=True)
 class BlendedExamples:
-    """Some inputs from stored examples, the others drawn."""
+    """Stored examples for some inputs, random ones for the others."""
 
     stored: StoredExamples
     drawn: DrawnExamples
     names: tuple[str, ...]
 
     def __call__(self, sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
-        """Return arrays of both, in order."""
+        """Return the arrays of both in the order of ``names``."""
         arrays = {**self.stored(sizes, seed), **self.drawn(sizes, seed)}
         return {name: arrays[name] for name in self.names}
 
 
 @dataclass(frozen=True)
-class MadeExamples:
-    """The user's callable and the forward whose arguments it makes.
+class ExamplesFunction:
+    """The user's callable for example inputs.
 
     Attributes:
-        function: It.
-        reference: As the spec names it.
+        function: The callable.
+        reference: Its name in the spec.
         root: Directory of the spec.
-        parameters: Of the forward.
-        texts: Whether a list of strings is an input, too: PyTorch takes none, Python code does.
+        parameters: Parameters of the forward that receives its result.
+        strings: Whether a list of strings counts as a tensor, which Python code accepts and PyTorch does not.
     """
 
     function: UserCallable
     reference: str
     root: Path
     parameters: Parameters
-    texts: bool = False
+    strings: bool = False
 
-    def take(self, sizes: Mapping[str, int], batch_dim: str, seed: int) -> tuple[TakenCall, dict[str, Array]]:
-        """Call it with those of batch, dim names and seed that its signature takes.
+    def call(self, sizes: Mapping[str, int], batch_dim: str, seed: int) -> tuple[CapturedCall, dict[str, Array]]:
+        """Call it with those of batch, dims and seed that are its parameters.
 
         Returns:
-            How its answer is an argument list, and the arrays in it by input name.
+            The call of the forward that its result stands for, and the arrays by input name.
 
         Raises:
-            SourceError: It raised, or returned something that is not made of tensors.
+            SourceError: It raised an exception, or its result is not made of tensors.
         """
-        offered = {**sizes, "seed": seed}
+        available = {**sizes, "seed": seed}
         parameters = inspect.signature(self.function).parameters
-        takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-        known = {name: value for name, value in offered.items() if takes_all or name in parameters}
+        any_name = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        kwargs = {name: value for name, value in available.items() if any_name or name in parameters}
         unknown = [
             p
             for p in parameters.values()
-            if p.name not in offered and p.default is p.empty and p.kind < p.VAR_POSITIONAL
+            if p.name not in available and p.default is p.empty and p.kind < p.VAR_POSITIONAL
         ]
-        arguments = [sizes.get(batch_dim, 2)] if unknown and batch_dim not in known else []
+        args = [sizes.get(batch_dim, 2)] if unknown and batch_dim not in kwargs else []
         try:
-            made = self.function(*arguments, **known)
+            examples = self.function(*args, **kwargs)
         except RAISED as error:
             raise user_error(error, f"{self.reference!r} failed", self.root) from error
-        taken = taken_call(made, self.parameters, is_array if self.texts else is_tensor, self.reference)
-        return taken, _as_arrays(taken.tensors, self.reference)
+        call = capture_call(examples, self.parameters, is_array if self.strings else is_tensor, self.reference)
+        return call, _to_arrays(call.tensors, self.reference)
 
 
 def is_tensor(value: object) -> bool:
-    """Whether a value is a tensor, an array, or a list of numbers that makes one; torch is not imported."""
+    """Return whether a value is a tensor, an array, or a nested list of numbers; torch is not imported."""
     if isinstance(value, list):
-        return bool(value) and all(isinstance(item, (bool, int, float)) or is_tensor_list(item) for item in value)
+        return bool(value) and all(
+            isinstance(item, (bool, int, float)) or (isinstance(item, list) and is_tensor(item)) for item in value
+        )
     return isinstance(value, np.ndarray) or (hasattr(value, "detach") and hasattr(value, "dtype"))
 
 
 def is_array(value: object) -> bool:
-    """Whether a value is a tensor, or a list of strings, nested at will."""
+    """Return whether a value is a tensor or a nested list of strings."""
     return is_tensor(value) or (
         isinstance(value, list) and all(isinstance(v, (str, bytes)) or is_array(v) for v in value)
     )
 
 
-def is_tensor_list(value: object) -> bool:
-    """Whether a value is a list of numbers, nested at will."""
-    return isinstance(value, list) and is_tensor(value)
-
-
-def _as_arrays(made: Mapping[str, object], reference: str) -> dict[str, Array]:
+def _to_arrays(tensors: Mapping[str, object], reference: str) -> dict[str, Array]:
     try:
-        return {name: to_array(value) for name, value in made.items()}
+        return {name: to_array(value) for name, value in tensors.items()}
     except (TypeError, ValueError) as error:  # bfloat16 tensors, ragged lists
         raise SourceError(
-            f"{reference!r} returned what is no array: {error}",
-            "return NumPy arrays, or tensors of a dtype that NumPy has",
+            f"{reference!r} returned a value that is not an array: {error}",
+            "return NumPy arrays, or tensors of a dtype that NumPy supports",
             code="source.examples-type",
             where=reference,
         ) from error
 
 
 def to_array(value: object) -> Array:
-    """Return ``value`` (a tensor, an array, a list) as a C-contiguous NumPy array."""
+    """Return a tensor, an array or a list as a C-contiguous NumPy array."""
     detach = getattr(value, "detach", None)
     plain = detach().cpu().numpy() if callable(detach) else value
     if isinstance(plain, list) and not is_tensor(plain):
-        return np.array(plain, dtype=object, order="C")  # strings: NumPy's own types would cut and recode them
+        return np.array(plain, dtype=object, order="C")  # strings: NumPy's string types truncate and recode them
     return np.array(plain, order="C")
 
 
 def load_data(path: Path) -> dict[str, Array]:
-    """Read an ``.npz``, without pickle, or a ``.safetensors``.
+    """Read an ``.npz`` file, without pickle, or a ``.safetensors`` file.
 
     Raises:
-        SourceError: It is no such file, or holds Python objects.
+        SourceError: The file has another format, or contains Python objects.
     """
     if path.suffix == ".safetensors":
         return _load_safetensors(path)
     try:
         with zipfile.ZipFile(path):
-            pass  # np.load takes other formats too, and answers each with something else
+            pass  # np.load reads other formats as well, and returns other types for them
         with np.load(path, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
@@ -209,12 +225,12 @@ def load_data(path: Path) -> dict[str, Array]:
 
 
 def _load_safetensors(path: Path) -> dict[str, Array]:
-    from safetensors import SafetensorError  # noqa: PLC0415 - only when asked for
+    from safetensors import SafetensorError  # noqa: PLC0415 - part of the build extra
     from safetensors.numpy import load_file  # noqa: PLC0415 - the same
 
     try:
         return dict(load_file(path))
-    except (OSError, SafetensorError, KeyError) as error:  # KeyError: a dtype that NumPy has not
+    except (OSError, SafetensorError, KeyError) as error:  # KeyError: a dtype that NumPy does not have
         raise SourceError(
             f"{path.name} cannot be read as safetensors: {error}",
             "write it with safetensors.numpy.save_file",
@@ -229,19 +245,19 @@ def fit(
     """Cut or repeat each array along its symbolic dims to ``sizes``.
 
     Raises:
-        SourceError: A name, a dtype, a rank or a fixed dim is not the declared one.
+        SourceError: A name, dtype, rank or fixed dim differs from the declaration.
     """
     fitted: dict[str, Array] = {}
     problems: list[str] = []
     for spec in inputs:
         if spec.name not in arrays:
-            problems.append(f"{spec.name!r} is missing (there are: {', '.join(arrays)})")
+            problems.append(f"{spec.name!r} is missing (the examples have {', '.join(arrays)})")
             continue
         array = _resize(as_strings(arrays[spec.name]), spec, sizes)
-        wanted = tuple(sizes[d] if isinstance(d, str) else d for d in spec.shape)
+        expected = tuple(sizes[d] if isinstance(d, str) else d for d in spec.shape)
         if array.dtype != numpy_dtype(spec.dtype):
             problems.append(f"{spec.name!r} is {array.dtype}, declared {spec.dtype}")
-        elif array.shape != wanted:
+        elif array.shape != expected:
             problems.append(f"{spec.name!r} has shape {list(array.shape)}, declared {list(spec.shape)}")
         fitted[spec.name] = array
     if problems:
@@ -255,7 +271,7 @@ def fit(
 
 
 def _resize(array: Array, spec: TensorSpec, sizes: Mapping[str, int]) -> Array:
-    """Cut or repeat ``array`` along its symbolic axes; one of another rank is returned as it is."""
+    """Cut or repeat an array along its symbolic axes; an array of another rank is returned unchanged."""
     if array.ndim != len(spec.shape):
         return array
     for axis, dim in enumerate(spec.shape):

@@ -1,49 +1,82 @@
-"""The inputs of a forward: declared in the spec, or found by comparing examples of two sizes."""
+"""The inputs of a forward: declared in the spec, or derived by comparing example inputs of two sizes."""
 
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.source import DimRange
-from repogen.artifacts.tensors import DTYPES, Array, Arrays, Dim, Signature, TensorSpec
+from repogen.artifacts.tensors import DTYPES, Arrays, Dim, Signature, TensorSpec
 from repogen.errors import SourceError
-from repogen.source.common.call import Call, Slot, named_call
+from repogen.source.common.call import Call, named_call
 from repogen.source.common.callables import import_callable
-from repogen.source.common.dims import BATCH, FOUND_BATCH, dim_ranges
-from repogen.source.common.examples import CalledExamples, DrawnExamples, MadeExamples, StoredExamples, load_data
+from repogen.source.common.examples import CalledExamples, DrawnExamples, ExamplesFunction, StoredExamples, load_data
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from repogen.artifacts.source import Examples
-    from repogen.source.common.call import Parameters, TakenCall
-    from repogen.spec.models import ModelSpec
+    from repogen.source.common.call import CapturedCall, Parameters
+    from repogen.spec.models import DimSpec, ModelSpec
 
 
+BATCH = "batch"
+FOUND_BATCH = DimRange(min=1, max=32, example=2)
+"""The bounds of a batch that the spec does not declare."""
+_EXAMPLE = 16
 _ANY = inspect.signature(lambda *inputs, **named: (inputs, named)).parameters
-"""Of what takes inputs by name, or in order."""
+"""Parameters of a function that accepts inputs by any name or by position."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a forward is given.
+    """The inputs of a forward.
 
     Attributes:
         specs: The inputs, in order.
         dims: Their symbolic dims.
-        examples: Maker of example inputs.
-        call: Where they go among the forward's arguments.
-        notes: What a person should know.
+        examples: Creates example inputs.
+        call: Maps the inputs to the arguments of the forward.
+        notes: Messages for the report.
     """
 
     specs: tuple[TensorSpec, ...]
     dims: dict[str, DimRange]
     examples: Examples
     call: Call
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+
+
+def dim_ranges(specs: Mapping[str, DimSpec]) -> dict[str, DimRange]:
+    """Choose a different example size for every dim, because an exporter could merge two dims of equal size.
+
+    Raises:
+        SourceError: The only size that a dim allows is 1.
+    """
+    ranges: dict[str, DimRange] = {}
+    for name, spec in sorted(specs.items(), key=lambda item: item[1].example is None):
+        ranges[name] = example_range(name, spec, frozenset(chosen.example for chosen in ranges.values()))
+    return {name: ranges[name] for name in specs}
+
+
+def example_range(name: str, spec: DimSpec, taken: frozenset[int]) -> DimRange:
+    """Choose the example size of a dim: the spec's, otherwise from 2 (batch) or 16 (others), never 1 or a taken size.
+
+    Raises:
+        SourceError: The only size allowed is 1.
+    """
+    if spec.max == 1:
+        raise SourceError(
+            f"dim {name!r} has max 1, so it is not dynamic", "write 1 in the shape instead", code="source.dim-one"
+        )
+    if spec.example is not None:
+        return DimRange(spec.min, spec.max, spec.example)
+    low = max(spec.min, 2)
+    start = min(max(low, 2 if name == BATCH else _EXAMPLE), spec.max)
+    candidates = [*range(start, min(spec.max, start + 64) + 1), *range(start, low - 1, -1)]
+    return DimRange(spec.min, spec.max, next((c for c in candidates if c not in taken), start))
 
 
 def find_inputs(model: ModelSpec, root: Path, parameters: Parameters) -> Inputs:
@@ -52,195 +85,205 @@ def find_inputs(model: ModelSpec, root: Path, parameters: Parameters) -> Inputs:
     Args:
         model: The spec entry.
         root: Directory of the spec.
-        parameters: Of the forward.
+        parameters: Parameters of the forward.
 
     Raises:
-        SourceError: The examples are not usable, or do not fit what is declared.
+        SourceError: The examples cannot be used, or do not match the declared inputs.
     """
     declared = tuple(TensorSpec(name, spec.dtype, tuple(spec.shape)) for name, spec in model.inputs.items())
     dims = dim_ranges(model.dims)
-    if model.examples is None:
-        return Inputs(declared, dims, DrawnExamples(model.inputs), _named(declared, parameters))
-    if isinstance(model.examples, str) and ":" in model.examples:
-        function = import_callable(model.examples, root)
-        return _called(MadeExamples(function, model.examples, root, parameters), declared, dims)
-    files = (model.examples,) if isinstance(model.examples, str) else model.examples
-    return _stored(tuple(load_data(root / file) for file in files), files, declared, dims, parameters)
+    source = _user_examples(model, root, parameters)
+    if source is None:
+        return Inputs(declared, dims, DrawnExamples(model.inputs), _call_by_names(declared, parameters))
+    if isinstance(source, ExamplesFunction):
+        return _inputs_of_function(source, declared, dims)
+    return _inputs_of_files(source, declared, dims, parameters)
 
 
 def examples_for(model: ModelSpec, declared: tuple[TensorSpec, ...], root: Path) -> Examples:
-    """Return the maker of example inputs for what takes inputs by name, strings among them.
+    """Return what creates example inputs for a model that has no PyTorch forward and may have string inputs.
 
     Args:
         model: The spec entry.
-        declared: Its inputs.
+        declared: The model's inputs.
         root: Directory of the spec.
 
     Raises:
-        SourceError: The examples are not usable.
+        SourceError: The examples cannot be used.
     """
-    if model.examples is None:
+    source = _user_examples(model, root, _ANY, strings=True)
+    if source is None:
         return DrawnExamples(model.inputs)
+    if isinstance(source, ExamplesFunction):
+        return CalledExamples(source, declared, Signature(declared, ()).batch_dim or BATCH)
+    return replace(source, inputs=declared)
+
+
+def _user_examples(
+    model: ModelSpec, root: Path, parameters: Parameters, *, strings: bool = False
+) -> ExamplesFunction | StoredExamples | None:
+    """Return what ``examples:`` refers to, files without input specs; None if the spec has no examples."""
+    if model.examples is None:
+        return None
     if isinstance(model.examples, str) and ":" in model.examples:
-        made = MadeExamples(import_callable(model.examples, root), model.examples, root, _ANY, texts=True)
-        return CalledExamples(made, declared, Signature(declared, ()).batch_dim or BATCH)
+        function = import_callable(model.examples, root)
+        return ExamplesFunction(function, model.examples, root, parameters, strings)
     files = (model.examples,) if isinstance(model.examples, str) else model.examples
-    return StoredExamples(tuple(load_data(root / file) for file in files), ", ".join(files), declared)
+    return StoredExamples(tuple(load_data(root / file) for file in files), ", ".join(files), ())
 
 
-def _named(specs: tuple[TensorSpec, ...], parameters: Parameters) -> Call:
+def _call_by_names(specs: tuple[TensorSpec, ...], parameters: Parameters) -> Call:
     return named_call(parameters, tuple(spec.name for spec in specs))
 
 
-def _stored(
-    stored: tuple[dict[str, Array], ...],
-    files: tuple[str, ...],
-    declared: tuple[TensorSpec, ...],
-    dims: dict[str, DimRange],
-    parameters: Parameters,
+def _inputs_of_files(
+    files: StoredExamples, declared: tuple[TensorSpec, ...], dims: dict[str, DimRange], parameters: Parameters
 ) -> Inputs:
-    reference, notes = ", ".join(files), tuple[str, ...]()
-    if not declared and len(stored) > 1:
-        declared, dims = _compared(stored, dims)
-        notes = (_found(dims, reference),)
-    specs = declared or found_inputs(stored[0], {})
-    return Inputs(specs, dims, StoredExamples(stored, reference, specs), _named(specs, parameters), notes)
+    notes: tuple[str, ...] = ()
+    if not declared and len(files.stored) > 1:
+        declared, dims = _compare_files(files.stored, dims)
+        notes = (_derived_dims_note(dims, files.reference),)
+    specs = declared or derive_specs(files.stored[0], {})
+    return Inputs(specs, dims, replace(files, inputs=specs), _call_by_names(specs, parameters), notes)
 
 
-def _compared(
-    stored: Sequence[Arrays], dims: dict[str, DimRange]
+def _compare_files(
+    files: Sequence[Arrays], dims: dict[str, DimRange]
 ) -> tuple[tuple[TensorSpec, ...], dict[str, DimRange]]:
-    """Find dims in data files: axes that differ from file to file, those that always agree being one dim."""
+    """Derive dims from data files: each axis that differs between files is dynamic; equal sizes mean the same dim."""
     names: dict[tuple[int, ...], str] = {}
     specs = []
-    for name, array in stored[0].items():
+    for name, array in files[0].items():
         shape: list[Dim] = list(array.shape)
         for axis in range(array.ndim):
-            seen = tuple(_size(other, name, axis, array.ndim) for other in stored)
-            if len(set(seen)) > 1:
-                fresh = BATCH if axis == 0 and BATCH not in names.values() else f"{name}_axis{axis}"
-                shape[axis] = names.setdefault(seen, fresh)
+            sizes = tuple(_size(arrays, name, axis, array.ndim) for arrays in files)
+            if len(set(sizes)) > 1:
+                new_name = BATCH if axis == 0 and BATCH not in names.values() else f"{name}_axis{axis}"
+                shape[axis] = names.setdefault(sizes, new_name)
         specs.append(TensorSpec(name, _dtype_name(name, array.dtype), tuple(shape)))
-    return tuple(specs), {name: dims.get(name) or _seen_range(name, seen) for seen, name in names.items()}
-
-
-def _seen_range(name: str, seen: tuple[int, ...]) -> DimRange:
-    """Return the bounds of a dim that examples showed: what they span, and at least the usual batch."""
-    if name == BATCH:
-        return FOUND_BATCH
-    return DimRange(min(seen), max(seen), max(2, *seen))
+    ranges = {
+        name: FOUND_BATCH if name == BATCH else DimRange(min(sizes), max(sizes), max(2, *sizes))
+        for sizes, name in names.items()
+    }
+    return tuple(specs), {**ranges, **{name: dims[name] for name in ranges if name in dims}}
 
 
 def _size(arrays: Arrays, name: str, axis: int, rank: int) -> int:
     if name not in arrays or arrays[name].ndim != rank:
-        raise _unlike(name)
+        raise _inconsistent(name)
     return int(arrays[name].shape[axis])
 
 
-def _unlike(name: str) -> SourceError:
+def _inconsistent(name: str) -> SourceError:
     return SourceError(
-        f"example {name!r} is not there, or has another rank, in an example of another size",
-        "give the same names and ranks for every size",
+        f"example {name!r} is missing, or has a different rank, when the size changes",
+        "provide the same names and ranks for every size",
         code="source.examples-fit",
     )
 
 
-def _called(made: MadeExamples, declared: tuple[TensorSpec, ...], dims: dict[str, DimRange]) -> Inputs:
+def _inputs_of_function(
+    function: ExamplesFunction, declared: tuple[TensorSpec, ...], dims: dict[str, DimRange]
+) -> Inputs:
     batch = Signature(declared, ()).batch_dim or BATCH
     if declared:
-        sizes = {name: dim.example for name, dim in dims.items()}
-        taken, arrays = made.take(sizes, batch, 0)
-        call = _declared_call(taken, arrays, declared, made)
-        return Inputs(declared, dims, CalledExamples(made, declared, batch), call, _constants(taken))
-    specs, dims, taken = _vary(made, dims)
-    notes = (_found(dims, made.reference), *_constants(taken))
-    return Inputs(specs, dims, CalledExamples(made, specs, batch), taken.call, notes)
+        captured, arrays = function.call({name: dim.example for name, dim in dims.items()}, batch, 0)
+        call = _declared_call(captured, arrays, declared, function)
+        return Inputs(declared, dims, CalledExamples(function, declared, batch), call, _constants_note(captured))
+    specs, dims, captured = _vary_dims(function, dims)
+    notes = (_derived_dims_note(dims, function.reference), *_constants_note(captured))
+    return Inputs(specs, dims, CalledExamples(function, specs, batch), captured.call, notes)
 
 
-def _declared_call(taken: TakenCall, arrays: Arrays, declared: tuple[TensorSpec, ...], made: MadeExamples) -> Call:
-    """Return the examples' own call, its slots in the order of the declared inputs."""
+def _declared_call(
+    captured: CapturedCall, arrays: Arrays, declared: tuple[TensorSpec, ...], function: ExamplesFunction
+) -> Call:
+    """Return the captured call with its placeholders in the order of the declared inputs."""
     names = [spec.name for spec in declared]
     if set(names) == set(arrays):
-        return reorder(taken.call, [names.index(name) for name in arrays])
+        return captured.call.reorder([names.index(name) for name in arrays])
     if set(names) & set(arrays) or len(names) != len(arrays):
-        return named_call(made.parameters, tuple(names))  # fit tells what is missing
-    return taken.call
+        return named_call(function.parameters, tuple(names))  # fit() reports what is missing
+    return captured.call
 
 
-def reorder(call: Call, places: list[int]) -> Call:
-    """Return a call whose n-th slot takes the tensor at ``places[n]``."""
-    args, kwargs = call.fill(tuple(Slot(place) for place in places))
-    return Call(args, kwargs)
+def _constants_note(captured: CapturedCall) -> tuple[str, ...]:
+    if not captured.constants:
+        return ()
+    return (f"constants captured in the graph, as in the examples: {', '.join(captured.constants)}",)
 
 
-def _constants(taken: TakenCall) -> tuple[str, ...]:
-    return (f"baked into the graph, as in the examples: {', '.join(taken.constants)}",) if taken.constants else ()
-
-
-def _found(dims: Mapping[str, DimRange], reference: str) -> str:
+def _derived_dims_note(dims: Mapping[str, DimRange], reference: str) -> str:
     if not dims:
-        return f"no axis of what {reference!r} gives follows the batch: every dim is fixed"
+        return f"every dim is fixed: no axis of the arrays of {reference!r} changes with the batch"
     ranges = ", ".join(f"{name} {dim.min} to {dim.max}" for name, dim in dims.items())
-    return f"dims found by comparing examples of two sizes: {ranges} (dims: in the spec sets other bounds)"
+    return f"dims derived by comparing examples of two sizes: {ranges} (set other bounds with dims:)"
 
 
-def _vary(
-    made: MadeExamples, dims: dict[str, DimRange]
-) -> tuple[tuple[TensorSpec, ...], dict[str, DimRange], TakenCall]:
-    """Find the inputs and their dims: each dim, and the batch, is given two sizes, and the axes that follow are it."""
-    tried = dims if BATCH in dims else {**dims, BATCH: FOUND_BATCH}
-    sizes = {name: dim.example for name, dim in tried.items()}
-    taken, base = made.take(sizes, BATCH, 0)
-    others = {name: made.take({**sizes, name: dim.other}, BATCH, 0)[1] for name, dim in tried.items()}
-    inputs = found_inputs(base, others)
-    for name, dim in tried.items():
-        _refuse_derived(name, (dim.example, dim.other), base, others[name], made.reference)
-    used = {dim for spec in inputs for dim in spec.shape}
-    if idle := [name for name in dims if name not in used]:
+def _vary_dims(
+    function: ExamplesFunction, dims: dict[str, DimRange]
+) -> tuple[tuple[TensorSpec, ...], dict[str, DimRange], CapturedCall]:
+    """Derive inputs and dims: call the function with two sizes of each dim, and compare the shapes."""
+    varied = dims if BATCH in dims else {**dims, BATCH: FOUND_BATCH}
+    sizes = {name: dim.example for name, dim in varied.items()}
+    captured, base = function.call(sizes, BATCH, 0)
+    others = {name: function.call({**sizes, name: dim.other}, BATCH, 0)[1] for name, dim in varied.items()}
+    specs = derive_specs(base, others)
+    for name, dim in varied.items():
+        _check_not_derived(name, (dim.example, dim.other), base, others[name], function.reference)
+    used = {dim for spec in specs for dim in spec.shape}
+    if unused := [name for name in dims if name not in used]:
         raise SourceError(
-            f"no axis of what {made.reference!r} returns follows dim {idle[0]!r}",
-            f"let it take {idle[0]} as an argument, or remove the dim",
+            f"no axis of the arrays of {function.reference!r} changes with dim {unused[0]!r}",
+            f"add a parameter {unused[0]} to it, or remove the dim",
             code="source.dim-unused",
-            where=made.reference,
+            where=function.reference,
         )
-    return inputs, {name: dim for name, dim in tried.items() if name in used}, taken
+    return specs, {name: dim for name, dim in varied.items() if name in used}, captured
 
 
-def _refuse_derived(dim: str, sizes: tuple[int, int], base: Arrays, other: Arrays, reference: str) -> None:
-    """Refuse an axis that follows a dim without being it, as twice the batch: no size could be chosen for it alone."""
+def _check_not_derived(dim: str, sizes: tuple[int, int], base: Arrays, other: Arrays, reference: str) -> None:
+    """Reject an axis whose size is derived from a dim, for example twice the batch: it cannot vary independently."""
     for name, array in base.items():
-        for axis, seen in enumerate(zip(array.shape, other[name].shape, strict=True)):
-            if seen[0] != seen[1] and seen != sizes:
+        for axis, (size, other_size) in enumerate(zip(array.shape, other[name].shape, strict=True)):
+            if size != other_size and (size, other_size) != sizes:
                 raise SourceError(
-                    f"axis {axis} of {name!r} in what {reference!r} gives is {seen[0]} where {dim} is {sizes[0]}, and "
-                    f"{seen[1]} where it is {sizes[1]}: it follows {dim}, and no config can say how",
-                    f"take it apart in forward: x.reshape({dim}, {seen[0] // max(sizes[0], 1)}, …); or declare inputs: "
-                    "with a dim of its own there, if the model takes any size of it",
+                    f"axis {axis} of {name!r} from {reference!r} is {size} where {dim} is {sizes[0]}, and "
+                    f"{other_size} where it is {sizes[1]}: it is derived from {dim}, which config.pbtxt cannot express",
+                    f"split it in forward: x.reshape({dim}, {size // max(sizes[0], 1)}, …); or, if the model accepts "
+                    "any size there, declare inputs: with a separate dim for this axis",
                     code="source.derived-dim",
                     where=reference,
                 )
 
 
-def found_inputs(first: Arrays, others: Mapping[str, Arrays]) -> tuple[TensorSpec, ...]:
-    """Take the signature from example arrays; an axis that differs where one dim has another size is that dim."""
+def derive_specs(base: Arrays, others: Mapping[str, Arrays]) -> tuple[TensorSpec, ...]:
+    """Return specs of example arrays.
+
+    Args:
+        base: The arrays.
+        others: By dim, the arrays with another size of that dim: each axis that differs is this dim.
+
+    Raises:
+        SourceError: A name, a rank or a dtype is not usable.
+    """
     specs = []
-    for name, array in first.items():
+    for name, array in base.items():
         shape: list[Dim] = list(array.shape)
         for dim, arrays in others.items():
-            other = arrays[name].shape if name in arrays else None
-            if other is None or len(other) != array.ndim:
-                raise _unlike(name)
-            shape = [dim if size != now else was for size, now, was in zip(array.shape, other, shape, strict=True)]
+            if name not in arrays or arrays[name].ndim != array.ndim:
+                raise _inconsistent(name)
+            pairs = zip(array.shape, arrays[name].shape, strict=True)
+            shape = [dim if a != b else known for known, (a, b) in zip(shape, pairs, strict=True)]
         specs.append(TensorSpec(name, _dtype_name(name, array.dtype), tuple(shape)))
     return tuple(specs)
 
 
 def _dtype_name(name: str, dtype: object) -> str:
-    known = str(dtype)
-    if known not in DTYPES:
+    if str(dtype) not in DTYPES:
         raise SourceError(
-            f"example {name!r} has dtype {known}, which Triton's ONNX Runtime backend does not take",
+            f"example {name!r} has dtype {dtype}, which Triton's ONNX Runtime backend does not accept",
             f"use one of {', '.join(DTYPES)}",
             code="source.dtype",
         )
-    return known
+    return str(dtype)

@@ -1,1 +1,1 @@
-"""``kind: ensemble``: other models of the spec, composed."""
+"""``kind: ensemble``: models of the spec, connected by their tensors."""

@@ -1,156 +1,127 @@
-"""``kind: ensemble``: the steps' originals composed, and beside them the steps as they are published."""
+"""``kind: ensemble``: models of the spec, connected; their originals composed are the reference."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from repogen.artifacts.source import Code, DimRange, SourceModel
+from repogen.artifacts.source import DimRange, PassThroughSource, SourceModel
 from repogen.artifacts.steps import EnsembleArtifact, EnsembleStep
 from repogen.artifacts.tensors import Signature
 from repogen.errors import SourceError
-from repogen.source.common.dims import dim_ranges
-from repogen.source.common.inputs import examples_for
-from repogen.source.ensemble.published import open_published
-from repogen.source.ensemble.wire import wired
-from repogen.source.ensemble.wiring import ends, in_order, mapped
+from repogen.source.common.inputs import dim_ranges, examples_for
+from repogen.source.ensemble.steps import (
+    ComposedModel,
+    complete_steps,
+    ensemble_tensors,
+    open_published,
+    sort_steps,
+    wire_model,
+)
 from repogen.spec.sources import EnsembleSource, MlflowSource
 from repogen.triton_config.text.dims import wire_array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
-    from repogen.artifacts.source import Examples, Reference
-    from repogen.artifacts.tensors import Array, Arrays
-    from repogen.source.common.built_step import BuiltStep
-    from repogen.spec.models import ModelSpec
+    from repogen.artifacts.source import Examples
+    from repogen.artifacts.tensors import Array
+    from repogen.source.interface import BuiltStep, SourceRequest
 
 _PRECISIONS = ("", "float16", "bfloat16")
 
+Originals: TypeAlias = "Mapping[str, SourceModel]"
+"""The source models of those steps that are built from their original, by model name."""
+
 
 @dataclass(frozen=True)
-class Composed:
-    """Models, one feeding the next.
+class _ExampleOrigin:
+    """The input of a step from which an ensemble's input gets its examples."""
+
+    step: SourceModel
+    input: str
+    batched: bool
+
+
+@dataclass(frozen=True)
+class StepExamples:
+    """Example inputs of an ensemble, taken from the steps that read them.
 
     Attributes:
-        steps: In an order in which each finds its inputs made.
-        models: What runs each, by name.
-        outputs: Names of the whole's.
+        origins: Where the examples of each input come from.
     """
 
-    steps: tuple[EnsembleStep, ...]
-    models: Mapping[str, Reference]
-    outputs: tuple[str, ...]
-
-    def __call__(self, inputs: Arrays) -> dict[str, Array]:
-        """Return the outputs of the whole.
-
-        Raises:
-            SourceError: A step refused what it was given.
-        """
-        made = dict(inputs)
-        for step in self.steps:
-            answers = self.models[step.model]({theirs: made[ours] for theirs, ours in step.inputs.items()})
-            made |= {ours: answers[theirs] for theirs, ours in step.outputs.items()}
-        return {name: made[name] for name in self.outputs}
-
-
-@dataclass(frozen=True)
-class ForwardedExamples:
-    """Example inputs of an ensemble: those of the steps that take them."""
-
-    makers: Mapping[str, tuple[SourceModel, str, bool]]
+    origins: Mapping[str, _ExampleOrigin]
 
     def __call__(self, sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
-        """Return one array for each input, as it travels."""
-        made = {}
-        for name, (step, theirs, batched) in self.makers.items():
-            arrays = step.examples({**step.example_sizes, **sizes}, seed)
-            made[name] = wire_array(arrays[theirs], batched=batched)
-        return made
+        """Return one array per input, in the shapes in which Triton passes them."""
+        examples = {}
+        for name, origin in self.origins.items():
+            arrays = origin.step.examples({**origin.step.example_sizes, **sizes}, seed)
+            examples[name] = wire_array(arrays[origin.input], batched=origin.batched)
+        return examples
 
 
-def load_ensemble(
-    source: EnsembleSource,
-    model: ModelSpec,
-    root: Path,
-    built: Mapping[str, BuiltStep],
-    load: Callable[[ModelSpec], SourceModel],
-) -> SourceModel:
-    """Compose the steps.
+def load_ensemble(request: SourceRequest[EnsembleSource]) -> SourceModel:
+    """Compose the steps, both their originals and their published versions.
 
     Args:
-        source: The spec's steps.
-        model: The spec entry.
-        root: Directory of the spec.
-        built: Every model that they name, and those that these name, by name.
-        load: Loads the original of a step's model.
+        request: The ensemble; ``steps`` has every model that it names, and the steps of those models.
 
     Raises:
-        SourceError: Tensors and steps do not fit, or a step's original can't be made.
+        SourceError: The tensors of the steps do not match, or an original cannot be loaded.
     """
-    steps = in_order(mapped(source, model.output_names, built))
-    inputs, outputs = ends(steps, model.output_names, built)
-    newest = [step.model for step in steps if step.version is None]
-    originals = {name: _original(built[name], load) for name in newest}
-    published = {
-        step.model: wired(open_published(step.model, built[step.model], built, compose), built[step.model])
+    model, built = request.model, request.steps
+    steps = sort_steps(complete_steps(request.options, model.output_names, built))
+    signature = Signature(*ensemble_tensors(steps, model.output_names, built))
+    outputs = tuple(spec.name for spec in signature.outputs)
+    # A pinned version may differ from the spec, and MLflow downloads the files of one model only.
+    originals = {
+        step.model: request.load(built[step.model].model)
         for step in steps
+        if step.version is None and not isinstance(built[step.model].model.source, MlflowSource)
     }
-    references = {
-        name: wired(original.reference, built[name]) for name, original in originals.items() if original is not None
-    }
-    signature = Signature(tuple(inputs.values()), tuple(outputs.values()))
     dims = _dims(steps, signature, originals, built, dim_ranges(model.dims))
-    names = tuple(outputs)
-    own = None if model.examples is None else examples_for(model, signature.inputs, root)
-    made = [original for original in originals.values() if original is not None]
+    published = {step.model: wire_model(open_published(step.model, built), built[step.model]) for step in steps}
+    references = {name: wire_model(original.reference, built[name]) for name, original in originals.items()}
+    examples: Examples = (
+        _examples(steps, signature, originals, built)
+        if model.examples is None
+        else examples_for(model, signature.inputs, request.root)
+    )
     return SourceModel(
-        origin=Code(
+        origin=PassThroughSource(
             artifact=EnsembleArtifact(steps, signature),
-            published=Composed(steps, published, names),
-            original="steps' originals, composed",
-            served="the published steps, composed,",
+            published=ComposedModel(steps, published, outputs),
+            original="composition of the original steps",
+            served="the composition of the published steps",
         ),
         signature=signature,
         dims=dims,
-        examples=own or _examples(steps, tuple(inputs), originals, built),
-        reference=Composed(steps, {**published, **references}, names),
+        examples=examples,
+        reference=ComposedModel(steps, {**published, **references}, outputs),
         notes=tuple(_notes(steps, originals)),
-        files=tuple(dict.fromkeys(file for original in made for file in original.files)),
-        precision=max((original.precision for original in made), key=_PRECISIONS.index, default=""),
-        labels=_labels(steps, originals, names),
+        files=tuple(dict.fromkeys(file for original in originals.values() for file in original.files)),
+        precision=max((original.precision for original in originals.values()), key=_PRECISIONS.index, default=""),
+        labels=_labels(steps, originals, outputs),
     )
 
 
-def compose(steps: tuple[EnsembleStep, ...], models: Mapping[str, Reference], outputs: tuple[str, ...]) -> Reference:
-    """Return models as one."""
-    return Composed(in_order(list(steps)), models, outputs)
-
-
-def _original(step: BuiltStep, load: Callable[[ModelSpec], SourceModel]) -> SourceModel | None:
-    """Return what a step was made of; None for one that MLflow keeps, whose published form answers for it."""
-    if isinstance(step.model.source, MlflowSource):
-        return None
-    return load(step.model)
-
-
-def _notes(steps: tuple[EnsembleStep, ...], originals: Mapping[str, SourceModel | None]) -> Iterator[str]:
+def _notes(steps: tuple[EnsembleStep, ...], originals: Originals) -> Iterator[str]:
     for step in steps:
-        if originals.get(step.model) is None:
-            why = f"version {step.version} is asked for" if step.version else "MLflow keeps its original"
-            yield f"step {step.model} answers for itself on both sides: {why}"
+        if step.model not in originals:
+            why = f"version {step.version} is pinned" if step.version else "its original is in MLflow"
+            yield f"step {step.model} is compared with itself: {why}"
 
 
 def _dims(
     steps: tuple[EnsembleStep, ...],
     signature: Signature,
-    originals: Mapping[str, SourceModel | None],
+    originals: Originals,
     built: Mapping[str, BuiltStep],
     declared: Mapping[str, DimRange],
 ) -> dict[str, DimRange]:
-    """Return the dims of what goes in: what every step that has one of that name takes, and batches no step refuses."""
+    """Return the dims of the inputs: bounds that every step with a dim of that name accepts."""
     used = {dim for spec in signature.inputs for dim in spec.shape if isinstance(dim, str)}
     if unknown := sorted(declared.keys() - used):
         raise SourceError(
@@ -158,64 +129,68 @@ def _dims(
             f"it has {', '.join(sorted(used)) or 'none'}",
             code="source.dim-unused",
         )
-    found = dict(declared)
-    for original in originals.values():
-        for name, dim in original.dims.items() if original else ():
-            if name in used:
-                known = found.get(name, dim)
-                low, high = max(known.min, dim.min), min(known.max, dim.max)
-                if name in declared and (low, high) != (known.min, known.max):
-                    what = f"dims.{name} says {known.min} to {known.max}, and a step takes {dim.min} to {dim.max}"
-                    raise SourceError(what, "narrow it, or widen the step's", code="source.ensemble")
-                found[name] = DimRange(low, high, min(max(known.example, low), high))
-    if missing := sorted(used - found.keys()):
+    ranges = dict(declared)
+    step_dims = [(name, dim) for original in originals.values() for name, dim in original.dims.items()]
+    for name, dim in step_dims:
+        if name in used:
+            ranges[name] = _intersect(name, ranges.get(name, dim), dim, declared=name in declared)
+    if missing := sorted(used - ranges.keys()):
         raise SourceError(
-            f"nothing says how large {missing[0]!r} may be: no step that takes it is built from its original",
+            f"the bounds of dim {missing[0]!r} are unknown: no step with this dim is built from its original",
             f"declare it: dims: {{{missing[0]}: {{max: 32}}}}",
             code="source.ensemble",
         )
-    sizes = [size for step in steps if (size := built[step.model].max_batch_size)]
+    batch_sizes = [size for step in steps if (size := built[step.model].max_batch_size)]
     batch = signature.batch_dim
-    if batch and sizes:
-        dim = found[batch]
-        most = max(min(dim.max, *sizes), 1)
-        found[batch] = DimRange(min(dim.min, most), most, min(dim.example, most))
-    return found
+    if batch and batch_sizes:
+        dim = ranges[batch]
+        upper = max(min(dim.max, *batch_sizes), 1)
+        ranges[batch] = DimRange(min(dim.min, upper), upper, min(dim.example, upper))
+    return ranges
+
+
+def _intersect(name: str, known: DimRange, dim: DimRange, *, declared: bool) -> DimRange:
+    """Return the sizes that are in both ranges; a declared range must not become narrower."""
+    low, high = max(known.min, dim.min), min(known.max, dim.max)
+    if declared and (low, high) != (known.min, known.max):
+        raise SourceError(
+            f"dims.{name} is {known.min} to {known.max}, but a step accepts {dim.min} to {dim.max}",
+            "narrow it, or widen the dim of the step",
+            code="source.ensemble",
+        )
+    return DimRange(low, high, min(max(known.example, low), high))
 
 
 def _examples(
-    steps: tuple[EnsembleStep, ...],
-    names: tuple[str, ...],
-    originals: Mapping[str, SourceModel | None],
-    built: Mapping[str, BuiltStep],
-) -> Examples:
-    """Return a maker that asks the steps which take the inputs.
+    steps: tuple[EnsembleStep, ...], signature: Signature, originals: Originals, built: Mapping[str, BuiltStep]
+) -> StepExamples:
+    """Return examples from the steps that read the inputs.
 
     Raises:
-        SourceError: One of them has none.
+        SourceError: No original of a step has examples for an input.
     """
-    makers: dict[str, tuple[SourceModel, str, bool]] = {}
+    origins: dict[str, _ExampleOrigin] = {}
     for step in steps:
-        original = originals.get(step.model)
-        for theirs, ours in step.inputs.items():
-            if original is not None and ours in names:
-                makers.setdefault(ours, (original, theirs, built[step.model].max_batch_size > 0))
-    if missing := [name for name in names if name not in makers]:
+        for name, tensor in step.inputs.items() if step.model in originals else ():
+            batched = built[step.model].max_batch_size > 0
+            origins.setdefault(tensor, _ExampleOrigin(originals[step.model], name, batched))
+    names = [spec.name for spec in signature.inputs]
+    if missing := [name for name in names if name not in origins]:
         raise SourceError(
             f"there are no examples for input {missing[0]!r}",
-            'give the ensemble its own: examples: "examples.py:texts"',
+            'add examples to the ensemble: examples: "examples.py:texts"',
             code="source.ensemble",
         )
-    return ForwardedExamples({name: makers[name] for name in names})
+    return StepExamples({name: origins[name] for name in names})
 
 
 def _labels(
-    steps: tuple[EnsembleStep, ...], originals: Mapping[str, SourceModel | None], outputs: tuple[str, ...]
+    steps: tuple[EnsembleStep, ...], originals: Originals, outputs: tuple[str, ...]
 ) -> dict[str, tuple[str, ...]]:
     return {
-        ours: original.labels[theirs]
+        tensor: originals[step.model].labels[name]
         for step in steps
-        if (original := originals.get(step.model)) is not None
-        for theirs, ours in step.outputs.items()
-        if ours in outputs and theirs in original.labels
+        if step.model in originals
+        for name, tensor in step.outputs.items()
+        if tensor in outputs and name in originals[step.model].labels
     }

@@ -10,9 +10,8 @@ import numpy as np
 
 from repogen.artifacts.tensors import TensorSpec
 from repogen.errors import SourceError
-from repogen.source.common.call import Call, Slot
-from repogen.source.common.dims import FOUND_BATCH, dim_ranges
-from repogen.source.common.inputs import Inputs
+from repogen.source.common.call import Call, Placeholder
+from repogen.source.common.inputs import FOUND_BATCH, Inputs, dim_ranges
 from repogen.spec.models import DimSpec
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def combine(modalities: tuple[ModalityInputs, ...], dims: Mapping[str, DimSpec])
     """
     ranges, fixed = _ranges(modalities, dims)
     specs = tuple(_with_fixed(spec, fixed) for modality in modalities for spec in modality.specs)
-    call = Call((), {spec.name: Slot(index) for index, spec in enumerate(specs)})
+    call = Call((), {spec.name: Placeholder(index) for index, spec in enumerate(specs)})
     bounds = ", ".join(f"{name} {dim.min} to {dim.max}" for name, dim in ranges.items())
     summary = "; ".join(f"{spec.name} {spec.dtype} [{', '.join(map(str, spec.shape))}]" for spec in specs)
     notes = (

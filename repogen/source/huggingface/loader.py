@@ -10,8 +10,7 @@ from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 from repogen.errors import SourceError
 from repogen.source.common.callables import RAISED, user_error
-from repogen.source.common.dims import BATCH
-from repogen.source.common.inputs import find_inputs
+from repogen.source.common.inputs import BATCH, find_inputs
 from repogen.source.huggingface.audio import SAMPLES, SPECTROGRAM, audio_inputs
 from repogen.source.huggingface.checkpoint import CONFIG
 from repogen.source.huggingface.configuration import read_config
@@ -22,35 +21,34 @@ from repogen.source.huggingface.outputs import choose_outputs, class_labels
 from repogen.source.huggingface.tasks import CONTRASTIVE, choose_head, remote_head
 from repogen.source.huggingface.text import IDS, text_inputs
 from repogen.source.huggingface.weights import load_model
-from repogen.source.torch.eager import of_module
+from repogen.source.torch.eager import source_from_module
 from repogen.source.torch.module import prepare
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from repogen.artifacts.source import SourceModel
     from repogen.source.common.call import Parameters
     from repogen.source.huggingface.checkpoint import Checkpoint
     from repogen.source.huggingface.configuration import Config
     from repogen.source.huggingface.inputs import ModalityInputs
     from repogen.source.huggingface.tasks import Head, Model, Task
+    from repogen.source.interface import SourceRequest
     from repogen.spec.models import ModelSpec
     from repogen.spec.sources import HuggingFaceSource
 
 _DECLARE = "declare inputs: (and dims:), or give examples:"
 
 
-def load_huggingface(source: HuggingFaceSource, model: ModelSpec, root: Path) -> SourceModel:
+def load_huggingface(request: SourceRequest[HuggingFaceSource]) -> SourceModel:
     """Load a transformers model; its task and configuration determine inputs, outputs and labels.
 
     Args:
-        source: The model, its task and dtype.
-        model: The spec entry; its inputs, examples, dims and outputs override the derived ones.
-        root: Directory of the spec.
+        request: The model, its task and dtype; inputs, examples, dims and outputs of the spec entry override the
+            derived ones.
 
     Raises:
         SourceError: The files, weights, task or code of the model are not usable; the message says why.
     """
+    source, model, root = request.options, request.model, request.root
     checkpoint = find_checkpoint(source, root)
     config = read_config(checkpoint, model.output_names)
     head = _head(source.task, checkpoint, config)
@@ -65,7 +63,7 @@ def load_huggingface(source: HuggingFaceSource, model: ModelSpec, root: Path) ->
         inputs = combine(_modalities(module, parameters, head.task, checkpoint, model), model.dims)
     try:
         outputs = choose_outputs(module, inputs, head.task, model)
-        traced = of_module(module, inputs, model.model_copy(update={"outputs": outputs}), root)
+        traced = source_from_module(module, inputs, model.model_copy(update={"outputs": outputs}), root)
     except SourceError as error:
         raise _explained(error, head.task, loaded, checkpoint, declared=declared) from error
     companions, companion_notes = checkpoint.companions()

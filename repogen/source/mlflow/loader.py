@@ -18,17 +18,19 @@ from repogen.source.common.call import named_call
 from repogen.source.common.callables import RAISED, user_error
 from repogen.source.common.formats import is_script
 from repogen.source.common.graph_inputs import GraphInput, Limits, find_graph_inputs
-from repogen.source.common.inputs import Inputs, find_inputs
+from repogen.source.common.inputs import find_inputs
 from repogen.source.onnx.loader import load_onnx
-from repogen.source.torch.eager import of_module
+from repogen.source.torch.eager import source_from_module
 from repogen.source.torch.exported_program import load_program
+from repogen.source.torch.loader import load_torchscript
 from repogen.source.torch.module import prepare, require_module
-from repogen.source.torch.script import load_script
 from repogen.spec.sources import OnnxSource, TorchExportSource, TorchScriptSource
 
 if TYPE_CHECKING:
     from repogen.artifacts.source import SourceModel
     from repogen.source.common.call import Parameters
+    from repogen.source.common.inputs import Inputs
+    from repogen.source.interface import SourceRequest
     from repogen.spec.models import ModelSpec
     from repogen.spec.sources import MlflowSource
 
@@ -81,25 +83,23 @@ class _LoggedInput(BaseModel):
 _LOGGED_INPUTS = TypeAdapter(list[_LoggedInput])
 
 
-def load_mlflow(source: MlflowSource, model: ModelSpec, root: Path, fetched: Path) -> SourceModel:
+def load_mlflow(request: SourceRequest[MlflowSource]) -> SourceModel:
     """Load a model by its flavor: onnx, or pytorch as a program, a TorchScript archive or a trusted pickle.
 
     Args:
-        source: The URI of the model, and whether pickles are trusted.
-        model: The spec entry.
-        root: Directory of the spec.
-        fetched: Directory of the downloaded files.
+        request: The model; ``fetched`` is the directory of its downloaded files.
 
     Raises:
         SourceError: The model has neither flavor, is a pickle that is not trusted, or cannot be loaded.
     """
+    source, fetched = request.options, request.fetched or request.root
     model_file = _read_model_file(fetched, source.uri)
     flavors = model_file.flavors
     if flavors.onnx is not None:
         path = _path_inside(fetched, flavors.onnx.data, source.uri)
-        loaded = load_onnx(OnnxSource(kind="onnx", path=str(path)), model, root)
+        loaded = load_onnx(request.with_options(OnnxSource(kind="onnx", path=str(path))))
     elif flavors.pytorch is not None:
-        loaded = _load_pytorch(fetched, model_file, source, model, root)
+        loaded = _load_pytorch(fetched, model_file, request)
     else:
         available = ", ".join(sorted(flavors.model_fields_set)) or "none"
         raise SourceError(
@@ -158,18 +158,17 @@ def _path_inside(fetched: Path, name: str, uri: str) -> Path:
     return path
 
 
-def _load_pytorch(
-    fetched: Path, model_file: _ModelFile, source: MlflowSource, model: ModelSpec, root: Path
-) -> SourceModel:
+def _load_pytorch(fetched: Path, model_file: _ModelFile, request: SourceRequest[MlflowSource]) -> SourceModel:
+    source = request.options
     flavor = model_file.flavors.pytorch or _PytorchFlavor()
     data = _path_inside(fetched, flavor.data, source.uri)
     program, pickled = data / "model.pt2", data / "model.pth"
     if program.is_file():
-        return load_program(TorchExportSource(kind="torch_export", path=str(program)), model, root)
+        return load_program(request.with_options(TorchExportSource(kind="torch_export", path=str(program))))
     if not pickled.is_file():
         raise _unreadable(source.uri, f"{data.name} has no {pickled.name}")
     if is_script(pickled):
-        return load_script(TorchScriptSource(kind="torchscript", path=str(pickled)), model, root)
+        return load_torchscript(request.with_options(TorchScriptSource(kind="torchscript", path=str(pickled))))
     if not source.trust_pickle:
         raise SourceError(
             f"{source.uri} is a pickled module, and loading it can run any code",
@@ -180,19 +179,18 @@ def _load_pytorch(
         )
     if flavor.code:
         sys.path.insert(0, str(_path_inside(fetched, flavor.code, source.uri)))
-    return _load_pickle(pickled, model_file.signature, source, model, root)
+    return _load_pickle(pickled, model_file.signature, request)
 
 
-def _load_pickle(
-    path: Path, signature: _LoggedSignature | None, source: MlflowSource, model: ModelSpec, root: Path
-) -> SourceModel:
+def _load_pickle(path: Path, signature: _LoggedSignature | None, request: SourceRequest[MlflowSource]) -> SourceModel:
+    source, model, root = request.options, request.model, request.root
     sys.path.insert(0, str(root.resolve()))
     try:
         unpickled = torch.load(path, map_location="cpu", weights_only=False)  # trusted by source.trust_pickle
     except RAISED as error:
         raise user_error(error, f"unpickling {source.uri} failed", root) from error
     module, module_notes = prepare(require_module(unpickled, source.uri), None)
-    loaded = of_module(module, _inputs(module, signature, source.uri, model, root), model, root)
+    loaded = source_from_module(module, _inputs(module, signature, source.uri, model, root), model, root)
     note = "the module was unpickled, as source.trust_pickle allows"
     return replace(loaded, notes=(note, *module_notes, *loaded.notes))
 
@@ -212,8 +210,7 @@ def _inputs(
             code="source.inputs-missing",
         )
     inputs = find_graph_inputs(graph, model, root, None)
-    call = named_call(parameters, tuple(spec.name for spec in inputs.specs))
-    return Inputs(inputs.specs, inputs.dims, inputs.examples, call, inputs.notes)
+    return inputs.with_call(named_call(parameters, tuple(spec.name for spec in inputs.specs)))
 
 
 def _graph_inputs(signature: _LoggedSignature | None, uri: str, parameters: Parameters) -> tuple[GraphInput, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from repogen.artifacts.source import DimRange, OnnxFile, SourceModel
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import SourceError
-from repogen.source.common.graph_inputs import find_graph_inputs, with_dims
+from repogen.source.common.graph_inputs import find_graph_inputs
 from repogen.source.onnx.read import (
     check_operators,
     check_outputs,
@@ -21,16 +21,16 @@ from repogen.source.onnx.read import (
     read_onnx,
 )
 from repogen.source.onnx.reference import file_reference, with_reference
-from repogen.source.torch.eager import refuse_names
+from repogen.source.torch.eager import check_tensor_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-    from pathlib import Path
 
     import onnx
 
     from repogen.artifacts.source import Examples, Reference
-    from repogen.source.common.graph_inputs import FoundInputs
+    from repogen.source.common.graph_inputs import GraphInputs
+    from repogen.source.interface import SourceRequest
     from repogen.spec.models import ModelSpec
     from repogen.spec.sources import OnnxSource
 
@@ -48,18 +48,17 @@ _CANDIDATE_RANGES = (
 )
 
 
-def load_onnx(source: OnnxSource, model: ModelSpec, root: Path) -> SourceModel:
+def load_onnx(request: SourceRequest[OnnxSource]) -> SourceModel:
     """Validate a file, derive its signature, and choose the reference that parity is measured against.
 
     Args:
-        source: The file and its reference.
-        model: The spec entry; its inputs, dims and outputs narrow those of the file.
-        root: Directory of the spec.
+        request: The file and its reference; inputs, dims and outputs of the spec entry narrow those of the file.
 
     Raises:
         SourceError: The file is damaged, refers to files outside its directory, or its inputs or outputs are not
             usable.
     """
+    source, model, root = request.options, request.model, request.root
     path = root / source.path
     proto = read_onnx(path)
     files = external_files(proto, path)
@@ -70,11 +69,11 @@ def load_onnx(source: OnnxSource, model: ModelSpec, root: Path) -> SourceModel:
     inputs = find_graph_inputs(graph, model, root, None)
     input_names = dict(zip((spec.name for spec in inputs.specs), (entry.name for entry in graph), strict=True))
     output_names = _output_names(proto, model)
-    refuse_names(tuple(input_names), tuple(output_names))
+    check_tensor_names(tuple(input_names), tuple(output_names))
     reference = file_reference(proto, path, input_names, output_names)
     if model.examples is None:
         undeclared = inputs.undeclared - {Signature(inputs.specs, ()).batch_dim}
-        inputs = with_dims(inputs, find_sizes(inputs.dims, undeclared, inputs.examples, reference))
+        inputs = inputs.with_dims(find_sizes(inputs.dims, undeclared, inputs.examples, reference))
     _reject_random_outputs(proto, inputs, reference)
     file_model = SourceModel(
         origin=OnnxFile(path),
@@ -109,14 +108,14 @@ def _output_names(proto: onnx.ModelProto, model: ModelSpec) -> dict[str, str]:
     )
 
 
-def _signature(inputs: FoundInputs, reference: Reference) -> Signature:
+def _signature(inputs: GraphInputs, reference: Reference) -> Signature:
     """Return the signature; the graph is run once for the shapes of its outputs."""
     arrays = reference(inputs.examples({name: dim.example for name, dim in inputs.dims.items()}, 0))
     outputs = tuple(TensorSpec(name, str(array.dtype), array.shape) for name, array in arrays.items())
     return Signature(inputs.specs, outputs)
 
 
-def _reject_random_outputs(proto: onnx.ModelProto, inputs: FoundInputs, reference: Reference) -> None:
+def _reject_random_outputs(proto: onnx.ModelProto, inputs: GraphInputs, reference: Reference) -> None:
     """Reject a graph whose outputs differ between two runs on the same inputs.
 
     Raises:

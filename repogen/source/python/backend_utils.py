@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from repogen.artifacts.tensors import DTYPES, numpy_dtype
+from repogen.artifacts.tensors import DTYPES
+from repogen.source.common.examples import numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

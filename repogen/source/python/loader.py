@@ -13,12 +13,11 @@ import numpy as np
 from packaging.utils import canonicalize_name
 
 from repogen.artifacts.file_names import PYTHON_FILE
-from repogen.artifacts.source import Code, Companion, SourceModel
+from repogen.artifacts.source import Companion, PassThroughSource, SourceModel
 from repogen.artifacts.steps import PythonArtifact
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import SourceError
-from repogen.source.common.dims import dim_ranges
-from repogen.source.common.inputs import examples_for
+from repogen.source.common.inputs import dim_ranges, examples_for
 from repogen.source.python.backend_utils import MODULE
 from repogen.source.python.model import PythonCode, PythonModel, model_config, open_python
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.source import Examples
     from repogen.artifacts.tensors import Array, Arrays
+    from repogen.source.interface import SourceRequest
     from repogen.spec.models import ModelSpec
     from repogen.spec.sources import PythonSource
 
@@ -35,19 +35,17 @@ _BACKEND_PACKAGES = frozenset({"numpy", MODULE, "c_python_backend_utils"})
 """Packages that Triton's Python backend provides."""
 
 
-def load_python(source: PythonSource, model: ModelSpec, root: Path, work_dir: Path | None = None) -> SourceModel:
+def load_python(request: SourceRequest[PythonSource]) -> SourceModel:
     """Run the code as Triton's Python backend does, in a directory with the data files that it is served with.
 
     Args:
-        source: The code, its data files and requirements.
-        model: The spec entry, which declares inputs and outputs.
-        root: Directory of the spec.
-        work_dir: Parent of the model's directory; the system's temporary directory when None.
+        request: The code, its data files and requirements; the spec entry declares inputs and outputs.
 
     Raises:
         SourceError: The code cannot be imported, has no ``TritonPythonModel``, or its outputs do not match the
             declaration.
     """
+    source, model, root = request.options, request.model, request.root
     signature = _signature(model)
     check_installed(source.requirements)
     dims, examples = dim_ranges(model.dims), examples_for(model, signature.inputs, root)
@@ -55,7 +53,7 @@ def load_python(source: PythonSource, model: ModelSpec, root: Path, work_dir: Pa
     default = dims[batch_dim].max if batch_dim else 0
     max_batch_size = requested if isinstance(requested, int) else default
     code = PythonCode(
-        directory=_model_directory(source, root, work_dir),
+        directory=_model_directory(source, root, request.work_dir),
         version=_VERSION,
         signature=signature,
         config=model_config("model", signature, max_batch_size, model.triton.parameters),
@@ -66,12 +64,12 @@ def load_python(source: PythonSource, model: ModelSpec, root: Path, work_dir: Pa
     _check_reproducible(first, {name: dim.example for name, dim in dims.items()}, examples)
     data = tuple(Companion(Path(file).name, root / file) for file in source.data)
     return SourceModel(
-        origin=Code(
+        origin=PassThroughSource(
             artifact=PythonArtifact((root / source.path).resolve(), signature, source.requirements),
             published=second,
             original=f"first instance of {source.path}",
             served="a second instance of it",
-            told_batch=max_batch_size,
+            assumed_max_batch=max_batch_size,
         ),
         signature=signature,
         dims=dims,

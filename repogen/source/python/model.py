@@ -11,10 +11,10 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from repogen.artifacts.file_names import PYTHON_FILE
-from repogen.artifacts.tensors import DTYPES, numpy_dtype
+from repogen.artifacts.tensors import DTYPES
 from repogen.errors import SourceError
 from repogen.source.common.callables import RAISED, user_error
-from repogen.source.common.strings import as_strings
+from repogen.source.common.examples import as_strings, numpy_dtype
 from repogen.source.python.backend_utils import InferenceRequest, InferenceResponse, Tensor, install_backend_utils
 from repogen.triton_config.text.dims import config_dims
 

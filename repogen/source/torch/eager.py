@@ -1,4 +1,4 @@
-"""A module with its inputs -> SourceModel: run once, outputs named, signature found."""
+"""Determines the signature of a module by running it, and returns its SourceModel."""
 
 from __future__ import annotations
 
@@ -13,149 +13,158 @@ from repogen.artifacts.source import Eager, SourceModel
 from repogen.artifacts.tensors import DTYPES, Array, Arrays, Signature, TensorSpec
 from repogen.errors import SourceError
 from repogen.source.common.callables import RAISED, user_error
-from repogen.source.common.dims import BATCH
-from repogen.source.torch.flat import FlatModule, choose_outputs, tensors_among
+from repogen.source.common.inputs import BATCH
+from repogen.source.torch.flat import FlatModule, choose_outputs, dtype_name, tensors_among
 from repogen.source.torch.probe import probe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from repogen.artifacts.source import DimRange
+    from repogen.artifacts.source import DimRange, Origin
     from repogen.source.common.inputs import Inputs
     from repogen.spec.models import ModelSpec
 
-_STEPS = (32, 8, 64)
-"""What many models of images want sizes to be multiples of."""
+_SIZE_STEPS = (32, 8, 64)
+"""Many image models accept only multiples of one of these."""
 
 
 @dataclass(frozen=True)
 class Examined:
-    """A module that was run on its example inputs.
+    """The result of running a module on its example inputs.
 
     Attributes:
-        flat: Flat tensors in, the chosen outputs out.
-        select: Indices of the chosen outputs among all tensors of its answer.
-        count: How many tensors there are in all.
-        signature: Inputs, and outputs as they were at the example size.
+        inputs: The inputs.
+        flat: Takes flat tensors and returns the chosen outputs.
+        select: Indices of the chosen outputs among all tensors that the module returns.
+        signature: Inputs, and outputs with their shapes at the example size.
         attention: Whether it calls ``scaled_dot_product_attention``.
-        precision: ``float16`` or ``bfloat16`` when it computes anything in it.
-        notes: What a person should know.
+        precision: ``float16`` or ``bfloat16`` if it computes anything in that dtype, otherwise empty.
+        notes: Messages for the report.
+        root: Directory of the spec.
     """
 
+    inputs: Inputs
     flat: FlatModule
     select: tuple[int, ...]
-    count: int
     signature: Signature
     attention: bool
     precision: str
     notes: tuple[str, ...]
+    root: Path
+
+    @property
+    def reference(self) -> TorchReference:
+        """Runs the module."""
+        return TorchReference(self.flat, self.signature, self.root)
+
+    def source_model(self, origin: Origin | None = None) -> SourceModel:
+        """Return the source model; without an origin, the exporters get the module itself."""
+        return SourceModel(
+            origin=Eager(self.flat, self.attention) if origin is None else origin,
+            signature=self.signature,
+            dims=self.inputs.dims,
+            examples=self.inputs.examples,
+            reference=self.reference,
+            notes=self.notes,
+            precision=self.precision,
+        )
 
 
 def examine(module: torch.nn.Module, inputs: Inputs, model: ModelSpec, root: Path) -> Examined:
-    """Run a module on its example inputs and find its signature.
+    """Run a module on its example inputs and determine its signature.
 
     Raises:
-        SourceError: It fails, keeps state, draws random numbers, or its outputs can't be served.
-        ParityError: It differs from itself.
+        SourceError: It fails, keeps state, draws random numbers, or Triton cannot serve its outputs.
+        ParityError: It is not deterministic.
     """
     names = tuple(spec.name for spec in inputs.specs)
     sample = inputs.examples({name: dim.example for name, dim in inputs.dims.items()}, model.parity.seed)
     tensors = {name: torch.from_numpy(sample[name]) for name in names}
-    others = inputs.examples({name: dim.other for name, dim in inputs.dims.items()}, model.parity.seed + 1)
-    elsewhere = {name: torch.from_numpy(others[name]) for name in names}
-    observed = probe(FlatModule(module, inputs.call), tensors, elsewhere, root, model.parity.seed)
-    found, left_out = tensors_among(observed.leaves, model.output_names)
-    select, output_names = choose_outputs(found, model.output_names)
-    refuse_names(names, output_names)
-    outputs = tuple(_output_spec(name, found[i][1]) for name, i in zip(output_names, select, strict=True))
+    other_sample = inputs.examples({name: dim.other for name, dim in inputs.dims.items()}, model.parity.seed + 1)
+    other_tensors = {name: torch.from_numpy(other_sample[name]) for name in names}
+    observed = probe(FlatModule(module, inputs.call), tensors, other_tensors, root, model.parity.seed)
+    candidates, left_out = tensors_among(observed.leaves, model.output_names)
+    select, output_names = choose_outputs(candidates, model.output_names)
+    check_tensor_names(names, output_names)
+    outputs = tuple(_output_spec(name, candidates[i][1]) for name, i in zip(output_names, select, strict=True))
     return Examined(
+        inputs=inputs,
         flat=FlatModule(module, inputs.call, select).eval(),
         select=select,
-        count=len(found),
         signature=Signature(inputs.specs, outputs),
         attention=observed.attention,
         precision=observed.precision,
         notes=(*inputs.notes, *left_out),
+        root=root,
     )
 
 
-def of_module(module: torch.nn.Module, inputs: Inputs, model: ModelSpec, root: Path) -> SourceModel:
-    """Make the source model of a module; see ``examine``.
+def source_from_module(module: torch.nn.Module, inputs: Inputs, model: ModelSpec, root: Path) -> SourceModel:
+    """Return the source model of a module; see ``examine``.
+
+    If the forward fails, it is tried again with multiples of 32, 8 and 64 as example sizes of the dims for which the
+    spec sets none.
 
     Args:
-        module: As ``source.module.prepare`` returned it.
-        inputs: What its forward is given.
+        module: The module, as ``repogen.source.torch.module.prepare`` returned it.
+        inputs: Inputs of its forward.
         model: The spec entry.
-        root: Directory of the spec, for places.
+        root: Directory of the spec, for locations in messages.
     """
-    inputs, examined = _examined(module, inputs, model, root)
-    return SourceModel(
-        origin=Eager(examined.flat, examined.attention),
-        signature=examined.signature,
-        dims=inputs.dims,
-        examples=inputs.examples,
-        reference=TorchReference(examined.flat, examined.signature, root),
-        notes=examined.notes,
-        precision=examined.precision,
-    )
-
-
-def _examined(module: torch.nn.Module, inputs: Inputs, model: ModelSpec, root: Path) -> tuple[Inputs, Examined]:
-    """Examine a module at example sizes that it takes: where the spec leaves them open, also at multiples of 32."""
     try:
-        return inputs, examine(module, inputs, model, root)
+        return examine(module, inputs, model, root).source_model()
     except SourceError as error:
         if error.code != "source.user-code":
             raise
-        for step in _STEPS:
-            others = replace(inputs, dims=_in_steps(inputs.dims, model, step))
-            if others.dims == inputs.dims:
+        for step in _SIZE_STEPS:
+            multiples = replace(inputs, dims=_round_sizes(inputs.dims, model, step))
+            if multiples.dims == inputs.dims:
                 continue
             with suppress(SourceError):
-                return others, examine(module, others, model, root)
+                return examine(module, multiples, model, root).source_model()
         raise
 
 
-def _in_steps(dims: Mapping[str, DimRange], model: ModelSpec, step: int) -> dict[str, DimRange]:
-    """Give each dim but the batch, where the spec leaves it open, an example that is a multiple: all different."""
+def _round_sizes(dims: Mapping[str, DimRange], model: ModelSpec, step: int) -> dict[str, DimRange]:
+    """Return the dims with a different multiple of ``step`` as each example size that the spec leaves open."""
     taken = {dim.example for dim in dims.values()}
-    chosen = dict(dims)
+    rounded = dict(dims)
     for name, dim in dims.items():
-        said = name in model.dims and model.dims[name].example is not None
+        declared = name in model.dims and model.dims[name].example is not None
         sizes = (size for size in range(step, dim.max + 1, step) if size >= dim.min and size not in taken)
-        if name != BATCH and not said and dim.example % step and (size := next(sizes, 0)):
+        if name != BATCH and not declared and dim.example % step and (size := next(sizes, 0)):
             taken.add(size)
-            chosen[name] = replace(dim, example=size)
-    return chosen
+            rounded[name] = replace(dim, example=size)
+    return rounded
 
 
-def refuse_names(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
-    """Refuse names that a graph or config.pbtxt should not have; those of the spec are checked there.
+def check_tensor_names(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+    """Reject names that a graph or config.pbtxt cannot have; the names in the spec are checked with the spec.
 
     Raises:
-        SourceError: An output is called like an input, or a name is not printable.
+        SourceError: An output has the name of an input, or a name is not printable.
     """
     if shared := [name for name in outputs if name in inputs]:
         raise SourceError(
-            f"the model calls an output {shared[0]!r}, as an input is called, and a graph needs one name for each",
-            "give the outputs other names: outputs: [...]",
+            f"an output {shared[0]!r} has the name of an input, and names in a graph must be unique",
+            "rename the outputs: outputs: [...]",
             code="source.shared-name",
         )
-    if odd := [name for name in (*inputs, *outputs) if not (name and name.isprintable())]:
+    if invalid := [name for name in (*inputs, *outputs) if not (name and name.isprintable())]:
         raise SourceError(
-            f"a tensor is called {odd[0]!r}, and names need printable characters",
-            "give the outputs other names: outputs: [...]; inputs are called as in inputs: or the examples",
+            f"the tensor name {invalid[0]!r} is empty or contains unprintable characters",
+            "rename outputs with outputs: [...], and inputs in inputs: or in the examples",
             code="source.name",
         )
 
 
 def _output_spec(name: str, tensor: torch.Tensor) -> TensorSpec:
-    dtype = str(tensor.dtype).removeprefix("torch.")
+    dtype = dtype_name(tensor.dtype)
     if dtype not in DTYPES:
         remedy = "return torch.view_as_real(x)" if tensor.is_complex() else "return x.float()"
         raise SourceError(
-            f"output {name!r} is {dtype}, which Triton's ONNX Runtime backend does not serve",
+            f"output {name!r} is {dtype}, which Triton's ONNX Runtime backend does not support",
             f"{remedy} in the model",
             code="source.output-dtype",
         )
@@ -174,9 +183,9 @@ class TorchReference:
         """Return the outputs by name.
 
         Raises:
-            SourceError: The model refused these inputs.
+            SourceError: The model failed on these inputs.
         """
-        # Copies on both sides: a forward that works in place must not reach our inputs, nor what it answered before.
+        # Copies on both sides, because a forward may change its inputs, or earlier outputs, in place.
         tensors = [torch.from_numpy(np.array(inputs[spec.name], order="C")) for spec in self.signature.inputs]
         try:
             with torch.no_grad():

@@ -1,4 +1,4 @@
-"""One wrapper for every module: flat named tensors in, flat named tensors out."""
+"""Wraps a module with nested inputs and outputs as one with flat tensors, and names its outputs."""
 
 from __future__ import annotations
 
@@ -17,46 +17,51 @@ _CONSTANTS = (bool, int, float, complex, str)
 
 
 class FlatModule(torch.nn.Module):
-    """Calls a module with positional tensors and returns a tuple of the chosen tensors of its answer.
+    """Calls a module with positional tensors and returns a tuple of the chosen tensors of its result.
 
     Args:
         module: The user's module.
-        call: Where the tensors go among its arguments.
-        select: Indices into the flattened tensors of its answer; None for all of them.
+        call: Maps the tensors to its arguments.
+        select: Indices into the flattened tensors of its result; None for all of them.
     """
 
     def __init__(self, module: torch.nn.Module, call: Call, select: tuple[int, ...] | None = None) -> None:
-        """Keep the module as a submodule, so that its weights are exported."""
+        """Register the module as a submodule, so that its weights are exported."""
         super().__init__()
         self.module = module
         self.call = call
         self._select = select
 
     def of(self, module: torch.nn.Module) -> FlatModule:
-        """Return another module, called in the same way."""
+        """Return a wrapper of another module that is called in the same way."""
         return FlatModule(module, self.call, self._select)
 
     def leaves(self, *args: torch.Tensor) -> list[tuple[str, object]]:
-        """Return everything in the module's answer, each with the name that the module gives it."""
-        positional, named = self.call.fill(args)
-        return flatten(self.module(*positional, **named))
+        """Return every leaf of the module's result with its name."""
+        positional, keywords = self.call.fill(args)
+        return flatten(self.module(*positional, **keywords))
 
     def forward(self, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return the chosen outputs."""
-        # Only tensors count, as in what tensors_among returned when they were chosen.
+        # The indices count tensors only, as in tensors_among.
         tensors = [leaf for _, leaf in self.leaves(*args) if isinstance(leaf, torch.Tensor)]
         if self._select is not None and tensors and max(self._select, default=0) >= len(tensors):
             raise SourceError(
-                f"the model returned {len(tensors)} tensors here, and more at the example size",
-                "return as many at every size: torch.stack them into one, or fix the dim that they are counted by",
+                f"the model returned {len(tensors)} tensors at this size, and more at the example size",
+                "return the same number at every size: combine them with torch.stack, or fix that dim",
                 code="source.outputs",
             )
         chosen = tensors if self._select is None else [tensors[i] for i in self._select]
         return tuple(chosen)
 
 
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return the name of a dtype, for example ``float32``."""
+    return str(dtype).removeprefix("torch.")
+
+
 def flatten(value: object, name: str = "") -> list[tuple[str, object]]:
-    """Flatten a module's answer: tuples, lists, mappings and dataclasses, nested at will; None is left out."""
+    """Flatten a module's result: nested tuples, lists, mappings and dataclasses; None is omitted."""
     if value is None:
         return []
     items = None if isinstance(value, torch.Tensor) else _children(value)
@@ -66,34 +71,38 @@ def flatten(value: object, name: str = "") -> list[tuple[str, object]]:
 
 
 def tensors_among(
-    leaves: list[tuple[str, object]], wanted: tuple[str, ...]
+    leaves: list[tuple[str, object]], names: tuple[str, ...]
 ) -> tuple[list[tuple[str, torch.Tensor]], tuple[str, ...]]:
-    """Return the tensors of a flattened answer, and what a person should know of the rest.
+    """Return the tensors of a flattened result, and notes about omitted values.
 
-    Numbers and strings are left out: a graph returns none. What else is in it is passed over when ``wanted`` chooses
-    the tensors by name.
+    Numbers and strings are omitted, because a graph cannot return them. Other values are omitted only if ``names``
+    selects tensors by name.
+
+    Args:
+        leaves: The flattened result.
+        names: Output names in the spec; may be empty.
 
     Raises:
-        SourceError: Something else is among them, and ``wanted`` is no choice of the tensors by name.
+        SourceError: The result has other values, or ``names`` has the name of a value that is not a tensor.
     """
     tensors = [(name, leaf) for name, leaf in leaves if isinstance(leaf, torch.Tensor)]
     constants = [(name, leaf) for name, leaf in leaves if isinstance(leaf, _CONSTANTS)]
     others = [(name, leaf) for name, leaf in leaves if not isinstance(leaf, (torch.Tensor, *_CONSTANTS))]
-    names = [name for name, _ in tensors]
-    chosen = bool(wanted) and set(wanted) <= set(names) and len(set(names)) == len(names)
-    asked = [(name, leaf) for name, leaf in (*others, *constants) if name in wanted and name not in names]
-    if (others and not chosen) or asked:
-        name, leaf = (asked or others)[0]
-        choice = f", or choose the tensors by name: outputs: [{', '.join(names)}]" if names else ""
+    available = [name for name, _ in tensors]
+    selected = bool(names) and set(names) <= set(available) and len(set(available)) == len(available)
+    requested = [(name, leaf) for name, leaf in (*others, *constants) if name in names and name not in available]
+    if (others and not selected) or requested:
+        name, leaf = (requested or others)[0]
+        choice = f", or select tensors by name: outputs: [{', '.join(available)}]" if available else ""
         raise SourceError(
-            f"output {name!r} is a {type(leaf).__name__}, which no ONNX graph can return",
+            f"output {name!r} is a {type(leaf).__name__}, which an ONNX graph cannot return",
             f"return tensors, or tuples, lists and dicts of them{choice}",
             code="source.output-type",
         )
     left_out = tuple(
-        f"output {name!r} is the Python {type(leaf).__name__} {leaf!r}, which a graph can't return: it was left out"
+        f"output {name!r} was omitted: it is the Python {type(leaf).__name__} {leaf!r}, which a graph cannot return"
         for name, leaf in constants
-        if not chosen
+        if not selected
     )
     return tensors, left_out
 
@@ -101,9 +110,9 @@ def tensors_among(
 def _children(value: object) -> list[tuple[str, object]] | None:
     if isinstance(value, Mapping):
         return [(str(key), child) for key, child in value.items()]
-    named = getattr(value, "_fields", None)
+    field_names = getattr(value, "_fields", None)
     if isinstance(value, (tuple, list)):
-        keys = named if isinstance(named, tuple) else [f"output_{i}" for i in range(len(value))]
+        keys = field_names if isinstance(field_names, tuple) else [f"output_{i}" for i in range(len(value))]
         return list(zip(keys, value, strict=True))
     if is_dataclass(value) and not isinstance(value, type):
         return [(field.name, getattr(value, field.name)) for field in fields(value)]
@@ -111,28 +120,32 @@ def _children(value: object) -> list[tuple[str, object]] | None:
 
 
 def choose_outputs(
-    found: list[tuple[str, torch.Tensor]], wanted: tuple[str, ...]
+    tensors: list[tuple[str, torch.Tensor]], names: tuple[str, ...]
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Choose outputs by the names that the module gives them, or else rename all of them in order.
+    """Select outputs by the module's own names, or rename all of them in order.
+
+    Args:
+        tensors: The tensors that the module returns, with the module's own names.
+        names: Output names in the spec; may be empty.
 
     Returns:
-        Indices into ``found``, and the output names.
+        Indices into ``tensors``, and the output names.
 
     Raises:
-        SourceError: The names are neither a choice of the module's nor as many as its outputs.
+        SourceError: ``names`` is neither a selection of the module's names nor one name per tensor.
     """
-    names = [name for name, _ in found]
-    if not names:
+    available = [name for name, _ in tensors]
+    if not available:
         raise SourceError("the model returns no tensor", "return at least one from forward", code="source.outputs")
-    if not wanted and len(set(names)) == len(names):
-        return tuple(range(len(found))), tuple(names)
-    if len(set(names)) == len(names) and set(wanted) <= set(names):
-        return tuple(names.index(name) for name in wanted), wanted
-    if len(wanted) == len(found):
-        return tuple(range(len(found))), wanted
-    shown = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in found)
+    if not names and len(set(available)) == len(available):
+        return tuple(range(len(tensors))), tuple(available)
+    if len(set(available)) == len(available) and set(names) <= set(available):
+        return tuple(available.index(name) for name in names), names
+    if len(names) == len(tensors):
+        return tuple(range(len(tensors))), names
+    returned = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in tensors)
     raise SourceError(
-        f"outputs: names {', '.join(wanted) or 'nothing'}, but the model returns {shown}",
-        "list names out of those, or one name for each of them in order",
+        f"outputs: lists {', '.join(names) or 'nothing'}, but the model returns {returned}",
+        "select some of these names, or give one name for each tensor in order",
         code="source.outputs",
     )

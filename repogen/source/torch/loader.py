@@ -1,38 +1,86 @@
-"""``kind: torch``: a callable that returns the module."""
+"""``kind: torch``, a callable that returns a module, and ``kind: torchscript``, an archive of ``torch.jit.save``."""
 
 from __future__ import annotations
 
 import inspect
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from repogen.artifacts.source import Script, SourceModel
+from repogen.errors import SourceError
+from repogen.source.common.formats import check_archive
 from repogen.source.common.inputs import find_inputs
-from repogen.source.torch.eager import of_module
+from repogen.source.torch.eager import examine, source_from_module
 from repogen.source.torch.module import make_module, prepare
-from repogen.source.torch.script import of_script
 from repogen.source.torch.weights import load_weights
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.artifacts.source import SourceModel
+    from repogen.source.interface import SourceRequest
     from repogen.spec.models import ModelSpec
-    from repogen.spec.sources import TorchSource
+    from repogen.spec.sources import TorchScriptSource, TorchSource
 
 
-def load_torch(source: TorchSource, model: ModelSpec, root: Path) -> SourceModel:
-    """Make the module of a factory, load its weights, and find its signature.
+def load_torch(request: SourceRequest[TorchSource]) -> SourceModel:
+    """Call a factory, load weights into its module, and determine the signature.
 
     Raises:
-        SourceError: The factory, the weights, the inputs or the outputs are not usable; it says which and why.
+        SourceError: The factory, the weights, the inputs or the outputs cannot be used.
     """
-    made = make_module(source.factory, source.kwargs, root)
-    cast = () if source.weights is None else load_weights(made, root / source.weights)
-    module, done = prepare(made, source.dtype)
+    options, model, root = request.options, request.model, request.root
+    built = make_module(options.factory, options.kwargs, root)
+    weights_notes = () if options.weights is None else load_weights(built, root / options.weights)
+    module, notes = prepare(built, options.dtype)
     if isinstance(module, torch.jit.ScriptModule):
-        found = of_script(module, model, root)
+        source = _source_from_script(module, model, root)
     else:
-        found = of_module(module, find_inputs(model, root, inspect.signature(module.forward).parameters), model, root)
-    return replace(found, notes=(*cast, *done, *found.notes))
+        inputs = find_inputs(model, root, inspect.signature(module.forward).parameters)
+        source = source_from_module(module, inputs, model, root)
+    return replace(source, notes=(*weights_notes, *notes, *source.notes))
+
+
+def load_torchscript(request: SourceRequest[TorchScriptSource]) -> SourceModel:
+    """Load an archive with TorchScript's own reader, which runs no Python code.
+
+    Raises:
+        SourceError: The file is not such an archive, or its inputs or outputs cannot be used.
+    """
+    path = request.root / request.options.path
+    check_archive(path, "torchscript")
+    try:
+        loaded = torch.jit.load(  # type: ignore[no-untyped-call] # as torch declares it
+            str(path), map_location="cpu"
+        )
+    except Exception as error:
+        raise SourceError(
+            f"{path.name} cannot be read as a TorchScript archive: it is damaged, or from another PyTorch version",
+            "save it again: torch.jit.save(module, 'model.pt')",
+            code="source.archive",
+            where=request.options.path,
+            details=str(error),
+        ) from error
+    module, notes = prepare(loaded, None)
+    source = _source_from_script(module, request.model, request.root)
+    return replace(source, notes=(*notes, *source.notes))
+
+
+def _source_from_script(script: Any, model: ModelSpec, root: Path) -> SourceModel:  # noqa: ANN401 - its schema is not typed
+    inputs = find_inputs(model, root, _parameters(script))
+    examined = examine(script, inputs, model, root)
+    return examined.source_model(Script(script, examined.select, examined.flat))
+
+
+def _parameters(script: Any) -> dict[str, inspect.Parameter]:  # noqa: ANN401 - its schema is not typed
+    """Return the parameters of a compiled forward, which cannot have ``*args``."""
+    arguments = script.forward.schema.arguments[1:]
+    return {
+        argument.name: inspect.Parameter(
+            argument.name,
+            inspect.Parameter.KEYWORD_ONLY if argument.kwarg_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=argument.default_value if argument.has_default_value() else inspect.Parameter.empty,
+        )
+        for argument in arguments
+    }

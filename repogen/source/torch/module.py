@@ -1,4 +1,4 @@
-"""Prepares a module for export: unwrapped, on the CPU, in one precision that ONNX Runtime takes, in evaluation mode."""
+"""Prepares a module for export: unwrapped, on the CPU, in evaluation mode, in a dtype that ONNX Runtime supports."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 
 from repogen.errors import SourceError
 from repogen.source.common.callables import RAISED, import_callable, user_error
+from repogen.source.torch.flat import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,20 +20,20 @@ _QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch
 _DTYPES = {"float32": torch.float32, "float16": torch.float16}
 
 
-def require_module(made: object, reference: str) -> torch.nn.Module:
-    """Return what a source made, which must be a module.
+def require_module(value: object, reference: str) -> torch.nn.Module:
+    """Return the value if it is a module.
 
     Args:
-        made: What it made.
-        reference: Who made it: a callable or a URI.
+        value: What a source returned.
+        reference: The source, for messages: a callable or a URI.
 
     Raises:
-        SourceError: It is something else.
+        SourceError: The value is not a module.
     """
-    if isinstance(made, torch.nn.Module):
-        return made
+    if isinstance(value, torch.nn.Module):
+        return value
     raise SourceError(
-        f"{reference!r} returned {type(made).__name__}, not a torch.nn.Module",
+        f"{reference!r} returned {type(value).__name__}, not a torch.nn.Module",
         "return the module itself",
         code="source.return-type",
         where=reference,
@@ -40,70 +41,70 @@ def require_module(made: object, reference: str) -> torch.nn.Module:
 
 
 def make_module(reference: str, kwargs: Mapping[str, object], root: Path) -> torch.nn.Module:
-    """Call a factory of the user's.
+    """Call the user's factory.
 
     Raises:
-        SourceError: It can't be imported, fails, or returns no module.
+        SourceError: It cannot be imported, fails, or does not return a module.
     """
     factory = import_callable(reference, root)
     try:
-        made = factory(**kwargs)
+        module = factory(**kwargs)
     except RAISED as error:
         raise user_error(error, f"{reference!r} failed", root) from error
-    return require_module(made, reference)
+    return require_module(module, reference)
 
 
 def prepare(module: torch.nn.Module, dtype: str | None) -> tuple[torch.nn.Module, tuple[str, ...]]:
-    """Make a module exportable.
+    """Prepare a module for export.
 
     Args:
-        module: As the source made it; changed in place.
-        dtype: ``float32`` or ``float16`` to cast floating weights to; None leaves all but bfloat16.
+        module: The module; it is changed in place.
+        dtype: ``float32`` or ``float16``, to which floating-point weights are cast; None casts bfloat16 only.
 
     Returns:
-        The module, and what was done to it that a person should know.
+        The module, and notes about the changes.
 
     Raises:
-        SourceError: It has no values, is quantized, or stays in training mode.
+        SourceError: Its parameters have no values, it is quantized, or it stays in training mode.
     """
     module, notes = _unwrap(module)
-    _refuse_meta(module)
-    _refuse_quantized(module)
+    _check_not_meta(module)
+    _check_not_quantized(module)
     module = module.cpu()
     return module, (*notes, *_cast(module, dtype), *_no_cache(module), *_plain_experts(module), *_enforce_eval(module))
 
 
 def _unwrap(module: torch.nn.Module) -> tuple[torch.nn.Module, tuple[str, ...]]:
-    """Return what lies inside ``torch.compile``, ``DataParallel`` and the like."""
+    """Return the module inside wrappers such as ``torch.compile`` and ``DataParallel``."""
     notes: list[str] = []
     while True:
         inner = getattr(module, "_orig_mod", None)
-        what = "torch.compile"
+        wrapper = "torch.compile"
         if inner is None and isinstance(module, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
-            inner, what = module.module, type(module).__name__
+            inner, wrapper = module.module, type(module).__name__
         if not isinstance(inner, torch.nn.Module):
             return module, tuple(notes)
-        notes.append(f"the model was taken out of {what}")
+        notes.append(f"removed the {wrapper} wrapper of the model")
         module = inner
 
 
-def _refuse_meta(module: torch.nn.Module) -> None:
+def _check_not_meta(module: torch.nn.Module) -> None:
     meta = [name for name, tensor in module.named_parameters() if tensor.is_meta]
     if meta:
         raise SourceError(
             f"parameter {meta[0]!r} is on the meta device: it has no values",
-            "build the model on the CPU; the weights are loaded into what the factory returns",
+            "create the model on the CPU; the weights are loaded into the module that the factory returns",
             code="source.meta",
         )
 
 
-def _refuse_quantized(module: torch.nn.Module) -> None:
+def _check_not_quantized(module: torch.nn.Module) -> None:
     for name, child in module.named_modules():
         if type(child).__module__.startswith(_QUANTIZED):
-            which = f"module {name!r}" if name else "the model"
+            subject = f"module {name!r}" if name else "the model"
             raise SourceError(
-                f"{which} is quantized ({type(child).__module__}.{type(child).__name__}), "
-                "and no exporter translates PyTorch's packed weights",
+                f"{subject} is quantized ({type(child).__module__}.{type(child).__name__}), "
+                "and the exporters do not support PyTorch's packed weights",
                 "export the float model, and quantize the ONNX file: onnxruntime.quantization.quantize_dynamic",
                 code="source.quantized",
             )
@@ -115,50 +116,46 @@ def _tensors(module: torch.nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
 
 
 def _cast(module: torch.nn.Module, dtype: str | None) -> tuple[str, ...]:
-    """Cast floating weights to ``dtype``; bfloat16, which Triton's ONNX Runtime backend does not serve, always."""
-    want = _DTYPES[dtype or "float32"]
+    """Cast floating-point weights to ``dtype``, and always bfloat16, which Triton's ONNX Runtime backend rejects."""
+    target = _DTYPES[dtype or "float32"]
     kinds = Counter(tensor.dtype for _, tensor in _tensors(module) if tensor.is_floating_point())
-    found = [kind for kind in kinds if kind != want and (dtype is not None or kind == torch.bfloat16)]
-    if not found:
+    casts = [kind for kind in kinds if kind != target and (dtype is not None or kind == torch.bfloat16)]
+    if not casts:
         return ()
     cast: Any = module._apply  # noqa: SLF001 - as Module.to does
-    cast(lambda tensor: tensor.to(want) if tensor.dtype in found else tensor)
+    cast(lambda tensor: tensor.to(target) if tensor.dtype in casts else tensor)
     return tuple(
-        f"{kinds[kind]} tensors were cast from {_said(kind)} to {_said(want)}"
-        + (": Triton's ONNX Runtime backend does not serve bfloat16" if kind == torch.bfloat16 else "")
-        for kind in found
+        f"cast {kinds[kind]} tensors from {dtype_name(kind)} to {dtype_name(target)}"
+        + (": Triton's ONNX Runtime backend does not support bfloat16" if kind == torch.bfloat16 else "")
+        for kind in casts
     )
 
 
-def _said(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
 def _no_cache(module: torch.nn.Module) -> tuple[str, ...]:
-    """Switch off the key-value cache of language models: a graph of logits has no place for it."""
+    """Disable the key-value cache of language models, which is not an output of the graph."""
     configs = [getattr(child, "config", None) for child in module.modules()]
     caching: list[Any] = [config for config in configs if getattr(config, "use_cache", False)]
     for config in caching:
         config.use_cache = False
-    return ("config.use_cache was switched off: the graph returns logits, not a key-value cache",) if caching else ()
+    return ("set config.use_cache to False: the graph does not return a key-value cache",) if caching else ()
 
 
 def _plain_experts(module: torch.nn.Module) -> tuple[str, ...]:
-    """Have transformers' mixtures of experts multiply in batches: no exporter translates their grouped products."""
-    done = False
+    """Select batched matrix products in transformers' mixtures of experts: exporters do not support grouped ones."""
+    changed = False
     for child in module.modules():
         choose = getattr(child, "set_experts_implementation", None)
         if callable(choose) and getattr(child, "_can_set_experts_implementation", bool)():
             choose("batched_mm")
-            done = True
-    return ("experts are multiplied in batches (batched_mm), which has a translation",) if done else ()
+            changed = True
+    return ("experts use batched_mm, which the exporters support",) if changed else ()
 
 
 def _enforce_eval(module: torch.nn.Module) -> tuple[str, ...]:
-    """Switch to evaluation mode and say so when the factory forgot it.
+    """Switch to evaluation mode, and return a note if the factory did not.
 
     Raises:
-        SourceError: A submodule refuses (it overrides ``train``).
+        SourceError: A submodule stays in training mode because it overrides ``train``.
     """
     training = [name or type(module).__name__ for name, child in module.named_modules() if child.training]
     sensitive = [
@@ -176,5 +173,5 @@ def _enforce_eval(module: torch.nn.Module) -> tuple[str, ...]:
         )
     if not training:
         return ()
-    which = f"; it matters for {', '.join(sensitive[:3])}" if sensitive else ""
-    return (f"the factory returned the model in training mode; model.eval() was called{which}",)
+    details = f"; this affects {', '.join(sensitive[:3])}" if sensitive else ""
+    return (f"the factory returned the model in training mode; repogen called model.eval(){details}",)

@@ -1,4 +1,4 @@
-"""Runs a module a few times and tells what no graph can keep: random numbers, and buffers that its forward changes."""
+"""Runs a module several times to detect behavior that an ONNX graph cannot represent: random numbers and state."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from repogen.errors import ParityError, RepogenError, SourceError
 from repogen.source.common.callables import RAISED, user_error
+from repogen.source.torch.flat import dtype_name
 from repogen.source.torch.state import changed, disturb, restore, state_of, twin_of, written
 from repogen.source.torch.torch_frames import forget_compiled, user_line
 
@@ -22,25 +23,22 @@ if TYPE_CHECKING:
     from repogen.source.torch.flat import FlatModule
     from repogen.source.torch.state import State
 
-_SHOWN = 3
-_COARSE = (torch.float16, torch.bfloat16)
-_CLOSE = (1e-3, 1e-4)
+_MAX_LISTED = 3
+_HALF = (torch.float16, torch.bfloat16)
+_RTOL, _ATOL = 1e-3, 1e-4
 
-
-_UNDRAWN = "take the noise as an input, or return what is random no more (the mean, the logits)"
-_UNDROPPED = (
-    "it looks like dropout: F.dropout(x, p, training=self.training), or model.eval() before it is traced or saved"
-)
+_NOISE_HINT = "make the noise an input, or return values before the random step, such as a mean or logits"
+_DROPOUT_HINT = "it looks like dropout: use F.dropout(x, p, training=self.training), or model.eval() before tracing"
 
 
 @dataclass(frozen=True)
 class Observed:
-    """What a module did with example inputs.
+    """Observations of a module that ran on example inputs.
 
     Attributes:
-        leaves: Everything in its answer, by name.
+        leaves: Every leaf of its result with its name.
         attention: Whether it called ``scaled_dot_product_attention``.
-        precision: ``float16`` or ``bfloat16`` when it computes anything in it; else empty.
+        precision: ``float16`` or ``bfloat16`` if it computes anything in that dtype, otherwise empty.
     """
 
     leaves: list[tuple[str, object]]
@@ -48,8 +46,8 @@ class Observed:
     precision: str
 
 
-class _Functions(TorchFunctionMode):
-    """Notices attention before it is taken apart into kernels."""
+class _AttentionRecorder(TorchFunctionMode):
+    """Records calls of attention before torch dispatches them to kernels."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,52 +59,52 @@ class _Functions(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call] # as torch declares it
-    """Collects operators that draw random numbers, each with the user's line.
+class _RandomOpRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # as torch declares it
+    """Records operators that draw random numbers, each with the line of user code, and half-precision results.
 
     Args:
-        disturb: Whether to give other numbers than were drawn: so a draw that the model seeds itself is seen, too.
+        disturb: Whether to change the random numbers, which also has an effect if the model sets its own seed.
     """
 
-    supports_higher_order_operators = True  # torch.cond and the like pass through
+    supports_higher_order_operators = True  # allows torch.cond and similar operators
 
     def __init__(self, *, disturb: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # the same
         self._disturb = disturb
-        self.seen: list[str] = []
+        self.operators: list[str] = []
         self.precision = ""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch's own signature
         del types
         may_draw = torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())
         before = _generator_state(args, kwargs) if may_draw else None
-        made = func(*args, **(kwargs or {}))
-        tensors = [leaf for leaf in tree_leaves(made) if isinstance(leaf, torch.Tensor)]
-        # Attention and the like bear the tag for their dropout, which is 0 here.
+        result = func(*args, **(kwargs or {}))
+        tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        # Attention and similar operators have the tag because of their dropout, which is 0 here.
         if before is not None and not torch.equal(before, _generator_state(args, kwargs)):
-            place = f" at {line}" if (line := user_line()) else ""
-            self._drawn(func.name().replace("::", ".") + place, tensors)
+            location = f" at {line}" if (line := user_line()) else ""
+            self._record(func.name().replace("::", ".") + location, tensors)
         for tensor in tensors:
-            if tensor.dtype in _COARSE and self.precision != "bfloat16":
-                self.precision = str(tensor.dtype).removeprefix("torch.")
-        return made
+            if tensor.dtype in _HALF and self.precision != "bfloat16":
+                self.precision = dtype_name(tensor.dtype)
+        return result
 
-    def _drawn(self, place: str, tensors: list[torch.Tensor]) -> None:
-        if place not in self.seen:
-            self.seen.append(place)
+    def _record(self, operator: str, tensors: list[torch.Tensor]) -> None:
+        if operator not in self.operators:
+            self.operators.append(operator)
         for tensor in tensors if self._disturb else ():
             if tensor.is_floating_point():
                 tensor.add_(torch.rand(tensor.shape) + 0.5)
             elif tensor.dtype == torch.bool:
                 tensor.logical_not_()
-            elif tensor.ndim:  # a permutation stays one
+            elif tensor.ndim:  # a flipped permutation is still a permutation
                 tensor.copy_(tensor.flip(0))
 
 
 def _generator_state(args: Any, kwargs: Any) -> torch.Tensor:  # noqa: ANN401 - torch's own signature
-    """Return the state of the generator that an operator is given, else of torch's own."""
-    given = [leaf for leaf in tree_leaves((args, kwargs or {})) if isinstance(leaf, torch.Generator)]
-    return (given[0] if given else torch.default_generator).get_state()
+    """Return the state of the generator among the arguments, otherwise of torch's default generator."""
+    generators = [leaf for leaf in tree_leaves((args, kwargs or {})) if isinstance(leaf, torch.Generator)]
+    return (generators[0] if generators else torch.default_generator).get_state()
 
 
 def probe(
@@ -116,64 +114,65 @@ def probe(
     root: Path,
     seed: int,
 ) -> Observed:
-    """Run a module a few times on the same inputs.
+    """Run a module several times on the same inputs.
 
     Args:
         flat: The module.
         tensors: Example inputs by name, in order.
-        others: The same of other sizes and values.
-        root: Directory of the spec, for places.
-        seed: Seed of the first run; the later ones get others.
+        others: Example inputs of other sizes and values.
+        root: Directory of the spec, for locations in messages.
+        seed: Seed of the first run; later runs use other seeds.
 
     Raises:
-        SourceError: It fails, draws random numbers that reach its outputs, or keeps what changes its answers.
-        ParityError: It differs from itself for another reason.
+        SourceError: It fails, random numbers reach its outputs, or it keeps state that changes its outputs.
+        ParityError: It is not deterministic for another reason.
     """
-    draws, functions = _Draws(), _Functions()
-    untouched, twin = state_of(flat.module), twin_of(flat.module)
-    with draws, functions:
+    random, attention = _RandomOpRecorder(), _AttentionRecorder()
+    initial, twin = state_of(flat.module), twin_of(flat.module)
+    with random, attention:
         first = _run(flat, tensors, root, seed)
     forget_compiled()
     once = state_of(flat.module)
     second = _run(flat, tensors, root, seed + 1)
     twice = state_of(flat.module)
-    _refuse_written(flat, untouched, once, twice)
-    if draws.seen and _random(flat, tensors, root, seed, first):
-        raise _random_error(draws)
-    again = _Again(flat, tensors, others, root, seed, first)
-    _refuse_counted(again, once, twice)
-    if not _alike(first, second, exactly=False):
-        if draws.seen:  # through whole numbers, such as places of the largest, which are not followed
-            raise _random_error(draws)
+    _check_no_writes(flat, initial, once, twice)
+    harness = _ReplayHarness(flat, tensors, others, root, seed, first)
+    if random.operators and harness.depends_on_random_numbers():
+        raise _random_error(random)
+    _check_no_call_state(harness, once, twice)
+    if not _equal_results(first, second, exactly=False):
+        if random.operators:  # through integers such as argmax, which changed random numbers may not affect
+            raise _random_error(random)
         raise ParityError(
-            "the PyTorch model differs from itself on the same inputs",
-            "it is not deterministic: look for numpy.random, random, time, or what forward keeps in a list or dict",
+            "the PyTorch model returns different outputs for the same inputs",
+            "it is not deterministic: look for numpy.random, random, time, or state that forward keeps in a list or "
+            "dict",
             code="parity.non-deterministic",
         )
-    _refuse_kept(again, twin, untouched, once)
-    return Observed(first, functions.attention, draws.precision)
+    _check_no_first_call_state(harness, twin, initial, once)
+    return Observed(first, attention.attention, random.precision)
 
 
-def _random_error(draws: _Draws) -> SourceError:
-    dropped = any("bernoulli" in draw or "dropout" in draw for draw in draws.seen)
+def _random_error(random: _RandomOpRecorder) -> SourceError:
+    dropout = any("bernoulli" in operator or "dropout" in operator for operator in random.operators)
     return SourceError(
-        f"forward draws random numbers that reach its outputs: {', '.join(draws.seen[:_SHOWN])}",
-        _UNDROPPED if dropped else _UNDRAWN,
+        f"forward draws random numbers that reach its outputs: {', '.join(random.operators[:_MAX_LISTED])}",
+        _DROPOUT_HINT if dropout else _NOISE_HINT,
         code="source.random",
     )
 
 
 @dataclass(frozen=True)
-class _Again:
-    """How to ask a module again.
+class _ReplayHarness:
+    """Repeats the first run of a module under other conditions.
 
     Attributes:
-        flat: It.
-        tensors: The inputs it was asked with.
-        others: Others.
+        flat: The module.
+        tensors: The inputs of the first run.
+        others: Other inputs.
         root: Directory of the spec.
-        seed: Of the first run.
-        first: What it answered then.
+        seed: The seed of the first run.
+        first: The result of the first run.
     """
 
     flat: FlatModule
@@ -183,109 +182,110 @@ class _Again:
     seed: int
     first: list[tuple[str, object]]
 
-    def same(self) -> bool:
-        """Whether it answers as it did; a failure is another answer."""
+    def same_result(self) -> bool:
+        """Return whether the module returns the same outputs as in the first run; False if it fails."""
         try:
-            return _alike(self.first, _run(self.flat, self.tensors, self.root, self.seed), exactly=False)
+            return _equal_results(self.first, _run(self.flat, self.tensors, self.root, self.seed), exactly=False)
         except SourceError:
             return False
 
-    def with_others(self) -> bool:
-        """Ask it something else; return whether it could answer."""
+    def run_others(self) -> bool:
+        """Run the module on the other inputs; return whether it succeeded."""
         try:
             _run(self.flat, self.others, self.root, self.seed)
         except SourceError:
             return False
         return True
 
+    def depends_on_random_numbers(self) -> bool:
+        """Return whether changed random numbers change the outputs, or make the module fail."""
+        try:
+            with _RandomOpRecorder(disturb=True):
+                disturbed = _run(self.flat, self.tensors, self.root, self.seed)
+        except SourceError:
+            return True
+        forget_compiled()
+        return not _equal_results(self.first, disturbed, exactly=True)
 
-def _refuse_written(flat: FlatModule, untouched: State, once: State, twice: State) -> None:
+
+def _check_no_writes(flat: FlatModule, initial: State, once: State, twice: State) -> None:
+    """Reject a forward that changes buffers at every call, or writes to parameters."""
     buffers = {name for name, _ in flat.module.named_buffers()}
-    if counted := [name for name in changed(once, twice) if name in buffers]:
+    if updated := [name for name in changed(once, twice) if name in buffers]:
         raise SourceError(
-            f"forward changes the model's buffer {', '.join(counted[:_SHOWN])}, and an ONNX graph keeps no state",
-            "take and return the state as tensors, or compute it without the buffer",
+            f"forward changes the model's buffer {', '.join(updated[:_MAX_LISTED])}, and an ONNX graph has no state",
+            "make the state an input and an output, or compute it without the buffer",
             code="source.stateful",
         )
-    if parameters := written(untouched, twice):
+    if parameters := written(initial, twice):
         raise SourceError(
-            f"forward writes to the model's parameter {', '.join(parameters[:_SHOWN])}",
-            "load trained weights, and whatever says that they are set; or set them before repogen gets the model",
+            f"forward writes to the model's parameter {', '.join(parameters[:_MAX_LISTED])}",
+            "load trained weights together with the flag that marks them as initialized, or set them in the factory",
             code="source.stateful",
         )
 
 
-def _refuse_counted(again: _Again, once: State, twice: State) -> None:
-    """Refuse attributes that change with every call and that the answers hang on."""
-    counted = changed(once, twice)
-    if not counted:
+def _check_no_call_state(harness: _ReplayHarness, once: State, twice: State) -> None:
+    """Reject attributes that change at every call and affect the outputs."""
+    updated = changed(once, twice)
+    if not updated:
         return
-    disturb(again.flat.module, counted)
-    hangs = not again.same()
-    restore(again.flat.module, once, counted)
-    if hangs:
+    disturb(harness.flat.module, updated)
+    affects_outputs = not harness.same_result()
+    restore(harness.flat.module, once, updated)
+    if affects_outputs:
         raise SourceError(
-            f"forward changes the model's attribute {', '.join(counted[:_SHOWN])} at every call, and answers by it",
-            "take and return it as a tensor: an ONNX graph keeps no state, and answers as at its first call forever",
+            f"forward changes the model's attribute {', '.join(updated[:_MAX_LISTED])} at every call, and its outputs "
+            "depend on it",
+            "make it an input and an output: an ONNX graph has no state, and always runs as at the first call",
             code="source.stateful",
         )
 
 
-def _refuse_kept(again: _Again, twin: torch.nn.Module | None, untouched: State, once: State) -> None:
-    """Refuse what the first call leaves behind where it makes later answers hang on the first call's inputs."""
-    kept = changed(untouched, once)
-    if not kept or twin is None:
+def _check_no_first_call_state(
+    harness: _ReplayHarness, twin: torch.nn.Module | None, initial: State, once: State
+) -> None:
+    """Reject attributes that the first call sets if later outputs depend on the inputs of the first call."""
+    initialized = changed(initial, once)
+    if not initialized or twin is None:
         return
-    other = replace(again, flat=again.flat.of(twin))
-    if other.with_others() and not other.same():
+    other = replace(harness, flat=harness.flat.of(twin))
+    if other.run_others() and not other.same_result():
         raise SourceError(
-            f"the first call sets the model's {', '.join(kept[:_SHOWN])} by its own inputs, and later answers hang on "
-            "it",
-            "set it in __init__, or load it; repogen's first call is an example, not your data",
+            f"the first call sets the model's {', '.join(initialized[:_MAX_LISTED])} from its inputs, and "
+            "later outputs depend on it",
+            "set it in __init__, or load it; the first call of repogen uses example inputs, not your data",
             code="source.stateful",
         )
-
-
-def _random(
-    flat: FlatModule, tensors: Mapping[str, torch.Tensor], root: Path, seed: int, first: list[tuple[str, object]]
-) -> bool:
-    """Whether random numbers reach the outputs, or decide whether there are any."""
-    try:
-        with _Draws(disturb=True):
-            disturbed = _run(flat, tensors, root, seed)
-    except SourceError:
-        return True
-    forget_compiled()
-    return not _alike(first, disturbed, exactly=True)
 
 
 def _run(flat: FlatModule, tensors: Mapping[str, torch.Tensor], root: Path, seed: int) -> list[tuple[str, object]]:
     torch.manual_seed(seed)
-    copies = [tensor.clone() for tensor in tensors.values()]  # a forward that works in place must not reach ours
+    copies = [tensor.clone() for tensor in tensors.values()]  # a forward may change its inputs in place
     try:
         with torch.no_grad():
             return flat.leaves(*copies)
     except RepogenError:
         raise
     except RAISED as error:
-        shapes = (f"{name} {list(t.shape)} {str(t.dtype).removeprefix('torch.')}" for name, t in tensors.items())
+        shapes = (f"{name} {list(t.shape)} {dtype_name(t.dtype)}" for name, t in tensors.items())
         failure = user_error(error, f"the model's forward failed on the inputs {', '.join(shapes)}", root)
         failure.hint = "correct inputs: or dims: in the spec, or the model"
         raise failure from error
 
 
-def _alike(first: list[tuple[str, object]], second: list[tuple[str, object]], *, exactly: bool) -> bool:
-    """Whether two answers hold the same tensors; NaN counts as equal, since parity names it."""
-    ones = [leaf for _, leaf in first if isinstance(leaf, torch.Tensor)]
+def _equal_results(first: list[tuple[str, object]], second: list[tuple[str, object]], *, exactly: bool) -> bool:
+    """Return whether two results have the same tensors; NaN equals NaN, because the parity check reports it."""
+    tensors = [leaf for _, leaf in first if isinstance(leaf, torch.Tensor)]
     others = [leaf for _, leaf in second if isinstance(leaf, torch.Tensor)]
-    return len(ones) == len(others) and all(
+    return len(tensors) == len(others) and all(
         one.shape == other.shape and one.dtype == other.dtype and _equal(one, other, exactly=exactly)
-        for one, other in zip(ones, others, strict=True)
+        for one, other in zip(tensors, others, strict=True)
     )
 
 
 def _equal(one: torch.Tensor, other: torch.Tensor, *, exactly: bool) -> bool:
     if not (one.is_floating_point() or one.is_complex()):
         return torch.equal(one, other)
-    rtol, atol = (0.0, 0.0) if exactly else _CLOSE
+    rtol, atol = (0.0, 0.0) if exactly else (_RTOL, _ATOL)
     return torch.allclose(one, other, rtol, atol, equal_nan=True)

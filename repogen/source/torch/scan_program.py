@@ -1,10 +1,10 @@
-"""Looks through a ``.pt2`` before ``torch.export.load`` does: what that would run or unpickle is refused.
+"""Scans a ``.pt2`` file before ``torch.export.load`` reads it, and rejects one whose loading could run code.
 
-In torch 2.13 a ``.pt2`` can run code in six ways: weights, constants and example inputs that are pickled (loaded with
-``weights_only=False``, at least on the second try), compiled libraries, the names that a graph calls (any attribute of
-``torch``), symbolic sizes (``sympy.sympify`` evaluates them), guards (Python that ``ExportedProgram.module`` executes)
-and structures that name a module to import. Source: torch/_export/serde/serialize.py, torch/export/_unlift.py and
-torch/export/pt2_archive/_package.py of torch 2.13.
+In torch 2.13 a ``.pt2`` can run code in six ways: pickled weights, constants and example inputs (loaded with
+``weights_only=False``, at least on the second attempt), compiled libraries, the targets that a graph calls (any
+attribute of ``torch``), symbolic sizes (evaluated by ``sympy.sympify``), guards (Python run by
+``ExportedProgram.module``) and structures that name a module to import. Source: torch/_export/serde/serialize.py,
+torch/export/_unlift.py and torch/export/pt2_archive/_package.py of torch 2.13.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 _MODELS, _COMPILED, _SAMPLES = "models/", "data/aotinductor/", "data/sample_inputs/"
 _WEIGHTS, _CONSTANTS = "data/weights/", "data/constants/"
-# Objects that are unpickled whatever they are; no ONNX graph could hold them either.
+# Objects of any type that would be unpickled; an ONNX graph cannot contain them.
 _OBJECTS = ("custom_obj_", "opaque_obj_")
 
-# What serde writes: an operator by its three names, a control-flow operator, a function on sizes.
+# The targets that serde writes: an operator with its overload, a control-flow operator, a function of sizes.
 _OPERATOR = re.compile(r"torch\.ops\.(?!higher_order\.)[a-z]\w*\.[a-z_]?\w+\.[A-Za-z]\w*")
 _CONTROL = re.compile(r"torch\.ops\.higher_order\.[a-z]\w*")
-_ON_SIZES = frozenset(
+_SIZE_FUNCTIONS = frozenset(
     {f"_operator.{name}" for name in ("eq", "ne", "le", "ge", "lt", "gt", "neg", "pos", "mul", "add", "sub", "mod")}
     | {f"_operator.{name}" for name in ("floordiv", "truediv", "pow", "and_", "or_", "lshift", "rshift", "getitem")}
     | {f"torch.sym_{name}" for name in ("not", "int", "float", "ite", "max", "min", "sqrt")}
@@ -41,7 +41,7 @@ _SIZE = re.compile(r"[\w\s+\-*/%(),.<>=!&|~]*")
 _WORD = re.compile(r"[^\W\d]\w*")
 _QUOTED = re.compile(r"\bSymbol\('(\w+)'")
 _SYMBOL = re.compile(r"z?[suf]+\d+|u\d+|True|False|oo|int_oo")
-_IN_SIZES = frozenset(
+_SIZE_WORDS = frozenset(
     {
         "FloorDiv", "ModularIndexing", "Where", "PythonMod", "Mod", "CleanDiv", "CeilToInt", "FloorToInt", "CeilDiv",
         "LShift", "RShift", "PowByNatural", "FloatPow", "FloatTrueDiv", "IntTrueDiv", "TruncToFloat", "TruncToInt",
@@ -57,30 +57,30 @@ _KEY = re.compile(r"[\w.$\[\] /\-\"]*")
 
 
 def scan_program(path: Path) -> None:
-    """Refuse a ``.pt2`` whose loading would run code.
+    """Reject a ``.pt2`` file whose loading could run code.
 
     Args:
-        path: An archive that ``formats.check_archive`` let pass.
+        path: An archive that passed ``formats.check_archive``.
 
     Raises:
-        SourceError: It is of an old format, damaged, or holds more than a program and tensors.
+        SourceError: The file has an old format, is damaged, or contains more than a program and tensors.
     """
     with zipfile.ZipFile(path) as archive:
-        if "version" in archive.namelist():  # what torch.export.load asks, too
+        if "version" in archive.namelist():  # torch.export.load makes the same check
             raise SourceError(
-                f"{path.name} has the format of torch 2.7 and before, whose weights are pickled",
+                f"{path.name} has the format of torch 2.7 or older, in which weights are pickled",
                 "save it again with torch 2.8 or newer: torch.export.save(program, 'model.pt2')",
                 code="source.archive",
                 where=path.name,
             )
     try:
-        # torch's own reader: another one might see other members under the same names.
+        # torch's own reader: another reader might find other members under the same names.
         reader: Any = torch._C.PyTorchFileReader(str(path))  # noqa: SLF001 - see above
         for name in reader.get_all_records():
             _scan_member(path, name, reader)
     except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SourceError(
-            f"{path.name} cannot be read as a program of torch.export: it is damaged",
+            f"{path.name} cannot be read as a torch.export program: it is damaged",
             "save it again, or download it again",
             code="source.archive",
             where=path.name,
@@ -91,7 +91,7 @@ def scan_program(path: Path) -> None:
 def _scan_member(path: Path, name: str, reader: Any) -> None:  # noqa: ANN401 - torch._C is untyped
     folder, _, file = name.rpartition("/")
     if name.startswith(_COMPILED):
-        _refuse(path, f"holds a compiled library ({file})")
+        _reject(path, f"contains a compiled library ({file})")
     if name.startswith(_MODELS):
         _scan_graph(path, json.loads(reader.get_record(name)))
     elif name.startswith((_WEIGHTS, _CONSTANTS)) and file.endswith(".json"):
@@ -101,33 +101,33 @@ def _scan_member(path: Path, name: str, reader: Any) -> None:  # noqa: ANN401 - 
 
 
 def _scan_payloads(path: Path, folder: str, payloads: Any, reader: Any) -> None:  # noqa: ANN401 - JSON; torch._C is untyped
-    """Look into the weights or constants that are pickled; the others are plain bytes."""
+    """Scan pickled weights or constants; the others are plain bytes."""
     for payload in payloads["config"].values():
         file = str(payload["path_name"])
         if file.startswith(_OBJECTS):
-            _refuse(path, f"holds a Python object ({file})")
+            _reject(path, f"contains a Python object ({file})")
         if payload.get("use_pickle"):
             _scan_pickle(path, f"{folder}/{file}", reader.get_record(f"{folder}/{file}"))
 
 
 def _scan_pickle(path: Path, name: str, content: bytes) -> None:
-    """Refuse a pickle that holds more than tensors; torch's reader that runs nothing decides."""
+    """Reject a pickle that contains more than tensors, according to torch's safe unpickler."""
     if not content:
         return
     try:
         torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as error:  # noqa: BLE001 - whatever it stumbles over, the other reader must not get it
-        _refuse(path, f"holds more than tensors in {name}", str(error))
+    except Exception as error:  # noqa: BLE001 - the unsafe reader must not get a file that this one rejects
+        _reject(path, f"contains more than tensors in {name}", str(error))
 
 
 def _scan_graph(path: Path, document: Any) -> None:  # noqa: ANN401 - JSON
     for key, value in _strings(document):
         if key in {"target", "as_operator"} and not _is_operator(value):
-            _refuse(path, f"calls {value[:80]!r}, which is no operator of PyTorch")
+            _reject(path, f"calls {value[:80]!r}, which is not a PyTorch operator")
         if key == "expr_str" and not _is_size(value):
-            _refuse(path, f"has the size {value[:80]!r}, which is no arithmetic")
+            _reject(path, f"has the size {value[:80]!r}, which is not an arithmetic expression")
         if key in {"name", "as_name", "forward_arg_names", "field_names"} and not _NAME.fullmatch(value):
-            _refuse(path, f"gives something the name {value[:80]!r}")
+            _reject(path, f"uses the name {value[:80]!r}")
         if key in {"in_spec", "out_spec", "treespec"} and value:
             _scan_structure(path, json.loads(value))
 
@@ -135,15 +135,15 @@ def _scan_graph(path: Path, document: Any) -> None:  # noqa: ANN401 - JSON
 def _scan_structure(path: Path, structure: Any) -> None:  # noqa: ANN401 - JSON
     for key, value in _strings(structure):
         if key in {"default_factory_module", "fqn"}:
-            _refuse(path, f"names a module to import ({value[:80]!r})")
+            _reject(path, f"names a module to import ({value[:80]!r})")
         if key == "context" and value[:1] in {"{", "["}:
             _scan_structure(path, json.loads(value))
-        elif not _KEY.fullmatch(value):  # keyword arguments become a part of generated code
-            _refuse(path, f"has an argument called {value[:80]!r}")
+        elif not _KEY.fullmatch(value):  # keyword arguments become part of generated code
+            _reject(path, f"has an argument named {value[:80]!r}")
 
 
 def _strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:  # noqa: ANN401 - JSON
-    """Yield every string below a JSON value with the key that it stands under."""
+    """Yield every string in a JSON value with its key."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, dict):
@@ -155,21 +155,21 @@ def _strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:  # noqa: A
 
 
 def _is_operator(target: str) -> bool:
-    return target in _ON_SIZES or any(pattern.fullmatch(target) for pattern in (_OPERATOR, _CONTROL))
+    return target in _SIZE_FUNCTIONS or any(pattern.fullmatch(target) for pattern in (_OPERATOR, _CONTROL))
 
 
 def _is_size(expression: str) -> bool:
-    """Whether an expression, as ``sympy.srepr`` writes it, is made of symbols, numbers and arithmetic alone."""
+    """Return whether an expression of ``sympy.srepr`` consists of symbols, numbers and arithmetic only."""
     expression = _QUOTED.sub(r"Symbol(\1", expression)
     words = _WORD.findall(expression)
     attribute = re.search(r"\.\s*[^\W\d]", expression)
-    known = all(word in _IN_SIZES or _SYMBOL.fullmatch(word) for word in words)
-    return bool(_SIZE.fullmatch(expression)) and known and not attribute
+    allowed = all(word in _SIZE_WORDS or _SYMBOL.fullmatch(word) for word in words)
+    return bool(_SIZE.fullmatch(expression)) and allowed and not attribute
 
 
-def _refuse(path: Path, what: str, details: str = "") -> NoReturn:
+def _reject(path: Path, reason: str, details: str = "") -> NoReturn:
     raise SourceError(
-        f"{path.name} {what}, and loading it could run code",
+        f"{path.name} {reason}, and loading it could run code",
         "export the model again yourself: torch.export.save(torch.export.export(model, args), 'model.pt2')",
         code="source.archive",
         where=path.name,

@@ -1,4 +1,4 @@
-"""What a forward leaves behind in its module: buffers, parameters, and plain attributes."""
+"""Detects what a forward changes in its module: buffers, parameters, and plain attributes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_OF_TORCH = frozenset(vars(torch.nn.Module()))
+_TORCH_ATTRIBUTES = frozenset(vars(torch.nn.Module()))
 _PLAIN = (bool, int, float, complex, str, type(None))
-_FAR = 1000
+_OFFSET = 1000
 
 
 @dataclass(frozen=True)
 class State:
-    """What a module holds at one moment.
+    """A snapshot of a module.
 
     Attributes:
         values: Path of a buffer or attribute (``encoder.step``) -> its value; tensors are copies.
@@ -31,19 +31,19 @@ class State:
 
 
 def state_of(module: torch.nn.Module) -> State:
-    """Return the state of a module and all below it; of its attributes, numbers, text and tensors count."""
+    """Return a snapshot of a module and its submodules; of attributes, only numbers, text and tensors."""
     values: dict[str, object] = {}
     for path, child in module.named_modules():
-        for name, value in _held(child):
-            kept = value.detach().clone() if isinstance(value, torch.Tensor) else value
-            values[f"{path}.{name}".lstrip(".")] = kept
-    # A sum finds what a write through .data hides from the version.
+        for name, value in _state_items(child):
+            copied = value.detach().clone() if isinstance(value, torch.Tensor) else value
+            values[f"{path}.{name}".lstrip(".")] = copied
+    # Sums also detect writes through .data, which do not change the version counter.
     sums = {n: float(p.detach().sum(dtype=torch.float64)) for n, p in module.named_parameters() if not p.is_complex()}
     return State(values, sums)
 
 
 def twin_of(module: torch.nn.Module) -> torch.nn.Module | None:
-    """Return a copy that shares the parameters; None of a module that can't be copied."""
+    """Return a copy that shares the parameters; None if the module cannot be copied."""
     if isinstance(module, torch.jit.ScriptModule):
         return None
     try:
@@ -52,22 +52,22 @@ def twin_of(module: torch.nn.Module) -> torch.nn.Module | None:
         return None
 
 
-def _held(module: torch.nn.Module) -> Iterator[tuple[str, object]]:
+def _state_items(module: torch.nn.Module) -> Iterator[tuple[str, object]]:
     yield from ((name, buffer) for name, buffer in module.named_buffers(recurse=False))
     if not isinstance(module, torch.jit.ScriptModule):
         for name, value in vars(module).items():
-            if name not in _OF_TORCH and isinstance(value, (*_PLAIN, torch.Tensor)):
+            if name not in _TORCH_ATTRIBUTES and isinstance(value, (*_PLAIN, torch.Tensor)):
                 yield name, value
 
 
 def written(before: State, after: State) -> list[str]:
-    """Return the parameters that were written to in between."""
+    """Return the parameters that differ between two snapshots."""
     pairs = ((name, before.sums.get(name, total), total) for name, total in after.sums.items())
     return [name for name, was, now in pairs if was != now and not (math.isnan(was) and math.isnan(now))]
 
 
 def changed(before: State, after: State) -> list[str]:
-    """Return the buffers and attributes that are not what they were; also those that are new."""
+    """Return the buffers and attributes that differ between two snapshots, or are new."""
     return [
         path
         for path, value in after.values.items()
@@ -82,9 +82,9 @@ def _same(one: object, other: object) -> bool:
 
 
 def restore(module: torch.nn.Module, state: State, paths: Iterable[str]) -> None:
-    """Give buffers and attributes the values of ``state`` again; what was not there then is removed."""
+    """Reset buffers and attributes to a snapshot; those that are not in it are removed."""
     for path in paths:
-        owner, name = _place(module, path)
+        owner, name = _owner(module, path)
         if path not in state.values:
             delattr(owner, name)
         else:
@@ -93,16 +93,16 @@ def restore(module: torch.nn.Module, state: State, paths: Iterable[str]) -> None
 
 
 def disturb(module: torch.nn.Module, paths: Iterable[str]) -> None:
-    """Give numbers and tensors other values than they have."""
+    """Change the values of numbers and tensors."""
     for path in paths:
-        owner, name = _place(module, path)
+        owner, name = _owner(module, path)
         value = getattr(owner, name)
         if isinstance(value, bool) or (isinstance(value, torch.Tensor) and value.dtype == torch.bool):
             setattr(owner, name, not value if isinstance(value, bool) else value.logical_not())
         elif isinstance(value, (int, float, complex, torch.Tensor)):
-            setattr(owner, name, value + _FAR)
+            setattr(owner, name, value + _OFFSET)
 
 
-def _place(module: torch.nn.Module, path: str) -> tuple[torch.nn.Module, str]:
+def _owner(module: torch.nn.Module, path: str) -> tuple[torch.nn.Module, str]:
     parent, _, name = path.rpartition(".")
     return module.get_submodule(parent), name

@@ -1,4 +1,4 @@
-"""Loads weights into a module: safetensors, or ``.pt`` without running what it pickles."""
+"""Loads weights into a module: safetensors, or ``.pt`` without running pickled code."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 
 from repogen.errors import SourceError
 from repogen.source.common.formats import check_format
+from repogen.source.torch.flat import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
 State: TypeAlias = "Mapping[str, torch.Tensor]"
 
 _SHOWN = 5
-_REFUSED = re.compile(r"GLOBAL ([\w.]+\w)")
+_UNSAFE_GLOBAL = re.compile(r"GLOBAL ([\w.]+\w)")
 _SAVE = "safetensors.torch.save_file(model.state_dict(), 'model.safetensors')"
-_KWARGS_HINT = "give the factory the arguments that these weights were trained with (source.kwargs)"
-_DTYPE_HINT = "a cast would change these values: save them in the model's dtype (quantized weights: dequantize them)"
-# Who puts a prefix before every key.
+_KWARGS_HINT = "pass the factory the arguments that the weights were trained with (source.kwargs)"
+_DTYPE_HINT = "a cast would change the values: save them in the model's dtype, and dequantize quantized weights"
+# Key prefix -> its cause.
 _WRAPPERS = {
     "module.": "nn.DataParallel wrapped the model",
     "_orig_mod.": "torch.compile wrapped the model",
@@ -31,13 +32,13 @@ _WRAPPERS = {
 
 
 def load_weights(module: torch.nn.Module, path: Path) -> tuple[str, ...]:
-    """Load ``path`` into ``module``, strictly: every tensor has a place and every place its tensor.
+    """Load weights strictly: the file and the module have the same tensors.
 
     Returns:
-        What a person should know: tensors that were cast to another precision.
+        Notes about tensors that were cast to another precision.
 
     Raises:
-        SourceError: The file is unreadable, wants to run code, or does not match the module.
+        SourceError: The file is unreadable, could run code, or does not match the module.
     """
     state = read_state(path)
     own = module.state_dict()
@@ -45,20 +46,20 @@ def load_weights(module: torch.nn.Module, path: Path) -> tuple[str, ...]:
     problems = {
         "missing": [key for key in own if key not in state and not _tied(key, own, state)],
         "unexpected": [key for key in state if key not in own],
-        "other shape": [
+        "different shape": [
             f"{key}: file {list(state[key].shape)}, model {list(own[key].shape)}"
             for key in shared
             if state[key].shape != own[key].shape
         ],
-        "other dtype": [
-            f"{key}: file {_dtype(state[key])}, model {_dtype(own[key])}"
+        "different dtype": [
+            f"{key}: file {dtype_name(state[key].dtype)}, model {dtype_name(own[key].dtype)}"
             for key in shared
             if not _castable(state[key], own[key].dtype)
         ],
     }
     if any(problems.values()):
         listed = "; ".join(f"{what}: {_cut(keys)}" for what, keys in problems.items() if keys)
-        only_dtype = not (problems["missing"] or problems["unexpected"] or problems["other shape"])
+        only_dtype = not (problems["missing"] or problems["unexpected"] or problems["different shape"])
         raise SourceError(
             f"{path.name} does not match the model; {listed}",
             _DTYPE_HINT if only_dtype else _prefix_hint(own, state, path.name) or _KWARGS_HINT,
@@ -66,10 +67,14 @@ def load_weights(module: torch.nn.Module, path: Path) -> tuple[str, ...]:
             where=path.name,
         )
     module.load_state_dict(dict(state), strict=False)
-    casts = Counter((_dtype(state[key]), _dtype(own[key])) for key in shared if state[key].dtype != own[key].dtype)
+    casts = Counter(
+        (dtype_name(state[key].dtype), dtype_name(own[key].dtype))
+        for key in shared
+        if state[key].dtype != own[key].dtype
+    )
     return tuple(
-        f"{count} of {len(shared)} tensors are {have} in {path.name} and {want} in the model: they were cast"
-        for (have, want), count in casts.items()
+        f"cast {count} of {len(shared)} tensors from {actual} in {path.name} to {expected} as in the model"
+        for (actual, expected), count in casts.items()
     )
 
 
@@ -77,36 +82,32 @@ def _cut(keys: list[str]) -> str:
     return f"{', '.join(keys[:_SHOWN])}{f' and {len(keys) - _SHOWN} more' if len(keys) > _SHOWN else ''}"
 
 
-def _dtype(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
-
-
-def _castable(have: torch.Tensor, want: torch.dtype) -> bool:
-    """Whether a cast only changes the precision of real numbers, or nothing of whole ones."""
-    if have.dtype == want or (have.is_floating_point() and want.is_floating_point):
+def _castable(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Return whether a cast changes at most the precision of floats, and no value of integers."""
+    if tensor.dtype == dtype or (tensor.is_floating_point() and dtype.is_floating_point):
         return True
-    whole = not (have.is_floating_point() or have.is_complex() or have.is_quantized)
-    if not whole or want.is_floating_point or want.is_complex:
+    is_integer = not (tensor.is_floating_point() or tensor.is_complex() or tensor.is_quantized)
+    if not is_integer or dtype.is_floating_point or dtype.is_complex:
         return False
-    return torch.equal(have.to(want).to(have.dtype), have)
+    return torch.equal(tensor.to(dtype).to(tensor.dtype), tensor)
 
 
 def _prefix_hint(own: State, state: State, name: str) -> str:
-    """Return how to mend keys that differ by a prefix alone; empty when they do not."""
+    """Return how to fix keys that differ only by a prefix; empty if they differ otherwise."""
     if prefix := _prefix(own, state):
         why = f" ({_WRAPPERS[prefix]})" if prefix in _WRAPPERS else ""
         return (
-            f"the keys of {name} begin with {prefix!r}{why}: save model.{prefix}state_dict(), or strip it: "
+            f"the keys of {name} start with {prefix!r}{why}: save model.{prefix}state_dict(), or strip it: "
             f"{{k.removeprefix({prefix!r}): v for k, v in state.items() if k.startswith({prefix!r})}}"
         )
     if prefix := _prefix(state, own):
         add = f", or add the prefix: {{{prefix!r} + k: v for k, v in state.items()}}" if len(state) == len(own) else ""
-        return f"the keys of {name} are those of model.{prefix[:-1]} alone: save the state_dict of the whole model{add}"
+        return f"the keys of {name} are those of model.{prefix[:-1]} only: save the state_dict of the whole model{add}"
     return ""
 
 
 def _prefix(short: Collection[str], long: Collection[str]) -> str:
-    """Return the prefix with which every key of ``short`` is one of ``long``; empty when there is none."""
+    """Return the prefix that turns every key of ``short`` into one of ``long``; empty if there is none."""
     first = next(iter(short), None)
     for key in long if first is not None else ():
         if key.endswith(f".{first}"):
@@ -117,39 +118,39 @@ def _prefix(short: Collection[str], long: Collection[str]) -> str:
 
 
 def _tied(key: str, own: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor]) -> bool:
-    """Whether ``key`` shares its storage with a tensor that the file does hold (safetensors stores it once)."""
-    mine = own[key]
+    """Return whether a tensor shares its storage with one that the file has; safetensors stores it once."""
+    tied = own[key]
     return any(
-        other in state and tensor.data_ptr() == mine.data_ptr() and tensor.shape == mine.shape
+        other in state and tensor.data_ptr() == tied.data_ptr() and tensor.shape == tied.shape
         for other, tensor in own.items()
         if other != key
     )
 
 
 def read_state(path: Path) -> State:
-    """Return the state_dict that a file holds.
+    """Return the state_dict in a file.
 
     Raises:
-        SourceError: It is something else, wants to run code, or is damaged.
+        SourceError: The file has no state_dict, could run code, or is damaged.
     """
     check_format(path)
     try:
         if path.suffix == ".safetensors":
-            from safetensors.torch import load_file  # noqa: PLC0415 - only when asked for
+            from safetensors.torch import load_file  # noqa: PLC0415 - part of the build extra
 
             loaded: object = load_file(path)
         else:
             loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        refused = _REFUSED.search(str(error)) if isinstance(error, pickle.UnpicklingError) else None
-        raise _unsafe(path, refused[1], error) if refused else _damaged(path, error) from error
+        unsafe = _UNSAFE_GLOBAL.search(str(error)) if isinstance(error, pickle.UnpicklingError) else None
+        raise _unsafe(path, unsafe[1], error) if unsafe else _damaged(path, error) from error
     return _state_dict(loaded, path)
 
 
 def _unsafe(path: Path, name: str, error: Exception) -> SourceError:
     return SourceError(
-        f"{path.name} holds more than tensors ({name}), and loading it would run its code",
-        f"save the state_dict alone: {_SAVE}",
+        f"{path.name} contains {name}, and loading it would run code",
+        f"save only the state_dict: {_SAVE}",
         code="source.weights-unsafe",
         where=path.name,
         details=str(error),
@@ -157,9 +158,9 @@ def _unsafe(path: Path, name: str, error: Exception) -> SourceError:
 
 
 def _damaged(path: Path, error: Exception) -> SourceError:
-    # What the loaders say is for their authors, or advice to switch the protection off.
+    # The loaders' own messages do not help users, or advise them to disable the protection.
     return SourceError(
-        f"{path.name} cannot be read: it is damaged, cut short, or was not written by "
+        f"{path.name} cannot be read: it is damaged or truncated, or was not written by "
         f"{'safetensors' if path.suffix == '.safetensors' else 'torch.save'}",
         "save it again, or download it again",
         code="source.weights-unreadable",
@@ -169,21 +170,21 @@ def _damaged(path: Path, error: Exception) -> SourceError:
 
 
 def _state_dict(loaded: object, path: Path) -> State:
-    """Return the state_dict that a file holds, alone or under the key ``state_dict``."""
+    """Return the state_dict of a loaded file: the whole object, or its key ``state_dict``."""
     if isinstance(loaded, dict) and _is_state_dict(loaded.get("state_dict")):
         loaded = loaded["state_dict"]
     if isinstance(loaded, dict) and (not loaded or _is_state_dict(loaded)):
         return {str(key): value for key, value in loaded.items()}
     hint = "save model.state_dict()"
     if not isinstance(loaded, dict):
-        what = f"it holds a value of type {type(loaded).__name__}"
+        reason = f"it contains a value of type {type(loaded).__name__}"
     elif inner := [str(key) for key, value in loaded.items() if _is_state_dict(value)]:
-        what = f"it is a checkpoint, and the weights lie under {' or '.join(map(repr, inner))}"
-        hint = f"save them alone: torch.save(torch.load({path.name!r})[{inner[0]!r}], 'weights.pt')"
+        reason = f"it is a checkpoint with the weights under {' or '.join(map(repr, inner))}"
+        hint = f"save only these: torch.save(torch.load({path.name!r})[{inner[0]!r}], 'weights.pt')"
     else:
         key, value = next((k, v) for k, v in loaded.items() if not isinstance(v, torch.Tensor))
-        what = f"under {str(key)!r} it holds a value of type {type(value).__name__}"
-    raise SourceError(f"{path.name} is no state_dict: {what}", hint, code="source.weights-type", where=path.name)
+        reason = f"{str(key)!r} is a value of type {type(value).__name__}"
+    raise SourceError(f"{path.name} is not a state_dict: {reason}", hint, code="source.weights-type", where=path.name)
 
 
 def _is_state_dict(value: object) -> bool:

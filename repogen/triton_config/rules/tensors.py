@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.tensors import DTYPES, same_elements
+from repogen.artifacts.tensors import DTYPES
 from repogen.triton_config.rules.findings import Finding
 from repogen.triton_config.rules.identity import is_ensemble, is_onnx, is_tensorrt
+from repogen.triton_config.text.dims import same_elements
 from repogen.triton_config.text.view import dims_text, dtype_name
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -73,3 +74,22 @@ def wire_shape(shape: Sequence[int], *, batched: bool) -> tuple[int, ...]:
 def wire_array(array: Array, *, batched: bool) -> Array:
     """Return ``array`` in the shape in which a client sends or receives it."""
     return array.reshape(wire_shape(array.shape, batched=batched))
+
+
+def same_elements(dims: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Return whether two shapes have equal numbers of elements, also between their variable dims (-1).
+
+    >>> same_elements((2, -1, 3), (2, -1, 3)), same_elements((6, -1), (2, 3, -1)), same_elements((2, -1), (-1, 2))
+    (True, True, False)
+    """
+    return _parts(dims) == _parts(shape)
+
+
+def _parts(dims: tuple[int, ...]) -> list[int]:
+    parts: list[list[int]] = [[]]
+    for dim in dims:
+        if dim == -1:
+            parts.append([])
+        else:
+            parts[-1].append(dim)
+    return [prod(part) for part in parts]

@@ -29,6 +29,7 @@ class PbtxtError(ConfigError):
     """
 
     default_code = "config.syntax"
+    line = column = 0
 
     def __init__(self, message: str, hint: str, *, line: int = 0, column: int = 0, where: str = "") -> None:
         """Keep the place apart from the message."""

@@ -1,4 +1,4 @@
-"""Small ONNX models, staged as a build stages them, and one real Triton for all of them."""
+"""Small ONNX models, staged as in a build, and one real Triton for all of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from repogen.artifacts.versions import ModelConfig, Provenance, StagedVersion
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, first_golden_inputs, golden_to_json
 from repogen.repository.stage import stage_version
 from repogen.repository.workspace import private_repository
-from repogen.serving.servers import server
+from repogen.serving.servers import find_server
 from repogen.spec.models import ModelSpec
 from repogen.spec.sources import TorchSource
 from repogen.targets import DEFAULT_RELEASE, targets
@@ -36,7 +36,7 @@ PROVENANCE = Provenance({}, "", "0" * 64, {}, DEFAULT_RELEASE, "dynamo", 17, 8, 
 
 
 class SharedTriton(Protocol):
-    """What the fixture ``triton`` gives."""
+    """The value of the fixture ``triton``."""
 
     @property
     def running(self) -> RunningTriton:
@@ -44,20 +44,20 @@ class SharedTriton(Protocol):
 
     @property
     def repository(self) -> Path:
-        """The repository that it serves."""
+        """Its repository."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model to stage: a graph, and one golden case.
+    """A model to stage: a graph and one golden case.
 
     Attributes:
         signature: Full shapes.
-        nodes: Of the graph.
-        inputs: The case's inputs in the graph's own shapes.
-        outputs: The case's outputs, the same.
-        max_batch_size: 0 when it does not batch.
-        triton: The spec's wishes.
+        nodes: Nodes of the graph.
+        inputs: Inputs of the case, in the graph's shapes.
+        outputs: Outputs of the case, in the graph's shapes.
+        max_batch_size: 0 when the model does not batch.
+        triton: The section ``triton`` of the spec.
         weights: Initializers by name.
     """
 
@@ -105,7 +105,7 @@ def _write_golden(model: Model, directory: Path, tolerance: tuple[float, float])
 
 @dataclass(frozen=True)
 class Stage:
-    """The stage root that one Triton serves, and the way into it."""
+    """A stage root whose private repository one Triton serves."""
 
     root: Path
     scratch: Path
@@ -125,7 +125,7 @@ class Stage:
         external: bool = False,
         tolerance: tuple[float, float] = (1e-5, 1e-6),
     ) -> StagedVersion:
-        """Stage ``model``; ``config`` and ``content`` replace what would be in config.pbtxt and model.onnx."""
+        """Stage ``model``; ``config`` and ``content`` replace config.pbtxt and model.onnx."""
         directory = self.scratch / name
         directory.mkdir()
         artifact = _write_onnx(model, directory / "model.onnx", external=external)
@@ -144,7 +144,7 @@ class Stage:
 
 @pytest.fixture(scope="session")
 def stage(triton: SharedTriton, tmp_path_factory: pytest.TempPathFactory) -> Stage:
-    """Return the stage whose private repository the session's Triton serves; tests use model names of their own."""
+    """Return the stage whose private repository the session's Triton serves; each test has its own model names."""
     root = triton.repository.parent
     assert triton.repository == private_repository(root)
     return Stage(root, tmp_path_factory.mktemp("scratch"))
@@ -152,15 +152,15 @@ def stage(triton: SharedTriton, tmp_path_factory: pytest.TempPathFactory) -> Sta
 
 @pytest.fixture
 def start() -> Callable[[Path, ControlMode], AbstractContextManager[RunningTriton]]:
-    """Return a starter of further Tritons, for what the session's can't show."""
-    return server("embedded", TARGET, Silent()).running
+    """Return a function that starts another Triton."""
+    return find_server("embedded", TARGET, Silent()).running
 
 
 @pytest.fixture
 def remote(triton: SharedTriton) -> Iterator[RunningTriton]:
-    """Return the session's Triton as ``--server HOST:PORT`` sees it: without sight of our files."""
+    """Return the session's Triton as ``--server HOST:PORT``, which does not read this machine's files."""
     address = triton.running.endpoint.grpc
-    with server(address, TARGET, Silent()).running(triton.repository, ControlMode.EXPLICIT) as running:
+    with find_server(address, TARGET, Silent()).running(triton.repository, ControlMode.EXPLICIT) as running:
         yield running
 
 

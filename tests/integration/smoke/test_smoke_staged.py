@@ -1,4 +1,4 @@
-"""smoke_staged on the real Triton: right models pass, wrong ones fail, and what is special is served as promised."""
+"""smoke_staged on the real Triton: correct models pass, wrong ones fail, and special tensors are served."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from onnx import helper
 from repogen.artifacts.serving import ControlMode, RunningTriton, SmokeReport
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.errors import SmokeError
-from repogen.smoke import loading as smoke_loading
+from repogen.smoke import preparation
 from repogen.smoke.grpc_client import GrpcClient
-from repogen.smoke.limits import Limits
-from repogen.smoke.loading import loaded
-from repogen.smoke.report import raise_for_failures
+from repogen.smoke.inference import Limits
+from repogen.smoke.run_checks import raise_for_failures
 from repogen.smoke.staged import smoke_staged
 from repogen.triton_config.sections.model import DynamicBatchingSpec, InstanceGroupSpec, TritonSpec, VersionPolicySpec
 
@@ -31,28 +30,29 @@ def failures(report: SmokeReport) -> list[tuple[str, str]]:
     return [(check.name, check.detail) for check in report.checks if not check.passed]
 
 
-def test_a_right_model_passes(triton: Any, stage: Any, linear: Any) -> None:
-    """Every claim about a batching model holds on the real server, and nothing was overridden."""
+def test_correct_model_passes(triton: Any, stage: Any, linear: Any) -> None:
+    """Every check of a batching model passes, and nothing is overridden."""
     report = smoke_staged(triton.running, stage.add("linear", linear))
     assert failures(report) == []
     expected = ["files", "loads", "ready", "metadata", "config", "golden seed=0"]
-    expected += [*(f"batch {size}" for size in (1, 2, 3, 4, 8)), "refuses batch 9", "refuses INT32 for x (FP32)"]
-    assert [*expected, "serves on after refusals"] == [check.name for check in report.checks if not check.warning]
+    expected += [*(f"batch {size}" for size in (1, 2, 3, 4, 8)), "rejects batch 9", "rejects INT32 for x (FP32)"]
+    expected += ["still serves after rejected requests"]
+    assert expected == [check.name for check in report.checks if not check.warning]
     assert report.overrides == ()
     assert report.latency is not None
 
 
-def test_dynamic_batching_is_seen(triton: Any, stage: Any, linear: Any) -> None:
-    """Bursts of single rows are joined by the real server: fewer executions than requests."""
-    wishes = TritonSpec(dynamic_batching=DynamicBatchingSpec(max_queue_delay_microseconds=20_000))
-    report = smoke_staged(triton.running, stage.add("bursts", replace(linear, triton=wishes)))
+def test_dynamic_batching_is_observed(triton: Any, stage: Any, linear: Any) -> None:
+    """The server joins requests of a burst: there are fewer executions than requests."""
+    section = TritonSpec(dynamic_batching=DynamicBatchingSpec(max_queue_delay_microseconds=20_000))
+    report = smoke_staged(triton.running, stage.add("bursts", replace(linear, triton=section)))
     assert failures(report) == []
     (check,) = [check for check in report.checks if check.name == "dynamic batching"]
     assert (check.warning, "requests in" in check.detail) == (False, True)
 
 
 def test_rank_one_tensors_are_reshaped(triton: Any, stage: Any, linear: Any) -> None:
-    """A ``[batch]`` tensor travels as ``[batch, 1]``, and the model still sees ``[batch]``."""
+    """A ``[batch]`` tensor is sent as ``[batch, 1]``, and the model receives ``[batch]``."""
     x = np.arange(3, dtype=np.float32)
     model = replace(
         linear,
@@ -65,8 +65,8 @@ def test_rank_one_tensors_are_reshaped(triton: Any, stage: Any, linear: Any) -> 
     assert failures(smoke_staged(triton.running, stage.add("rank_one", model))) == []
 
 
-def test_scalars_travel_as_one_element(triton: Any, stage: Any, linear: Any) -> None:
-    """0-d inputs and outputs are served by a model that does not batch, which has no batch checks."""
+def test_scalars_are_sent_as_one_element(triton: Any, stage: Any, linear: Any) -> None:
+    """A model with 0-d inputs and outputs does not batch and has no batch checks."""
     v, scale = np.arange(3, dtype=np.float32), np.array(2, np.float32)
     model = replace(
         linear,
@@ -89,7 +89,7 @@ def test_scalars_travel_as_one_element(triton: Any, stage: Any, linear: Any) -> 
 
 
 def test_every_dtype_and_hostile_names_are_served(triton: Any, stage: Any, linear: Any) -> None:
-    """Each dtype goes to the server and back unchanged, under names that need escaping."""
+    """Tensors of each dtype are returned unchanged, under names that need escaping."""
     names = [name for name in DTYPES if name != "string"]
     x = {f'{name} "x"\\\n é\t\u2028': np.array([[0, 1], [1, 1]], name) for name in names}
     model = replace(
@@ -107,7 +107,7 @@ def test_every_dtype_and_hostile_names_are_served(triton: Any, stage: Any, linea
 
 
 def test_strings_are_served(triton: Any, stage: Any, linear: Any) -> None:
-    """String tensors travel as bytes."""
+    """String tensors are sent as bytes."""
     words = np.array([["a", "é"], ["", "long"]])
     model = replace(
         linear,
@@ -120,13 +120,13 @@ def test_strings_are_served(triton: Any, stage: Any, linear: Any) -> None:
     assert failures(smoke_staged(triton.running, stage.add("strings", model))) == []
 
 
-def test_gpu_config_is_overridden_and_said(triton: Any, stage: Any, linear: Any) -> None:
-    """A GPU config is tested on the CPU, with each changed field listed, and a policy that names other versions too."""
-    wishes = TritonSpec(
+def test_overrides_of_a_gpu_config_are_reported(triton: Any, stage: Any, linear: Any) -> None:
+    """A GPU config is tested on the CPU, and a version policy that names other versions is changed."""
+    section = TritonSpec(
         instance_group=(InstanceGroupSpec(kind="KIND_GPU", gpus=(0,)),),
         version_policy=VersionPolicySpec(specific=(5,)),
     )
-    report = smoke_staged(triton.running, stage.add("on_gpu", replace(linear, triton=wishes)))
+    report = smoke_staged(triton.running, stage.add("on_gpu", replace(linear, triton=section)))
     assert failures(report) == []
     expected = (
         "version_policy: specific [5] -> specific [1]",
@@ -137,17 +137,17 @@ def test_gpu_config_is_overridden_and_said(triton: Any, stage: Any, linear: Any)
 
 
 def test_wrong_golden_output_fails(triton: Any, stage: Any, linear: Any) -> None:
-    """A model that computes something else than PyTorch did fails with figures, and becomes a SmokeError."""
+    """A model whose outputs differ from PyTorch's fails with details."""
     wrong = replace(linear, outputs={"y": linear.outputs["y"] + np.float32(0.01)})
     report = smoke_staged(triton.running, stage.add("wrong", wrong))
     assert failures(report)[0][0] == "golden seed=0"
     assert "6 of 6 elements beyond rtol 1e-05" in failures(report)[0][1]
-    with pytest.raises(SmokeError, match="does not serve wrong version 1 as promised"):
+    with pytest.raises(SmokeError, match="wrong version 1 failed the smoke test"):
         raise_for_failures(report)
 
 
-def test_config_that_disagrees_with_the_graph_fails(triton: Any, stage: Any, linear: Any) -> None:
-    """A config of another dtype than the graph's is refused at load, in the server's words."""
+def test_config_that_does_not_match_the_graph_fails(triton: Any, stage: Any, linear: Any) -> None:
+    """A config with another dtype does not load; the detail is the server's message."""
     config = (
         'name: "disagrees" backend: "onnxruntime" max_batch_size: 8 input { name: "x" data_type: TYPE_INT32 dims: 4 } '
         'output { name: "y" data_type: TYPE_FP32 dims: 2 } instance_group { count: 1 kind: KIND_CPU }'
@@ -156,14 +156,14 @@ def test_config_that_disagrees_with_the_graph_fails(triton: Any, stage: Any, lin
     assert (name, "INT32" in detail) == ("loads", True)
 
 
-def test_model_that_does_not_load_gives_the_servers_message(triton: Any, stage: Any, linear: Any) -> None:
-    """A damaged model.onnx is a failed check with the words of the runtime."""
+def test_model_that_does_not_load_has_the_servers_message(triton: Any, stage: Any, linear: Any) -> None:
+    """A damaged model.onnx is a failed check with the runtime's message."""
     ((name, detail),) = failures(smoke_staged(triton.running, stage.add("damaged", linear, content=b"not onnx")))
     assert (name, "failed" in detail.lower()) == ("loads", True)
 
 
-def test_changed_bytes_are_found_before_loading(triton: Any, stage: Any, linear: Any) -> None:
-    """What is tested is what the manifest vouches for."""
+def test_changed_files_fail_before_loading(triton: Any, stage: Any, linear: Any) -> None:
+    """The tested files must match the manifest."""
     staged = stage.add("tampered", linear)
     (staged.version_dir / "golden.npz").unlink()
     np.savez(staged.version_dir / "golden.npz", in0=linear.inputs["x"], out0=linear.inputs["x"])
@@ -172,42 +172,41 @@ def test_changed_bytes_are_found_before_loading(triton: Any, stage: Any, linear:
 
 
 @pytest.mark.parametrize("external", [False, True])
-def test_remote_server_is_sent_the_bytes_under_a_private_name(
+def test_remote_server_receives_the_files_under_a_private_name(
     remote: RunningTriton, stage: Any, linear: Any, *, external: bool
 ) -> None:
-    """A server without our files is sent them, external data included, and its live model of that name stays."""
+    """External data is sent as well, and a live model with the same name is unaffected."""
     staged = stage.add(f"remote_{external}", linear, external=external)
-    with (
-        GrpcClient(remote.endpoint.grpc, Limits()) as client,
-        loaded(client, staged.name, None, {}),
-    ):
+    with GrpcClient(remote.endpoint.grpc, Limits()) as client:
+        client.load(staged.name, None, {})
         before = client.counts(staged.name, 1)
         report = smoke_staged(remote, staged)
         assert (True, before) == (client.ready(staged.name, 1), client.counts(staged.name, 1))
+        client.unload(staged.name)
     assert failures(report) == []
     (line,) = report.overrides
     assert line.startswith(f"name: {staged.name} -> repogen-smoke-")
 
 
-def test_what_gRPC_cannot_carry_is_refused_before_reading(  # noqa: N802 - its name
+def test_model_over_the_message_limit_is_rejected(
     remote: RunningTriton, stage: Any, linear: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model over the limit of a gRPC message is a clear error with a way out."""
+    """The error is raised before the files are read."""
     staged = stage.add("large", linear)
-    monkeypatch.setattr(smoke_loading, "MAX_SENT", 16)
-    with pytest.raises(SmokeError, match="gRPC carries 2 GiB"):
+    monkeypatch.setattr(preparation, "MAX_SENT", 16)
+    with pytest.raises(SmokeError, match="gRPC's limit is 2 GiB"):
         smoke_staged(remote, staged)
 
 
-def test_server_that_does_not_load_on_request_is_a_clear_error(
+def test_server_that_does_not_load_on_request_is_an_error(
     start: Start, stage: Any, linear: Any, tmp_path: Path
 ) -> None:
-    """A server outside explicit mode can't be used for a build, nor one that has stopped; the error says what to do."""
+    """A server must be in explicit mode and running; the hint has the option."""
     staged = stage.add("not_explicit", linear)
     with start(tmp_path, ControlMode.NONE) as running:
         with pytest.raises(SmokeError, match="does not load models on request") as caught:
             smoke_staged(running, staged)
         assert "--model-control-mode=explicit" in caught.value.hint
-    with pytest.raises(SmokeError, match="the Triton server died") as caught:
+    with pytest.raises(SmokeError, match="the Triton server exited") as caught:
         smoke_staged(running, staged)
     assert caught.value.code == "smoke.server-died"

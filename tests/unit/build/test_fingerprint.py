@@ -1,8 +1,7 @@
-"""What a build depends on, and what is said when it changes."""
+"""The inputs of a build, and the reasons that are reported when they change."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.artifacts.built_model import FileRecord, ImportedCode
-from repogen.build.fingerprint import changes, files_intact, fingerprint, known_inputs, spec_digest
+from repogen.artifacts.built_model import ImportedCode
+from repogen.build.fingerprint import build_inputs, changes, fingerprint, spec_digest
 from repogen.repository.digest import sha256_bytes
 from repogen.spec.load import load_spec
 
@@ -38,7 +37,7 @@ IMPORTED = ImportedCode(
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Return a project: a spec in `spec/`, with code beside and above it."""
+    """Return a project: a spec in `spec/`, with code next to it and above it."""
     folder = tmp_path / "project" / "spec"
     folder.mkdir(parents=True)
     (folder / "repogen.yaml").write_text(SPEC)
@@ -51,17 +50,17 @@ def project(tmp_path: Path) -> Path:
 
 def recorded(folder: Path) -> dict[str, str]:
     """Return the fingerprint of the model in a project as it is now."""
-    return fingerprint(known_inputs(load_spec(folder / "repogen.yaml"), "m"), IMPORTED)
+    return fingerprint(build_inputs(load_spec(folder / "repogen.yaml"), "m"), IMPORTED)
 
 
 def reasons(old: dict[str, str], folder: Path) -> list[str]:
-    """Return what changed in a project since."""
+    """Return what changed in a project since a fingerprint was recorded."""
     return changes(old, load_spec(folder / "repogen.yaml"), "m")
 
 
-def test_it_names_everything_a_build_depends_on(project: Path) -> None:
-    """Digests of files by relative path, versions of distributions as installed now."""
-    found = recorded(project)
+def test_fingerprint_contains_every_input(project: Path) -> None:
+    """Digests of files by relative path, versions of distributions as they are installed."""
+    inputs = recorded(project)
     expected = {
         "dist:PyYAML": version("PyYAML"),
         "dist:typing_extensions": version("typing_extensions"),
@@ -73,12 +72,12 @@ def test_it_names_everything_a_build_depends_on(project: Path) -> None:
         "weights": sha256_bytes(b"weights"),
     }
     rest = {"repogen", "template:config.pbtxt.j2", "template:ensemble.pbtxt.j2"}
-    assert expected == {key: value for key, value in found.items() if key not in rest}
-    assert rest <= set(found)
+    assert expected == {key: value for key, value in inputs.items() if key not in rest}
+    assert rest <= set(inputs)
 
 
-def test_nothing_changed_in_a_copy_elsewhere(project: Path, tmp_path: Path) -> None:
-    """A clone in another place has the same fingerprint, and no word of the old place is in it."""
+def test_clone_in_another_directory_is_unchanged(project: Path, tmp_path: Path) -> None:
+    """It has the same fingerprint, which contains no absolute path."""
     old = recorded(project)
     shutil.copytree(project.parent, tmp_path / "clone")
     unchanged: list[str] = []
@@ -99,7 +98,7 @@ def test_nothing_changed_in_a_copy_elsewhere(project: Path, tmp_path: Path) -> N
         ("repogen.yaml", 'target: {triton: "24.11"}\n' + SPEC, "target Triton 24.10 -> 24.11"),
     ],
 )
-def test_a_change_is_told_in_words(file: str, content: str, reason: str, project: Path) -> None:
+def test_change_has_a_readable_reason(file: str, content: str, reason: str, project: Path) -> None:
     """One change, one reason."""
     old = recorded(project)
     (project / file).write_bytes(content.encode())
@@ -107,8 +106,8 @@ def test_a_change_is_told_in_words(file: str, content: str, reason: str, project
     assert expected == reasons(old, project)
 
 
-def test_a_file_that_config_pbtxt_names_is_an_input(project: Path) -> None:
-    """As the weights are; its key path says which it is."""
+def test_file_that_config_pbtxt_names_is_an_input(project: Path) -> None:
+    """Its key path identifies it."""
     (project / "classes.txt").write_text("cat\n")
     examples = "    examples: examples.npz\n"
     labels = f"{examples}    triton: {{output: {{y: {{label_filename: classes.txt}}}}}}\n"
@@ -118,8 +117,8 @@ def test_a_file_that_config_pbtxt_names_is_an_input(project: Path) -> None:
     assert reasons(old, project) == ["the file of triton.output.y.label_filename changed"]
 
 
-def test_a_file_edited_after_the_worker_hashed_it_is_a_change(project: Path) -> None:
-    """What counts is the worker's digest, not what lies there when the build ends."""
+def test_file_edited_after_the_worker_hashed_it_is_a_change(project: Path) -> None:
+    """The digest is the worker's, not that of the file when the build ends."""
     (project / "models.py").write_text("def build(): return None\n")
     expected = ["models.py changed"]
     assert expected == reasons(recorded(project), project)
@@ -133,57 +132,57 @@ def test_a_file_edited_after_the_worker_hashed_it_is_a_change(project: Path) -> 
         ("templates/config.pbtxt.j2", "the template config.pbtxt.j2 changed"),
     ],
 )
-def test_an_input_edited_while_the_build_ran_is_a_change(file: str, reason: str, project: Path) -> None:
-    """The fingerprint that is put together at the end has the digests from before the worker."""
+def test_input_edited_while_the_build_ran_is_a_change(file: str, reason: str, project: Path) -> None:
+    """The fingerprint is assembled at the end, from digests that were computed before the worker ran."""
     (project / "templates").mkdir()
     (project / "templates" / "config.pbtxt.j2").write_text("before")
     (project / "repogen.yaml").write_text("templates: templates\n" + SPEC)
-    before = known_inputs(load_spec(project / "repogen.yaml"), "m")
+    before = build_inputs(load_spec(project / "repogen.yaml"), "m")
     (project / file).write_text("edited while the worker ran")
     expected = [reason]
     assert expected == reasons(fingerprint(before, IMPORTED), project)
 
 
-def test_a_file_that_is_gone_is_a_change(project: Path) -> None:
-    """Code that the last build imported and that was deleted since."""
+def test_deleted_file_is_a_change(project: Path) -> None:
+    """Code that the last build imported and that no longer exists."""
     old = recorded(project)
     (project.parent / "shared.py").unlink()
     expected = ["../shared.py is gone"]
     assert expected == reasons(old, project)
 
 
-def test_another_version_of_a_distribution_is_a_change(project: Path) -> None:
-    """Old and new version are named; one that is no longer installed is gone."""
+def test_other_version_of_a_distribution_is_a_change(project: Path) -> None:
+    """The reason has both versions; a distribution that is no longer installed is gone."""
     old = {**recorded(project), "dist:PyYAML": "1.0", "dist:no-such-distribution": "2.0"}
     expected = [f"PyYAML 1.0 -> {version('PyYAML')}", "no-such-distribution 2.0 -> gone"]
     assert expected == reasons(old, project)
 
 
-def test_another_repogen_is_a_change(project: Path) -> None:
-    """Other sources, or a key that this repogen doesn't know."""
+def test_other_repogen_is_a_change(project: Path) -> None:
+    """Other source code, or a key that this version does not use."""
     old = {**recorded(project), "repogen": "0" * 64, "planet": "x"}
-    expected = ["planet (recorded by another repogen) is gone", "repogen itself changed"]
+    expected = ["planet (recorded by another version of repogen) is gone", "repogen itself changed"]
     assert expected == reasons(old, project)
 
 
-def test_what_happens_to_another_model_is_no_change(project: Path) -> None:
-    """Each model has a fingerprint of its own."""
+def test_change_of_another_model_is_ignored(project: Path) -> None:
+    """Each model has its own fingerprint."""
     old = recorded(project)
     (project / "repogen.yaml").write_text(SPEC.replace("models.py:examples", "models.py:others"))
     unchanged: list[str] = []
     assert unchanged == reasons(old, project)
 
 
-def test_defaults_and_the_same_words_in_the_model_are_equal(project: Path) -> None:
-    """The digest is of the effective block, not of how it is written."""
+def test_defaults_equal_the_same_keys_in_the_model(project: Path) -> None:
+    """The digest is of the effective block, however it is written."""
     before = spec_digest(load_spec(project / "repogen.yaml"), "m")
     moved = "defaults: {limits: {timeout_seconds: 60.0}}\n" + SPEC.replace("    limits: {timeout_seconds: 60}\n", "")
     (project / "repogen.yaml").write_text(moved)
     assert before == spec_digest(load_spec(project / "repogen.yaml"), "m")
 
 
-def test_a_template_override_is_a_change_and_so_is_its_removal(project: Path) -> None:
-    """Templates of the spec's directory replace repogen's by name."""
+def test_template_override_is_a_change(project: Path) -> None:
+    """Templates next to the spec replace repogen's by name."""
     (project / "templates").mkdir()
     (project / "repogen.yaml").write_text("templates: templates\n" + SPEC)
     old = recorded(project)
@@ -192,8 +191,8 @@ def test_a_template_override_is_a_change_and_so_is_its_removal(project: Path) ->
     assert expected == reasons(old, project)
 
 
-def test_whatever_a_template_may_include_is_part_of_it(project: Path) -> None:
-    """Every file of the overrides counts, by its path below them: edited, added or removed."""
+def test_every_file_of_the_overrides_is_an_input(project: Path) -> None:
+    """A template may include any of them: edited, added and removed ones are changes, each by its path."""
     parts = project / "templates" / "parts"
     parts.mkdir(parents=True)
     for part in ("edited.txt", "removed.jinja"):
@@ -211,8 +210,8 @@ def test_whatever_a_template_may_include_is_part_of_it(project: Path) -> None:
     assert expected == reasons(old, project)
 
 
-def test_a_huge_directory_of_templates_is_not_hashed_whole(project: Path) -> None:
-    """A thousand files at most, those of the directory itself first."""
+def test_at_most_a_thousand_overrides_are_hashed(project: Path) -> None:
+    """Those in the directory itself first."""
     parts = project / "templates" / "a"
     parts.mkdir(parents=True)
     for number in range(1100):
@@ -220,47 +219,19 @@ def test_a_huge_directory_of_templates_is_not_hashed_whole(project: Path) -> Non
     (project / "templates" / "config.pbtxt.j2").touch()
     (project / "repogen.yaml").write_text("templates: templates\n" + SPEC)
     templates = [key for key in recorded(project) if key.startswith("template:")]
-    expected = 1000 + 1  # and repogen's own of ensembles
+    expected = 1000 + 1  # repogen's own template of ensembles
     assert expected == len(templates)
     assert "template:config.pbtxt.j2" in templates
 
 
-def test_neither_torch_nor_the_model_is_imported(project: Path) -> None:
-    """Deciding `unchanged` costs a fresh process no heavy import."""
+def test_heavy_packages_and_the_model_are_not_imported(project: Path) -> None:
+    """Finding what changed must be quick in a new process."""
     program = (
-        "import sys; from pathlib import Path; from repogen.spec import load_spec\n"
-        "from repogen import fingerprint as f\n"
+        "import sys; from pathlib import Path; from repogen.spec.load import load_spec\n"
+        "from repogen.build import fingerprint as f\n"
         f"spec = load_spec(Path({str(project / 'repogen.yaml')!r})); f.changes({recorded(project)!r}, spec, 'm')\n"
         "print(sorted({'torch', 'onnx', 'numpy', 'onnxruntime', 'mlflow', 'models', 'jinja2'} & set(sys.modules)))"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     nothing = "[]\n"
     assert nothing == run.stdout
-
-
-def published(folder: Path, size: int) -> list[FileRecord]:
-    """Write two files and return their records."""
-    records = []
-    for name in ("model.onnx", "model.onnx.data"):
-        content = os.urandom(size)
-        (folder / name).write_bytes(content)
-        records.append(FileRecord(name, sha256_bytes(content), size))
-    return records
-
-
-@pytest.mark.parametrize("size", [10, 5_000_000], ids=["small", "in threads"])
-def test_published_bytes_are_intact_until_one_is_touched(size: int, tmp_path: Path) -> None:
-    """A flipped byte, another size and a missing file are each found, whatever way the files are hashed."""
-    records = published(tmp_path, size)
-    intact: list[str] = []
-    assert intact == files_intact(tmp_path, records)
-    with (tmp_path / "model.onnx").open("r+b") as stream:
-        first = stream.read(1)
-        stream.seek(0)
-        stream.write(bytes([first[0] ^ 1]))
-    expected = ["model.onnx is not the file that was published"]
-    assert expected == files_intact(tmp_path, records)
-    (tmp_path / "model.onnx").write_bytes(b"x")
-    (tmp_path / "model.onnx.data").unlink()
-    expected = [f"model.onnx has 1 bytes, not {size}", "model.onnx.data is missing"]
-    assert expected == files_intact(tmp_path, records)

@@ -1,4 +1,4 @@
-"""The commit that a version says it came from."""
+"""The git commit and the tools in a version's provenance."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.build.provenance import git_commit
+from repogen.build.fingerprint import build_inputs
+from repogen.build.provenance import git_commit, provenance
+from repogen.version import __version__
+
+from .conftest import PLAIN, built_model, write_spec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,29 +25,43 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "models.py").write_text("x = 1\n")
     identity = ("-c", "user.name=n", "-c", "user.email=e@x.org", "-c", "commit.gpgsign=false")
     for command in (("init", "-q"), ("add", "."), (*identity, "commit", "-qm", "first")):
-        subprocess.run(["git", "-C", str(tmp_path), *command], check=True)  # noqa: S607 - whichever git there is
+        subprocess.run(["git", "-C", str(tmp_path), *command], check=True)  # noqa: S607 - git from PATH
     return tmp_path
 
 
-def test_a_clean_checkout_is_its_commit(checkout: Path) -> None:
+def test_clean_checkout_is_its_commit(checkout: Path) -> None:
     """Forty hex digits."""
     assert len(git_commit(checkout)) == 40
 
 
-def test_what_the_build_itself_writes_does_not_make_it_dirty(checkout: Path) -> None:
-    """The staging directory and the repository are untracked files beside the spec."""
+def test_output_of_the_build_does_not_make_it_dirty(checkout: Path) -> None:
+    """The staging directory and the repository are untracked files next to the spec."""
     (checkout / "model_repository").mkdir()
     (checkout / "model_repository" / "config.pbtxt").touch()
     assert len(git_commit(checkout)) == 40
 
 
-def test_an_edited_file_is_said(checkout: Path) -> None:
-    """``-dirty``, as git describe has it."""
+def test_edited_file_makes_it_dirty(checkout: Path) -> None:
+    """The suffix is that of ``git describe``."""
     (checkout / "models.py").write_text("x = 2\n")
     assert git_commit(checkout).endswith("-dirty")
 
 
-def test_outside_git_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Empty, and no error."""
+def test_commit_is_empty_outside_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is not an error."""
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert git_commit(tmp_path) == ""
+
+
+def test_provenance_has_inputs_tools_and_measurements(tmp_path: Path) -> None:
+    """The inputs are those from before the worker ran."""
+    spec = write_spec(tmp_path, m=PLAIN)
+    inputs = build_inputs(spec, "m")
+    origin = provenance(spec, inputs, built_model(tmp_path))
+    assert (origin.spec_sha256, origin.target, origin.fingerprint) == (
+        inputs["spec"],
+        "24.10",
+        dict(sorted(inputs.items())),
+    )
+    assert (origin.tools["repogen"], "torch" in origin.tools) == (__version__, True)
+    assert (origin.exporter, origin.opset, origin.nodes_exported, origin.nodes_optimized) == ("dynamo", 20, 4, 3)

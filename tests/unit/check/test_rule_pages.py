@@ -11,7 +11,7 @@ from repogen.check.checker import check
 from repogen.triton_config.rules.findings import RULES, errors_of
 from tests.unit.check.conftest import CONFIG, add_model
 
-PAGES = Path(__file__).parents[3] / "docs" / "rules"
+PAGES = Path(__file__).parents[3] / "repogen" / "explain" / "rules"
 HERE = "  # here"
 
 
@@ -39,12 +39,9 @@ def repository_of(root: Path, config: str) -> Path:
 WITH_CONFIG = [code for code in RULES if (PAGES / f"{code}.md").exists() and blocks(code, "pbtxt")]
 
 
-def test_every_code_has_a_page_and_a_line_in_the_index() -> None:
-    """And no page or line is without a code."""
-    assert {path.stem for path in PAGES.glob("*.md")} == {*RULES, "README"}
-    index = (PAGES / "README.md").read_text(encoding="utf-8")
-    lines = re.findall(r"^\| (RG\d+) \| (.+) \| \[.+\]\((RG\d+)\.md\) \|$", index, re.MULTILINE)
-    assert lines == [(code, rule, code) for code, rule in RULES.items()]
+def test_every_code_has_a_page() -> None:
+    """And every page has a code."""
+    assert {path.stem for path in PAGES.glob("*.md")} == set(RULES)
 
 
 @pytest.mark.parametrize("code", RULES)

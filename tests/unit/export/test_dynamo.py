@@ -1,4 +1,4 @@
-"""What torch.export says, said in one line."""
+"""Errors of torch.export become one line with a hint."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ CALL_SITE = '\nThe following call raised this error:\n  File "/work/net.py", lin
 
 
 def chained(outer: str, inner: Exception) -> ExportError:
-    """Explain an error that was raised from another."""
+    """Return the explanation of an error with a cause."""
     error = RuntimeError(outer)
     error.__cause__ = inner
     return explain(error, SIGNATURE)
 
 
 @pytest.mark.parametrize(
-    ("place", "dim", "axis", "name"),
+    ("source", "dim", "axis", "name"),
     [
         ("inputs['args'][0].shape[0]", "batch", 0, "left"),
         ("inputs['args'][1].shape[1]", "time", 1, "right"),
     ],
 )
-def test_a_specialized_dim_is_named_with_its_input(place: str, dim: str, axis: int, name: str) -> None:
-    """The spec's words: dim, input, axis, and the size that it was fixed to."""
-    text = f"You marked L['args'] as dynamic but your code inferred a static shape of 2 for dimension {place}."
+def test_specialized_dim_is_reported_with_its_input(source: str, dim: str, axis: int, name: str) -> None:
+    """In terms of the spec: dim, input, axis, and the size that it is fixed to."""
+    text = f"You marked L['args'] as dynamic but your code inferred a static shape of 2 for dimension {source}."
     error = chained("export failed", ValueError(text))
     assert (error.code, error.message) == (
         "export.specialized-dim",
@@ -43,22 +43,22 @@ def test_a_specialized_dim_is_named_with_its_input(place: str, dim: str, axis: i
     assert "reshape(2, -1)" in error.hint
 
 
-def test_a_data_dependent_branch_is_placed() -> None:
-    """File, line and the code that branches."""
+def test_data_dependent_branch_has_a_location() -> None:
+    """The error has the file, the line and the code of the branch."""
     error = chained("failed", RuntimeError(f"Could not guard on data-dependent expression u0 > 0{CALL_SITE}"))
     assert (error.code, error.where) == ("export.data-dependent", "/work/net.py:7")
     assert "`if x.sum() > 0:`" in error.message
     assert "torch.where" in error.hint
 
 
-def test_a_data_dependent_branch_without_a_place_has_none() -> None:
-    """Nothing is made up."""
+def test_data_dependent_branch_without_a_location() -> None:
+    """The error has no location if torch does not report one."""
     error = chained("failed", RuntimeError("Could not guard on data-dependent expression"))
     assert (error.code, error.where) == ("export.data-dependent", "")
 
 
-def test_an_operator_without_translation_is_named() -> None:
-    """The operator's name, no list of overloads."""
+def test_operator_without_translation_is_reported() -> None:
+    """By its name, without a list of overloads."""
     error = chained("failed", RuntimeError("No ONNX function found for aten.igamma.default. Failure message: …"))
     assert (error.code, error.message) == (
         "export.no-translation",
@@ -66,8 +66,8 @@ def test_an_operator_without_translation_is_named() -> None:
     )
 
 
-def test_anything_else_is_its_innermost_reason() -> None:
-    """One line; the rest is for --debug."""
+def test_other_errors_report_the_innermost_cause() -> None:
+    """In one line; the rest is in the details."""
     error = chained("Failed to export the model\nwith many lines", TypeError("\n  cannot do that\nmore"))
     assert error.message == "torch.export failed: TypeError: cannot do that"
     assert "with many lines" in error.details

@@ -1,4 +1,4 @@
-"""Both exporters on real modules: names, dims, opsets, and what is refused."""
+"""Both exporters on real modules: names, dims, opsets, and errors."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch import nn
 from repogen.artifacts.source import Eager, OnnxFile
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import ExportError
-from repogen.export.fallback_chain import check_dims, export_with, exporters
-from repogen.onnx_graph.normalize import Finishing
+from repogen.export.fallback_chain import check_dims, export_with, fallback_chain
+from repogen.onnx_graph.normalize import NormalizeOptions
 from repogen.spec.models import ExportSpec
 from repogen.targets import targets
 from repogen.validate.structure import check_structure
@@ -33,7 +33,7 @@ class Net(nn.Module):
     """Two inputs, two outputs."""
 
     def __init__(self) -> None:
-        """Make a layer."""
+        """Create a layer."""
         super().__init__()
         self.linear = nn.Linear(4, 2)
 
@@ -44,10 +44,10 @@ class Net(nn.Module):
 
 
 class Baked(nn.Module):
-    """Only takes the batch it was written for."""
+    """Supports one batch size only."""
 
     def __init__(self) -> None:
-        """Make a layer that needs rows of 4."""
+        """Create a layer for rows of 4."""
         super().__init__()
         self.linear = nn.Linear(4, 2)
 
@@ -60,19 +60,19 @@ class Baked(nn.Module):
 def export(source: SourceModel, directory: Path, release: str = "24.10", **spec: object) -> OnnxArtifact:
     """Export with the first exporter of the spec."""
     chosen = ExportSpec.model_validate(spec)
-    exporter = exporters(source.origin, chosen)[0]
-    finishing = Finishing(source.signature, targets()[release], external_data=False, exporter=exporter.name)
+    exporter = fallback_chain(source.origin, chosen)[0]
+    options = NormalizeOptions(source.signature, targets()[release], external_data=False, exporter=exporter.name)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's and onnxscript's own deprecations, as in the worker
-        return export_with(exporter, source, chosen, finishing, directory)
+        warnings.simplefilter("ignore")  # deprecations of torch and onnxscript, as in the worker
+        return export_with(exporter, source, chosen, options, directory)
 
 
-def test_auto_tries_dynamo_and_then_torchscript() -> None:
-    """And a choice is one rung."""
+def test_auto_tries_dynamo_then_torchscript() -> None:
+    """A name selects one exporter and its variants."""
     plain, attentive = Eager(torch.nn.Identity()), Eager(torch.nn.Identity(), attention=True)
-    assert [e.name for e in exporters(plain, ExportSpec())] == ["dynamo", "torchscript"]
-    assert [e.name for e in exporters(plain, ExportSpec(exporter="torchscript"))] == ["torchscript"]
-    assert [e.name for e in exporters(attentive, ExportSpec())] == [
+    assert [e.name for e in fallback_chain(plain, ExportSpec())] == ["dynamo", "torchscript"]
+    assert [e.name for e in fallback_chain(plain, ExportSpec(exporter="torchscript"))] == ["torchscript"]
+    assert [e.name for e in fallback_chain(attentive, ExportSpec())] == [
         "dynamo",
         "torchscript",
         "dynamo-eager",
@@ -80,22 +80,22 @@ def test_auto_tries_dynamo_and_then_torchscript() -> None:
     ]
 
 
-def test_an_exporter_that_does_not_take_the_source_is_refused(tmp_path: Path) -> None:
-    """An ONNX file has no module that dynamo could export."""
-    with pytest.raises(ExportError, match="dynamo does not take this kind of source"):
-        exporters(OnnxFile(tmp_path), ExportSpec(exporter="dynamo"))
+def test_unsupported_source_is_rejected(tmp_path: Path) -> None:
+    """An ONNX file has no module for dynamo."""
+    with pytest.raises(ExportError, match="dynamo does not support this kind of source"):
+        fallback_chain(OnnxFile(tmp_path), ExportSpec(exporter="dynamo"))
 
 
 @BOTH
 @pytest.mark.parametrize(("shape", "scale"), [(["batch", 4], []), ([3, 4], [1]), (["batch", "time", 4], [])])
-def test_names_dims_and_types_are_the_specs(
+def test_names_dims_and_types_match_the_spec(
     as_source: Callable[..., SourceModel],
     tmp_path: Path,
     exporter: str,
     shape: list[int | str],
     scale: list[int | str],
 ) -> None:
-    """With one dim, several, or none, a scalar input, and integer outputs."""
+    """With no dim, one or several, a scalar input, and integer outputs."""
     source = as_source(Net(), {"x": shape, "scale": scale})
     artifact = export(source, tmp_path, exporter=exporter)
     assert artifact.signature.inputs == source.signature.inputs
@@ -107,28 +107,26 @@ def test_names_dims_and_types_are_the_specs(
 
 @BOTH
 @pytest.mark.parametrize(("release", "opset"), [("23.08", 19), ("24.10", 20), ("26.08", 20)])
-def test_the_opset_is_one_that_the_target_loads(
+def test_target_supports_the_opset(
     as_source: Callable[..., SourceModel], tmp_path: Path, exporter: str, release: str, opset: int
 ) -> None:
-    """Both exporters reach the oldest release's opset and IR version."""
+    """Both exporters can write the opset and IR version of the oldest release."""
     source = as_source(Net(), {"x": ["batch", 4], "scale": []})
     artifact = export(source, tmp_path, release, exporter=exporter)
     assert artifact.opset == opset
     check_structure(artifact, targets()[release])
 
 
-def test_a_specialized_dim_is_refused_by_dynamo(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
-    """The exporter's own error becomes ours, with the dim's name."""
+def test_dynamo_rejects_a_specialized_dim(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """The exporter's error is converted to one with the name of the dim."""
     with pytest.raises(ExportError, match=r"dim 'batch' \(axis 0 of input 'x'\)") as caught:
         export(as_source(Baked()), tmp_path, exporter="dynamo")
     assert caught.value.code == "export.specialized-dim"
 
 
 @BOTH
-def test_an_opset_that_does_not_exist_is_an_error(
-    as_source: Callable[..., SourceModel], tmp_path: Path, exporter: str
-) -> None:
-    """An exporter that falls back to another opset without a word does not pass."""
+def test_unknown_opset_is_rejected(as_source: Callable[..., SourceModel], tmp_path: Path, exporter: str) -> None:
+    """Even if the exporter silently writes another opset."""
     source = as_source(Net(), {"x": ["batch", 4], "scale": []})
     with pytest.raises(ExportError) as caught:
         export(source, tmp_path, exporter=exporter, opset=99)
@@ -142,7 +140,7 @@ def signature(dtype: str, *shape: int | str) -> Signature:
 
 
 @pytest.mark.parametrize(
-    ("found", "declared", "code", "words"),
+    ("graph", "declared", "code", "message"),
     [
         (signature("float32", 2, 4), signature("float32", "batch", 4), "export.specialized-dim", "fixes it to 2"),
         (
@@ -161,16 +159,16 @@ def signature(dtype: str, *shape: int | str) -> Signature:
         (signature("float32", "batch"), signature("float32", "batch", 4), "export.input-type", "['batch']"),
     ],
 )
-def test_a_graph_that_lost_what_was_declared_is_refused(
-    found: Signature, declared: Signature, code: str, words: str
+def test_graph_that_differs_from_the_declaration_is_rejected(
+    graph: Signature, declared: Signature, code: str, message: str
 ) -> None:
-    """Dynamic stays dynamic, fixed stays fixed."""
+    """Dynamic dims must be dynamic in the graph, fixed dims fixed."""
     with pytest.raises(ExportError) as caught:
-        check_dims(found, declared)
+        check_dims(graph, declared)
     assert caught.value.code == code
-    assert words in caught.value.message
+    assert message in caught.value.message
 
 
-def test_a_graph_that_kept_everything_passes() -> None:
-    """Another name for a dynamic dim is no loss."""
+def test_graph_that_matches_the_declaration_is_accepted() -> None:
+    """A dynamic dim may have another name."""
     assert check_dims(signature("float32", "s0", 4), signature("float32", "batch", 4)) is None  # type: ignore[func-returns-value]

@@ -1,4 +1,4 @@
-"""Branches on sizes are frozen by an export; the sizes at which that shows are found, and parity is measured there."""
+"""An export freezes branches on sizes; exporters report sizes that take another branch."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from repogen.export.fallback_chain import export_with, exporters
-from repogen.onnx_graph.normalize import Finishing
+from repogen.export.fallback_chain import export_with, fallback_chain
+from repogen.onnx_graph.normalize import NormalizeOptions
 from repogen.spec.models import ExportSpec
 from repogen.targets import targets
 
@@ -36,7 +36,7 @@ class Branching(nn.Module):
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 @pytest.mark.parametrize(
-    ("condition", "doubted"),
+    ("condition", "violations"),
     [
         (lambda n: n == 10, {10}),
         (lambda n: n > 20, {21}),
@@ -44,31 +44,31 @@ class Branching(nn.Module):
         (lambda n: n % 4 != 0, {5}),
     ],
 )
-def test_sizes_that_take_the_other_branch_are_doubted(
+def test_sizes_that_take_the_other_branch_are_reported(
     as_source: Callable[..., SourceModel],
     tmp_path: Path,
     exporter: str,
     condition: Callable[[int], bool],
-    doubted: set[int],
+    violations: set[int],
 ) -> None:
-    """At 16 none of the conditions holds; the other branch has a size among the doubts, next to a number in tracing."""
+    """All conditions are false at 16; tracing reports sizes next to the numbers of the condition."""
     source = as_source(Branching(condition), {"x": ["batch", "time"]}, time={"min": 4, "max": 32})
     assert source.dims["time"].example == 16
     spec = ExportSpec(exporter=exporter)
-    finishing = Finishing(source.signature, targets()["24.10"], external_data=False, exporter=exporter)
+    options = NormalizeOptions(source.signature, targets()["24.10"], external_data=False, exporter=exporter)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporters' own deprecations, as in the worker
-        made = export_with(exporters(source.origin, spec)[0], source, spec, finishing, tmp_path)
-    sizes = {sizes["time"] for sizes in made.doubts}
-    assert doubted <= sizes or (exporter == "torchscript" and doubted == {13})
-    assert all(set(sizes) == {"batch", "time"} for sizes in made.doubts)
+        warnings.simplefilter("ignore")  # deprecations of the exporters, as in the worker
+        artifact = export_with(fallback_chain(source.origin, spec)[0], source, spec, options, tmp_path)
+    sizes = {sizes["time"] for sizes in artifact.guard_violations}
+    assert violations <= sizes or (exporter == "torchscript" and violations == {13})
+    assert all(set(sizes) == {"batch", "time"} for sizes in artifact.guard_violations)
 
 
-def test_a_model_without_branches_has_no_doubts(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
-    """Nothing is tried for nothing."""
+def test_model_without_branches_has_no_guard_violations(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """No additional sizes are measured."""
     source = as_source(nn.Linear(4, 2))
-    finishing = Finishing(source.signature, targets()["24.10"], external_data=False, exporter="dynamo")
+    options = NormalizeOptions(source.signature, targets()["24.10"], external_data=False, exporter="dynamo")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # as above
-        made = export_with(exporters(source.origin, ExportSpec())[0], source, ExportSpec(), finishing, tmp_path)
-    assert made.doubts == ()
+        warnings.simplefilter("ignore")  # the same
+        artifact = export_with(fallback_chain(source.origin, ExportSpec())[0], source, ExportSpec(), options, tmp_path)
+    assert artifact.guard_violations == ()

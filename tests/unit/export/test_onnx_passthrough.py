@@ -1,4 +1,4 @@
-"""A file as a rung: taken as it is, or converted where the target would not load it."""
+"""The exporter for ONNX files: the graph is kept, or converted if the target does not support its opset."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import onnx
 import pytest
 
 from repogen.errors import ExportError
-from repogen.export.onnx_passthrough import OnnxAsIs
+from repogen.export.interface import ExportRequest
+from repogen.export.onnx_passthrough import read_onnx
+from repogen.plugins import NoOptions
 from repogen.source.load import load_source
-from repogen.spec.models import ModelSpec
+from repogen.spec.models import ExportSpec, ModelSpec
 from tests.support import graphs
 
 if TYPE_CHECKING:
@@ -23,39 +25,40 @@ if TYPE_CHECKING:
 
 
 def read(graph: onnx.ModelProto | None, directory: Path, opset: int = 21, **spec: Any) -> tuple[SourceModel, ir.Model]:
-    """Write and load a graph, or load ``model.onnx`` that is there, and read it as the rung does."""
+    """Write a graph, or use the existing ``model.onnx``; load and export it."""
     if graph is not None:
         onnx.save_model(graph, directory / "model.onnx")
     source = load_source(
         ModelSpec.model_validate({"source": {"kind": "onnx", "path": "model.onnx"}, **spec}), directory
     )
-    return source, OnnxAsIs().export(source, (), opset, directory)
+    request = ExportRequest(source, (), opset, directory, ExportSpec(), NoOptions())
+    return source, read_onnx(request).model
 
 
-def test_an_older_opset_is_kept(tmp_path: Path) -> None:
-    """Nothing is converted that need not be."""
+def test_older_opset_is_kept(tmp_path: Path) -> None:
+    """A supported opset is not converted."""
     _, model = read(graphs.matmul(), tmp_path)
     assert (model.opset_imports[""], [value.name for value in model.graph.inputs]) == (17, ["x"])
 
 
-def test_a_newer_opset_is_converted(tmp_path: Path) -> None:
-    """Down to what the target loads."""
+def test_newer_opset_is_converted(tmp_path: Path) -> None:
+    """To the newest that the target supports."""
     _, model = read(graphs.matmul(opset=23, ir=10), tmp_path)
     assert model.opset_imports[""] == 21
 
 
-def test_what_can_t_be_converted_is_told(tmp_path: Path) -> None:
-    """With the opset to export for."""
+def test_failed_conversion_is_reported(tmp_path: Path) -> None:
+    """The hint names the opset to export for."""
     node = onnx.helper.make_node("Swish", ["x"], ["y"])  # new in opset 24
     graph = graphs.model([node], [graphs.value("x", ["N", 4])], [graphs.value("y", ["N", 4])], opset=24, ir=11)
-    with pytest.raises(ExportError, match="is of opset 24, the target loads up to 21") as caught:
+    with pytest.raises(ExportError, match="has opset 24, the target supports up to 21") as caught:
         read(graph, tmp_path)
     assert caught.value.code == "export.opset"
     assert "export it again for opset 21" in caught.value.hint
 
 
-def test_what_the_spec_fixes_is_fixed_in_the_graph(tmp_path: Path) -> None:
-    """And outputs that it does not choose are gone, with what only they need."""
+def test_spec_fixes_dims_and_selects_outputs(tmp_path: Path) -> None:
+    """Nodes that only other outputs depend on are removed."""
     nodes = [onnx.helper.make_node(kind, ["x"], [name]) for kind, name in (("Relu", "r"), ("Tanh", "t"))]
     ends = [graphs.value("x", ["N", "c"])], [graphs.value("r", ["N", "c"]), graphs.value("t", ["N", "c"])]
     inputs = {"x": {"dtype": "float32", "shape": ["batch", 4]}}
@@ -65,8 +68,8 @@ def test_what_the_spec_fixes_is_fixed_in_the_graph(tmp_path: Path) -> None:
     assert [node.op_type for node in model.graph] == ["Tanh"]
 
 
-def test_weights_among_the_inputs_are_no_inputs(tmp_path: Path) -> None:
-    """IR 3 wanted them there, and newer ones do not."""
+def test_initializers_are_removed_from_inputs(tmp_path: Path) -> None:
+    """IR 3 lists them as inputs; newer versions need not."""
     graph = graphs.matmul(opset=8, ir=3)
     graph.graph.input.append(graphs.value("w", [4, 3]))
     _, model = read(graph, tmp_path)
@@ -74,7 +77,7 @@ def test_weights_among_the_inputs_are_no_inputs(tmp_path: Path) -> None:
 
 
 def test_external_data_behind_links_is_read(tmp_path: Path) -> None:
-    """A hub cache has nothing but links."""
+    """A hub cache consists of symlinks."""
     blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "c0ffee"
     blobs.mkdir()
     snapshot.mkdir(parents=True)

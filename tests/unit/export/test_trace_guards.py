@@ -1,4 +1,4 @@
-"""Reads of tensors into Python: those that hang on values are errors, those on shapes are not."""
+"""Reads of tensors into Python: those that depend on values are errors, those that depend on shapes are not."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import torch
 from torch import nn
 
 from repogen.errors import ExportError
-from repogen.export.torchscript import TorchScript
-from repogen.export.trace_guards import watch_reads
+from repogen.export.interface import ExportRequest
+from repogen.export.torchscript import export_traced
+from repogen.export.trace_guards import record_reads
+from repogen.plugins import NoOptions
+from repogen.spec.models import ExportSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Reading(nn.Module):
-    """Adds what a function reads out of its input, and has weights of its own."""
+    """Branches on what a function reads from the input or the weights."""
 
     def __init__(self, read: Callable[[torch.Tensor, torch.Tensor], object]) -> None:
         """Keep the function."""
@@ -37,7 +40,8 @@ class Reading(nn.Module):
 def export(source: SourceModel, directory: Path, *allowed: str) -> Any:
     """Trace ``source``."""
     args = tuple(torch.from_numpy(array) for array in source.examples(source.example_sizes, 0).values())
-    return TorchScript(allowed).export(source, args, 17, directory)
+    spec = ExportSpec(allow_tracer_warnings=allowed)
+    return export_traced(ExportRequest(source, args, 17, directory, spec, NoOptions())).model
 
 
 @pytest.mark.parametrize(
@@ -59,7 +63,7 @@ def export(source: SourceModel, directory: Path, *allowed: str) -> Any:
         lambda x, w: torch.allclose(w, x[0]),
         lambda x, _: x.sum().is_nonzero(),
         lambda x, _: bool((x.data if x.dim() else x).sum() > 0),
-        # how many elements there are hangs on the values
+        # the number of elements depends on the values
         lambda x, _: bool(x[x > 3].shape[0] > 0),
         lambda x, _: len(x[x > 3]) > 0,
         lambda x, _: bool(list(x[x[:, 0] > 0])),
@@ -73,10 +77,10 @@ def export(source: SourceModel, directory: Path, *allowed: str) -> Any:
         lambda x, w: bool(torch.cat([w, x[x > 3]]).shape[0] > 4),
     ],
 )
-def test_reads_of_values_are_refused_with_their_line(
+def test_reads_of_values_are_rejected_with_their_line(
     as_source: Callable[..., SourceModel], tmp_path: Path, read: Callable[..., object]
 ) -> None:
-    """Through arithmetic, mixed with shapes, and by any way into Python."""
+    """Through arithmetic, mixed with shapes, and through every method that returns Python values."""
     with pytest.raises(ExportError) as caught:
         export(as_source(Reading(read)), tmp_path)
     line = read.__code__.co_firstlineno
@@ -110,44 +114,48 @@ def test_reads_of_values_are_refused_with_their_line(
         lambda x, _: bool(torch.zeros(x.shape[0], 2).nonzero().shape[0]),
     ],
 )
-def test_reads_of_shapes_and_weights_are_not(
+def test_reads_of_shapes_and_weights_are_accepted(
     as_source: Callable[..., SourceModel], tmp_path: Path, read: Callable[..., object]
 ) -> None:
-    """Sizes, arithmetic on sizes, dtypes, constants and parameters are left to the sweep."""
+    """Sizes, arithmetic on sizes, dtypes, constants and parameters."""
     graph = export(as_source(Reading(read)), tmp_path)
     assert len(graph.graph.inputs) == 1
 
 
 def library_read(tensor: torch.Tensor) -> bool:
-    """Stand for a library that reads on the model's behalf."""
+    """Read a tensor as a library function."""
     return bool(torch.Tensor.__bool__(tensor.sum() > 0))
 
 
-def test_a_read_in_a_library_is_placed_there(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
-    """The frame that reads is the place, not the model that calls it; frames of torch are passed over."""
+def test_read_in_a_library_has_the_librarys_location(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """The location is the innermost frame outside of torch, not the model that calls it."""
     with pytest.raises(ExportError) as caught:
         export(as_source(Reading(lambda x, _: library_read(x))), tmp_path)
     assert caught.value.where == f"{__file__}:{library_read.__code__.co_firstlineno + 2}"
 
 
-def test_allowed_places_are_matched_by_file_and_line(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
-    """The file's name, or more of its path, and the exact line."""
+def test_allowed_locations_are_matched_by_file_and_line(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """By the file name, or more of the path, and the exact line."""
 
     def read(x: torch.Tensor, _: object) -> object:
         return bool(x.sum() > 0)
 
     source, line = as_source(Reading(read)), read.__code__.co_firstlineno + 1
-    for place in (f"test_trace_guards.py:{line}", f"export/test_trace_guards.py:{line}"):
-        assert export(source, tmp_path, "other.py:1", place).graph.inputs[0].name == "x"
-    for place in (f"test_trace_guards.py:{line + 1}", f"predicates.py:{line}", f"source/test_trace_guards.py:{line}"):
-        with pytest.raises(ExportError, match="tracing freezes"):
-            export(source, tmp_path, place)
+    for location in (f"test_trace_guards.py:{line}", f"export/test_trace_guards.py:{line}"):
+        assert export(source, tmp_path, "other.py:1", location).graph.inputs[0].name == "x"
+    for location in (
+        f"test_trace_guards.py:{line + 1}",
+        f"other.py:{line}",
+        f"source/test_trace_guards.py:{line}",
+    ):
+        with pytest.raises(ExportError, match="tracing would freeze a branch"):
+            export(source, tmp_path, location)
 
 
-def test_watching_ends_with_its_block() -> None:
-    """Tensor's own methods are back, and reads outside a trace are nobody's business."""
+def test_recording_ends_with_the_block() -> None:
+    """The tensor methods are restored, and reads outside of a trace are not recorded."""
     before = torch.Tensor.item
-    with watch_reads(1) as reads:
+    with record_reads(1) as reads:
         during = torch.Tensor.item
         assert torch.ones(1).item() == 1.0
     assert during is not before

@@ -1,4 +1,4 @@
-"""What is written: the spec's names, a valid graph, one data file, nothing of this machine."""
+"""A normalized graph: the spec's names, one data file, no local metadata."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import ExportError
-from repogen.onnx_graph.describe import count_nodes, describe
-from repogen.onnx_graph.normalize import Finishing, finish
+from repogen.onnx_graph.normalize import NormalizeOptions, count_nodes, describe, normalize
 from repogen.targets import targets
 
 if TYPE_CHECKING:
@@ -46,12 +45,12 @@ def model(
     return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10))
 
 
-def how(
+def options(
     inputs: Sequence[str] = ("x",), outputs: Sequence[str] = ("y",), *, external: bool = False, release: str = "24.10"
-) -> Finishing:
-    """Return what to make of it."""
+) -> NormalizeOptions:
+    """Return options for inputs and outputs of shape [batch, 3]."""
     sides = (tuple(TensorSpec(name, "float32", ROW) for name in names) for names in (inputs, outputs))
-    return Finishing(Signature(*sides), targets()[release], external, "dynamo")
+    return NormalizeOptions(Signature(*sides), targets()[release], external, "dynamo")
 
 
 def run(artifact: OnnxArtifact, **inputs: Array) -> dict[str, Array]:
@@ -65,105 +64,128 @@ def run(artifact: OnnxArtifact, **inputs: Array) -> dict[str, Array]:
 ONES = np.ones((2, 3), np.float32)
 
 
-def test_inputs_and_outputs_get_the_specs_names_in_order(tmp_path: Path) -> None:
-    """The exporter's names are replaced, position by position."""
+def test_inputs_and_outputs_get_the_names_of_the_spec(tmp_path: Path) -> None:
+    """By position."""
     graph = model([helper.make_node("Sub", ["x", "391"], ["layer_norm_12"])], ["x", "391"], ["layer_norm_12"])
-    artifact = finish(graph, tmp_path / "model.onnx", how(["image", "mask"], ["logits"]))
+    artifact = normalize(graph, tmp_path / "model.onnx", options(["image", "mask"], ["logits"]))
     assert [s.name for s in artifact.signature.inputs] == ["image", "mask"]
     assert run(artifact, image=3 * ONES, mask=ONES)["logits"].tolist() == (2 * ONES).tolist()
 
 
-def test_names_may_change_places(tmp_path: Path) -> None:
-    """Inputs that are renamed to each other's names stay themselves."""
+def test_names_can_be_swapped(tmp_path: Path) -> None:
+    """Inputs that are renamed to each other's names keep their values."""
     graph = model([helper.make_node("Sub", ["a", "b"], ["y"])], ["a", "b"])
-    artifact = finish(graph, tmp_path / "model.onnx", how(["b", "a"]))
+    artifact = normalize(graph, tmp_path / "model.onnx", options(["b", "a"]))
     assert run(artifact, b=3 * ONES, a=ONES)["y"][0, 0] == 2.0
 
 
-def test_inner_values_make_way_for_the_specs_names(tmp_path: Path) -> None:
-    """Values and weights that bear a wanted name, or the name they would be moved to, are renamed."""
+def test_inner_values_with_a_name_of_the_spec_are_renamed(tmp_path: Path) -> None:
+    """Values and weights with the name of an input or output, or with the name that replaces it."""
     weight = numpy_helper.from_array(ONES[0], "mask")
     nodes = [
         helper.make_node("Add", ["x", "mask"], ["logits"]),
         helper.make_node("Add", ["logits", "mask"], ["logits__inner"]),
         helper.make_node("Add", ["logits__inner", "logits"], ["out"]),
     ]
-    artifact = finish(model(nodes, ["x"], ["out"], [weight]), tmp_path / "model.onnx", how(["mask"], ["logits"]))
+    artifact = normalize(model(nodes, ["x"], ["out"], [weight]), tmp_path / "model.onnx", options(["mask"], ["logits"]))
     assert run(artifact, mask=ONES)["logits"][0, 0] == 5.0
 
 
-def test_names_inside_a_branch_make_way_too(tmp_path: Path) -> None:
-    """A subgraph may not shadow the graph's inputs."""
+def branch(kind: str, read: str, result: str) -> onnx.GraphProto:
+    """Return a branch of one node."""
+    return helper.make_graph([helper.make_node(kind, [read], [result])], kind, [], [tensor(result)])
 
-    def branch(kind: str) -> onnx.GraphProto:
-        return helper.make_graph([helper.make_node(kind, ["x"], ["image"])], kind, [], [tensor("image")])
 
+def test_values_of_subgraphs_with_a_name_of_the_spec_are_renamed(tmp_path: Path) -> None:
+    """A subgraph must not shadow the inputs of the graph."""
     nodes = [
         helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
         helper.make_node("Greater", ["sum", "zero"], ["positive"]),
-        helper.make_node("If", ["positive"], ["y"], then_branch=branch("Identity"), else_branch=branch("Neg")),
+        helper.make_node(
+            "If",
+            ["positive"],
+            ["y"],
+            then_branch=branch("Identity", "x", "image"),
+            else_branch=branch("Neg", "x", "image"),
+        ),
     ]
     zero = numpy_helper.from_array(np.array(0, np.float32), "zero")
-    artifact = finish(model(nodes, weights=[zero]), tmp_path / "model.onnx", how(["image"]))
+    artifact = normalize(model(nodes, weights=[zero]), tmp_path / "model.onnx", options(["image"]))
     assert run(artifact, image=-ONES)["y"][0, 0] == 1.0
     assert artifact.nodes == 5
 
 
 @pytest.mark.parametrize("outputs", [["x", "y"], ["y", "y"], ["w", "y"]])
-def test_outputs_that_are_something_else_too_get_a_node_of_their_own(tmp_path: Path, outputs: list[str]) -> None:
-    """An output that is an input, a weight, or another output, can have its own name."""
+def test_outputs_that_are_other_values_get_an_identity_node(tmp_path: Path, outputs: list[str]) -> None:
+    """An output that is an input, a weight, or another output can have another name."""
     graph = model([helper.make_node("Add", ["x", "w"], ["y"])], weights=[numpy_helper.from_array(ONES, "w")])
     values = {value.name: value for value in [*graph.graph.inputs, *graph.graph.outputs]}
     values["w"] = graph.graph.initializers["w"]
     graph.graph.outputs[:] = [values[name] for name in outputs]
-    artifact = finish(graph, tmp_path / "model.onnx", how(["x"], ["first", "second"]))
+    artifact = normalize(graph, tmp_path / "model.onnx", options(["x"], ["first", "second"]))
     result = run(artifact, x=ONES)
     expected = {"x": ONES, "y": 2 * ONES, "w": ONES}
     assert [result["first"].tolist(), result["second"].tolist()] == [expected[name].tolist() for name in outputs]
 
 
-def test_another_number_of_inputs_or_outputs_is_refused(tmp_path: Path) -> None:
-    """Names tell what there is and what was declared."""
+def test_omitted_optional_outputs_stay_omitted(tmp_path: Path) -> None:
+    """Naming an optional output would make the operator compute it."""
+    nodes = [
+        helper.make_node("Dropout", ["x"], ["v", ""]),
+        helper.make_node(
+            "If", ["flag"], ["y"], then_branch=branch("Neg", "v", "r"), else_branch=branch("Abs", "v", "r")
+        ),
+    ]
+    flag = numpy_helper.from_array(np.array(True), "flag")  # noqa: FBT003 - a value
+    artifact = normalize(model(nodes, weights=[flag]), tmp_path / "model.onnx", options())
+    assert list(onnx.load(artifact.path).graph.node[0].output) == ["v"]
+    assert run(artifact, x=ONES)["y"][0, 0] == -1.0
+
+
+def test_wrong_number_of_inputs_or_outputs_is_rejected(tmp_path: Path) -> None:
+    """The message lists the actual and the expected names."""
     add = helper.make_node("Identity", ["x"], ["y"])
-    with pytest.raises(ExportError, match="has inputs x, declared are a, b") as caught:
-        finish(model([add]), tmp_path / "model.onnx", how(["a", "b"]))
+    with pytest.raises(ExportError, match="has inputs x; expected a, b") as caught:
+        normalize(model([add]), tmp_path / "model.onnx", options(["a", "b"]))
     assert caught.value.code == "export.inputs"
     with pytest.raises(ExportError, match="has 1 outputs, the model 2"):
-        finish(model([add]), tmp_path / "model.onnx", how(["x"], ["y", "z"]))
+        normalize(model([add]), tmp_path / "model.onnx", options(["x"], ["y", "z"]))
 
 
-def test_an_input_that_the_exporter_dropped_is_there_again(tmp_path: Path) -> None:
-    """Clients send it, as they send it to PyTorch; the record tells that nothing reads it."""
-    made = finish(model([helper.make_node("Identity", ["x"], ["y"])]), tmp_path / "model.onnx", how(["mask", "x"]))
-    assert [spec.name for spec in made.signature.inputs] == ["mask", "x"]
-    assert made.unused == ("mask",)
+def test_dropped_input_is_restored(tmp_path: Path) -> None:
+    """Clients send it; the record lists it as unused."""
+    artifact = normalize(
+        model([helper.make_node("Identity", ["x"], ["y"])]), tmp_path / "model.onnx", options(["mask", "x"])
+    )
+    assert [spec.name for spec in artifact.signature.inputs] == ["mask", "x"]
+    assert artifact.unused == ("mask",)
 
 
-def test_nothing_of_this_machine_is_left(tmp_path: Path) -> None:
-    """Doc strings, producer and metadata of every node, value, graph and model are gone."""
+def test_local_metadata_is_removed(tmp_path: Path) -> None:
+    """Doc strings, producer and metadata of the model, graph, nodes and values."""
     secret = "/home/me/models.py:12"  # noqa: S105 - a path
     graph = model([helper.make_node("Neg", ["x"], ["y"], doc_string=secret)])
-    places: list[Any] = [graph, graph.graph, *graph.graph.all_nodes(), *graph.graph.inputs, *graph.graph.outputs]
-    for place in places:
-        place.metadata_props["pkg.torch.onnx.stack_trace"] = secret
-        place.doc_string = secret
+    parts: list[Any] = [graph, graph.graph, *graph.graph.all_nodes(), *graph.graph.inputs, *graph.graph.outputs]
+    for part in parts:
+        part.metadata_props["pkg.torch.onnx.stack_trace"] = secret
+        part.doc_string = secret
     graph.producer_name = graph.graph.name = secret
-    artifact = finish(graph, tmp_path / "model.onnx", how())
+    artifact = normalize(graph, tmp_path / "model.onnx", options())
     assert secret.encode() not in artifact.path.read_bytes()
 
 
 @pytest.mark.parametrize(
     ("opset", "release", "expected"), [(19, "23.08", 9), (20, "24.03", 9), (20, "24.10", 10), (21, "24.03", 10)]
 )
-def test_the_ir_version_is_lowered_for_older_targets(tmp_path: Path, opset: int, release: str, expected: int) -> None:
-    """As far as the opset allows; what it does not allow is left for the structure check to refuse."""
+def test_ir_version_is_lowered_for_older_targets(tmp_path: Path, opset: int, release: str, expected: int) -> None:
+    """As far as the opset permits; the structure check rejects the rest."""
     graph = model([helper.make_node("Neg", ["x"], ["y"])], opset=opset)
-    artifact = finish(graph, tmp_path / "model.onnx", how(release=release))
+    artifact = normalize(graph, tmp_path / "model.onnx", options(release=release))
     assert (artifact.ir_version, artifact.opset) == (expected, opset)
 
 
 def scattered(directory: Path) -> ir.Model:
-    """Return a model whose two weights lie in a file each, as the TorchScript exporter leaves them over 2 GB."""
+    """Return a model with one file per weight, as the TorchScript exporter writes models over 2 GB."""
     directory.mkdir()
     weights = [numpy_helper.from_array(np.full((64, 3), i, np.float32), f"w{i}") for i in (1, 2)]
     nodes = [helper.make_node("Gather", [f"w{i}", "zero"], [f"row{i}"]) for i in (1, 2)]
@@ -179,12 +201,12 @@ def scattered(directory: Path) -> ir.Model:
 
 
 @pytest.mark.parametrize("external", [False, True])
-def test_scattered_weights_come_to_one_place(tmp_path: Path, *, external: bool) -> None:
-    """One data file beside the model when asked for, else none; the exporter's own files are no longer needed."""
+def test_weights_are_written_to_one_file(tmp_path: Path, *, external: bool) -> None:
+    """To one data file, or to the model; the exporter's own files are not needed afterward."""
     graph = scattered(tmp_path / "exporter")
     target = tmp_path / "result"
     target.mkdir()
-    artifact = finish(graph, target / "model.onnx", how(external=external))
+    artifact = normalize(graph, target / "model.onnx", options(external=external))
     for path in (tmp_path / "exporter").iterdir():
         path.unlink()
     assert artifact.external_data is external
@@ -193,8 +215,8 @@ def test_scattered_weights_come_to_one_place(tmp_path: Path, *, external: bool) 
     assert run(artifact, x=ONES)["y"][0, 0] == 4.0
 
 
-def test_dtypes_that_triton_does_not_serve_are_refused(tmp_path: Path) -> None:
-    """BF16 ends here when an exporter brought it in."""
+def test_dtype_that_triton_does_not_serve_is_rejected(tmp_path: Path) -> None:
+    """Such as BF16."""
     graph = model([helper.make_node("Cast", ["x"], ["y"], to=TensorProto.BFLOAT16)])
     graph.graph.outputs[0].dtype = ir.DataType.BFLOAT16
     with pytest.raises(ExportError, match="'y' is") as caught:
@@ -202,19 +224,19 @@ def test_dtypes_that_triton_does_not_serve_are_refused(tmp_path: Path) -> None:
     assert caught.value.code == "export.dtype"
 
 
-def test_dims_without_a_name_show_as_a_question_mark(tmp_path: Path) -> None:
-    """A symbolic dim stays symbolic."""
+def test_dim_without_a_name_is_a_question_mark(tmp_path: Path) -> None:
+    """It is not a fixed size."""
     graph = model([helper.make_node("Neg", ["x"], ["y"])])
     graph.graph.outputs[0].shape = ir.Shape([None, 3])
     assert describe(graph, tmp_path / "model.onnx", "dynamo").signature.outputs[0].shape == ("?", 3)
     assert count_nodes(graph) == 1
 
 
-def test_an_exporter_s_names_of_dims_do_not_make_them_equal(tmp_path: Path) -> None:
-    """TorchScript calls several axes of an output alike; dims that the inputs declare keep their names."""
-    made = model([helper.make_node("Identity", ["x"], ["y"])])
-    made.graph.outputs[0].shape = ir.Shape(["batch", "Same_dim_0"])
-    assert finish(made, tmp_path / "m.onnx", how()).signature.outputs[0].shape == ("batch", "y_dim_1")
-    made = model([helper.make_node("Identity", ["x"], ["y"])])
-    made.graph.outputs[0].shape = ir.Shape(["Same_dim_0", "Same_dim_0"])
-    assert finish(made, tmp_path / "m.onnx", how()).signature.outputs[0].shape == ("y_dim_0", "y_dim_1")
+def test_dim_names_of_the_exporter_are_replaced(tmp_path: Path) -> None:
+    """TorchScript gives several axes of an output one name; declared dims keep their names."""
+    graph = model([helper.make_node("Identity", ["x"], ["y"])])
+    graph.graph.outputs[0].shape = ir.Shape(["batch", "Same_dim_0"])
+    assert normalize(graph, tmp_path / "m.onnx", options()).signature.outputs[0].shape == ("batch", "y_dim_1")
+    graph = model([helper.make_node("Identity", ["x"], ["y"])])
+    graph.graph.outputs[0].shape = ir.Shape(["Same_dim_0", "Same_dim_0"])
+    assert normalize(graph, tmp_path / "m.onnx", options()).signature.outputs[0].shape == ("y_dim_0", "y_dim_1")

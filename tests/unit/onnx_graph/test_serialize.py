@@ -1,4 +1,4 @@
-"""Writing weight by weight gives the message that protobuf would have written."""
+"""A model that is written weight by weight equals the message that protobuf writes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WEIGHTS: dict[str, npt.NDArray[np.generic]] = {
 
 
 def graph(strings: int = 0) -> onnx.ModelProto:
-    """Return ``x @ large + small`` with further weights that nothing uses but a Cast."""
+    """Return ``x @ large + small``, with other weights that are unused or cast."""
     nodes = [
         helper.make_node("MatMul", ["x", "large"], ["product"]),
         helper.make_node("Add", ["product", "small"], ["y"]),
@@ -36,7 +36,7 @@ def graph(strings: int = 0) -> onnx.ModelProto:
     initializers = [numpy_helper.from_array(array, name) for name, array in WEIGHTS.items()]
     if strings:
         initializers.append(numpy_helper.from_array(np.asarray(["word" * 9] * strings, dtype=object), "words"))
-    made = helper.make_graph(
+    body = helper.make_graph(
         nodes,
         "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 64])],
@@ -46,12 +46,12 @@ def graph(strings: int = 0) -> onnx.ModelProto:
         ],
         initializers,
     )
-    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return helper.make_model(body, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
 @pytest.mark.parametrize("strings", [0, 1000])
-def test_the_file_is_the_message(tmp_path: Path, strings: int) -> None:
-    """What is read back equals what onnx-ir itself makes of the model, weights in any order."""
+def test_file_equals_the_message(tmp_path: Path, strings: int) -> None:
+    """Apart from the order of the weights, the file contains what onnx-ir writes."""
     model = ir.from_proto(graph(strings))
     write_model(model, tmp_path / "model.onnx")
     expected, actual = ir.to_proto(model), onnx.load(tmp_path / "model.onnx")
@@ -59,15 +59,15 @@ def test_the_file_is_the_message(tmp_path: Path, strings: int) -> None:
         weights = sorted(proto.graph.initializer, key=lambda tensor: tensor.name)
         del proto.graph.initializer[:]
         proto.graph.initializer.extend(weights)
-        # onnx-ir repeats an initializer's own type there
+        # onnx-ir repeats the types of initializers here
         repeated = [info for info in proto.graph.value_info if info.name in WEIGHTS]
         for info in repeated:
             proto.graph.value_info.remove(info)
     assert expected == actual
 
 
-def test_the_model_stays_as_it_was(tmp_path: Path) -> None:
-    """The weights taken out for writing are back, and a second file has the same bytes."""
+def test_model_is_not_changed(tmp_path: Path) -> None:
+    """It has all weights after writing, and a second file has the same bytes."""
     model = ir.from_proto(graph())
     write_model(model, tmp_path / "one.onnx")
     write_model(model, tmp_path / "two.onnx")
@@ -75,8 +75,8 @@ def test_the_model_stays_as_it_was(tmp_path: Path) -> None:
     assert (tmp_path / "one.onnx").read_bytes() == (tmp_path / "two.onnx").read_bytes()
 
 
-def test_checker_and_runtime_take_it(tmp_path: Path) -> None:
-    """onnx.checker passes, and ONNX Runtime computes with the streamed weights."""
+def test_checker_and_runtime_accept_the_file(tmp_path: Path) -> None:
+    """onnx.checker accepts it, and ONNX Runtime computes with the streamed weights."""
     path = tmp_path / "model.onnx"
     write_model(ir.from_proto(graph()), path)
     onnx.checker.check_model(path, full_check=True)

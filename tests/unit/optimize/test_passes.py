@@ -1,4 +1,4 @@
-"""Passes that make things worse are dropped, each with its reason."""
+"""A pass whose result fails a check is dropped, with the reason."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from onnx import TensorProto, helper
 
 from repogen.artifacts.built_model import UNCHANGED
 from repogen.artifacts.tensors import Signature, TensorSpec
-from repogen.onnx_graph.normalize import Finishing, finish
-from repogen.optimize.passes import PASSES, optimize
+from repogen.onnx_graph.normalize import NormalizeOptions, normalize
+from repogen.optimize.passes import optimize
+from repogen.plugins import NoOptions
+from repogen.spec.models import PassSpec
 from repogen.targets import targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from repogen.artifacts.built_model import OnnxArtifact
+    from pydantic import BaseModel
 
-FINISHING = Finishing(
+    from repogen.artifacts.built_model import OnnxArtifact, PassOutcome
+
+OPTIONS = NormalizeOptions(
     Signature((TensorSpec("x", "float32", ("batch", 4)),), (TensorSpec("y", "float32", ("batch", 4)),)),
     targets()["24.10"],
     external_data=False,
@@ -39,34 +43,44 @@ def proto(*kinds: str, batch: int | str = "batch") -> onnx.ModelProto:
 
 
 class Fake:
-    """A pass that answers with whatever a function makes."""
+    """A pass whose result is that of a function."""
 
     name = "fake"
+    options_model: type[BaseModel] = NoOptions
 
-    def __init__(self, make: Callable[[], onnx.ModelProto], refusal: str = "") -> None:
-        """Keep the answers."""
+    def __init__(self, make: Callable[[], onnx.ModelProto], reason: str = "") -> None:
+        """Keep the function, and the reason why the pass cannot run."""
         self._make = make
-        self._refusal = refusal
+        self._reason = reason
 
     def requires(self, artifact: OnnxArtifact) -> str:
-        """Refuse, or not."""
+        """Return the reason."""
         assert artifact.path.exists()
-        return self._refusal
+        return self._reason
 
-    def __call__(self, artifact: OnnxArtifact) -> onnx.ModelProto:
-        """Answer."""
-        del artifact
-        return self._make()
+    def __call__(self, artifact: OnnxArtifact, options: BaseModel) -> ir.Model:
+        """Call the function."""
+        del artifact, options
+        return ir.from_proto(self._make())
+
+
+def run(
+    artifact: OnnxArtifact, directory: Path, fake: Fake, times: int = 1
+) -> tuple[OnnxArtifact, tuple[PassOutcome, ...]]:
+    """Run a fake pass, once or several times."""
+    # model_construct: the fake is not registered.
+    passes = [PassSpec.model_construct(name="fake", options={})] * times
+    return optimize(artifact, passes, OPTIONS, directory, lambda _: fake)
 
 
 @pytest.fixture
 def exported(tmp_path: Path) -> OnnxArtifact:
-    """Return three nodes that a pass may make fewer."""
-    return finish(ir.from_proto(proto("Sin", "Identity", "Cos")), tmp_path / "model.onnx", FINISHING)
+    """Return a model of three nodes."""
+    return normalize(ir.from_proto(proto("Sin", "Identity", "Cos")), tmp_path / "model.onnx", OPTIONS)
 
 
 def fails() -> onnx.ModelProto:
-    """Fail as native code does."""
+    """Fail with a message of several lines."""
     raise RuntimeError("no luck\nand a long story")
 
 
@@ -74,25 +88,25 @@ def fails() -> onnx.ModelProto:
     ("fake", "reason"),
     [
         (Fake(fails), "RuntimeError: no luck"),
-        (Fake(lambda: proto("Sin", "Cos"), refusal="the model has external data"), "the model has external data"),
+        (Fake(lambda: proto("Sin", "Cos"), reason="the model has external data"), "the model has external data"),
         (Fake(lambda: proto("Cos", "Sin", "Identity")), UNCHANGED),
-        (Fake(lambda: proto("Sin", "Nonsense")), "its result fails the checker: "),
+        (Fake(lambda: proto("Sin", "Nonsense")), "its result fails onnx.checker: "),
         (
             Fake(lambda: proto("Sin", "Cos", batch=2)),
             "it changed the dims of input 'x' from ['batch', 4] to [2, 4]",
         ),
         (
             Fake(lambda: proto("Sin", "Cos", "Sin", "Cos")),
-            "ONNX Runtime's own optimized graph would have more nodes with it (2 -> 4)",
+            "ONNX Runtime's own optimized graph would have more nodes (2 -> 4)",
         ),
     ],
 )
-def test_a_pass_that_breaks_something_is_dropped_with_the_reason(
+def test_pass_with_an_invalid_result_is_dropped(
     exported: OnnxArtifact, tmp_path: Path, fake: Fake, reason: str
 ) -> None:
-    """The exported model goes on as it was."""
+    """The exported model is used unchanged."""
     before = exported.path.read_bytes()
-    artifact, (outcome,) = optimize(exported, ["fake"], FINISHING, tmp_path, {"fake": fake})
+    artifact, (outcome,) = run(exported, tmp_path, fake)
     assert artifact is exported
     assert (outcome.applied, outcome.nodes_before, outcome.nodes_after) == (False, 3, 3)
     assert outcome.reason.startswith(reason)
@@ -100,26 +114,26 @@ def test_a_pass_that_breaks_something_is_dropped_with_the_reason(
     assert exported.path.read_bytes() == before
 
 
-def test_a_result_that_onnx_runtime_cannot_load_is_dropped(exported: OnnxArtifact, tmp_path: Path) -> None:
-    """Even where the checker is content: an unknown domain is not its business."""
+def test_result_that_onnx_runtime_cannot_load_is_dropped(exported: OnnxArtifact, tmp_path: Path) -> None:
+    """Even if onnx.checker accepts it: it does not check unknown domains."""
 
     def foreign() -> onnx.ModelProto:
-        made = proto("Sin", "Cos")
-        made.graph.node[0].domain = "com.nobody"
-        made.opset_import.append(helper.make_opsetid("com.nobody", 1))
-        return made
+        model = proto("Sin", "Cos")
+        model.graph.node[0].domain = "com.nobody"
+        model.opset_import.append(helper.make_opsetid("com.nobody", 1))
+        return model
 
-    artifact, (outcome,) = optimize(exported, ["fake"], FINISHING, tmp_path, {"fake": Fake(foreign)})
+    artifact, (outcome,) = run(exported, tmp_path, Fake(foreign))
     assert artifact is exported
     assert not outcome.applied
     assert outcome.reason
     assert str(tmp_path) not in outcome.reason
 
 
-def test_a_pass_that_helps_is_kept_and_the_next_one_starts_there(exported: OnnxArtifact, tmp_path: Path) -> None:
-    """Results are finished like an export, and the same pass may come twice."""
+def test_next_pass_starts_from_the_previous_result(exported: OnnxArtifact, tmp_path: Path) -> None:
+    """Results are normalized like an export, and a pass may run twice."""
     helps = Fake(lambda: proto("Sin", "Cos"))
-    artifact, (first, second) = optimize(exported, ["fake", "fake"], FINISHING, tmp_path, {"fake": helps})
+    artifact, (first, second) = run(exported, tmp_path, helps, times=2)
     assert (first.applied, first.nodes_before, first.nodes_after, first.reason) == (True, 3, 2, "")
     assert (second.applied, second.nodes_before, second.reason) == (False, 2, UNCHANGED)
     assert artifact.nodes == 2
@@ -127,7 +141,6 @@ def test_a_pass_that_helps_is_kept_and_the_next_one_starts_there(exported: OnnxA
 
 
 def test_onnxsim_removes_an_identity(exported: OnnxArtifact, tmp_path: Path) -> None:
-    """The real pass, through the real registry."""
-    artifact, (outcome,) = optimize(exported, ["onnxsim"], FINISHING, tmp_path)
+    """With the registered pass."""
+    artifact, (outcome,) = optimize(exported, [PassSpec(name="onnxsim")], OPTIONS, tmp_path)
     assert (outcome.name, outcome.applied, artifact.nodes) == ("onnxsim", True, 2)
-    assert list(PASSES) == ["onnxsim"]

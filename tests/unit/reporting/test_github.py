@@ -19,13 +19,13 @@ from repogen.reporting.annotations import Annotation, build_annotations, error_a
 from repogen.reporting.github import (
     SUMMARY_BYTES,
     Runner,
-    guarded,
     output_lines,
     runner,
-    tell_build,
-    tell_error,
-    tell_promotion,
-    tell_smoke,
+    without_commands,
+    write_build,
+    write_error,
+    write_promotion,
+    write_smoke,
 )
 from repogen.spec.load import load_spec
 from repogen.spec.problems import Problem, SpecProblemsError
@@ -93,10 +93,10 @@ def test_nothing_is_told_outside_of_actions(
 ) -> None:
     """On a developer's machine nothing is printed and nothing written."""
     monkeypatch.delenv("GITHUB_ACTIONS")
-    tell_build(BuildReport(Path("r"), (BAD,)), spec, err=False)
-    tell_smoke(Path("r"), [WARNED], err=False)
-    tell_error(PublishError("x"), "build")
-    assert guarded("::error::x") == "::error::x"
+    write_build(BuildReport(Path("r"), (BAD,)), spec, err=False)
+    write_smoke(Path("r"), [WARNED], err=False)
+    write_error(PublishError("x"), "build")
+    assert without_commands("::error::x") == "::error::x"
     assert capsys.readouterr() == ("", "")
     assert not (tmp_path / "summary.md").exists()
 
@@ -113,7 +113,7 @@ def test_a_build_is_told_in_annotations_summary_and_outputs(
     spec: Spec, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """Each failure and warning on its line; the report for people; the figures for the next job."""
-    tell_build(BuildReport(tmp_path / "work" / "repo", (GOOD, BAD)), spec, err=False)
+    write_build(BuildReport(tmp_path / "work" / "repo", (GOOD, BAD)), spec, err=False)
     assert capsys.readouterr().out.splitlines() == [
         "::warning file=models/repogen.yaml,line=2,col=3,title=good%3A batching::none",
         "::error file=models/models.py,line=1,title=bad%3A export.x::no%0Aexport%0Amend it",
@@ -132,7 +132,7 @@ def test_a_build_is_told_in_annotations_summary_and_outputs(
 def test_a_smoke_test_is_told(workspace: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Checks that failed are errors; the outputs say so."""
     failed = replace(WARNED, checks=(SmokeCheck("ready", passed=False, detail="no"),))
-    tell_smoke(workspace / "repo", [failed], err=True)
+    write_smoke(workspace / "repo", [failed], err=True)
     assert capsys.readouterr() == ("", "::error title=good%3A ready::no\n")
     found = outputs(tmp_path / "output")
     assert (found["repository"], found["failed"]) == ("repo", "true")
@@ -143,11 +143,11 @@ def test_a_refused_promotion_is_told(spec: Spec, capsys: pytest.CaptureFixture[s
     """Each gate that failed is an error on the model's line; a second promotion of the step adds its own report."""
     gate = GateResult("size.max_mb", "3 MB", "<= 2", Verdict.FAILED, "larger by half")
     refused = PromotionReport("bad", "champion", 1, 2, Outcome.REFUSED, (gate,))
-    tell_promotion(refused, spec, err=False)
-    tell_promotion(replace(refused, outcome=Outcome.PROMOTED, gates=()), None, err=False)
+    write_promotion(refused, spec, err=False)
+    write_promotion(replace(refused, outcome=Outcome.PROMOTED, gates=()), None, err=False)
     assert capsys.readouterr().out == (
         "::error file=models/repogen.yaml,line=6,col=3,title=bad%3A size.max_mb"
-        "::measured 3 MB, asked for <= 2%0Alarger by half\n"
+        "::measured 3 MB, limit <= 2%0Alarger by half\n"
     )
     summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
     assert [line for line in summary.splitlines() if line.startswith("###")] == [
@@ -166,7 +166,7 @@ def test_all_problems_of_a_spec_are_annotated(
         Problem("models/repogen.yaml", 3, 5, "a.b", "50% wrong", "x, y"),
         Problem("models/repogen.yaml", 4, 1, "", "bad"),
     ]
-    tell_error(SpecProblemsError(problems), "build")
+    write_error(SpecProblemsError(problems), "build")
     assert capsys.readouterr().err.splitlines() == [
         "::error file=models/repogen.yaml,line=3,col=5,title=spec.problems::a.b: 50%25 wrong%0Ax, y",
         "::error file=models/repogen.yaml,line=4,col=1,title=spec.problems::bad",
@@ -214,7 +214,7 @@ def test_no_text_ends_its_output(value: str) -> None:
 def test_no_message_is_a_command(workspace: Path) -> None:
     """While a report is printed, the runner obeys nothing but a word that cannot be guessed."""
     del workspace
-    first, text, last = guarded("::set-output name=models::[]").split("\n")
+    first, text, last = without_commands("::set-output name=models::[]").split("\n")
     assert text == "::set-output name=models::[]"
     assert first.removeprefix("::stop-commands::") == last.strip(":")
     assert len(last) == 36
@@ -224,18 +224,16 @@ def test_a_summary_is_cut_where_github_would_drop_it(tmp_path: Path) -> None:
     """What an earlier part of the step wrote counts; the cut is at the end of a line, and said."""
     (tmp_path / "summary").write_text("x" * (SUMMARY_BYTES - 1000), encoding="utf-8")
     told = Runner(tmp_path / "summary", tmp_path / "output", tmp_path, tmp_path)
-    told.tell([], "ä line\n" * 1000, {}, err=False)
+    told.write([], "ä line\n" * 1000, {}, err=False)
     written = (tmp_path / "summary").read_bytes()
     assert SUMMARY_BYTES - 100 < len(written) <= SUMMARY_BYTES
-    assert written.decode().endswith(
-        "ä line\n\nThe rest was left out: GitHub shows at most 1 MiB. The report's file has it all.\n"
-    )
+    assert written.decode().endswith("ä line\n\nTruncated: GitHub shows at most 1 MiB. The report file is complete.\n")
 
 
 def test_a_runner_without_files_costs_no_build(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The build's own exit code stands."""
-    Runner(tmp_path / "no" / "summary", tmp_path / "no" / "output", tmp_path, tmp_path).tell([], "x", {}, err=False)
-    assert "cannot be written" in capsys.readouterr().err
+    Runner(tmp_path / "no" / "summary", tmp_path / "no" / "output", tmp_path, tmp_path).write([], "x", {}, err=False)
+    assert "cannot write the files" in capsys.readouterr().err
 
 
 def test_smoke_annotations_need_no_place() -> None:

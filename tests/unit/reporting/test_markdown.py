@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from repogen.artifacts.built_model import UNCHANGED, PassOutcome, RungOutcome
+from repogen.artifacts.built_model import UNCHANGED, ExportAttempt, PassOutcome
 from repogen.artifacts.promotion import GateResult, Outcome, PromotionReport, Verdict
 from repogen.artifacts.report import BuildReport, ModelReport, Status
 from repogen.artifacts.serving import Latency, SmokeCheck, SmokeReport
@@ -56,7 +56,7 @@ GOOD = ModelReport(
     max_abs_diff=4.8e-6,
     nodes_exported=12,
     nodes_optimized=8,
-    rungs=(RungOutcome("dynamo", ok=False, reason="no translation", seconds=1.0),),
+    attempts=(ExportAttempt("dynamo", ok=False, reason="no translation", seconds=1.0),),
     passes=(
         PassOutcome("onnxsim", applied=False, nodes_before=8, nodes_after=8, reason=UNCHANGED),
         PassOutcome("other", applied=False, nodes_before=8, nodes_after=8, reason="parity"),
@@ -95,7 +95,7 @@ def test_a_promotion_shows_the_gates_that_failed_first() -> None:
         "### repogen promote: champion of a&#124;b, no version → version 4: refused\n\n"
         "| gate | measured | limit | verdict |\n|---|---|---|---|\n"
         "| latency.max\\_ratio | 1.250 | &lt;= 1.1 | **failed** |\n| smoke | 14/14 checks | all | passed |\n\n"
-        "- latency.max\\_ratio: too slow\n- measured on Triton 2.51.0, whose times are indicative only\n"
+        "- latency.max\\_ratio: too slow\n- measured on Triton 2.51.0; times are indicative only\n"
     )
 
 
@@ -123,10 +123,10 @@ def test_notes_say_what_a_person_should_know() -> None:
     assert model_notes(GOOD) == [
         "model.eval() was called",
         "dynamo was tried first: no translation",
-        "other was dropped: parity",
+        "other was skipped: parity",
         "max_batch_size is 0: rows mix",
-        "1 parity cases left out by parity.budget_seconds: batch=32 seed=4",
-        "its worker's memory peaked at 5.0 GiB",
+        "1 parity cases skipped, parity.budget_seconds was used up: batch=32 seed=4",
+        "peak memory of the worker: 5.0 GiB",
         "smoke test ran with instance_group[0].kind: KIND_GPU -> KIND_CPU",
         "dynamic batching: not observed",
     ]

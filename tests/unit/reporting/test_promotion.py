@@ -6,7 +6,8 @@ import json
 
 from repogen.artifacts.promotion import GateResult, History, Outcome, Period, PromotionReport, Verdict
 from repogen.artifacts.registry import AliasMove
-from repogen.reporting.promotion import history_json, history_text, promotion_json, promotion_text
+from repogen.reporting.json import as_dict
+from repogen.reporting.registry_text import history_text, promotion_text
 
 GATES = (
     GateResult("smoke", "14/14 checks", "all", Verdict.PASSED),
@@ -25,12 +26,12 @@ holdout.min        -                                            >= 0.9  FAILED
 
 notes:
   holdout.min: gates.py:3: no such label
-  times are indicative: the embedded Triton hosts ONNX Runtime in Python; NVIDIA's container (--server docker) shows \
-production's
+  times are indicative: the embedded Triton hosts ONNX Runtime in Python; measure on NVIDIA's container (--server \
+docker) for times that hold in production
 
 measured on Triton 2.51.0 (embedded), ORT
 
-champion of digits stays at version 3: version 4 failed 2 gates"""
+not promoted: version 4 failed 2 gates; champion of digits is still version 3"""
 HISTORY = History(
     "digits",
     (
@@ -52,7 +53,7 @@ champion  4        2026-01-01T00:00:00+00:00  unknown                    ann    
 latency.max_ratio 1.050
 champion  none     unknown                    now                        unknown  outside  -
 
-champion was deleted outside of repogen: nobody recorded when, by whom or why"""
+champion was deleted outside of repogen: when, by whom and why is not recorded"""
 
 
 def test_a_refusal_is_a_table_its_notes_and_one_sentence() -> None:
@@ -76,16 +77,16 @@ def test_outcomes_in_one_sentence() -> None:
     assert told == [
         "champion of m: version - -> 4 (promoted by ann at 2026-01-01T00:00:00+00:00)",
         "champion of m: version 5 -> 4 (rolled back by ann at 2026-01-01T00:00:00+00:00)",
-        "champion of m is version 4 already; nothing was measured or moved",
+        "champion of m is already version 4; nothing was measured or moved",
         "champion of m would move: version 3 -> 4; nothing was moved",
-        "champion of m stays unset: version 4 failed 0 gates",
+        "not promoted: version 4 failed 0 gates; champion of m is still unset",
     ]
 
 
 def test_the_json_has_every_figure_and_no_nan() -> None:
     """What is no number is null."""
     infinite = GateResult("parity.max_abs_diff", "inf", "<= 1", Verdict.FAILED, "", float("inf"))
-    document = json.loads(promotion_json(PromotionReport("m", "a", 3, 4, Outcome.REFUSED, (*GATES, infinite))))
+    document = json.loads(json.dumps(as_dict(PromotionReport("m", "a", 3, 4, Outcome.REFUSED, (*GATES, infinite)))))
     assert [gate["value"] for gate in document["gates"]] == [None, 1.25, None, None]
     assert (document["outcome"], document["server"], document["move"]) == ("refused", None, None)
 
@@ -97,5 +98,5 @@ def test_history_as_a_table() -> None:
 
 def test_history_as_json() -> None:
     """Unknown times are null."""
-    first = json.loads(history_json(HISTORY))["periods"][0]
+    first = json.loads(json.dumps(as_dict(HISTORY)))["periods"][0]
     assert (first["since"], first["until"], first["why"]) == (None, "2026-01-01T00:00:00+00:00", "outside")

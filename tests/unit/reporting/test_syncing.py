@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncReport
 from repogen.cli.group import main
 from repogen.errors import TrackingError
-from repogen.reporting.sync import sync_json, sync_text
+from repogen.reporting.json import as_dict
+from repogen.reporting.registry_text import sync_text
 
 FAILURE = TrackingError("n: its artifacts are gone", "build it again", code="tracking.gone").record
 MIXED = (
@@ -34,10 +35,11 @@ notes:
   m: instead of 3
   o: lost champion; kept in prod.unserved
 
-prod: follows champion
+prod: now follows champion
 
 error: n: its artifacts are gone
-  hint: build it again"""
+  hint: build it again
+  more: repogen explain tracking.gone"""
 
 
 def report(*versions: SyncedVersion, dry_run: bool = False) -> SyncReport:
@@ -54,10 +56,10 @@ def test_text() -> None:
     ("given", "expected"),
     [
         (report(), "prod: no model has the alias champion, and none is served"),
-        (report(MIXED[4]), "prod: already as the registry says"),
+        (report(MIXED[4]), "prod: up to date with the registry"),
         (report(MIXED[0], dry_run=True), "prod: nothing was done (--dry-run)"),
-        (report(MIXED[2]), "prod: left as it was"),
-        (report(SyncedVersion("q", SyncAction.IGNORED, 5, "pending")), "prod: already as the registry says"),
+        (report(MIXED[2]), "prod: unchanged"),
+        (report(SyncedVersion("q", SyncAction.IGNORED, 5, "pending")), "prod: up to date with the registry"),
     ],
 )
 def test_outcome(given: SyncReport, expected: str) -> None:
@@ -67,7 +69,7 @@ def test_outcome(given: SyncReport, expected: str) -> None:
 
 def test_json() -> None:
     """The document's keys are a contract."""
-    document = json.loads(sync_json(report(*MIXED[1:3])))
+    document = json.loads(json.dumps(as_dict(report(*MIXED[1:3]))))
     assert document == {
         "repository": str(Path("prod").resolve()),
         "alias": "champion",

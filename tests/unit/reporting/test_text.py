@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.built_model import UNCHANGED, PassOutcome, RungOutcome
+from repogen.artifacts.built_model import UNCHANGED, ExportAttempt, PassOutcome
 from repogen.artifacts.report import BuildReport, ModelReport, Status
 from repogen.artifacts.serving import Latency, SmokeCheck, SmokeReport
 from repogen.errors import ErrorRecord
@@ -41,7 +41,7 @@ GOOD = ModelReport(
     max_abs_diff=4.8e-6,
     nodes_exported=12,
     nodes_optimized=8,
-    rungs=(RungOutcome("dynamo", ok=False, reason="no translation", seconds=1.0),),
+    attempts=(ExportAttempt("dynamo", ok=False, reason="no translation", seconds=1.0),),
     passes=(
         PassOutcome("onnxsim", applied=False, nodes_before=8, nodes_after=8, reason=UNCHANGED),
         PassOutcome("other", applied=False, nodes_before=8, nodes_after=8, reason="parity"),
@@ -67,7 +67,7 @@ def test_a_table_then_notes_then_errors() -> None:
     assert rows[-3:] == [
         "bert: error: repogen.yaml:9:3: off by 2",
         "  hint: try",
-        "  code: parity.drift (docs/refusals.md)",
+        "  more: repogen explain parity.drift",
     ]
 
 

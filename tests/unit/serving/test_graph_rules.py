@@ -1,4 +1,4 @@
-"""The C++ backend's rules as the Python backend applies them."""
+"""The rules of NVIDIA's C++ backend in the Python backend."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from repogen.serving.onnxruntime_backend.graph_rules import Graph, GraphTensor, 
 
 
 def config(**changes: object) -> dict[str, Any]:
-    """Return a config in Triton's JSON form, for x [-1, 3] -> y [-1, 3] with batching."""
+    """Return a config in Triton's JSON form for x [-1, 3] -> y [-1, 3] with batching."""
     tensor = {"data_type": "TYPE_FP32", "dims": [3]}
     plain = {"name": "m", "max_batch_size": 4, "input": [{"name": "x", **tensor}], "output": [{"name": "y", **tensor}]}
     return plain | changes
@@ -22,9 +22,9 @@ def graph(*dims: int) -> Graph:
 
 
 def control(name: str, **values: object) -> dict[str, Any]:
-    """Return the part of a config that lets Triton tell by a tensor where a sequence starts."""
-    said = {"kind": "CONTROL_SEQUENCE_START", **(values or {"fp32_false_true": [0, 1]})}
-    return {"sequence_batching": {"control_input": [{"name": name, "control": [said]}]}}
+    """Return the part of a config that declares a control tensor for the start of a sequence."""
+    start = {"kind": "CONTROL_SEQUENCE_START", **(values or {"fp32_false_true": [0, 1]})}
+    return {"sequence_batching": {"control_input": [{"name": name, "control": [start]}]}}
 
 
 @pytest.mark.parametrize(
@@ -56,32 +56,32 @@ def control(name: str, **values: object) -> dict[str, Any]:
         ({"max_batch_size": 0}, (), r"scalar tensor 'x', should only provide 1 .* provided: \[3\]"),
     ],
 )
-def test_a_config_that_does_not_fit_the_graph_is_refused(
+def test_config_that_does_not_match_the_graph_is_rejected(
     changes: dict[str, object], dims: tuple[int, ...], message: str
 ) -> None:
-    """Each rule in the words of NVIDIA's backend."""
+    """Each rule has the message of NVIDIA's backend."""
     with pytest.raises(Refusal, match=message):
         check(config(**changes), graph(*dims))
 
 
-def test_an_input_may_be_fixed_where_the_graph_is_open() -> None:
-    """Outputs must match exactly; inputs may be narrower."""
-    narrow = Graph((GraphTensor("x", "TYPE_FP32", (-1, -1)),), (GraphTensor("y", "TYPE_FP32", (-1, 3)),))
+def test_input_may_be_fixed_where_the_graph_is_dynamic() -> None:
+    """Outputs must match exactly; inputs may be fixed."""
+    dynamic = Graph((GraphTensor("x", "TYPE_FP32", (-1, -1)),), (GraphTensor("y", "TYPE_FP32", (-1, 3)),))
 
-    check(config(), narrow)
+    check(config(), dynamic)
 
     with pytest.raises(Refusal, match="tensor 'y'"):
         check(config(), graph(-1, -1))
 
 
-def test_a_bare_config_is_completed_with_batching() -> None:
-    """Open first dims become a batch of up to 4, batched dynamically; [batch] becomes a reshape."""
-    bare: dict[str, Any] = {"name": "m", "max_batch_size": 0}
+def test_minimal_config_is_completed_with_batching() -> None:
+    """Dynamic first dims become a batch of up to 4 with dynamic batching; [batch] becomes a reshape."""
+    minimal: dict[str, Any] = {"name": "m", "max_batch_size": 0}
 
-    complete(bare, graph(-1))
+    complete(minimal, graph(-1))
 
     tensor = {"data_type": "TYPE_FP32", "dims": [1], "reshape": {"shape": []}}
-    assert bare == {
+    assert minimal == {
         "name": "m",
         "max_batch_size": 4,
         "dynamic_batching": {},
@@ -90,13 +90,13 @@ def test_a_bare_config_is_completed_with_batching() -> None:
     }
 
 
-def test_a_batch_over_a_fixed_first_dim_is_not_completed() -> None:
-    """The wish for a batch size stands against the graph."""
+def test_batch_size_with_a_fixed_first_dim_is_rejected() -> None:
+    """Auto-completion rejects a batch size that the graph does not support."""
     with pytest.raises(Refusal, match="model does not support batching while non-zero max_batch_size is specified"):
         complete({"name": "m", "max_batch_size": 8}, graph(2, 3))
 
 
-def test_what_is_no_tensor_is_refused() -> None:
-    """Sequences and maps have no place in Triton."""
+def test_input_that_is_not_a_tensor_is_rejected() -> None:
+    """Triton does not support sequences and maps."""
     with pytest.raises(Refusal, match="Unsupported ONNX Type"):
         graph_tensor("s", "seq(tensor(float))", [])

@@ -1,4 +1,4 @@
-"""Installation: locked bytes only, whole or not at all."""
+"""Installation of the embedded Triton: locked wheels only, atomically."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from repogen.artifacts.progress import Silent
 from repogen.errors import ServerError
 from repogen.repository.digest import sha256_file
 from repogen.serving import install, interpreter, wheels
-from repogen.serving import wheel_lock as lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,17 +19,17 @@ RUNTIME = "1.19.2"
 STUB = "triton_python_backend_stub"
 
 
-def wheel(folder: Path, file: str, members: dict[str, str]) -> lock.Wheel:
+def wheel(folder: Path, file: str, members: dict[str, str]) -> wheels.Wheel:
     """Write a wheel and return its pin."""
     with zipfile.ZipFile(folder / file, "w") as archive:
         for name, text in members.items():
             archive.writestr(name, text)
-    return lock.Wheel(file, sha256_file(folder / file))
+    return wheels.Wheel(file, sha256_file(folder / file))
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Return a folder for wheels."""
+    """Return a directory for wheels."""
     folder = tmp_path / "wheels"
     folder.mkdir()
     return folder
@@ -38,32 +37,31 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def installation(source: Path, tmp_path: Path) -> install.Installation:
-    """Return an installation that is yet to be made, locked to tiny wheels in ``source``."""
+    """Return an installation, not yet installed, whose lock names tiny wheels in ``source``."""
     server = "pytriton/tritonserver"
     members = {
         f"{server}/bin/tritonserver": "binary",
         f"{server}/backends/python/libtriton_python.so": "backend",
         "nvidia_pytriton.libs/libcurl.so": "library",
-        "nvidia_pytriton.libs/libpython3-1.13.so.1.0": "not this one",
-        "pytriton/client/client.py": "nor this",
+        "nvidia_pytriton.libs/libpython3-1.13.so.1.0": "skipped",
+        "pytriton/client/client.py": "skipped",
         **{f"{server}/python_backend_stubs/3.{minor}/{STUB}": f"stub 3.{minor}" for minor in range(8, 14)},
     }
     tag = interpreter.choose(["cp310", "cp311", "cp312"]).tag
-    pinned = lock.Lock(
-        "2.51.0",
-        wheel(source, "nvidia_pytriton-0.7.0-py3-none-any.whl", members),
+    lock = wheels.WheelLock(
+        wheels.LockedServer("2.51.0", wheel(source, "nvidia_pytriton-0.7.0-py3-none-any.whl", members)),
         {tag: wheel(source, "numpy-1.26.4-x.whl", {"numpy/__init__.py": "", "numpy/tests/test_x.py": ""})},
         {tag: {RUNTIME: wheel(source, "onnxruntime-1.19.2-x.whl", {"onnxruntime/__init__.py": ""})}},
     )
-    return install.locate(RUNTIME, tmp_path / "cache", pinned)
+    return install.locate(RUNTIME, tmp_path / "cache", lock)
 
 
 def files(root: Path) -> set[str]:
-    """Return every file below ``root`` but the lock file, relative."""
+    """Return the relative path of every file below ``root``, except the lock file."""
     return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and path.name != "install.lock"}
 
 
-def test_only_what_is_needed_is_installed(source: Path, installation: install.Installation) -> None:
+def test_only_needed_files_are_installed(source: Path, installation: install.Installation) -> None:
     """The server, its libraries and stubs, the runtime without tests, the backend directory with real files."""
     install.install(installation, Silent(), source)
 
@@ -80,10 +78,8 @@ def test_only_what_is_needed_is_installed(source: Path, installation: install.In
     assert not [path for path in installation.backends.rglob("*") if path.is_symlink()]
 
 
-def test_a_wheel_with_other_bytes_is_refused_and_nothing_is_left(
-    source: Path, installation: install.Installation
-) -> None:
-    """The parts before it stay, whole; of this one there is no trace."""
+def test_wheel_with_another_digest_is_rejected(source: Path, installation: install.Installation) -> None:
+    """Parts that were installed before stay, and nothing of this part is left."""
     (source / "onnxruntime-1.19.2-x.whl").write_bytes(b"other")
     with pytest.raises(ServerError, match="is not the locked wheel"):
         install.install(installation, Silent(), source)
@@ -91,8 +87,8 @@ def test_a_wheel_with_other_bytes_is_refused_and_nothing_is_left(
     assert {path.name for path in installation.root.iterdir()} == {"tritonserver-2.51.0", "install.lock"}
 
 
-def test_a_missing_wheel_is_named(source: Path, installation: install.Installation) -> None:
-    """The message names the file, the hint the way without a network."""
+def test_missing_wheel_is_named(source: Path, installation: install.Installation) -> None:
+    """The message names the file, and the hint the option for machines without a network."""
     (source / "numpy-1.26.4-x.whl").unlink()
 
     with pytest.raises(ServerError, match=r"numpy-1\.26\.4-x\.whl is not in") as caught:
@@ -101,8 +97,8 @@ def test_a_missing_wheel_is_named(source: Path, installation: install.Installati
     assert "--from DIR" in caught.value.hint
 
 
-def test_what_a_killed_installation_left_is_cleaned_up(source: Path, installation: install.Installation) -> None:
-    """A staging directory, and a part without its stamp, do not count and do not stay."""
+def test_remains_of_a_killed_installation_are_deleted(source: Path, installation: install.Installation) -> None:
+    """A staging directory and a part without a stamp are deleted."""
     (installation.root / ".staging-killed").mkdir(parents=True)
     (installation.site / "numpy").mkdir(parents=True)
     (installation.site / "numpy" / "half.py").touch()
@@ -114,8 +110,8 @@ def test_what_a_killed_installation_left_is_cleaned_up(source: Path, installatio
     assert not (installation.site / "numpy" / "half.py").exists()
 
 
-def test_a_second_installation_needs_no_wheels(source: Path, installation: install.Installation) -> None:
-    """What is there is not fetched again."""
+def test_second_installation_needs_no_wheels(source: Path, installation: install.Installation) -> None:
+    """Installed parts are not downloaded again."""
     install.install(installation, Silent(), source)
     for file in source.iterdir():
         file.unlink()
@@ -125,18 +121,18 @@ def test_a_second_installation_needs_no_wheels(source: Path, installation: insta
     assert installation.complete
 
 
-def test_a_wheel_cannot_write_out_of_its_place(tmp_path: Path) -> None:
-    """Path containment is checked at the write."""
+def test_wheel_cannot_write_outside_the_destination(tmp_path: Path) -> None:
+    """A member with `..` in its path is rejected before it is written."""
     wheel(tmp_path, "evil.whl", {"../escaped": ""})
 
-    with pytest.raises(ServerError, match="out of its root"):
+    with pytest.raises(ServerError, match="outside its root"):
         wheels.unpack(tmp_path / "evil.whl", tmp_path / "destination", str)
 
     assert not (tmp_path / "escaped").exists()
 
 
-def test_the_cache_directory_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """REPOGEN_CACHE_DIR wins over the platform's."""
+def test_cache_directory_is_configurable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """REPOGEN_CACHE_DIR overrides the platform's cache directory."""
     monkeypatch.setenv("REPOGEN_CACHE_DIR", str(tmp_path))
 
     assert install.cache_root() == tmp_path / "triton"

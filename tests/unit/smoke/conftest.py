@@ -1,4 +1,4 @@
-"""A Triton in memory that keeps the rules, and can be told to break one."""
+"""A simulated Triton that serves by its config, with flaws to select."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ import pytest
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from repogen.artifacts.serving import Endpoint
-from repogen.smoke.deployed_model import Case, Subject
-from repogen.smoke.inference import Counts, ModelMetadata, NoAnswerError, RefusedError, TensorMetadata, Turn, WireTensor
+from repogen.smoke.deployed_model import DeployedModel, WireCase
+from repogen.smoke.inference import (
+    Counts,
+    ModelMetadata,
+    NoAnswerError,
+    RefusedError,
+    SequencePosition,
+    TensorMetadata,
+    WireTensor,
+)
 from repogen.triton_config.text.parse import parse
 from repogen.triton_config.text.view import tensor_views
 
@@ -32,75 +40,77 @@ dynamic_batching { }
 class SimulatedTriton:
     """Serves ``y = 2 * x`` by its config; each flaw is one way for a server to be wrong."""
 
-    told: ModelConfig
+    model_config: ModelConfig
     flaws: frozenset[str] = frozenset()
-    counted: Counts = field(default_factory=lambda: Counts(0, 0))
+    totals: Counts = field(default_factory=lambda: Counts(0, 0))
     requests: int = 0
     dead: bool = False
-    turns: list[Turn | None] = field(default_factory=list)
+    positions: list[SequencePosition | None] = field(default_factory=list)
 
     @property
     def endpoint(self) -> Endpoint:
-        """An embedded server's."""
+        """The endpoint of an embedded server."""
         return Endpoint("127.0.0.1:1", "", "", "embedded", "2.51.0", "simulated", sees_files=True, has_gpu=False)
 
     def alive(self) -> bool:
-        """Unless it died."""
+        """Return whether it has not exited."""
         return not self.dead
 
     def log_tail(self, lines: int = 40) -> str:
-        """The same words whatever ``lines`` is."""
+        """Return a fixed text."""
         return f"last of {lines}: segmentation fault"
 
     def provide(self, requirements: Sequence[str]) -> None:
-        """Need nothing."""
+        """Accept no requirements."""
         assert not requirements
 
     def live(self) -> bool:
-        """Unless it died."""
+        """Return whether it has not exited."""
         return not self.dead
 
     def ready(self, model: str, version: int) -> bool:
-        """The one model's one version."""
-        return (model, version) == (self.told.name, 1) and "not ready" not in self.flaws
+        """Return whether this is the served version."""
+        return (model, version) == (self.model_config.name, 1) and "not ready" not in self.flaws
 
     def metadata(self, model: str, version: int) -> ModelMetadata:
-        """As configured."""
+        """Return the metadata of the config."""
         shift = 1 if "metadata" in self.flaws else 0
-        dims = (-1, 2 + shift) if self.told.max_batch_size else (2 + shift,)
-        sides = (tensor_views(self.told.input), tensor_views(self.told.output))
+        dims = (-1, 2 + shift) if self.model_config.max_batch_size else (2 + shift,)
+        sides = (tensor_views(self.model_config.input), tensor_views(self.model_config.output))
         tensors = [{t.name: TensorMetadata("FP32", dims) for t in side} for side in sides]
         return ModelMetadata((str(version),) if model else (), tensors[0], tensors[1])
 
     def config(self, model: str, version: int) -> ModelConfig:
-        """As told, with defaults filled in."""
+        """Return the config with a default."""
         filled = ModelConfig()
-        filled.CopyFrom(self.told)
+        filled.CopyFrom(self.model_config)
         filled.instance_group[0].name = f"{model}_{version}"
         if "config" in self.flaws:
             filled.instance_group[0].count = 2
         return filled
 
     def counts(self, model: str, version: int) -> Counts:
-        """Of everything inferred so far."""
+        """Return the totals."""
         assert self.ready(model, version)
-        return self.counted
+        return self.totals
 
-    def infer(self, model: str, version: int, inputs: Sequence[WireTensor], turn: Turn | None = None) -> Arrays:
-        """Refuse what the config forbids, else answer."""
-        self.turns.append(turn)
+    def infer(
+        self, model: str, version: int, inputs: Sequence[WireTensor], position: SequencePosition | None = None
+    ) -> Arrays:
+        """Reject requests that the config forbids, else return the outputs."""
+        self.positions.append(position)
         assert self.ready(model, version)
         self.requests += 1
         if "dies" in self.flaws or "hangs" in self.flaws:
             self.dead = "dies" in self.flaws
             raise NoAnswerError("DEADLINE_EXCEEDED")
         (x,) = inputs
-        rows = len(x.array) if self.told.max_batch_size else 0
-        if rows > self.told.max_batch_size and "any batch" not in self.flaws:
-            raise RefusedError("INVALID_ARGUMENT", f"batch-size must be <= {self.told.max_batch_size}")
+        rows = len(x.array) if self.model_config.max_batch_size else 0
+        if rows > self.model_config.max_batch_size and "any batch" not in self.flaws:
+            raise RefusedError("INVALID_ARGUMENT", f"batch-size must be <= {self.model_config.max_batch_size}")
         if x.dtype != "FP32" and "any dtype" not in self.flaws:
-            raise RefusedError("INTERNAL" if "late refusal" in self.flaws else "INVALID_ARGUMENT", "data-type")
-        self.counted = Counts(self.counted.inferences + max(rows, 1), self.counted.executions + 1)
+            raise RefusedError("INTERNAL" if "late rejection" in self.flaws else "INVALID_ARGUMENT", "data-type")
+        self.totals = Counts(self.totals.inferences + max(rows, 1), self.totals.executions + 1)
         return {"y": self._double(np.asarray(x.array, np.float32))}
 
     def _double(
@@ -116,37 +126,42 @@ class SimulatedTriton:
         return y
 
     def burst(
-        self, model: str, version: int, requests: Sequence[Sequence[WireTensor]], turns: Sequence[Turn] = ()
+        self,
+        model: str,
+        version: int,
+        requests: Sequence[Sequence[WireTensor]],
+        positions: Sequence[SequencePosition] = (),
     ) -> list[Arrays]:
-        """Answer all; two of them in one execution, unless told not to."""
-        places: list[Turn | None] = list(turns) or [None] * len(requests)
-        answers = [self.infer(model, version, request, turn) for request, turn in zip(requests, places, strict=True)]
+        """Infer all requests; two of them in one execution."""
+        each: list[SequencePosition | None] = list(positions) or [None] * len(requests)
+        outputs = [self.infer(model, version, inputs, place) for inputs, place in zip(requests, each, strict=True)]
         if "never joins" not in self.flaws:
-            self.counted = Counts(self.counted.inferences, self.counted.executions - 1)
-        return answers[::-1] if "mixes a burst" in self.flaws else answers
+            self.totals = Counts(self.totals.inferences, self.totals.executions - 1)
+        return outputs[::-1] if "mixes a burst" in self.flaws else outputs
 
     def load(self, model: str, config: str | None, files: Mapping[str, bytes]) -> None:
-        """Not simulated: the real server is asked in tests/integration."""
+        """Not simulated; tested on the real server."""
         raise NotImplementedError(model, config, files)
 
     def unload(self, model: str) -> None:
-        """Not simulated, as above."""
+        """Not simulated; tested on the real server."""
         raise NotImplementedError(model)
 
 
-Simulated = Callable[..., tuple[SimulatedTriton, Subject]]
+Simulated = Callable[..., tuple[SimulatedTriton, DeployedModel]]
 
 
 @pytest.fixture
 def simulated() -> Simulated:
-    """Return a maker of a simulated server, flaws by name, and the subject to test on it."""
+    """Return a function that creates a simulated server with flaws, and the deployed model to test on it."""
 
-    def make(*flaws: str, config: str = CONFIG) -> tuple[SimulatedTriton, Subject]:
-        told = parse(config, "test")
-        shape = (3, 2) if told.max_batch_size else (2,)
+    def create(*flaws: str, config: str = CONFIG) -> tuple[SimulatedTriton, DeployedModel]:
+        model_config = parse(config, "test")
+        shape = (3, 2) if model_config.max_batch_size else (2,)
         x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
-        case = Case("batch=3", 3 if told.max_batch_size else 0, {"x": x}, {"y": x * np.float32(2)})
-        subject = Subject("double", told.name, 1, told, {"x": "FP32"}, (case,), {"y": (1e-3, 1e-5)})
-        return SimulatedTriton(told, frozenset(flaws)), subject
+        case = WireCase("batch=3", 3 if model_config.max_batch_size else 0, {"x": x}, {"y": x * np.float32(2)})
+        server = SimulatedTriton(model_config, frozenset(flaws))
+        dtypes, tolerances = {"x": "FP32"}, {"y": (1e-3, 1e-5)}
+        return server, DeployedModel(server, model_config.name, 1, model_config, dtypes, (case,), tolerances)
 
-    return make
+    return create

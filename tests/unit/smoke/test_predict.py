@@ -1,4 +1,4 @@
-"""A served version as a function: the model's own shapes, and as many rows as one likes."""
+"""Predictor: the model's own shapes, and any number of rows."""
 
 from __future__ import annotations
 
@@ -16,56 +16,62 @@ if TYPE_CHECKING:
     from tritonclient.grpc.model_config_pb2 import ModelConfig
 
     from repogen.artifacts.tensors import Arrays
-    from repogen.smoke.inference import Counts, ModelMetadata, Turn, WireTensor
+    from repogen.smoke.inference import Counts, ModelMetadata, SequencePosition, WireTensor
 
 
 class Doubling:
-    """A server of ``y = 2 * x``; keeps the shapes that it was sent."""
+    """A server of ``y = 2 * x`` that records the shapes of its inputs."""
 
     def __init__(self) -> None:
-        """Nothing was sent yet."""
+        """Start without requests."""
         self.shapes: list[tuple[int, ...]] = []
 
-    def infer(self, model: str, version: int, inputs: Sequence[WireTensor], turn: Turn | None = None) -> Arrays:
-        """Double ``x``; outside of any sequence."""
-        assert turn is None
+    def infer(
+        self, model: str, version: int, inputs: Sequence[WireTensor], position: SequencePosition | None = None
+    ) -> Arrays:
+        """Double ``x``; outside of a sequence."""
+        assert position is None
         assert (model, version) == ("served", 1)
         array = inputs[0].array
         self.shapes.append(array.shape)
         return {"y": array + array}  # type: ignore[operator]
 
     def live(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def ready(self, model: str, version: int) -> bool:
-        """Of the one model."""
+        """Return whether this is the model."""
         return (model, version) == ("served", 1)
 
     def metadata(self, model: str, version: int) -> ModelMetadata:
-        """Nobody asks."""
+        """Not used."""
         raise NotImplementedError
 
     def config(self, model: str, version: int) -> ModelConfig:
-        """Nobody asks."""
+        """Not used."""
         raise NotImplementedError
 
     def counts(self, model: str, version: int) -> Counts:
-        """Nobody asks."""
+        """Not used."""
         raise NotImplementedError
 
     def burst(
-        self, model: str, version: int, requests: Sequence[Sequence[WireTensor]], turns: Sequence[Turn] = ()
+        self,
+        model: str,
+        version: int,
+        requests: Sequence[Sequence[WireTensor]],
+        positions: Sequence[SequencePosition] = (),
     ) -> list[Arrays]:
-        """One after another."""
-        assert not turns
+        """Infer one after another."""
+        assert not positions
         return [self.infer(model, version, inputs) for inputs in requests]
 
     def load(self, model: str, config: str | None, files: object) -> None:
-        """Nobody asks."""
+        """Not used."""
 
     def unload(self, model: str) -> None:
-        """Nobody asks."""
+        """Not used."""
 
 
 def predictor(client: Doubling, *shape: Dim, batch: int = 0) -> Predictor:
@@ -75,7 +81,7 @@ def predictor(client: Doubling, *shape: Dim, batch: int = 0) -> Predictor:
 
 
 @pytest.mark.parametrize(
-    ("own", "shape", "batch", "sent"),
+    ("dims", "shape", "batch", "sent"),
     [
         (("batch", 2), (3, 2), 8, [(3, 2)]),
         (("batch",), (3,), 8, [(3, 1)]),
@@ -87,29 +93,29 @@ def predictor(client: Doubling, *shape: Dim, batch: int = 0) -> Predictor:
     ],
 )
 def test_arrays_have_the_models_own_shapes(
-    own: tuple[Dim, ...], shape: tuple[int, ...], batch: int, sent: list[tuple[int, ...]]
+    dims: tuple[Dim, ...], shape: tuple[int, ...], batch: int, sent: list[tuple[int, ...]]
 ) -> None:
-    """Whatever travels, what comes back lies as the model gave it, in the order of the rows."""
+    """Outputs have the model's shapes and the order of the rows, whatever the shapes on the wire are."""
     client = Doubling()
     x = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
-    (y,) = predictor(client, *own, batch=batch)({"x": x}).values()
+    (y,) = predictor(client, *dims, batch=batch)({"x": x}).values()
     np.testing.assert_array_equal(2 * x, y, strict=True)
     assert sent == client.shapes
 
 
 @pytest.mark.parametrize(
-    ("inputs", "said"),
+    ("inputs", "message"),
     [
-        ({}, "the input x is missing"),
-        ({"x": np.zeros((1, 2), np.float32), "z": np.zeros(1)}, "there is no input z; the model takes x"),
-        ({"x": np.zeros((1, 2))}, "the input x is float64, the model takes float32"),
-        ({"x": np.zeros(2, np.float32)}, r"the input x has the shape \(2,\), the model takes \['batch', 2\]"),
-        ({"x": np.zeros((0, 2), np.float32)}, r"at least one; these have \[0\]"),
+        ({}, "input x is missing"),
+        ({"x": np.zeros((1, 2), np.float32), "z": np.zeros(1)}, "unknown input z; the model accepts x"),
+        ({"x": np.zeros((1, 2))}, "input x is float64, the model accepts float32"),
+        ({"x": np.zeros(2, np.float32)}, r"input x has shape \(2,\), the model accepts \['batch', 2\]"),
+        ({"x": np.zeros((0, 2), np.float32)}, r"at least one; the inputs have \[0\]"),
     ],
 )
-def test_wrong_inputs_are_named(inputs: Arrays, said: str) -> None:
-    """Before anything is sent."""
+def test_wrong_inputs_are_named(inputs: Arrays, message: str) -> None:
+    """Nothing is sent."""
     client = Doubling()
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         predictor(client, "batch", 2, batch=8)(inputs)
     assert client.shapes == []

@@ -1,17 +1,19 @@
-"""All checks of one version against a simulated Triton: it passes when it is right, and each flaw is caught."""
+"""All checks of one version on a simulated Triton: a correct server passes, and each flaw fails its check."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from repogen.artifacts.serving import SmokeCheck
 from repogen.errors import SmokeError
-from repogen.smoke.limits import Limits
-from repogen.smoke.report import raise_for_failures, report_of
-from repogen.smoke.run_checks import examine
+from repogen.smoke.inference import Limits
+from repogen.smoke.preparation import PreparedModel
+from repogen.smoke.run_checks import raise_for_failures, report_of, run_checks
+from repogen.triton_config.text.parse import parse
 
 from .conftest import CONFIG
 
@@ -24,10 +26,16 @@ instance_group { count: 1 kind: KIND_CPU }
 """
 
 
-def examined(simulated: Simulated, *flaws: str, limits: Limits | None = None, **how: str) -> list[SmokeCheck]:
+def checks_of(simulated: Simulated, *flaws: str, limits: Limits | None = None, **config: str) -> list[SmokeCheck]:
     """Run all checks on a simulated server."""
-    server, subject = simulated(*flaws, **how)
-    return examine(server, server, subject, limits or Limits())[0]
+    server, model = simulated(*flaws, **config)
+    return run_checks(server, model, limits or Limits())[0]
+
+
+def raise_for(server: Any, checks: list[SmokeCheck]) -> None:
+    """Raise for the failures among the checks of the simulated model."""
+    model = PreparedModel(Path("double"), (1,), parse(CONFIG, "test"))
+    raise_for_failures(report_of(server.endpoint, model, 1, checks))
 
 
 def failed(checks: list[SmokeCheck]) -> list[str]:
@@ -35,9 +43,9 @@ def failed(checks: list[SmokeCheck]) -> list[str]:
     return [check.name for check in checks if not check.passed]
 
 
-def test_right_server_passes_every_check(simulated: Simulated) -> None:
-    """A server that keeps its config's promises passes, and the checks are those that the docs list."""
-    checks = examined(simulated)
+def test_correct_server_passes_every_check(simulated: Simulated) -> None:
+    """The checks are those in docs/smoke.md."""
+    checks = checks_of(simulated)
     assert [check.name for check in checks if check.passed and not check.warning] == [
         "ready",
         "metadata",
@@ -48,18 +56,18 @@ def test_right_server_passes_every_check(simulated: Simulated) -> None:
         "batch 3",
         "batch 4",
         "batch 8",
-        "refuses batch 9",
-        "refuses INT32 for x (FP32)",
-        "serves on after refusals",
+        "rejects batch 9",
+        "rejects INT32 for x (FP32)",
+        "still serves after rejected requests",
         "dynamic batching",
     ]
 
 
 def test_model_that_does_not_batch_has_no_batch_checks(simulated: Simulated) -> None:
-    """With max_batch_size 0 nothing is claimed of batches."""
-    checks = examined(simulated, config=UNBATCHED)
-    names = ["ready", "metadata", "config", "golden batch=3", "refuses INT32 for x (FP32)", "serves on after refusals"]
-    assert names == [check.name for check in checks if check.passed]
+    """With max_batch_size 0 batches are not tested."""
+    checks = checks_of(simulated, config=UNBATCHED)
+    names = ["ready", "metadata", "config", "golden batch=3", "rejects INT32 for x (FP32)"]
+    assert [*names, "still serves after rejected requests"] == [check.name for check in checks if check.passed]
 
 
 @pytest.mark.parametrize(
@@ -69,111 +77,111 @@ def test_model_that_does_not_batch_has_no_batch_checks(simulated: Simulated) -> 
         ("metadata", ["metadata"]),
         ("config", ["config"]),
         ("large batches", ["batch 8"]),
-        ("any batch", ["refuses batch 9"]),
-        ("any dtype", ["refuses INT32 for x (FP32)"]),
-        ("late refusal", ["refuses INT32 for x (FP32)"]),
+        ("any batch", ["rejects batch 9"]),
+        ("any dtype", ["rejects INT32 for x (FP32)"]),
+        ("late rejection", ["rejects INT32 for x (FP32)"]),
         ("mixes a burst", ["dynamic batching"]),
         ("hangs", ["answers"]),
     ],
 )
 def test_flaw_fails_its_check(simulated: Simulated, flaw: str, expected: list[str]) -> None:
-    """Each way to be wrong fails the check that is about it, and no other."""
-    assert expected == failed(examined(simulated, flaw))
+    """Each flaw fails its own check and no other."""
+    assert expected == failed(checks_of(simulated, flaw))
 
 
 @pytest.mark.parametrize("flaw", ["numbers", "nan"])
-def test_wrong_numbers_fail_wherever_they_are_compared(simulated: Simulated, flaw: str) -> None:
-    """A wrong output fails the golden case, every batch and the bursts."""
-    names = failed(examined(simulated, flaw))
+def test_wrong_outputs_fail_every_comparison(simulated: Simulated, flaw: str) -> None:
+    """The golden case, every batch and the bursts fail."""
+    names = failed(checks_of(simulated, flaw))
     assert names[:6] == ["golden batch=3", "batch 1", "batch 2", "batch 3", "batch 4", "batch 8"]
-    assert names[6:] == ["serves on after refusals", "dynamic batching"]
+    assert names[6:] == ["still serves after rejected requests", "dynamic batching"]
 
 
-def test_batching_never_seen_is_a_warning_after_all_bursts(simulated: Simulated) -> None:
-    """A server too fast to be caught is no failure, and the figures are said."""
-    last = examined(simulated, "never joins", limits=Limits(bursts=(2, 4)))[-1]
+def test_unobserved_dynamic_batching_is_a_warning(simulated: Simulated) -> None:
+    """A fast server does not fail, and the detail has the numbers."""
+    last = checks_of(simulated, "never joins", limits=Limits(bursts=(2, 4)))[-1]
     expected = SmokeCheck(
         "dynamic batching", passed=True, detail="not observed: 4 requests in 4 executions", warning=True
     )
     assert expected == last
 
 
-def test_what_is_too_large_to_send_is_said(simulated: Simulated) -> None:
-    """A limit on bytes leaves checks out as warnings, never silently."""
-    checks = examined(simulated, limits=Limits(request_bytes=32))
-    assert [check.name for check in checks if check.warning] == ["batch 8", "refuses batch 9", "dynamic batching"]
+def test_checks_over_the_request_limit_are_warnings(simulated: Simulated) -> None:
+    """A limit on bytes does not skip checks silently."""
+    checks = checks_of(simulated, limits=Limits(request_bytes=32))
+    assert [check.name for check in checks if check.warning] == ["batch 8", "rejects batch 9", "dynamic batching"]
     assert failed(checks) == []
 
 
-def test_large_answers_are_not_asked_for(simulated: Simulated) -> None:
-    """Outputs are bounded as inputs are."""
-    checks = examined(simulated, limits=Limits(answer_bytes=32))
-    assert [check.name for check in checks if check.warning] == ["batch 8", "refuses batch 9"]
+def test_checks_over_the_response_limit_are_warnings(simulated: Simulated) -> None:
+    """Outputs have a limit as well."""
+    checks = checks_of(simulated, limits=Limits(response_bytes=32))
+    assert [check.name for check in checks if check.warning] == ["batch 8", "rejects batch 9"]
     assert failed(checks) == []
 
 
-def test_largest_batch_size_of_all(simulated: Simulated) -> None:
-    """A config may allow more rows than any memory holds: only what can be sent is made."""
+def test_largest_possible_batch_size(simulated: Simulated) -> None:
+    """Batches that are too large to send are not created."""
     largest = 2**31 - 1
-    checks = examined(simulated, config=CONFIG.replace("max_batch_size: 8", f"max_batch_size: {largest}"))
+    checks = checks_of(simulated, config=CONFIG.replace("max_batch_size: 8", f"max_batch_size: {largest}"))
     warned = [check.name for check in checks if check.warning]
-    assert warned == [f"batch {largest // 2}", f"batch {largest}", f"refuses batch {largest + 1}"]
+    assert warned == [f"batch {largest // 2}", f"batch {largest}", f"rejects batch {largest + 1}"]
     assert failed(checks) == []
 
 
-def test_what_takes_too_long_is_said(simulated: Simulated) -> None:
-    """Without time for batches, those after the first, which tells the pace, are warnings."""
-    checks = examined(simulated, limits=Limits(batches_seconds=0.0))
+def test_checks_over_the_time_limit_are_warnings(simulated: Simulated) -> None:
+    """Without time for batches, all except the first, which measures the speed, are warnings."""
+    checks = checks_of(simulated, limits=Limits(batches_seconds=0.0))
     warned = [check.name for check in checks if check.warning]
     assert warned[-4:] == ["batch 2", "batch 3", "batch 4", "batch 8"]
 
 
-def test_dead_server_is_an_error_with_its_log(simulated: Simulated) -> None:
-    """A crash ends the test with the log's last lines, not with a failed comparison."""
+def test_exited_server_is_an_error_with_its_log(simulated: Simulated) -> None:
+    """The message has the log's last lines."""
     with pytest.raises(SmokeError, match="segmentation fault") as caught:
-        examined(simulated, "dies")
+        checks_of(simulated, "dies")
     assert caught.value.code == "smoke.server-died"
 
 
-def test_latency_is_of_real_requests(simulated: Simulated) -> None:
-    """As many requests as the limit allows are timed, and the percentiles are ordered."""
-    server, subject = simulated()
-    latency = examine(server, server, subject, Limits(latency_requests=5, latency_seconds=60.0))[1]
+def test_latency_is_measured_with_real_requests(simulated: Simulated) -> None:
+    """The number of requests is the limit's, and the percentiles are ordered."""
+    server, model = simulated()
+    latency = run_checks(server, model, Limits(latency_requests=5, latency_seconds=60.0))[1]
     assert latency is not None
     assert latency.requests == 5
     assert latency.p50 <= latency.p95 <= latency.p99
 
 
-def test_no_latency_of_a_wrong_server(simulated: Simulated) -> None:
-    """Figures of a model that answers wrongly would only mislead."""
-    server, subject = simulated("numbers")
-    assert examine(server, server, subject, Limits())[1] is None
+def test_wrong_server_has_no_latency(simulated: Simulated) -> None:
+    """Latency is not measured after a failed check."""
+    server, model = simulated("numbers")
+    assert run_checks(server, model, Limits())[1] is None
 
 
-def test_failures_are_raised_with_their_figures(simulated: Simulated) -> None:
-    """The error names version, check and figures; a passing report raises nothing."""
-    server, subject = simulated("config")
-    checks = examine(server, server, subject, Limits())[0]
+def test_failures_are_raised_with_their_details(simulated: Simulated) -> None:
+    """The message has the version, the check and its detail; a passing report raises nothing."""
+    server, model = simulated("config")
+    checks = run_checks(server, model, Limits())[0]
     with pytest.raises(SmokeError) as caught:
-        raise_for_failures(report_of(server.endpoint, "double", 1, checks))
+        raise_for(server, checks)
     expected = (
-        "Triton 2.51.0 (embedded) does not serve double version 1 as promised:\n"
+        "double version 1 failed the smoke test on Triton 2.51.0 (embedded):\n"
         "  config: instance_group[0].count: meant 1, found 2"
     )
     assert expected == caught.value.message
-    raise_for_failures(report_of(server.endpoint, "double", 1, examined(simulated)))
+    raise_for(server, checks_of(simulated))
 
 
-def test_operator_unknown_to_the_runtime(simulated: Simulated) -> None:
-    """What only a newer ONNX Runtime can do comes with the two ways out."""
-    said = "onnx runtime error 9: Could not find an implementation for Add(14) node with name 'add'"
-    checks = [SmokeCheck("loads", passed=False, detail=said)]
+def test_unsupported_operator_has_a_hint(simulated: Simulated) -> None:
+    """The hint has both alternatives."""
+    message = "onnx runtime error 9: Could not find an implementation for Add(14) node with name 'add'"
+    checks = [SmokeCheck("loads", passed=False, detail=message)]
     with pytest.raises(SmokeError) as caught:
-        raise_for_failures(report_of(simulated()[0].endpoint, "double", 1, checks))
+        raise_for(simulated()[0], checks)
     assert "cast in the model, or choose a newer target.triton" in caught.value.hint
 
 
 def test_report_without_checks_is_a_failure(simulated: Simulated) -> None:
-    """Nothing checked is nothing proved."""
-    with pytest.raises(SmokeError, match="nothing was checked"):
-        raise_for_failures(report_of(simulated()[0].endpoint, "double", 1, []))
+    """A report must have at least one check."""
+    with pytest.raises(SmokeError, match="no check ran"):
+        raise_for(simulated()[0], [])

@@ -1,4 +1,4 @@
-"""A directory of user code to make models from, and a clean interpreter after it."""
+"""Fixtures: a directory of user code that is removed from ``sys.modules`` after the test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADER = "import torch\nfrom torch import nn\n"
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return a spec's directory; what is imported from it is forgotten afterwards."""
+    """Return a spec's directory; modules imported from it are removed afterwards."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", sys.dont_write_bytecode)
     before = set(sys.modules)
@@ -34,7 +34,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def load(root: Path) -> Callable[..., SourceModel]:
-    """Return a function from a module's code and spec keys to the loaded source; the factory is ``build``."""
+    """Return a function that loads a source from the code of a module and spec keys; the factory is ``build``."""
 
     def loaded(code: str, **spec: Any) -> SourceModel:
         (root / "models.py").write_text(HEADER + textwrap.dedent(code), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A file that is not the archive that the spec says it is, is named before anything is loaded."""
+"""Tests for rejecting a file that is not the declared kind of archive, before it is loaded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _Bomb(nn.Module):
-    """Writes a file when it is unpickled."""
+    """Creates a file when unpickled."""
 
     def __init__(self, mark: Path) -> None:
         super().__init__()
@@ -29,8 +29,8 @@ class _Bomb(nn.Module):
         return os.system, (f"touch {self.mark}",)
 
 
-def refused(path: Path, kind: ArchiveKind) -> SourceError:
-    """Return the error of a file that must be refused."""
+def rejected(path: Path, kind: ArchiveKind) -> SourceError:
+    """Return the error for an invalid file."""
     with pytest.raises(SourceError) as caught:
         check_archive(path, kind)
     assert caught.value.code == "source.archive"
@@ -39,48 +39,48 @@ def refused(path: Path, kind: ArchiveKind) -> SourceError:
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-def test_the_right_archive_passes(tmp_path: Path) -> None:
-    """Whatever it is called."""
+def test_valid_archives_pass(tmp_path: Path) -> None:
+    """The file name does not matter."""
     torch.jit.save(torch.jit.script(nn.Linear(2, 2)), tmp_path / "script.bin")
     torch.export.save(torch.export.export(nn.Linear(2, 2), (torch.ones(1, 2),)), tmp_path / "program.pt2")
     check_archive(tmp_path / "script.bin", "torchscript")
     check_archive(tmp_path / "program.pt2", "torch_export")
-    assert "write kind: torchscript" in refused(tmp_path / "script.bin", "torch_export").hint
-    assert "write kind: torch_export" in refused(tmp_path / "program.pt2", "torchscript").hint
+    assert "use kind: torchscript" in rejected(tmp_path / "script.bin", "torch_export").hint
+    assert "use kind: torch_export" in rejected(tmp_path / "program.pt2", "torchscript").hint
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_a_pickle_bomb_does_not_go_off(tmp_path: Path, *, zipped: bool) -> None:
-    """A module that torch.save wrote is a pickle; it is named and not loaded."""
+def test_pickle_is_not_loaded(tmp_path: Path, *, zipped: bool) -> None:
+    """A module written by torch.save is a pickle, which could run code."""
     mark, path = tmp_path / "ran", tmp_path / "model.pt"
     torch.save(_Bomb(mark), path, _use_new_zipfile_serialization=zipped)
     for kind in ("torchscript", "torch_export"):
-        error = refused(path, kind)
-        assert ("a file of torch.save" if zipped else "a pickle") in error.message
+        error = rejected(path, kind)
+        assert ("a torch.save file" if zipped else "a pickle") in error.message
         assert "run" in error.hint
     path.write_bytes(pickle.dumps(_Bomb(mark)))
-    refused(path, "torchscript")
+    rejected(path, "torchscript")
     assert not mark.exists()
 
 
 @pytest.mark.parametrize(
-    ("content", "what"),
+    ("content", "message"),
     [
         (b"", "is empty"),
-        (b"PK\x03\x04 and no more", "is a zip archive that is cut short"),
-        (b"version https://git-lfs.github.com/spec/v1\n", "is a git-LFS pointer, not the weights that it stands for"),
+        (b"PK\x03\x04 and no more", "is a truncated zip archive"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "is a Git LFS pointer, not the file itself"),
         (b"<html>", "is a web page, not a TorchScript archive"),
-        (b"\x00\x01\x02", "is nothing that repogen knows, not a TorchScript archive"),
+        (b"\x00\x01\x02", "is in an unknown format, not a TorchScript archive"),
     ],
 )
-def test_other_files_are_named(tmp_path: Path, content: bytes, what: str) -> None:
-    """With a remedy each."""
+def test_other_formats_are_named(tmp_path: Path, content: bytes, message: str) -> None:
+    """Every error has a hint."""
     (tmp_path / "model.pt").write_bytes(content)
-    error = refused(tmp_path / "model.pt", "torchscript")
-    assert error.message == f"model.pt {what}"
+    error = rejected(tmp_path / "model.pt", "torchscript")
+    assert error.message == f"model.pt {message}"
     assert error.hint
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    """It may have gone since the spec was read."""
-    assert "cannot be read" in refused(tmp_path / "model.pt", "torchscript").message
+def test_missing_file_is_rejected(tmp_path: Path) -> None:
+    """The file may be deleted after the spec was loaded."""
+    assert "cannot be read" in rejected(tmp_path / "model.pt", "torchscript").message

@@ -1,4 +1,4 @@
-"""Arguments of a forward: which tensors are its inputs, how they are called, and what is baked in."""
+"""Tests for deriving the call of a forward: names of its input tensors, and constants."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from repogen.errors import SourceError
-from repogen.source.common.call import Call, Slot, named_call, taken_call
+from repogen.source.common.call import Call, Placeholder, capture_call, named_call
 from repogen.source.common.examples import is_tensor
 
 A, B, C = np.zeros(1), np.zeros(2), np.zeros(3)
 
 
 class Pair(NamedTuple):
-    """A tuple with names."""
+    """A named tuple as an argument."""
 
     left: Any
     right: Any
@@ -40,12 +40,12 @@ def parameters(signature: str) -> Any:
 
 
 def flat_lambda(x: Any) -> Any:
-    """Stand in for an object that is no tensor."""
+    """Stand for an object that is not a tensor."""
     return x
 
 
 @pytest.mark.parametrize(
-    ("signature", "made", "names"),
+    ("signature", "examples", "names"),
     [
         ("x", A, ["x"]),
         ("x, y", (A, B), ["x", "y"]),
@@ -64,41 +64,41 @@ def flat_lambda(x: Any) -> Any:
         ("x", ([[1.0, 2.0], [3.0, 4.0]],), ["x"]),
     ],
 )
-def test_tensors_are_named_after_their_place(signature: str, made: Any, names: list[str]) -> None:
-    """Whatever they are packed in; and filled in again, they are what was made."""
-    taken = taken_call(made, parameters(signature), is_tensor, "m.py:examples")
-    assert list(taken.tensors) == names
-    args, kwargs = taken.call.fill(tuple(taken.tensors.values()))
-    again = taken_call((args, kwargs), parameters("*args, **kwargs"), is_tensor, "m.py:examples")
-    assert [id(tensor) for tensor in again.tensors.values()] == [id(tensor) for tensor in taken.tensors.values()]
+def test_tensors_are_named_after_their_position(signature: str, examples: Any, names: list[str]) -> None:
+    """Containers are flattened, and filling in the tensors restores them."""
+    captured = capture_call(examples, parameters(signature), is_tensor, "m.py:examples")
+    assert list(captured.tensors) == names
+    args, kwargs = captured.call.fill(tuple(captured.tensors.values()))
+    again = capture_call((args, kwargs), parameters("*args, **kwargs"), is_tensor, "m.py:examples")
+    assert [id(tensor) for tensor in again.tensors.values()] == [id(tensor) for tensor in captured.tensors.values()]
 
 
-def test_constants_are_kept_and_said() -> None:
-    """``logits_to_keep=0`` is no input of the graph; None is nothing to speak of."""
-    made = {"ids": A, "logits_to_keep": 0, "mode": "fast", "past": None}
-    taken = taken_call(made, parameters("**named"), is_tensor, "m.py:examples")
-    assert taken.constants == ("logits_to_keep=0", "mode='fast'")
-    assert taken.call.fill((B,)) == ((), {"ids": B, "logits_to_keep": 0, "mode": "fast", "past": None})
+def test_constants_are_recorded() -> None:
+    """``logits_to_keep=0`` is not an input of the graph; None is not worth a note."""
+    examples = {"ids": A, "logits_to_keep": 0, "mode": "fast", "past": None}
+    captured = capture_call(examples, parameters("**named"), is_tensor, "m.py:examples")
+    assert captured.constants == ("logits_to_keep=0", "mode='fast'")
+    assert captured.call.fill((B,)) == ((), {"ids": B, "logits_to_keep": 0, "mode": "fast", "past": None})
 
 
 @pytest.mark.parametrize(
-    ("made", "words"),
+    ("examples", "words"),
     [
-        (3, "a value of type int, in which there is no tensor"),
-        ({}, "a value of type dict, in which there is no tensor"),
+        (3, "a value of type int that contains no tensor"),
+        ({}, "a value of type dict that contains no tensor"),
         ((A, flat_lambda), "a value of type function for y"),
         ({"x": A, "y": {"deep": object()}}, "a value of type object for y_deep"),
     ],
 )
-def test_what_is_made_of_no_tensors_is_refused(made: Any, words: str) -> None:
-    """With its place among the arguments."""
+def test_examples_without_tensors_are_rejected(examples: Any, words: str) -> None:
+    """The message has the position among the arguments."""
     with pytest.raises(SourceError) as caught:
-        taken_call(made, parameters("x, y"), is_tensor, "m.py:examples")
+        capture_call(examples, parameters("x, y"), is_tensor, "m.py:examples")
     assert (caught.value.code, words in caught.value.message) == ("source.examples-type", True)
 
 
-def test_declared_inputs_go_by_name_or_by_position() -> None:
-    """By name when all are parameters, by position when none is."""
-    assert named_call(parameters("a, b"), ("b", "a")) == Call((), {"b": Slot(0), "a": Slot(1)})
-    assert named_call(parameters("a, b"), ("x", "y")) == Call((Slot(0), Slot(1)), {})
-    assert named_call(parameters("*, a"), ("a",)) == Call((), {"a": Slot(0)})
+def test_declared_inputs_are_passed_by_name_or_position() -> None:
+    """By name if all are parameters, by position if none is."""
+    assert named_call(parameters("a, b"), ("b", "a")) == Call((), {"b": Placeholder(0), "a": Placeholder(1)})
+    assert named_call(parameters("a, b"), ("x", "y")) == Call((Placeholder(0), Placeholder(1)), {})
+    assert named_call(parameters("*, a"), ("a",)) == Call((), {"a": Placeholder(0)})

@@ -1,4 +1,4 @@
-"""The user's callables: found, imported once, and their failures placed."""
+"""Tests for importing user callables, and for locating their errors."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def refused(reference: str, root: Path) -> SourceError:
-    """Return the error of an import that must fail; no message may show where the directory lies."""
+def rejected(reference: str, root: Path) -> SourceError:
+    """Return the error of an import that fails; its text must not contain the directory."""
     with pytest.raises(SourceError) as caught:
         import_callable(reference, root)
     assert str(root) not in caught.value.message + caught.value.hint + caught.value.where
     return caught.value
 
 
-def test_a_file_beside_the_spec_is_imported(root: Path) -> None:
-    """``file.py:callable`` starts at the spec, and sees its neighbors."""
+def test_file_next_to_the_spec_is_imported(root: Path) -> None:
+    """``file.py:callable`` is relative to the spec, and can import modules next to it."""
     (root / "neighbor.py").write_text("ANSWER = 42\n")
     (root / "mine.py").write_text("import neighbor\ndef build():\n    return neighbor.ANSWER\n")
     assert import_callable("mine.py:build", root)() == 42
 
 
-def test_a_package_beside_the_spec_is_imported(root: Path) -> None:
-    """``package.module:Class.method`` works, too."""
+def test_package_next_to_the_spec_is_imported(root: Path) -> None:
+    """``package.module:Class.method`` is allowed."""
     (root / "mypackage").mkdir()
     (root / "mypackage" / "nets.py").write_text("class Net:\n    @staticmethod\n    def make():\n        return 7\n")
     assert import_callable("mypackage.nets:Net.make", root)() == 7
 
 
-def test_one_file_runs_once_for_two_callables(root: Path) -> None:
-    """Factory and examples in the same file share its state."""
+def test_file_with_two_callables_runs_once(root: Path) -> None:
+    """A factory and examples in the same file share module state."""
     (root / "both.py").write_text("SEEN = []\ndef build(): SEEN.append(1)\ndef examples(): return len(SEEN)\n")
     import_callable("both.py:build", root)()
     assert import_callable("both.py:examples", root)() == 1
 
 
-def test_a_file_named_like_a_standard_module_takes_nobodys_place(root: Path) -> None:
-    """A user's ``json.py`` is imported without breaking the json of others."""
+def test_file_named_like_a_standard_module_does_not_replace_it(root: Path) -> None:
+    """A user's ``json.py`` does not affect other modules that import json."""
     (root / "json.py").write_text("def build():\n    return 'mine'\n")
     assert import_callable("json.py:build", root)() == "mine"
     assert sys.modules["json"] is json
@@ -61,37 +61,37 @@ def test_a_file_named_like_a_standard_module_takes_nobodys_place(root: Path) -> 
         ("1 / 0\n", "mine.py:1", "ZeroDivisionError"),
     ],
 )
-def test_a_failing_import_is_placed_at_the_users_line(root: Path, code: str, where: str, words: str) -> None:
-    """Whatever the module's top level does, the error says where."""
+def test_failing_import_is_located_in_user_code(root: Path, code: str, where: str, words: str) -> None:
+    """The error has the file and line of the cause."""
     (root / "mine.py").write_text(code)
-    error = refused("mine.py:build", root)
+    error = rejected("mine.py:build", root)
     assert (error.code, error.where) == ("source.user-code", where)
     assert words in error.message
 
 
-def test_a_missing_module_says_what_to_install(root: Path) -> None:
-    """The hint names the module."""
+def test_missing_module_is_named_in_the_hint(root: Path) -> None:
+    """The hint is to install it."""
     (root / "mine.py").write_text("import nowhere_to_be_found\n")
-    assert "install 'nowhere_to_be_found'" in refused("mine.py:build", root).hint
+    assert "install 'nowhere_to_be_found'" in rejected("mine.py:build", root).hint
 
 
-def test_a_missing_callable_says_what_there_is(root: Path) -> None:
-    """The hint lists the module's names."""
+def test_missing_callable_lists_existing_names(root: Path) -> None:
+    """The hint lists the public names of the module."""
     (root / "mine.py").write_text("def make(): ...\n_private = 1\n")
-    error = refused("mine.py:build", root)
+    error = rejected("mine.py:build", root)
     assert (error.code, error.hint) == ("source.callable-missing", "it defines: make")
 
 
-def test_what_is_no_callable_is_refused(root: Path) -> None:
-    """A constant is no factory."""
+def test_value_that_is_not_callable_is_rejected(root: Path) -> None:
+    """A constant is not a factory."""
     (root / "mine.py").write_text("build = 3\n")
-    error = refused("mine.py:build", root)
+    error = rejected("mine.py:build", root)
     assert (error.code, error.message) == ("source.not-callable", "'mine.py:build' is a int, not a callable")
 
 
-def test_a_missing_file_is_said_without_its_directory(root: Path) -> None:
-    """The name is enough."""
-    assert refused("gone.py:build", root).message == "there is no file gone.py"
+def test_missing_file_is_reported_without_its_directory(root: Path) -> None:
+    """The message has the file name only."""
+    assert rejected("gone.py:build", root).message == "file not found: gone.py"
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_a_missing_file_is_said_without_its_directory(root: Path) -> None:
         ("raise ValueError('x' * 5000)", "ValueError: " + "x" * 1000 + "…"),
         (
             "class Mute(Exception):\n    def __str__(self): raise TypeError\nraise Mute",
-            "Mute: (its text can't be had: TypeError)",
+            "Mute: (no message: str() raised TypeError)",
         ),
     ],
 )
-def test_whatever_an_exception_says_is_told_in_bounds(root: Path, code: str, ending: str) -> None:
-    """A dump of a tensor does not fill the screen, and an exception that cannot speak is named."""
+def test_exception_text_is_limited(root: Path, code: str, ending: str) -> None:
+    """Long text is shortened, and an exception without text is named."""
     (root / "mine.py").write_text(code + "\n")
-    assert refused("mine.py:build", root).message == f"importing 'mine.py:build' failed: {ending}"
+    assert rejected("mine.py:build", root).message == f"importing 'mine.py:build' failed: {ending}"

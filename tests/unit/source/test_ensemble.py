@@ -1,4 +1,4 @@
-"""Steps composed: the originals, the published ones, and the shapes in which tensors travel between them."""
+"""Tests for ensembles: original and published steps composed, and the shapes that Triton passes between them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 import onnx
 import pytest
 
-from repogen.artifacts.source import Code
+from repogen.artifacts.source import PassThroughSource
 from repogen.artifacts.steps import EnsembleArtifact, EnsembleStep
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import SourceError
-from repogen.source.common.built_step import BuiltStep
+from repogen.source.interface import BuiltStep
 from repogen.source.load import load_source
 from repogen.spec.models import ModelSpec
 
@@ -42,18 +42,18 @@ import triton_python_backend_utils as pb
 
 class TritonPythonModel:
     def execute(self, requests):
-        answers = []
+        responses = []
         for request in requests:
             value = pb.get_input_tensor_by_name(request, "value").as_numpy()
             assert value.shape[1:] == (1,), value.shape
-            answers.append(pb.InferenceResponse([pb.Tensor("pair", np.repeat(value, 2, axis=1))]))
-        return answers
+            responses.append(pb.InferenceResponse([pb.Tensor("pair", np.repeat(value, 2, axis=1))]))
+        return responses
 """
 
 
 @pytest.fixture
 def built(tmp_path: Path) -> dict[str, BuiltStep]:
-    """Return two steps: a graph that sums rows to ``[batch]``, and code that takes ``[batch, 1]``."""
+    """Return two steps: a graph that sums rows to ``[batch]``, and code that accepts ``[batch, 1]``."""
     (tmp_path / "models.py").write_text(DOUBLE)
     (tmp_path / "spread.py").write_text(SPREAD)
     graph, code = tmp_path / "summed" / "1", tmp_path / "spread" / "1"
@@ -68,9 +68,9 @@ def built(tmp_path: Path) -> dict[str, BuiltStep]:
         onnx.helper.make_node("ReduceSum", ["x", "axis"], ["s"], keepdims=0),
         onnx.helper.make_node("Mul", ["s", "two"], ["y"]),
     ]
-    made = onnx.helper.make_graph(nodes, "g", [x], [y], [two, axis])
+    onnx_graph = onnx.helper.make_graph(nodes, "g", [x], [y], [two, axis])
     onnx.save_model(
-        onnx.helper.make_model(made, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8),
+        onnx.helper.make_model(onnx_graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8),
         graph / "model.onnx",
     )
     return {
@@ -105,7 +105,7 @@ def built(tmp_path: Path) -> dict[str, BuiltStep]:
 
 @pytest.fixture
 def compose(built: dict[str, BuiltStep], tmp_path: Path) -> Callable[..., SourceModel]:
-    """Return what composes steps of the spec's form."""
+    """Return a function that loads an ensemble of these steps."""
 
     def composed(*steps: dict[str, Any], **more: Any) -> SourceModel:
         spec = {"source": {"kind": "ensemble", "steps": list(steps)}, **more}
@@ -121,23 +121,23 @@ BOTH = (
 
 
 def test_steps_run_in_the_order_of_their_tensors(compose: Callable[..., SourceModel]) -> None:
-    """Whatever their order in the spec; a ``[batch]`` tensor of a step that batches travels as ``[batch, 1]``."""
+    """Their order in the spec does not matter; a batching step passes a ``[batch]`` tensor as ``[batch, 1]``."""
     source = compose(*BOTH)
 
     inputs = source.examples({"batch": 3}, 0)
-    answer = source.reference(inputs)["pair"]
+    expected = source.reference(inputs)["pair"]
 
-    assert isinstance(source.origin, Code)
+    assert isinstance(source.origin, PassThroughSource)
     assert isinstance(source.origin.artifact, EnsembleArtifact)
     assert [step.model for step in source.origin.artifact.steps] == ["summed", "spread"]
     sums = inputs["x"].astype(np.float64).sum(1, keepdims=True) * 2
     published = source.origin.published(inputs)["pair"]
-    assert np.allclose(answer.astype(np.float64), np.repeat(sums, 2, axis=1), rtol=1e-5)
-    assert np.allclose(published.astype(np.float64), answer.astype(np.float64), rtol=1e-5)
+    assert np.allclose(expected.astype(np.float64), np.repeat(sums, 2, axis=1), rtol=1e-5)
+    assert np.allclose(published.astype(np.float64), expected.astype(np.float64), rtol=1e-5)
 
 
-def test_inputs_dims_and_examples_are_those_of_the_steps(compose: Callable[..., SourceModel]) -> None:
-    """No batch is larger than any step takes."""
+def test_inputs_dims_and_examples_come_from_the_steps(compose: Callable[..., SourceModel]) -> None:
+    """The maximum batch is the smallest of the steps."""
     source = compose(*BOTH)
 
     assert [spec.name for spec in source.signature.inputs] == ["x"]
@@ -145,8 +145,8 @@ def test_inputs_dims_and_examples_are_those_of_the_steps(compose: Callable[..., 
     assert source.dims["batch"].max == 4
 
 
-def test_names_may_be_left_out_where_they_are_the_same(compose: Callable[..., SourceModel]) -> None:
-    """What nobody reads comes out."""
+def test_equal_names_can_be_omitted(compose: Callable[..., SourceModel]) -> None:
+    """Tensors that no step reads are outputs."""
     source = compose({"model": "summed"})
 
     assert source.signature.outputs == (TensorSpec("y", "float32", ("batch", 1)),)
@@ -154,12 +154,12 @@ def test_names_may_be_left_out_where_they_are_the_same(compose: Callable[..., So
     assert source.origin.artifact.steps == (EnsembleStep("summed", {"x": "x"}, {"y": "y"}),)  # type: ignore[union-attr]
 
 
-def test_a_pinned_version_answers_for_itself(compose: Callable[..., SourceModel]) -> None:
-    """Its original is not there any more, nor what it says of sizes; the report says so."""
+def test_pinned_version_is_compared_with_itself(compose: Callable[..., SourceModel]) -> None:
+    """Its original may be a different model, so the report has a note."""
     pinned = {**BOTH[1], "version": 1}
     source = compose(pinned, examples="given.py:rows", dims={"batch": {"max": 3}})
 
-    assert source.notes == ("step summed answers for itself on both sides: version 1 is asked for",)
+    assert source.notes == ("step summed is compared with itself: version 1 is pinned",)
     assert source.dims["batch"].max == 3
     assert source.reference(source.examples({"batch": 2}, 0))["sum"].tolist() == [[6.0], [6.0]]
 
@@ -176,21 +176,21 @@ def _given(tmp_path: Path) -> None:
     [
         (({"model": "summed", "inputs": {"z": "x"}},), {}, "step summed has no input 'z'"),
         (({"model": "summed", "outputs": {"z": "q"}},), {}, "step summed has no output 'z'"),
-        (({"model": "summed"},), {"outputs": ["z"]}, "output 'z' of the ensemble is made by no step"),
+        (({"model": "summed"},), {"outputs": ["z"]}, "no step produces output 'z' of the ensemble"),
         (
             (
                 {"model": "spread", "inputs": {"value": "a"}, "outputs": {"pair": "b"}},
                 {"model": "summed", "inputs": {"x": "b"}, "outputs": {"y": "a"}},
             ),
             {},
-            "the steps wait for each other's outputs: spread, summed",
+            "the steps form a cycle: spread, summed",
         ),
-        (({**BOTH[1], "version": 1},), {}, "nothing says how large 'batch' may be"),
+        (({**BOTH[1], "version": 1},), {}, "the bounds of dim 'batch' are unknown"),
     ],
 )
-def test_what_does_not_fit_is_told(
+def test_steps_that_do_not_match_are_rejected(
     compose: Callable[..., SourceModel], steps: tuple[dict[str, Any], ...], more: dict[str, Any], message: str
 ) -> None:
-    """With what the step's model has."""
+    """Each error has a specific message."""
     with pytest.raises(SourceError, match=message):
         compose(*steps, **more)

@@ -1,4 +1,4 @@
-"""A file that is not what its name says is named before a loader stumbles over it."""
+"""Tests for identifying files by their content before a loader reads them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:ab12\nsize 90000\n"
 
 
-def refused(path: Path) -> SourceError:
-    """Return the error of a file that must be refused."""
+def rejected(path: Path) -> SourceError:
+    """Return the error for an invalid file."""
     with pytest.raises(SourceError) as caught:
         check_format(path)
     assert caught.value.message.startswith(path.name)
@@ -40,63 +40,61 @@ def refused(path: Path) -> SourceError:
         (gzip.compress(b"x", mtime=0), "a gzip file", "save_file"),
         (b"\x89HDF\r\n\x1a\n", "an HDF5 file", "save_file"),
         (b"GGUF\x03", "a GGUF file", "save_file"),
-        (b"\x00\x01\xff\xfe" * 300, "nothing that repogen knows", "save_file"),
-        (b"PK\x03\x04 and no more", "a zip archive that is cut short", "save it again"),
+        (b"\x00\x01\xff\xfe" * 300, "in an unknown format", "save_file"),
+        (b"PK\x03\x04 and no more", "a truncated zip archive", "save it again"),
     ],
 )
-@pytest.mark.parametrize(
-    ("name", "wanted"), [("w.pt", "a file of torch.save"), ("w.safetensors", "a safetensors file")]
-)
-def test_what_is_no_weights_file_is_named(
-    tmp_path: Path, name: str, wanted: str, content: bytes, kind: str, hint: str
+@pytest.mark.parametrize(("name", "declared"), [("w.pt", "a torch.save file"), ("w.safetensors", "a safetensors file")])
+def test_file_that_is_not_weights_is_identified(
+    tmp_path: Path, name: str, declared: str, content: bytes, kind: str, hint: str
 ) -> None:
-    """What it is, what was expected, and what to do."""
+    """The message has both formats, and the hint says what to do."""
     (tmp_path / name).write_bytes(content)
-    error = refused(tmp_path / name)
-    assert error.message == f"{name} is {kind}, not {wanted}"
+    error = rejected(tmp_path / name)
+    assert error.message == f"{name} is {kind}, not {declared}"
     assert hint in error.hint
 
 
 @pytest.mark.parametrize("name", ["w.pt", "w.safetensors"])
-def test_a_git_lfs_pointer_is_recognized(tmp_path: Path, name: str) -> None:
-    """A clone without git-lfs holds these in the place of weights."""
+def test_git_lfs_pointer_is_identified(tmp_path: Path, name: str) -> None:
+    """A clone without Git LFS contains pointers instead of weights."""
     (tmp_path / name).write_bytes(POINTER)
-    error = refused(tmp_path / name)
-    assert error.message == f"{name} is a git-LFS pointer, not the weights that it stands for"
-    assert error.hint == "fetch them: git lfs pull"
+    error = rejected(tmp_path / name)
+    assert error.message == f"{name} is a Git LFS pointer, not the file itself"
+    assert error.hint == "download the file: git lfs pull"
 
 
-def test_the_two_formats_are_told_apart(tmp_path: Path) -> None:
-    """Each under the other's name."""
+def test_swapped_file_names_are_detected(tmp_path: Path) -> None:
+    """The hint is to rename the file."""
     state = nn.Linear(2, 1).state_dict()
     save_file(state, tmp_path / "w.pt")
     torch.save(state, tmp_path / "v.safetensors")
-    assert refused(tmp_path / "w.pt").hint == "rename it to w.safetensors"
-    assert refused(tmp_path / "v.safetensors").hint == "rename it to v.pt"
+    assert rejected(tmp_path / "w.pt").hint == "rename it to w.safetensors"
+    assert rejected(tmp_path / "v.safetensors").hint == "rename it to v.pt"
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-def test_archives_of_other_programs_are_named(tmp_path: Path) -> None:
-    """TorchScript, with the way to its weights, torch.export and NumPy."""
+def test_other_archives_are_identified(tmp_path: Path) -> None:
+    """TorchScript (with a hint to extract its weights), torch.export and NumPy."""
     torch.jit.script(nn.Linear(2, 1)).save(tmp_path / "script.pt")  # type: ignore[no-untyped-call]
-    error = refused(tmp_path / "script.pt")
-    assert error.message == "script.pt is a TorchScript archive, not a file of torch.save"
+    error = rejected(tmp_path / "script.pt")
+    assert error.message == "script.pt is a TorchScript archive, not a torch.save file"
     assert "torch.save(torch.jit.load('script.pt').state_dict(), 'weights.pt')" in error.hint
     program = torch.export.export(nn.Linear(2, 1), (torch.ones(1, 2),))
     torch.export.save(program, tmp_path / "program.pt2")
     (tmp_path / "program.pt2").rename(tmp_path / "program.pt")
-    assert "program.pt is a program of torch.export" in refused(tmp_path / "program.pt").message
+    assert "program.pt is a torch.export program" in rejected(tmp_path / "program.pt").message
     with (tmp_path / "arrays.pt").open("wb") as file:
         np.savez(file, weight=np.ones(2))
-    assert "arrays.pt is a NumPy archive" in refused(tmp_path / "arrays.pt").message
+    assert "arrays.pt is a NumPy archive" in rejected(tmp_path / "arrays.pt").message
 
 
 def test_weights_files_pass(tmp_path: Path) -> None:
-    """Both formats of torch.save, and safetensors."""
+    """Both formats of torch.save and safetensors are accepted."""
     state = nn.Linear(2, 1).state_dict()
     torch.save(state, tmp_path / "new.pth")
     torch.save(state, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
-    (tmp_path / "plain.pt").write_bytes(pickle.dumps({}))  # a loader's matter
+    (tmp_path / "plain.pt").write_bytes(pickle.dumps({}))  # the loader checks the content
     save_file(state, tmp_path / "w.safetensors")
     for path in tmp_path.iterdir():
         check_format(path)

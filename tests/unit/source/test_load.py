@@ -1,4 +1,4 @@
-"""From a spec entry to a SourceModel: evaluation mode, dims, inputs, outputs, and every refusal."""
+"""Tests for loading a torch module: evaluation mode, dims, inputs, outputs, and rejected models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from repogen.artifacts.source import DimRange, Eager, SourceModel
 from repogen.errors import SourceError
-from repogen.source.common.dims import example_range
+from repogen.source.common.inputs import example_range
 from repogen.spec.models import DimSpec
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ FLOATS = {"dtype": "float32", "shape": ["batch", 4]}
 
 
 def returning(expression: str) -> str:
-    """Return the code of a module whose forward returns ``expression`` of ``x``."""
+    """Return the code of a module whose forward returns an expression of ``x``."""
     return f"""
     class Net(nn.Module):
         def forward(self, x):
@@ -41,8 +41,8 @@ def returning(expression: str) -> str:
 """
 
 
-def refused(load: Load, code: str, **spec: Any) -> SourceError:
-    """Return the error of a source that must be refused."""
+def rejected(load: Load, code: str, **spec: Any) -> SourceError:
+    """Return the error for an invalid source."""
     with pytest.raises(SourceError) as caught:
         load(code, **spec)
     return caught.value
@@ -53,31 +53,31 @@ def run(source: SourceModel, **arrays: np.ndarray[Any, Any]) -> dict[str, Any]:
     return dict(source.reference(arrays))
 
 
-def test_a_plain_module_has_its_signature(load: Load) -> None:
-    """Inputs are the spec's; outputs are found by running once."""
+def test_module_signature(load: Load) -> None:
+    """Inputs come from the spec, outputs from a run."""
     source = load(LINEAR)
     assert [(s.name, s.dtype, s.shape) for s in source.signature.inputs] == [("x", "float32", ("batch", 4))]
     assert [(s.name, s.dtype, s.shape) for s in source.signature.outputs] == [("output", "float32", (2, 2))]
     assert (source.dims, source.notes) == ({"batch": DimRange(1, 8, 2)}, ())
 
 
-def test_the_same_seed_gives_the_same_weights(load: Load) -> None:
-    """A factory that draws its weights is seeded by parity.seed."""
+def test_seed_determines_the_weights(load: Load) -> None:
+    """parity.seed seeds a factory with random weights."""
     x = np.ones((1, 4), np.float32)
     first, second = (run(load(LINEAR), x=x)["output"] for _ in range(2))
     assert np.array_equal(first, second)
 
 
 @pytest.mark.parametrize("order", [("left", "right"), ("right", "left")])
-def test_inputs_named_like_parameters_go_by_name(load: Load, order: tuple[str, str]) -> None:
-    """The order in the spec does not matter then."""
+def test_inputs_named_like_parameters_are_passed_by_name(load: Load, order: tuple[str, str]) -> None:
+    """The order in the spec does not matter."""
     source = load(TWO, inputs=dict.fromkeys(order, FLOATS))
     one = np.ones((1, 4), np.float32)
     assert run(source, left=one, right=0 * one)["output"].tolist() == [[2.0] * 4]
 
 
-def test_inputs_with_names_of_their_own_go_by_position(load: Load) -> None:
-    """The order in the spec is the order of the parameters then."""
+def test_other_inputs_are_passed_by_position(load: Load) -> None:
+    """The order in the spec is the order of the parameters."""
     source = load(TWO, inputs={"a": FLOATS, "b": FLOATS})
     one = np.ones((1, 4), np.float32)
     assert run(source, a=one, b=0 * one)["output"].tolist() == [[2.0] * 4]
@@ -92,25 +92,25 @@ def test_inputs_with_names_of_their_own_go_by_position(load: Load) -> None:
         (("a",), "source.inputs-count"),
     ],
 )
-def test_inputs_that_do_not_fit_forward_are_refused(load: Load, names: tuple[str, ...], code: str) -> None:
-    """Half by name, too few and too many are errors that show forward's parameters."""
-    error = refused(load, TWO, inputs=dict.fromkeys(names, FLOATS))
+def test_inputs_that_do_not_match_forward_are_rejected(load: Load, names: tuple[str, ...], code: str) -> None:
+    """Partly matching names, too few and too many inputs are errors with forward's parameters."""
+    error = rejected(load, TWO, inputs=dict.fromkeys(names, FLOATS))
     assert error.code == code
     assert "forward(left, right)" in error.message
 
 
-def test_a_forgotten_eval_is_mended_and_said(load: Load) -> None:
-    """The note names the layers that it matters for."""
+def test_training_mode_is_fixed_with_a_note(load: Load) -> None:
+    """The note names the affected layers."""
     source = load("def build(): return nn.Sequential(nn.Linear(4, 2), nn.Dropout())\n")
     assert isinstance(source.origin, Eager)
     assert not source.origin.module.training
     assert source.notes == (
-        "the factory returned the model in training mode; model.eval() was called; it matters for 1",
+        "the factory returned the model in training mode; repogen called model.eval(); this affects 1",
     )
 
 
-def test_a_submodule_stuck_in_training_mode_is_refused(load: Load) -> None:
-    """An overridden train() that ignores its argument is found and named."""
+def test_submodule_that_stays_in_training_mode_is_rejected(load: Load) -> None:
+    """An overridden train() may ignore its argument."""
     code = """
     class Stuck(nn.Dropout):
         def train(self, mode=True):
@@ -118,7 +118,7 @@ def test_a_submodule_stuck_in_training_mode_is_refused(load: Load) -> None:
     def build():
         return nn.Sequential(nn.Linear(4, 2), Stuck())
     """
-    error = refused(load, code)
+    error = rejected(load, code)
     assert (error.code, error.message) == ("source.training-mode", "model.eval() leaves 1 in training mode")
 
 
@@ -131,24 +131,24 @@ def test_a_submodule_stuck_in_training_mode_is_refused(load: Load) -> None:
         ("def build(size): return nn.Linear(4, size)\n", "source.user-code", "missing 1 required positional argument"),
     ],
 )
-def test_a_factory_that_makes_no_model_is_refused(load: Load, code: str, expected: str, words: str) -> None:
-    """What it did instead is said, and repogen's own lines are not blamed."""
-    error = refused(load, code)
+def test_factory_that_returns_no_model_is_rejected(load: Load, code: str, expected: str, words: str) -> None:
+    """The error describes the cause, and its location is not a line of repogen."""
+    error = rejected(load, code)
     assert error.code == expected
     assert words in error.message
     assert error.where in {"", "models.py:3", "models.py:build"}
 
 
-def test_a_failing_forward_is_placed_with_its_shapes(load: Load) -> None:
-    """The first run shows the shapes it was given and the user's line."""
-    error = refused(load, returning("x.reshape(3, 5)"))
+def test_failing_forward_is_located(load: Load) -> None:
+    """The error has the shapes of the inputs and the line of user code."""
+    error = rejected(load, returning("x.reshape(3, 5)"))
     assert (error.code, error.where) == ("source.user-code", "models.py:6")
     assert "the inputs x [2, 4] float32" in error.message
 
 
-def test_a_forward_that_exits_is_the_models_error(load: Load) -> None:
-    """SystemExit in forward does not end the worker without a word."""
-    assert "called sys.exit" in refused(load, returning("exit(3)")).message
+def test_forward_that_exits_is_an_error(load: Load) -> None:
+    """SystemExit in forward does not end the worker silently."""
+    assert "called sys.exit" in rejected(load, returning("exit(3)")).message
 
 
 @pytest.mark.parametrize(
@@ -159,20 +159,20 @@ def test_a_forward_that_exits_is_the_models_error(load: Load) -> None:
         ("{'logits': x, 'state': (x, None, x)}", ["logits", "state_output_0", "state_output_2"]),
     ],
 )
-def test_outputs_are_named_as_the_module_names_them(load: Load, expression: str, names: list[str]) -> None:
-    """Dict keys are names, positions are numbered, None is left out."""
+def test_outputs_have_the_names_of_the_module(load: Load, expression: str, names: list[str]) -> None:
+    """Dict keys are names, positions are numbered, None is omitted."""
     assert [s.name for s in load(returning(expression)).signature.outputs] == names
 
 
-def test_outputs_are_chosen_by_name(load: Load) -> None:
-    """A choice of the module's own names, in the spec's order."""
+def test_outputs_are_selected_by_name(load: Load) -> None:
+    """The spec selects some of the module's names, in its own order."""
     source = load(returning("{'a': x, 'b': x + 1, 'c': x + 2}"), outputs=["c", "a"])
     result = run(source, x=np.zeros((1, 4), np.float32))
     assert {name: array[0, 0] for name, array in result.items()} == {"c": 2.0, "a": 0.0}
 
 
 def test_outputs_are_renamed_in_order(load: Load) -> None:
-    """As many names as outputs rename them."""
+    """One name per output renames them."""
     result = run(load(returning("(x, x + 1)"), outputs=["p", "q"]), x=np.zeros((1, 4), np.float32))
     assert {name: array[0, 0] for name, array in result.items()} == {"p": 0.0, "q": 1.0}
 
@@ -182,27 +182,27 @@ def test_outputs_are_renamed_in_order(load: Load) -> None:
     [
         ("(x, x)", {"outputs": ["p"]}, "source.outputs", "the model returns output_0 [2, 4], output_1 [2, 4]"),
         ("None", {}, "source.outputs", "returns no tensor"),
-        ("{'a\\nb': x + 1}", {}, "source.name", "is called 'a"),
+        ("{'a\\nb': x + 1}", {}, "source.name", "the tensor name 'a"),
         ("{'x': x + 1}", {}, "source.shared-name", "an output 'x'"),
-        ("{'a_b': x, 'a': {'b': x}}", {}, "source.outputs", "outputs: names nothing"),
+        ("{'a_b': x, 'a': {'b': x}}", {}, "source.outputs", "outputs: lists nothing"),
         ("'text'", {}, "source.outputs", "returns no tensor"),
         ("(x + 1, object())", {}, "source.output-type", "is a object"),
         ("x.to(torch.bfloat16)", {}, "source.output-dtype", "is bfloat16"),
         ("x.to(torch.complex64)", {}, "source.output-dtype", "is complex64"),
     ],
 )
-def test_outputs_that_triton_cannot_serve_are_refused(
+def test_outputs_that_triton_cannot_serve_are_rejected(
     load: Load, expression: str, spec: dict[str, Any], expected: str, words: str
 ) -> None:
-    """Names, types and dtypes are judged before an exporter sees them."""
-    error = refused(load, returning(expression), **spec)
+    """Names, types and dtypes are checked before the export."""
+    error = rejected(load, returning(expression), **spec)
     assert error.code == expected
     assert words in error.message
     assert error.hint
 
 
-def test_a_forward_in_place_reaches_neither_its_inputs_nor_earlier_answers(load: Load) -> None:
-    """The reference works on copies: parity compares what both sides were really given."""
+def test_in_place_forward_does_not_change_inputs_or_earlier_outputs(load: Load) -> None:
+    """The reference works on copies, so that both sides of the parity check get the same inputs."""
     code = """
     class InPlace(nn.Module):
         def __init__(self):
@@ -221,8 +221,8 @@ def test_a_forward_in_place_reaches_neither_its_inputs_nor_earlier_answers(load:
     assert np.array_equal(first, np.ones((1, 4), np.float32))
 
 
-def test_scalar_inputs_and_integer_outputs_pass(load: Load) -> None:
-    """A 0-d input stays 0-d, and int64 is served."""
+def test_scalar_inputs_and_integer_outputs_are_supported(load: Load) -> None:
+    """A 0-d input stays 0-d."""
     source = load(
         returning("x.to(torch.int64)"), inputs={"x": {"dtype": "int32", "shape": [], "range": [1, 5]}}, dims={}
     )
@@ -244,21 +244,21 @@ def test_scalar_inputs_and_integer_outputs_pass(load: Load) -> None:
         ("sequence", {"max": 128, "example": 64}, (64,), 64),
     ],
 )
-def test_example_sizes_are_within_bounds_never_one_and_distinct(
+def test_example_sizes_are_within_bounds_distinct_and_never_one(
     name: str, spec: dict[str, int], taken: tuple[int, ...], example: int
 ) -> None:
-    """Equal sizes are taken only where the bounds leave nothing else, or the spec says so."""
+    """Sizes are equal only if the bounds leave no choice, or the spec sets them."""
     assert example_range(name, DimSpec.model_validate(spec), frozenset(taken)).example == example
 
 
-def test_a_dim_that_may_only_be_one_is_refused() -> None:
-    """Then it is not dynamic."""
-    with pytest.raises(SourceError, match="may only be 1"):
+def test_dim_with_maximum_one_is_rejected() -> None:
+    """Such a dim is not dynamic."""
+    with pytest.raises(SourceError, match="has max 1"):
         example_range("batch", DimSpec(max=1), frozenset())
 
 
-def test_inputs_are_found_from_two_sizes_of_each_dim(load: Load) -> None:
-    """Without inputs:, the axes that follow batch and the declared dims are dynamic, the others fixed."""
+def test_inputs_are_derived_from_two_sizes_of_each_dim(load: Load) -> None:
+    """Without inputs:, the axes that change with the batch or a declared dim are dynamic."""
     code = returning("x.sum()") + (
         "    def examples(batch, time):\n"
         "        import numpy as np\n"
@@ -269,8 +269,8 @@ def test_inputs_are_found_from_two_sizes_of_each_dim(load: Load) -> None:
     assert source.dims == {"time": DimRange(1, 16, 16), "batch": DimRange(1, 32, 2)}
 
 
-def test_examples_that_ignore_the_batch_have_none(load: Load) -> None:
-    """A callable that always returns the same shape gives a model without dims."""
+def test_examples_of_one_shape_have_no_dims(load: Load) -> None:
+    """A callable that always returns the same shape results in fixed dims."""
     code = returning("x") + "    def examples():\n        return {'x': [[1.0, 2.0]]}\n"
     source = load(code, examples="models.py:examples")
     assert (source.signature.inputs[0].shape, source.dims) == ((1, 2), {})
@@ -279,20 +279,18 @@ def test_examples_that_ignore_the_batch_have_none(load: Load) -> None:
 @pytest.mark.parametrize(
     ("body", "dims", "code", "words"),
     [
-        ("{'x': torch.ones(batch, 4)}", {"time": {"max": 9}}, "source.dim-unused", "follows dim 'time'"),
-        ("{'x': torch.ones(*[4] * batch)}", {}, "source.examples-fit", "another rank"),
-        ("[1, 2]", {}, "source.examples-type", "a value of type list, in which there is no tensor"),
+        ("{'x': torch.ones(batch, 4)}", {"time": {"max": 9}}, "source.dim-unused", "changes with dim 'time'"),
+        ("{'x': torch.ones(*[4] * batch)}", {}, "source.examples-fit", "a different rank"),
+        ("[1, 2]", {}, "source.examples-type", "a value of type list that contains no tensor"),
         ("{'x': {'y': object()}}", {}, "source.examples-type", "a value of type object for x_y"),
-        ("{'x': torch.ones(batch, dtype=torch.bfloat16)}", {}, "source.examples-type", "is no array"),
+        ("{'x': torch.ones(batch, dtype=torch.bfloat16)}", {}, "source.examples-type", "is not an array"),
         ("{'x': __import__('numpy').array(['text'] * batch)}", {}, "source.dtype", "example 'x' has dtype"),
         ("1 / 0", {}, "source.user-code", "ZeroDivisionError"),
     ],
 )
-def test_examples_that_cannot_be_used_are_refused(
-    load: Load, body: str, dims: dict[str, Any], code: str, words: str
-) -> None:
-    """Each with its own reason."""
-    error = refused(
+def test_invalid_examples_are_rejected(load: Load, body: str, dims: dict[str, Any], code: str, words: str) -> None:
+    """Each error has a specific message."""
+    error = rejected(
         load,
         returning("x") + f"    def examples(batch):\n        return {body}\n",
         examples="models.py:examples",
@@ -302,44 +300,44 @@ def test_examples_that_cannot_be_used_are_refused(
     assert words in error.message
 
 
-def test_an_npz_gives_inputs_and_values(load: Load, root: Path) -> None:
-    """Stored arrays are the inputs, with fixed shapes where nothing is declared."""
+def test_npz_defines_inputs_and_values(load: Load, root: Path) -> None:
+    """Without declarations, the shapes of the stored arrays are fixed."""
     np.savez(root / "examples.npz", x=np.arange(8, dtype=np.float32).reshape(2, 4))
     source = load(LINEAR, examples="examples.npz")
     assert source.signature.inputs[0].shape == (2, 4)
     assert np.array_equal(source.examples({}, 0)["x"], np.arange(8, dtype=np.float32).reshape(2, 4))
 
 
-def test_a_wrong_size_is_said_with_the_input_and_no_line_of_pytorch(load: Callable[..., SourceModel]) -> None:
-    """The model is a layer itself: there is no line of the user's to point at."""
+def test_wrong_size_is_reported_without_a_line_of_pytorch(load: Callable[..., SourceModel]) -> None:
+    """The model is a PyTorch layer, so no line of user code is involved."""
     with pytest.raises(SourceError) as caught:
         load("def build(): return nn.Linear(8, 2)")
     assert "failed on the inputs x [2, 4] float32: RuntimeError" in caught.value.message
     assert caught.value.where == ""
 
 
-def test_notes_of_weights_and_of_eval_are_both_kept(load: Callable[..., SourceModel], root: Path) -> None:
-    """Weights of half precision, and a factory that forgot eval()."""
+def test_notes_about_weights_and_eval_are_both_reported(load: Callable[..., SourceModel], root: Path) -> None:
+    """Half-precision weights, and a factory that does not call eval()."""
     torch.save(torch.nn.Linear(4, 2).half().state_dict(), root / "w.pt")
     notes = load("def build(): return nn.Linear(4, 2)", source={"weights": "w.pt"}).notes
     assert ["float16" in notes[0], "model.eval()" in notes[1]] == [True, True]
 
 
-def test_example_sizes_are_chosen_for_the_model(load: Load) -> None:
-    """Where the spec leaves them open, and the model takes multiples only."""
+def test_example_sizes_adapt_to_the_model(load: Load) -> None:
+    """If the spec leaves them open and the model accepts only multiples."""
     inputs = {"x": {"dtype": "float32", "shape": ["batch", "height", "width"]}}
     bounds = {"min": 32, "max": 256}
     code = returning("x.reshape(x.shape[0], -1, 32, x.shape[2] // 32, 32).sum((2, 4))")
     source = load(code, inputs=inputs, dims={"batch": {"max": 4}, "height": bounds, "width": bounds})
     assert sorted((source.dims["height"].example, source.dims["width"].example)) == [32, 64]
-    error = refused(
+    error = rejected(
         load, code, inputs=inputs, dims={"batch": {"max": 4}, "height": {**bounds, "example": 40}, "width": bounds}
     )
     assert error.code == "source.user-code"
 
 
-def test_an_axis_that_follows_a_dim_is_not_that_dim(load: Load) -> None:
-    """Twice the batch can't be declared, and would be cut to the batch."""
+def test_derived_axis_is_rejected(load: Load) -> None:
+    """An axis of twice the batch cannot be declared."""
     code = """
     class Net(nn.Module):
         def forward(self, x, y):
@@ -349,7 +347,7 @@ def test_an_axis_that_follows_a_dim_is_not_that_dim(load: Load) -> None:
     def examples(batch):
         return torch.randn(batch, 4), torch.randn(2 * batch, 4)
     """
-    error = refused(load, code, examples="models.py:examples")
+    error = rejected(load, code, examples="models.py:examples")
     assert error.code == "source.derived-dim"
     assert "axis 0 of 'y'" in error.message
     assert "is 4 where batch is 2, and 6 where it is 3" in error.message

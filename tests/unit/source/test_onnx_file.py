@@ -87,7 +87,7 @@ def test_integers_without_a_range_are_0_and_1(load_onnx: Load) -> None:
     """Both are valid indices of any embedding with two entries; a note says so."""
     source = load_onnx(graphs.lookup())
     assert set(source.examples({"batch": 8, "seq": 16}, 0)["ids"].flat) == {0, 1}
-    assert any("ids: integers were drawn from 0 and 1 only" in note for note in source.notes)
+    assert any("ids: only the integers 0 and 1 were tested" in note for note in source.notes)
 
 
 def test_spec_narrows_the_signature(load_onnx: Load) -> None:
@@ -103,12 +103,12 @@ def test_spec_narrows_the_signature(load_onnx: Load) -> None:
     ("spec", "code", "message"),
     [
         ({"inputs": {"y": {"dtype": "float32", "shape": [1]}, "z": {"dtype": "float32", "shape": [1]}}},
-         "source.inputs-mixed", "the file's inputs are x"),
+         "source.inputs-mixed", "the inputs of the file are x"),
         ({"inputs": {"x": {"dtype": "float16", "shape": ["N", 4]}}, "dims": {"N": {"max": 4}}},
-         "source.declared-type", "float32 ['N', 4] in the file, declared float16"),
+         "source.declared-type", "float32 ['N', 4] in the file, but declared as float16"),
         ({"inputs": {"x": {"dtype": "float32", "shape": ["N", "c"]}}, "dims": {"N": {"max": 4}, "c": {"max": 4}}},
-         "export.specialized-dim", "the file fixes it to 4"),
-        ({"dims": {"rows": {"max": 4}}}, "source.dim-unused", "dims.rows is no dim of the file; it has N"),
+         "export.specialized-dim", "but fixed to 4 in the file"),
+        ({"dims": {"rows": {"max": 4}}}, "source.dim-unused", "dims.rows is not a dim of the file, which has N"),
         ({"outputs": ["a", "b"]}, "source.outputs", "the file's outputs are y"),
     ],
 )  # fmt: skip
@@ -161,9 +161,9 @@ def test_custom_operator(load_onnx: Load) -> None:
     [
         ("../../etc/passwd", "leads out of its directory"),
         ("/etc/passwd", "leads out of its directory"),
-        ("link", "is a link that leads out of its directory"),
-        ("folder", "is no regular file"),
-        ("absent", "is not there"),
+        ("link", "is a symlink that leads out of its directory"),
+        ("folder", "is not a regular file"),
+        ("absent", "does not exist"),
         ("", "leads out of its directory"),
     ],
 )
@@ -183,7 +183,7 @@ def test_truncated_external_data(load_onnx: Load, root: Path) -> None:
     (root / "model.onnx.data").write_bytes(b"1234")
     error = rejection(load_onnx)
     assert error.code == "source.onnx-external-data"
-    assert "tensor 'w' should lie at 0 for 48" in error.message
+    assert "tensor 'w' needs 48 bytes at offset 0" in error.message
 
 
 def test_links_in_a_hugging_face_cache_are_followed(root: Path) -> None:

@@ -1,4 +1,4 @@
-"""Random numbers and state are found by running a model more than once."""
+"""Tests for detecting random numbers and state by running a model several times."""
 
 from __future__ import annotations
 
@@ -42,33 +42,33 @@ STATE = """
         ("x[torch.randperm(x.shape[0])] + x.new_empty(x.shape).normal_()", "aten.randperm at models.py:"),
     ],
 )
-def test_random_numbers_that_reach_the_outputs_are_named(load: Load, expression: str, operator: str) -> None:
-    """With the operator and the line."""
+def test_random_numbers_that_reach_outputs_are_rejected(load: Load, expression: str, operator: str) -> None:
+    """The message has the operator and the line."""
     with pytest.raises(SourceError) as caught:
         load(returning(expression))
     assert (caught.value.code, operator in caught.value.message) == ("source.random", True)
 
 
-def test_random_numbers_that_are_thrown_away_do_not_matter(load: Load) -> None:
-    """As Wav2Vec2's layer drop, which draws in evaluation mode, too."""
+def test_unused_random_numbers_are_allowed(load: Load) -> None:
+    """For example the layer drop of Wav2Vec2, which also draws numbers in evaluation mode."""
     assert load(returning("(torch.rand([]), x)[1]")).signature.outputs[0].name == "output"
 
 
 @pytest.mark.parametrize("line", ["self.seen += 1", "self.seen = self.seen + x.sum()"])
-def test_a_buffer_that_forward_changes_is_named(load: Load, line: str) -> None:
-    """In place or by another tensor in its place."""
+def test_buffer_changed_at_every_call_is_rejected(load: Load, line: str) -> None:
+    """The buffer is changed in place, or replaced by another tensor."""
     with pytest.raises(SourceError, match="forward changes the model's buffer seen") as caught:
         load(STATE.format(line=line))
     assert caught.value.code == "source.stateful"
 
 
-def test_a_buffer_that_is_filled_once_is_no_state(load: Load) -> None:
-    """A table that the first call makes is the same ever after."""
+def test_buffer_filled_once_is_allowed(load: Load) -> None:
+    """A table that the first call computes does not change later."""
     load(STATE.format(line="self.seen = torch.ones(1)"))
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("self.calls += 1; x = x + self.calls", "forward changes the model's attribute calls at every call"),
         (
@@ -77,7 +77,7 @@ def test_a_buffer_that_is_filled_once_is_no_state(load: Load) -> None:
         ),
         (
             "self.calls = self.calls or x.shape[0]; x = x / self.calls",
-            "the first call sets the model's calls by its own",
+            "the first call sets the model's calls from its inputs",
         ),
         (
             "self.seen = self.seen if self.seen.any() else x.mean().reshape(1); x = x - self.seen",
@@ -86,22 +86,22 @@ def test_a_buffer_that_is_filled_once_is_no_state(load: Load) -> None:
         ("self.p.data.add_(1)", "forward writes to the model's parameter p"),
     ],
 )
-def test_state_that_answers_hang_on_is_named(load: Load, line: str, said: str) -> None:
-    """Attributes and parameters as well as buffers; also what only shows at another call or another size."""
+def test_state_that_affects_outputs_is_rejected(load: Load, line: str, message: str) -> None:
+    """Includes attributes, parameters, and state that has an effect only in later calls or at other sizes."""
     code = STATE.replace("self.calls = 0", "self.calls = 0; self.p = nn.Parameter(torch.zeros(1))")
     with pytest.raises(SourceError) as caught:
         load(code.format(line=line))
     assert caught.value.code == "source.stateful"
-    assert said in caught.value.message
+    assert message in caught.value.message
 
 
-def test_a_counter_that_nothing_hangs_on_is_no_state(load: Load) -> None:
-    """Calls are counted for statistics, too."""
+def test_unused_counter_is_allowed(load: Load) -> None:
+    """A model may count its calls for statistics."""
     load(STATE.format(line="self.calls += 1"))
 
 
-def test_other_causes_are_told_apart_from_the_exporter(load: Load) -> None:
-    """A counter in a list."""
+def test_other_nondeterminism_is_rejected(load: Load) -> None:
+    """A counter in a list is not visible in the module's state."""
     code = STATE.replace("self.calls = 0", "self.calls = []").format(
         line="self.calls.append(1); x = x + len(self.calls)"
     )
@@ -113,15 +113,15 @@ def test_other_causes_are_told_apart_from_the_exporter(load: Load) -> None:
 @pytest.mark.parametrize(
     ("expression", "attention"), [("x + 1", False), ("nn.functional.scaled_dot_product_attention(x, x, x)", True)]
 )
-def test_attention_is_noticed(load: Load, expression: str, *, attention: bool) -> None:
-    """It has an eager form that the exporters may need."""
+def test_attention_is_detected(load: Load, expression: str, *, attention: bool) -> None:
+    """Exporters may need its eager form."""
     origin = load(returning(expression)).origin
     assert isinstance(origin, Eager)
     assert origin.attention is attention
 
 
-def test_control_flow_operators_need_no_watcher(load: Load) -> None:
-    """``torch.cond`` takes none."""
+def test_control_flow_operators_are_allowed(load: Load) -> None:
+    """``torch.cond`` supports dispatch modes only if they declare it."""
     code = returning("torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))")
     assert [spec.name for spec in load(code).signature.outputs] == ["output"]
 
@@ -130,6 +130,6 @@ def test_control_flow_operators_need_no_watcher(load: Load) -> None:
     ("expression", "precision"),
     [("x + 1", ""), ("(x.half() + 1).float()", "float16"), ("(x.bfloat16() + 1).float()", "bfloat16")],
 )
-def test_coarse_arithmetic_inside_is_noticed(load: Load, expression: str, precision: str) -> None:
-    """Its outputs may be float32, and yet no graph can agree closer than it computes."""
+def test_half_precision_arithmetic_is_detected(load: Load, expression: str, precision: str) -> None:
+    """The outputs may be float32, but parity is limited by the precision inside."""
     assert load(returning(expression)).precision == precision

@@ -1,4 +1,4 @@
-"""A ``.pt2`` keeps its own signature and dims, and nothing in it is run or unpickled on the way."""
+"""Tests for ``kind: torch_export``: signature and dims of a ``.pt2`` file, and rejecting code in it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class Tagger(nn.Module):
-    """Takes floats, integers, a number and a dict; returns a dict with a tuple in it."""
+    """Accepts floats, integers, a number and a dict; returns a dict that contains a tuple."""
 
     def __init__(self) -> None:
-        """Make two layers."""
+        """Create two layers."""
         super().__init__()
         self.embed = nn.Embedding(10, 4)
         self.head = nn.Linear(4, 3)
@@ -37,7 +37,7 @@ class Tagger(nn.Module):
     def forward(
         self, x: torch.Tensor, ids: torch.Tensor, scale: int = 2, *, extra: dict[str, torch.Tensor] | None = None
     ) -> dict[str, object]:
-        """Return logits and two others."""
+        """Return logits and a pair of tensors."""
         y = self.head(x + self.embed(ids).mean(1)) * scale
         if extra is not None:
             y = y + extra["shift"]
@@ -71,15 +71,15 @@ def load(path: Path, **spec: Any) -> SourceModel:
     return load_source(ModelSpec.model_validate({"source": source, **spec}), path.parent)
 
 
-def refused(path: Path, **spec: Any) -> SourceError:
-    """Return the error of a program that must be refused."""
+def rejected(path: Path, **spec: Any) -> SourceError:
+    """Return the error for an invalid program."""
     with pytest.raises(SourceError) as caught:
         load(path, **spec)
     return caught.value
 
 
-def test_the_signature_is_the_program_s(program: Path) -> None:
-    """Tensors flattened in order, constants baked in, dims named by their place, bounds as they are."""
+def test_signature_comes_from_the_program(program: Path) -> None:
+    """Tensors are flattened in order, constants stay in the graph, and unnamed dims get names."""
     source = load(program)
     assert [(spec.name, spec.dtype, spec.shape) for spec in source.signature.inputs] == [
         ("x", "float32", ("batch", 4)),
@@ -91,8 +91,8 @@ def test_the_signature_is_the_program_s(program: Path) -> None:
     assert isinstance(source.origin, Program)
 
 
-def test_its_example_inputs_are_the_examples(program: Path) -> None:
-    """So integers need no range."""
+def test_stored_example_inputs_are_used(program: Path) -> None:
+    """Integers need no range then."""
     source = load(program)
     examples = source.examples({"batch": 3, "ids_axis1": 5}, 0)
     assert examples["ids"].shape == (3, 5)
@@ -100,23 +100,23 @@ def test_its_example_inputs_are_the_examples(program: Path) -> None:
     assert source.reference(examples)["logits"].shape == (3, 3)
 
 
-def test_the_spec_names_and_narrows(program: Path) -> None:
-    """A name for a dim, a range and tighter bounds."""
+def test_spec_can_name_and_narrow_dims(program: Path) -> None:
+    """The spec sets the name of a dim, a range and narrower bounds."""
     inputs = {"ids": {"dtype": "int64", "shape": ["batch", "words"], "range": [7, 9]}}
     source = load(program, inputs=inputs, dims={"batch": {"max": 4}, "words": {"min": 3, "max": 9}})
     assert source.dims == {"batch": DimRange(1, 4, 2), "words": DimRange(3, 9, 9)}
     assert source.examples({"batch": 2, "words": 3}, 0)["ids"].min() >= 7
 
 
-def test_more_than_the_program_allows(program: Path) -> None:
-    """The allowed range is shown."""
-    error = refused(program, dims={"ids_axis1": {"min": 1, "max": 32}})
+def test_bounds_wider_than_the_program_are_rejected(program: Path) -> None:
+    """The message has both ranges."""
+    error = rejected(program, dims={"ids_axis1": {"min": 1, "max": 32}})
     assert error.code == "source.declared-size"
-    assert error.message == "dims.ids_axis1 asks for 1 to 32, and the file allows 2 to 32"
+    assert error.message == "dims.ids_axis1 is 1 to 32, but the file allows 2 to 32"
 
 
-def test_numbers_among_the_outputs(tmp_path: Path) -> None:
-    """torch.onnx.export takes no such program, so its module is exported instead."""
+def test_program_that_returns_numbers_is_exported_as_a_module(tmp_path: Path) -> None:
+    """torch.onnx.export does not accept such a program."""
 
     class Two(nn.Module):
         def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
@@ -125,19 +125,19 @@ def test_numbers_among_the_outputs(tmp_path: Path) -> None:
     torch.export.save(torch.export.export(Two(), (torch.randn(2, 3),)), tmp_path / "two.pt2")
     source = load(tmp_path / "two.pt2")
     assert isinstance(source.origin, Eager)
-    assert "left out" in source.notes[0]
+    assert "was omitted" in source.notes[0]
 
 
-def test_a_program_in_training_mode(tmp_path: Path) -> None:
-    """A forgotten eval() before the export is told as that."""
-    made = torch.export.export(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2)), (torch.randn(3, 4),))
-    torch.export.save(made, tmp_path / "train.pt2")
-    error = refused(tmp_path / "train.pt2")
+def test_program_in_training_mode_is_rejected(tmp_path: Path) -> None:
+    """The hint is to call eval() before the export."""
+    exported = torch.export.export(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2)), (torch.randn(3, 4),))
+    torch.export.save(exported, tmp_path / "train.pt2")
+    error = rejected(tmp_path / "train.pt2")
     assert (error.code, error.hint) == ("source.training-mode", "call model.eval() before torch.export.export")
 
 
-def test_a_dim_that_follows_from_another(tmp_path: Path) -> None:
-    """Such a size can't be chosen freely."""
+def test_derived_dim_is_rejected(tmp_path: Path) -> None:
+    """A size that is twice another one cannot vary independently."""
 
     class Half(nn.Module):
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -145,22 +145,22 @@ def test_a_dim_that_follows_from_another(tmp_path: Path) -> None:
 
     size = Dim("size", min=2, max=8)
     shapes = ({0: size}, {0: 2 * size})
-    made = torch.export.export(Half(), (torch.randn(3), torch.randn(6)), dynamic_shapes=shapes)
-    torch.export.save(made, tmp_path / "half.pt2")
-    assert refused(tmp_path / "half.pt2").code == "source.derived-dim"
+    exported = torch.export.export(Half(), (torch.randn(3), torch.randn(6)), dynamic_shapes=shapes)
+    torch.export.save(exported, tmp_path / "half.pt2")
+    assert rejected(tmp_path / "half.pt2").code == "source.derived-dim"
 
 
-def test_a_batch_of_one_row_is_not_in_the_program(tmp_path: Path) -> None:
-    """Dim.AUTO leaves it out, and the remedy is said."""
-    made = torch.export.export(nn.Linear(4, 2), (torch.randn(3, 4),), dynamic_shapes=({0: Dim.AUTO},))
-    torch.export.save(made, tmp_path / "auto.pt2")
+def test_minimum_batch_of_two_gets_a_note(tmp_path: Path) -> None:
+    """Dim.AUTO excludes a batch of one row; the note says how to allow it."""
+    exported = torch.export.export(nn.Linear(4, 2), (torch.randn(3, 4),), dynamic_shapes=({0: Dim.AUTO},))
+    torch.export.save(exported, tmp_path / "auto.pt2")
     source = load(tmp_path / "auto.pt2")
     assert source.dims["batch"].min == 2
-    assert source.notes[0].startswith("the program takes batch from 2 up")
+    assert source.notes[0].startswith("the program requires batch >= 2")
 
 
 class _Bomb:
-    """Writes a file when it is unpickled."""
+    """Creates a file when unpickled."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark
@@ -200,19 +200,19 @@ def _replacing(old: str, new: str) -> Callable[[str, bytes], bytes]:
     [
         ("torch.ops.aten.linear.default", "torch.os.system", "calls 'torch.os.system'"),
         ("torch.ops.aten.linear.default", "torch.ops.load_library", "calls 'torch.ops.load_library'"),
-        ("Symbol('s", "__import__('os').system('s", "which is no arithmetic"),
-        ('"name": "x"', '"name": "x=print(1)"', "gives something the name 'x=print(1)'"),
+        ("Symbol('s", "__import__('os').system('s", "which is not an arithmetic expression"),
+        ('"name": "x"', '"name": "x=print(1)"', "uses the name 'x=print(1)'"),
     ],
 )
-def test_a_graph_that_would_run_code(program: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
-    """What a graph calls, computes and names is looked at as text first."""
-    error = refused(_rewritten(program, tmp_path / "bad.pt2", _replacing(old, new)))
+def test_graph_that_would_run_code_is_rejected(program: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
+    """Targets, sizes and names are checked as text before torch reads the graph."""
+    error = rejected(_rewritten(program, tmp_path / "bad.pt2", _replacing(old, new)))
     assert error.code == "source.archive"
     assert message in error.message
 
 
-def test_pickles_in_a_program(program: Path, tmp_path: Path) -> None:
-    """Example inputs, weights and constants that hold more than tensors are not unpickled."""
+def test_pickles_in_a_program_are_rejected(program: Path, tmp_path: Path) -> None:
+    """Example inputs, weights and constants that contain more than tensors are not unpickled."""
     mark = tmp_path / "ran"
 
     def samples(name: str, content: bytes) -> bytes:
@@ -232,18 +232,18 @@ def test_pickles_in_a_program(program: Path, tmp_path: Path) -> None:
         return json.dumps({"config": {"c": payload}}).encode() if listed else content
 
     for change in (samples, weights):
-        error = refused(_rewritten(program, tmp_path / "bad.pt2", change))
-        assert "holds more than tensors" in error.message
+        error = rejected(_rewritten(program, tmp_path / "bad.pt2", change))
+        assert "contains more than tensors" in error.message
     member = {"data/constants/opaque_obj_0": _pickled(mark)}
-    error = refused(_rewritten(program, tmp_path / "bad.pt2", constants, **member))
-    assert "holds a Python object (opaque_obj_0)" in error.message
-    error = refused(_rewritten(program, tmp_path / "bad.pt2", lambda _, c: c, **{"data/aotinductor/m/lib.so": b"x"}))
-    assert "holds a compiled library (lib.so)" in error.message
+    error = rejected(_rewritten(program, tmp_path / "bad.pt2", constants, **member))
+    assert "contains a Python object (opaque_obj_0)" in error.message
+    error = rejected(_rewritten(program, tmp_path / "bad.pt2", lambda _, c: c, **{"data/aotinductor/m/lib.so": b"x"}))
+    assert "contains a compiled library (lib.so)" in error.message
     assert not mark.exists()
 
 
-def test_guards_are_not_executed(program: Path, tmp_path: Path) -> None:
-    """They are Python code in the file; the sweep tests what they would."""
+def test_guards_are_not_run(program: Path, tmp_path: Path) -> None:
+    """Guards are Python code in the file; the size sweep tests the same conditions."""
     mark = tmp_path / "ran"
 
     def change(name: str, content: bytes) -> bytes:
@@ -258,8 +258,8 @@ def test_guards_are_not_executed(program: Path, tmp_path: Path) -> None:
     assert not mark.exists()
 
 
-def test_what_torch_export_writes_passes(program: Path, tmp_path: Path) -> None:
-    """Control flow, sizes made of sizes, and masks are no reason to refuse."""
+def test_valid_programs_pass_the_scan(program: Path, tmp_path: Path) -> None:
+    """Control flow, derived sizes and masks are allowed."""
 
     class Sized(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -268,20 +268,20 @@ def test_what_torch_export_writes_passes(program: Path, tmp_path: Path) -> None:
             return split.masked_fill(torch.zeros((), dtype=torch.bool), 0.0)
 
     rows, columns = Dim("rows", min=1, max=8), Dim("columns", min=2, max=32)
-    made = torch.export.export(Sized(), (torch.randn(6, 8),), dynamic_shapes=({0: 2 * rows, 1: 2 * columns},))
-    torch.export.save(made, tmp_path / "sized.pt2")
+    exported = torch.export.export(Sized(), (torch.randn(6, 8),), dynamic_shapes=({0: 2 * rows, 1: 2 * columns},))
+    torch.export.save(exported, tmp_path / "sized.pt2")
     scan_program(tmp_path / "sized.pt2")
     scan_program(program)
 
 
-def test_the_answers_are_the_module_s(program: Path) -> None:
-    """The program computes what the module did."""
+def test_reference_matches_the_module(program: Path) -> None:
+    """The loaded program returns the same values as the exported module."""
     source = load(program)
     inputs = source.examples(source.example_sizes, 0)
     torch.manual_seed(0)
     module = Tagger().eval()
     with torch.no_grad():
         shift = torch.from_numpy(inputs["extra_shift"])
-        told = module(torch.from_numpy(inputs["x"]), torch.from_numpy(inputs["ids"]), 3, extra={"shift": shift})
+        expected = module(torch.from_numpy(inputs["x"]), torch.from_numpy(inputs["ids"]), 3, extra={"shift": shift})
     logits: Any = source.reference(inputs)["logits"]
-    np.testing.assert_allclose(logits, np.asarray(told["logits"]), rtol=1e-5)
+    np.testing.assert_allclose(logits, np.asarray(expected["logits"]), rtol=1e-5)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from repogen.artifacts.source import Code
+from repogen.artifacts.source import PassThroughSource
 from repogen.errors import SourceError
 from repogen.source.load import load_source
 from repogen.spec.models import ModelSpec
@@ -95,7 +95,7 @@ def test_code_reads_its_data_files(load: Callable[..., SourceModel], tmp_path: P
 
     assert outputs["length"].tolist() == [[4], [6], [8]]
     assert [(c.name, c.path) for c in source.companions] == [("suffix.txt", tmp_path / "suffix.txt")]
-    assert isinstance(source.origin, Code)
+    assert isinstance(source.origin, PassThroughSource)
     assert source.origin.artifact.exporter == "python"
 
 

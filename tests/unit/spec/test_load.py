@@ -9,6 +9,7 @@ import pytest
 
 from repogen.errors import SpecError
 from repogen.spec.load import load_spec
+from repogen.spec.models import PassSpec
 from repogen.spec.problems import SpecProblemsError
 from repogen.spec.sources import TorchSource
 
@@ -138,7 +139,7 @@ def test_paths_of_a_loaded_spec_start_at_its_directory(loaded: Spec, folder: Pat
 def test_defaults_merge_into_mappings_and_give_way_to_lists_and_scalars(loaded: Spec) -> None:
     """A model's mapping is completed; its list or scalar replaces."""
     first, second = loaded.models.values()
-    assert (first.parity.rtol, first.parity.seed, first.optimize) == (0.001, 7, ("onnxsim",))
+    assert (first.parity.rtol, first.parity.seed, first.optimize) == (0.001, 7, (PassSpec(name="onnxsim"),))
     assert (second.parity.rtol, second.parity.seed, second.optimize) == (0.01, 7, ())
 
 

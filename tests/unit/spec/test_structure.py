@@ -22,6 +22,7 @@ INPUTS = """\
 """
 GOOD = HEAD + INPUTS
 
+EXPORTERS = "auto, dynamo, dynamo-eager, onnx, torchscript, torchscript-eager or torchscript-traced"
 REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
     "unknown top key": (
         "repositry: x\n" + GOOD,
@@ -116,8 +117,12 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
     "string for list": (GOOD + "    outputs: a\n", ("6:5", "models.m.outputs", 'must be a list, not "a"')),
     "list for mapping": (GOOD + "    limits: []\n", ("6:5", "models.m.limits", "must be a mapping, not a list")),
     "literal": (
-        GOOD + "    export: {exporter: onnx}\n",
-        ("6:14", "models.m.export.exporter", 'must be auto, dynamo or torchscript, not "onnx"'),
+        GOOD + "    export: {exporter: tensorrt}\n",
+        (
+            "6:14",
+            "models.m.export.exporter",
+            f'must be {EXPORTERS}, not "tensorrt"',
+        ),
     ),
     "zero size": (
         GOOD.replace("4]", "0]"),

@@ -1,4 +1,4 @@
-"""Batchability by experiment, for every way in which a model may not batch."""
+"""Measurement of batching, for every way in which a model cannot be batched."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from repogen.errors import ConfigError, ExitCode
 from repogen.source.common.examples import DrawnExamples, StoredExamples
 from repogen.spec.models import InputSpec
 from repogen.validate.batch import check_batch
+from repogen.validate.compare import Comparison
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,32 +38,32 @@ class Of(nn.Module):
         return self.function(x)
 
 
-def judge(
+def measure(
     source: SourceModel,
-    asked: int | Literal["auto"] = "auto",
+    requested: int | Literal["auto"] = "auto",
     onnx_model: Callable[..., dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]]] | None = None,
 ) -> BatchReport:
-    """Judge a source whose ONNX model is, by default, as good as the original."""
+    """Measure a source; its ONNX model is the original by default."""
     allowed = {output.name: (1e-3, 1e-5) for output in source.signature.outputs}
-    return check_batch(source, onnx_model or source.reference, asked, allowed, 0)
+    return check_batch(Comparison(source, onnx_model or source.reference, allowed), requested, 0)
 
 
-def test_rows_that_are_answered_one_by_one_batch(as_source: AsSource) -> None:
-    """Up to the dim's maximum, or what was asked for."""
+def test_independent_rows_can_be_batched(as_source: AsSource) -> None:
+    """Up to the maximum of the dim, or the requested size."""
     source = as_source(Of(lambda x: x.softmax(-1)))
-    assert judge(source) == BatchReport(batchable=True, max_batch_size=8)
-    assert judge(source, 4) == BatchReport(batchable=True, max_batch_size=4)
+    assert measure(source) == BatchReport(batchable=True, max_batch_size=8)
+    assert measure(source, 4) == BatchReport(batchable=True, max_batch_size=4)
 
 
-def test_more_than_was_proved_is_refused(as_source: AsSource) -> None:
-    """max_batch_size above the dim's maximum is an error, also where the spec declares no inputs to compare with."""
-    with pytest.raises(ConfigError, match="'batch' is proved up to 8 only"):
-        judge(as_source(Of(lambda x: x + 1)), 64)
+def test_size_above_the_dim_is_rejected(as_source: AsSource) -> None:
+    """A max_batch_size above the maximum of the dim is an error."""
+    with pytest.raises(ConfigError, match="'batch' is verified up to 8 only"):
+        measure(as_source(Of(lambda x: x + 1)), 64)
 
 
 @pytest.mark.parametrize("most", [2, 3, 4])
-def test_a_small_maximum_is_not_exceeded(as_source: AsSource, most: int) -> None:
-    """A model that refuses more than its dim allows is never given more."""
+def test_small_maximum_is_not_exceeded(as_source: AsSource, most: int) -> None:
+    """The model never gets a batch larger than its dim permits."""
 
     def guarded(x: torch.Tensor) -> torch.Tensor:
         if len(x) > most:
@@ -70,16 +71,16 @@ def test_a_small_maximum_is_not_exceeded(as_source: AsSource, most: int) -> None
         return x + 1
 
     source = as_source(Of(guarded), batch={"max": most})
-    assert judge(source) == BatchReport(batchable=True, max_batch_size=most)
+    assert measure(source) == BatchReport(batchable=True, max_batch_size=most)
 
 
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (lambda x: x @ x.T, "of one row alone has another shape"),
-        (lambda x: x - x.mean(0), "a row alone is answered otherwise than in a batch of 2"),
-        (lambda x: (x - x.mean(0)) / (x.std(0, unbiased=False) + 1), "a row alone is answered otherwise"),
-        (lambda x: x.cumsum(0), "a row alone is answered otherwise"),
+        (lambda x: x @ x.T, "has another shape for one row than"),
+        (lambda x: x - x.mean(0), "a row gives another output alone than in a batch of 2"),
+        (lambda x: (x - x.mean(0)) / (x.std(0, unbiased=False) + 1), "a row gives another output alone"),
+        (lambda x: x.cumsum(0), "a row gives another output alone"),
         (lambda _: torch.ones(3, 4), "axis 0 is not the batch"),
         (lambda x: x.sum(), "has shape [] for a batch of 1"),
         (lambda x: x.T, "has shape [4, 1] for a batch of 1"),
@@ -87,39 +88,37 @@ def test_a_small_maximum_is_not_exceeded(as_source: AsSource, most: int) -> None
         (lambda x: x[:1], "has shape [1, 4] for a batch of 2"),
     ],
 )
-def test_a_model_that_does_not_batch_says_why(
-    as_source: AsSource, function: Callable[[torch.Tensor], torch.Tensor], words: str
-) -> None:
-    """Contrastive logits, batch statistics, running sums, constants, scalars, other layouts."""
+def test_reason_is_reported(as_source: AsSource, function: Callable[[torch.Tensor], torch.Tensor], words: str) -> None:
+    """For contrastive logits, batch statistics, running sums, constants, scalars, and other layouts."""
     sized = Of(lambda x: function(x if len(x) != 1 or words != "has shape [2" else torch.cat([x, x])))
-    report = judge(as_source(sized))
+    report = measure(as_source(sized))
     assert (report.batchable, report.max_batch_size) == (False, 0)
     assert words in report.reason
     assert "PyTorch" in report.reason
 
 
-def test_rows_that_look_at_their_position_are_found(as_source: AsSource) -> None:
-    """Adding the row's number is seen when rows are computed alone."""
+def test_rows_that_depend_on_their_position_are_detected(as_source: AsSource) -> None:
+    """Such as a model that adds the row number."""
     source = as_source(Of(lambda x: x + torch.arange(len(x)).reshape(-1, 1)))
-    assert "answered otherwise" in judge(source).reason
+    assert "gives another output" in measure(source).reason
 
 
-def test_what_was_asked_for_and_cannot_be_is_an_error(as_source: AsSource) -> None:
-    """With the reason, the way out, and exit code 5."""
-    with pytest.raises(ConfigError, match="max_batch_size: 4 was asked for, but the model does not batch: a row") as e:
-        judge(as_source(Of(lambda x: x - x.mean(0))), 4)
+def test_requested_batching_that_is_impossible_is_an_error(as_source: AsSource) -> None:
+    """With the reason and exit code 5."""
+    with pytest.raises(ConfigError, match="max_batch_size is 4, but the model cannot be batched: a row") as e:
+        measure(as_source(Of(lambda x: x - x.mean(0))), 4)
     assert (e.value.code, e.value.exit_code) == ("config.not-batchable", ExitCode.CONFIG)
 
 
-def test_nothing_is_measured_when_zero_was_asked_for(as_source: AsSource) -> None:
-    """Even a model that batches does not then."""
-    assert judge(as_source(Of(lambda x: x)), 0).reason == "max_batch_size: 0 was asked for"
+def test_max_batch_size_of_zero_skips_the_measurement(as_source: AsSource) -> None:
+    """Even if the model can be batched."""
+    assert measure(as_source(Of(lambda x: x)), 0).reason == "the spec sets max_batch_size: 0"
 
 
-def test_the_onnx_model_is_measured_too(as_source: AsSource) -> None:
-    """An exporter may freeze what PyTorch keeps apart."""
+def test_onnx_model_is_measured(as_source: AsSource) -> None:
+    """Rows may be independent in PyTorch only."""
     source = as_source(Of(lambda x: x))
-    report = judge(source, onnx_model=lambda inputs: {"output": inputs["x"] - inputs["x"].mean(0)})
+    report = measure(source, onnx_model=lambda inputs: {"output": inputs["x"] - inputs["x"].mean(0)})
     assert report.reason.endswith("(ONNX Runtime)")
 
 
@@ -128,19 +127,19 @@ def test_the_onnx_model_is_measured_too(as_source: AsSource) -> None:
     [
         ({"x": [3, 4]}, {}, "not one shared dynamic dim"),
         ({"x": []}, {}, "not one shared dynamic dim"),
-        ({"x": ["batch", 4]}, {"batch": {"min": 2, "max": 8}}, "starts at 2"),
-        ({"x": ["batch", "batch"]}, {}, "another axis of input 'x' too"),
+        ({"x": ["batch", 4]}, {"batch": {"min": 2, "max": 8}}, "has a minimum of 2"),
+        ({"x": ["batch", "batch"]}, {}, "also another axis of input 'x'"),
     ],
 )
-def test_inputs_that_no_batch_fits_are_refused(
+def test_inputs_without_a_batch_axis_are_reported(
     as_source: AsSource, inputs: dict[str, list[int | str]], dims: dict[str, dict[str, int]], words: str
 ) -> None:
-    """Fixed axes, scalars, a minimum above 1, a batch on two axes."""
-    assert words in judge(as_source(Of(lambda x: x * 2), inputs, **dims)).reason
+    """For fixed axes, scalars, a minimum above 1, and a batch on two axes."""
+    assert words in measure(as_source(Of(lambda x: x * 2), inputs, **dims)).reason
 
 
-def test_a_size_that_fails_is_a_reason(as_source: AsSource) -> None:
-    """A model that takes pairs only is told apart from one that mixes."""
+def test_size_that_fails_is_reported(as_source: AsSource) -> None:
+    """For a model that supports even batches only."""
 
     def paired(x: torch.Tensor) -> torch.Tensor:
         if len(x) % 2:
@@ -148,17 +147,18 @@ def test_a_size_that_fails_is_a_reason(as_source: AsSource) -> None:
         return x
 
     assert (
-        "a batch of 1 fails: the PyTorch model failed: ValueError: pairs, please" in judge(as_source(Of(paired))).reason
+        "a batch of 1 fails: the PyTorch model failed: ValueError: pairs, please"
+        in measure(as_source(Of(paired))).reason
     )
 
 
 @pytest.mark.parametrize("examples", ["ones", "stored"])
-def test_rows_that_are_all_alike_prove_nothing(as_source: AsSource, examples: str) -> None:
-    """``x - x.mean(0)`` is blameless on constant rows, so constant rows are no witness."""
+def test_equal_rows_cannot_verify_batching(as_source: AsSource, examples: str) -> None:
+    """``x - x.mean(0)`` gives the same result for equal rows alone and in a batch."""
     source = as_source(Of(lambda x: x - x.mean(0)))
     inputs = source.signature.inputs
-    alike: Examples = DrawnExamples({"x": InputSpec(dtype="float32", shape=("batch", 4), fill="ones")})
+    examples_of_equal_rows: Examples = DrawnExamples({"x": InputSpec(dtype="float32", shape=("batch", 4), fill="ones")})
     if examples == "stored":
-        alike = StoredExamples(({"x": np.ones((1, 4), np.float32)},), "e.npz", inputs)
-    constant = replace(source, examples=alike)
-    assert "nothing can show" in judge(constant).reason
+        examples_of_equal_rows = StoredExamples(({"x": np.ones((1, 4), np.float32)},), "e.npz", inputs)
+    constant = replace(source, examples=examples_of_equal_rows)
+    assert "batching cannot be verified" in measure(constant).reason

@@ -1,4 +1,4 @@
-"""How far outputs are apart, and when that is too far."""
+"""Differences between outputs, and tolerances."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from repogen.validate.compare import Difference, difference, not_finite, toleran
 
 
 def compare(expected: object, actual: object, dtype: str = "float32", allowed: tuple[float, float] = (0.0, 0.0)) -> str:
-    """Return why two arrays of one dtype do not agree."""
+    """Return why two arrays of one dtype differ."""
     return difference({"y": np.array(expected, dtype)}, {"y": np.array(actual, dtype)}, {"y": allowed}).reason
 
 
-def test_equal_outputs_are_no_distance_apart() -> None:
-    """Nothing to say."""
+def test_equal_outputs_do_not_differ() -> None:
+    """All differences are zero."""
     y = {"y": np.ones(3, np.float32)}
     assert difference(y, y, {"y": (0.0, 0.0)}) == Difference(0.0, 0.0, 1.0, "")
 
 
-def test_distances_are_measured() -> None:
-    """Absolute, relative to the expected value, and the angle."""
-    apart = difference({"y": np.array([2.0, 4.0])}, {"y": np.array([2.0, 5.0])}, {"y": (0.1, 0.0)})
-    assert (apart.max_abs, apart.max_rel) == (1.0, 0.25)
-    assert apart.cosine == pytest.approx((4 + 20) / np.sqrt(20 * 29))
-    assert apart.reason == "1 of 2 values of 'y' are off, the worst by 1"
+def test_differences_are_measured() -> None:
+    """Absolute, relative to the expected value, and as cosine similarity."""
+    result = difference({"y": np.array([2.0, 4.0])}, {"y": np.array([2.0, 5.0])}, {"y": (0.1, 0.0)})
+    assert (result.max_abs, result.max_rel) == (1.0, 0.25)
+    assert result.cosine == pytest.approx((4 + 20) / np.sqrt(20 * 29))
+    assert result.reason == "1 of 2 values of 'y' differ, by up to 1"
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,13 @@ def test_distances_are_measured() -> None:
 def test_tolerances_are_relative_plus_absolute(
     expected: list[float], actual: list[float], allowed: tuple[float, float], *, agrees: bool
 ) -> None:
-    """``atol + rtol * |expected|``, as numpy.isclose has it."""
+    """``atol + rtol * |expected|``, as in numpy.isclose."""
     assert (compare(expected, actual, "float64", allowed) == "") is agrees
 
 
 @pytest.mark.parametrize(("expected", "actual"), [(np.nan, 1), (1, np.nan), (np.nan, np.nan), (np.inf, np.inf)])
-def test_nan_and_infinity_never_agree(expected: float, actual: float) -> None:
-    """On either side, not even with themselves, whatever the tolerance."""
+def test_nan_and_infinity_always_differ(expected: float, actual: float) -> None:
+    """On either side, even from themselves, with any tolerance."""
     assert "NaN or Inf" in compare([expected], [actual], allowed=(1e6, 1e6))
 
 
@@ -67,47 +67,47 @@ def test_shapes_and_dtypes_must_be_equal(expected: Array, actual: Array, words: 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "uint64"])
 def test_integers_and_booleans_are_compared_exactly(dtype: str) -> None:
-    """One off is off."""
+    """A difference of one is a difference."""
     assert compare([1, 0], [1, 0], dtype) == ""
-    assert "1 of 2 values of 'y' are off" in compare([1, 0], [1, 1], dtype)
+    assert "1 of 2 values of 'y' differ" in compare([1, 0], [1, 1], dtype)
 
 
 def test_large_integers_that_share_a_float_differ() -> None:
-    """2**53 and 2**53 + 1 are one float64, and two integers."""
+    """2**53 and 2**53 + 1 are the same float64."""
     assert "1 of 1 values" in compare([2**53], [2**53 + 1], "int64")
 
 
 def test_half_precision_is_measured_in_double() -> None:
-    """60000 and -60000 are 120000 apart, more than float16 can say."""
-    apart = difference({"y": np.array([6e4], np.float16)}, {"y": np.array([-6e4], np.float16)}, {"y": (0.0, 1.0)})
-    assert apart.max_abs == 2 * float(np.float16(6e4))
+    """60000 and -60000 differ by 120000, which is more than float16 can represent."""
+    result = difference({"y": np.array([6e4], np.float16)}, {"y": np.array([-6e4], np.float16)}, {"y": (0.0, 1.0)})
+    assert result.max_abs == 2 * float(np.float16(6e4))
 
 
 @pytest.mark.parametrize("shape", [(0,), (2, 0, 3)])
-def test_empty_arrays_agree(shape: tuple[int, ...]) -> None:
-    """No detections are an answer."""
+def test_empty_arrays_are_equal(shape: tuple[int, ...]) -> None:
+    """Such as the output of a detector without detections."""
     assert compare(np.zeros(shape), np.zeros(shape)) == ""
 
 
-def test_every_output_is_judged() -> None:
-    """The worst figures and every reason."""
+def test_every_output_is_compared() -> None:
+    """The result has the largest differences and all reasons."""
     expected = {"a": np.zeros(1), "b": np.ones(1)}
-    apart = difference(expected, {"a": np.ones(1), "b": np.zeros(1)}, dict.fromkeys("ab", (0.0, 0.0)))
-    assert (apart.max_abs, apart.reason.count("values of")) == (1.0, 2)
+    result = difference(expected, {"a": np.ones(1), "b": np.zeros(1)}, dict.fromkeys("ab", (0.0, 0.0)))
+    assert (result.max_abs, result.reason.count("values of")) == (1.0, 2)
 
 
-def test_tolerance_follows_the_dtype_unless_the_spec_says_otherwise() -> None:
-    """Integers stay exact whatever the spec says of floats."""
+def test_default_tolerance_depends_on_the_dtype() -> None:
+    """The spec's tolerance applies to floats only."""
     outputs = tuple(TensorSpec(name, name, (1,)) for name in ("float16", "float32", "float64", "int64", "bool"))
     by_dtype = tolerances(Signature((), outputs), ParitySpec())
     assert by_dtype["float16"] > by_dtype["float32"] > by_dtype["float64"] > by_dtype["int64"] == by_dtype["bool"]
     assert by_dtype["int64"] == (0.0, 0.0)
-    given = tolerances(Signature((), outputs), ParitySpec(rtol=0.5))
-    assert (given["float32"], given["int64"]) == ((0.5, by_dtype["float32"][1]), (0.0, 0.0))
+    explicit = tolerances(Signature((), outputs), ParitySpec(rtol=0.5))
+    assert (explicit["float32"], explicit["int64"]) == ((0.5, by_dtype["float32"][1]), (0.0, 0.0))
 
 
 def test_values_that_are_not_finite_are_counted() -> None:
-    """The first such output is named; integers have none."""
+    """In the first such output; integers are always finite."""
     outputs = {"n": np.ones(2, np.int64), "y": np.array([1.0, np.nan, np.inf])}
     assert not_finite(outputs) == "2 of 3 values of 'y' are NaN or Inf"
     assert not_finite({"n": np.ones(2, np.int64)}) == ""

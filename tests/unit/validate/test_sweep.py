@@ -1,4 +1,4 @@
-"""Which sizes are tried, in which order."""
+"""The sizes of the parity cases, and their order."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ BATCH = DimRange(1, 32, 2)
 TIME = DimRange(4, 64, 16)
 
 
-def test_the_example_and_the_minimum_come_first_and_always_run() -> None:
-    """Then the other seeds, then the rest."""
+def test_example_and_minimum_come_first_and_are_required() -> None:
+    """Then the other seeds and the other sizes."""
     plan = plan_sweep({"batch": BATCH, "time": TIME}, 7, 3)
     assert [case.name for case in plan[:4]] == [
         "batch=2,time=16 seed=7",
@@ -21,8 +21,8 @@ def test_the_example_and_the_minimum_come_first_and_always_run() -> None:
     assert [case.required for case in plan[:4]] == [True, True, False, False]
 
 
-def test_sizes_that_share_no_divisor_are_tried_and_the_original_may_fail_there() -> None:
-    """Of each dim one runs whatever the budget, and sizes that an exporter doubts all do."""
+def test_prime_and_extra_sizes_are_planned() -> None:
+    """One prime of each dim is required, and all extra sizes are; the original may fail at them."""
     plan = plan_sweep({"batch": BATCH, "time": TIME}, 0, 1, [{"batch": 2, "time": 42}])
     new = {(case.sizes["batch"], case.sizes["time"]): case.required for case in plan if not case.golden}
     assert new == {(3, 16): True, (31, 16): False, (2, 17): True, (2, 5): False, (2, 61): False, (2, 42): True}
@@ -31,15 +31,15 @@ def test_sizes_that_share_no_divisor_are_tried_and_the_original_may_fail_there()
     assert not any(case.probing for case in plan if case.sizes in ({"batch": 1, "time": 4}, {"batch": 32, "time": 64}))
 
 
-def test_the_rest_goes_from_cheap_to_dear_up_to_everything_at_its_maximum() -> None:
-    """A budget that ends early leaves the dearest out."""
+def test_other_cases_are_sorted_by_cost() -> None:
+    """A spent budget skips the most expensive cases."""
     rest = plan_sweep({"batch": BATCH, "time": TIME}, 0, 2)[3:]
     assert [case.cost for case in rest] == sorted(case.cost for case in rest)
     assert rest[-1].sizes == {"batch": 32, "time": 64}
 
 
-def test_each_dim_is_at_its_bounds_alone_and_together_and_no_case_comes_twice() -> None:
-    """Bounds of one dim at the other's example, minimum and maximum."""
+def test_each_dim_is_at_its_bounds_alone_and_together() -> None:
+    """With the other dim at its example, minimum and maximum; no case is repeated."""
     plan = plan_sweep({"batch": BATCH, "time": TIME}, 0, 1)
     sizes = [(case.sizes["batch"], case.sizes["time"]) for case in plan]
     assert len(set(sizes)) == len(sizes)
@@ -48,13 +48,13 @@ def test_each_dim_is_at_its_bounds_alone_and_together_and_no_case_comes_twice() 
 
 
 def test_seeds_differ_between_cases() -> None:
-    """The same values are not tried twice."""
+    """No values are measured twice."""
     seeds = [case.seed for case in plan_sweep({"batch": BATCH}, 5, 2)]
     assert len(set(seeds)) == len(seeds)
 
 
-def test_without_dims_there_is_one_case_a_seed() -> None:
-    """Their names have no dims to say."""
+def test_model_without_dims_has_one_case_per_seed() -> None:
+    """Their names contain the seed only."""
     assert plan_sweep({}, 3, 1) == [SweepCase({}, 3, required=True)]
     assert [(case.name, case.cost, case.required) for case in plan_sweep({}, 0, 2)] == [
         ("seed=0", 1, True),
@@ -62,6 +62,6 @@ def test_without_dims_there_is_one_case_a_seed() -> None:
     ]
 
 
-def test_a_dim_with_two_sizes_has_two_cases() -> None:
-    """Middle, maximum and example fall together."""
+def test_dim_with_two_sizes_has_two_cases() -> None:
+    """Its middle, maximum and example are equal."""
     assert [case.sizes["batch"] for case in plan_sweep({"batch": DimRange(1, 2, 2)}, 0, 1)] == [2, 1]

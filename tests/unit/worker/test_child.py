@@ -1,4 +1,4 @@
-"""How places and failures of the worker are shown."""
+"""Errors of the worker: their locations and classes, and the diagnostics that are collected until then."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.artifacts.built_model import Learned, PassOutcome, RungOutcome
+from repogen.artifacts.built_model import BuildDiagnostics, ExportAttempt, PassOutcome
 from repogen.errors import ExitCode, ExportError, ParityError, RepogenError
 from repogen.spec.models import ModelSpec
-from repogen.worker.child import _bug, _key, _missing, _shown
+from repogen.worker.child import _missing_module, _relative, _spec_key, _unexpected
 from repogen.worker.job import Job
-from repogen.worker.progress import Ledger
-from repogen.worker.sequence import none_worked
+from repogen.worker.progress import BuildLog
+from repogen.worker.sequence import combined_error
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 @pytest.mark.parametrize(
-    ("where", "shown"),
+    ("where", "expected"),
     [
         ("{root}/nets/models.py:12", "nets/models.py:12"),
         ("/opt/env/lib/python3.11/site-packages/transformers/models/bert.py:3", "transformers/models/bert.py:3"),
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
         ("", ""),
     ],
 )
-def test_places_are_shown_without_this_machine(tmp_path: Path, where: str, shown: str) -> None:
-    """Relative to the spec, to site-packages, or the file's name."""
-    assert _shown(where.format(root=tmp_path), tmp_path) == shown
+def test_location_does_not_contain_paths_of_this_machine(tmp_path: Path, where: str, expected: str) -> None:
+    """It is relative to the spec or to site-packages, or a file name."""
+    assert _relative(where.format(root=tmp_path), tmp_path) == expected
 
 
 @pytest.mark.parametrize(
@@ -44,59 +44,59 @@ def test_places_are_shown_without_this_machine(tmp_path: Path, where: str, shown
         ("", ""),
     ],
 )
-def test_what_the_spec_names_is_placed_at_its_key(tmp_path: Path, where: str, key: str) -> None:
-    """The parent knows the line of that key."""
+def test_location_of_a_file_in_the_spec_is_its_key(tmp_path: Path, where: str, key: str) -> None:
+    """The parent adds the line of the key."""
     source = {"factory": "nets.py:build", "weights": "weights/best.pt"}
     model = ModelSpec.model_validate({"source": source, "examples": "data.npz"})
-    assert _key(where, Job("tiny", model, tmp_path, "24.10", tmp_path, 1)) == key
+    assert _spec_key(where, Job("tiny", model, tmp_path, "24.10", tmp_path, 1)) == key
 
 
-def test_a_missing_extra_names_its_installation() -> None:
-    """Without torch there is no build; another module missing is a bug."""
-    assert _missing(ModuleNotFoundError("no", name="torch.onnx")).exit_code == ExitCode.SPEC
-    assert _missing(ModuleNotFoundError("no", name="elsewhere")).exit_code == ExitCode.BUG
+def test_missing_requirement_is_a_spec_error() -> None:
+    """Any other missing module is a bug."""
+    assert _missing_module(ModuleNotFoundError("no", name="torch.onnx")).exit_code == ExitCode.SPEC
+    assert _missing_module(ModuleNotFoundError("no", name="elsewhere")).exit_code == ExitCode.BUG
 
 
-def test_what_nobody_meant_is_a_bug_and_memory_is_not() -> None:
-    """Out of memory is the model's; the rest is ours, with its traceback in the details."""
-    assert _bug(MemoryError()).exit_code == ExitCode.EXPORT
-    assert (_bug(ValueError("x\ny")).message, _bug(ValueError("x")).exit_code) == (
+def test_unexpected_exception_is_a_bug_unless_memory_is_exhausted() -> None:
+    """Out of memory is an error of the model."""
+    assert _unexpected(MemoryError()).exit_code == ExitCode.EXPORT
+    assert (_unexpected(ValueError("x\ny")).message, _unexpected(ValueError("x")).exit_code) == (
         "unexpected ValueError: x",
         ExitCode.BUG,
     )
 
 
-def test_when_no_exporter_holds_every_reason_is_told() -> None:
-    """The error that came furthest decides code and exit code; hint and place come from whoever has them."""
+def test_error_of_several_exporters_has_every_reason() -> None:
+    """The error of the latest step decides the class; hint and location come from the first error that has one."""
     refused = ExportError("refused", "rewrite it", where="m.py:1", code="export.dynamo")
     failures: list[tuple[str, RepogenError]] = [
         ("dynamo", refused),
         ("torchscript", ParityError("drifts", code="parity.drift")),
     ]
-    error = none_worked(failures)
+    error = combined_error(failures)
     assert (error.code, error.exit_code, error.hint, error.where) == ("parity.drift", 4, "rewrite it", "m.py:1")
-    assert error.message == "no exporter kept the model as it is:\n  dynamo: refused\n  torchscript: drifts"
-    assert none_worked(failures[:1]) is refused
+    assert error.message == "every exporter failed:\n  dynamo: refused\n  torchscript: drifts"
+    assert combined_error(failures[:1]) is refused
 
 
-def test_the_ledger_holds_all_that_was_learned_so_far() -> None:
-    """A step entered is told with what is known by then; one that comes twice is added up."""
-    entered: list[tuple[str, Learned]] = []
-    ledger = Ledger(lambda step, learned: entered.append((step, learned)))
-    rung = RungOutcome("dynamo", ok=False, reason="refused", seconds=1.0)
-    dropped = PassOutcome("onnxsim", applied=False, nodes_before=3, nodes_after=3, reason="drift")
-    with ledger.step("source"):
+def test_build_log_collects_diagnostics() -> None:
+    """Each step is reported with the diagnostics until then; the times of a repeated step are added."""
+    steps: list[tuple[str, BuildDiagnostics]] = []
+    log = BuildLog(lambda step, diagnostics: steps.append((step, diagnostics)))
+    attempt = ExportAttempt("dynamo", ok=False, reason="refused", seconds=1.0)
+    skipped = PassOutcome("onnxsim", applied=False, nodes_before=3, nodes_after=3, reason="drift")
+    with log.step("source"):
         pass
-    ledger.note(("eval() was forgotten",))
-    with ledger.step("export"):
+    log.add_notes(("eval() was forgotten",))
+    with log.step("export"):
         pass
-    ledger.tried(rung)
-    ledger.optimized((dropped,))
-    with pytest.raises(ValueError, match="no"), ledger.step("export"):
+    log.add_attempt(attempt)
+    log.set_passes((skipped,))
+    with pytest.raises(ValueError, match="no"), log.step("export"):
         raise ValueError("no")
-    assert [step for step, _ in entered] == ["source", "export", "export"]
-    assert [learned.notes for _, learned in entered] == [(), ("eval() was forgotten",), ("eval() was forgotten",)]
-    assert (entered[1][1].rungs, entered[2][1].rungs) == ((), (rung,))
-    assert (ledger.learned.rungs, ledger.learned.passes) == ((rung,), (dropped,))
-    assert list(ledger.learned.seconds) == ["source", "export"]
-    assert ledger.learned.peak_rss_bytes > 2**20
+    assert [step for step, _ in steps] == ["source", "export", "export"]
+    assert [diagnostics.notes for _, diagnostics in steps] == [(), ("eval() was forgotten",), ("eval() was forgotten",)]
+    assert (steps[1][1].attempts, steps[2][1].attempts) == ((), (attempt,))
+    assert (log.diagnostics.attempts, log.diagnostics.passes) == ((attempt,), (skipped,))
+    assert list(log.diagnostics.seconds) == ["source", "export"]
+    assert log.diagnostics.peak_rss_bytes > 2**20

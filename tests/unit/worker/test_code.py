@@ -1,4 +1,4 @@
-"""Python code in the worker's sequence: proved with the config that it is going to get."""
+"""Python code is verified with the batch size that config.pbtxt will have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from repogen.spec.models import ModelSpec
 from repogen.worker.job import Job
-from repogen.worker.progress import Ledger
+from repogen.worker.progress import BuildLog
 from repogen.worker.sequence import build_model
 
 if TYPE_CHECKING:
@@ -23,17 +23,17 @@ import triton_python_backend_utils as pb
 class TritonPythonModel:
     def initialize(self, args):
         config = json.loads(args["model_config"])
-        with (Path(__file__).resolve().parent / "told.txt").open("a") as told:
-            told.write(f"{config['max_batch_size']} {config['input'][0]['dims']}\\n")
+        with (Path(__file__).resolve().parent / "configs.txt").open("a") as file:
+            file.write(f"{config['max_batch_size']} {config['input'][0]['dims']}\\n")
 
     def execute(self, requests):
-        given = [request.inputs()[0].as_numpy() for request in requests]
-        return [pb.InferenceResponse([pb.Tensor("y", x - x.mean(0))]) for x in given]
+        arrays = [request.inputs()[0].as_numpy() for request in requests]
+        return [pb.InferenceResponse([pb.Tensor("y", x - x.mean(0))]) for x in arrays]
 """
 
 
-def test_code_is_told_of_the_batch_that_was_measured(tmp_path: Path) -> None:
-    """It is tried as if it batched; where rows mix, it is proved again with a config that says so."""
+def test_code_is_verified_with_the_measured_batch_size(tmp_path: Path) -> None:
+    """It is first run with batching; if rows are not independent, it is verified again without."""
     (tmp_path / "step.py").write_text(CODE)
     (tmp_path / "work").mkdir()
     tensor = {"dtype": "float32", "shape": ["batch", 2]}
@@ -47,8 +47,8 @@ def test_code_is_told_of_the_batch_that_was_measured(tmp_path: Path) -> None:
     )
     job = Job("m", model, tmp_path, "24.10", tmp_path / "work", 1)
 
-    built = build_model(job, Ledger(lambda _, __: None))
+    built = build_model(job, BuildLog(lambda _, __: None))
 
     assert built.batch.max_batch_size == 0
-    assert "a row alone is answered otherwise" in built.batch.reason
-    assert (tmp_path / "told.txt").read_text().splitlines() == [*["4 [2]"] * 2, *["0 [-1, 2]"] * 2]
+    assert "a row gives another output alone" in built.batch.reason
+    assert (tmp_path / "configs.txt").read_text().splitlines() == [*["4 [2]"] * 2, *["0 [-1, 2]"] * 2]

@@ -1,4 +1,4 @@
-"""What the end of a log tells of a worker's end."""
+"""The last lines and the crash location in the log of a worker."""
 
 from __future__ import annotations
 
@@ -28,38 +28,38 @@ Extension modules: numpy.linalg (total: 1)
 """
 
 
-def test_a_crash_is_placed_at_the_users_innermost_line() -> None:
-    """Of the thread that crashed; the stack itself is no last word, and no path of the machine is shown."""
+def test_location_of_a_crash_is_the_innermost_line_of_user_code() -> None:
+    """Of the thread that crashed. The last lines contain neither the stack nor paths of the machine."""
     log = WorkerLog(CRASH, ROOT)
-    assert log.place == "nets/model.py:12"
-    assert log.last_words == "  four of models.py\n  torch/x.py:3: five\n  last words"
+    assert log.location == "nets/model.py:12"
+    assert log.last_lines == "  four of models.py\n  torch/x.py:3: five\n  last words"
 
 
-def test_a_stack_that_was_asked_for_tells_where_it_hangs() -> None:
-    """As at the time limit; what was printed before stays the last word."""
+def test_location_of_a_requested_stack() -> None:
+    """As at the time limit; the last lines are those before the stack."""
     log = WorkerLog('step 3\nStack (most recent call first):\n  File "/srv/project/models.py", line 9 in build\n', ROOT)
-    assert (log.place, log.last_words) == ("models.py:9", "  step 3")
+    assert (log.location, log.last_lines) == ("models.py:9", "  step 3")
 
 
 @pytest.mark.parametrize(
     "text", ["", "\n\n", "Fatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):\n"]
 )
-def test_a_log_may_tell_nothing(text: str) -> None:
-    """No place and no words are better than wrong ones."""
-    assert (WorkerLog(text, ROOT).place, WorkerLog(text, ROOT).last_words) == ("", "")
+def test_log_without_lines_or_location(text: str) -> None:
+    """Both are empty."""
+    assert (WorkerLog(text, ROOT).location, WorkerLog(text, ROOT).last_lines) == ("", "")
 
 
-def test_of_a_long_log_the_end_is_read(tmp_path: Path) -> None:
-    """Bytes that are no UTF-8 included."""
+def test_only_the_end_of_a_long_log_is_read(tmp_path: Path) -> None:
+    """Bytes that are not UTF-8 are replaced."""
     (tmp_path / "worker.log").write_bytes(b"x" * 100_000 + b"\n\xffend\n")
     text = read_log(tmp_path / "worker.log", ROOT).text
     assert (len(text), text[-6:]) == (16 * 1024, "\n\ufffdend\n")
 
 
-def test_a_link_to_the_users_file_is_that_file(tmp_path: Path) -> None:
-    """Python code runs through one, for the files beside it."""
+def test_symlink_to_a_file_of_the_user(tmp_path: Path) -> None:
+    """Python models run through one."""
     (tmp_path / "spec").mkdir()
     (tmp_path / "spec" / "step.py").touch()
     (tmp_path / "model.py").symlink_to(tmp_path / "spec" / "step.py")
     stack = f'Stack (most recent call first):\n  File "{tmp_path}/model.py", line 9 in execute\n'
-    assert WorkerLog(stack, tmp_path / "spec").place == "step.py:9"
+    assert WorkerLog(stack, tmp_path / "spec").location == "step.py:9"

@@ -1,4 +1,4 @@
-"""Worker processes that really run: what they answer, and every way in which they end."""
+"""Real worker processes: their results, and every way in which they can end."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from typing import Any
 import pytest
 
 from repogen.artifacts.progress import Silent
-from repogen.errors import RepogenError
+from repogen.errors import RepogenError, SourceError
 from repogen.spec.models import ModelSpec
 from repogen.worker.job import EVENT, JOB, Event, Job, Outcome
 from repogen.worker.process import run_worker
 
 
 class Steps(Silent):
-    """Remembers the steps."""
+    """Records the steps."""
 
     def __init__(self) -> None:
-        """Start with none."""
+        """Start without steps."""
         self.seen: list[str] = []
 
     def step(self, model: str, step: str) -> None:
-        """Remember."""
+        """Record a step."""
         self.seen.append(f"{model} {step}")
 
 
@@ -57,7 +57,7 @@ def outcome(root: Path, code: str, **limits: Any) -> Outcome:
 
 
 def ended(root: Path, code: str, **limits: Any) -> RepogenError:
-    """Return the error of a worker that must fail."""
+    """Return the error of a worker that is expected to fail."""
     with pytest.raises(RepogenError) as caught:
         outcome(root, code, **limits).model()
     assert str(root) not in caught.value.message + caught.value.hint + caught.value.where
@@ -65,22 +65,22 @@ def ended(root: Path, code: str, **limits: Any) -> RepogenError:
 
 
 # Starts processes as careless model code does: one in the worker's process group, one in a session of its own, and one
-# whose parent is gone; and tells their ids.
+# whose parent has ended; and writes their IDs to a file.
 STARTS = """
 import subprocess
 def start():
     sleep = ["sleep", "1000"]
     pids = [subprocess.Popen(sleep).pid, subprocess.Popen(sleep, start_new_session=True).pid]
     shell = subprocess.run(["sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!"], capture_output=True, check=True)
-    place = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pids")
-    with open(place + ".part", "w") as file:
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pids")
+    with open(path + ".part", "w") as file:
         file.write(" ".join(map(str, [os.getpid(), *pids, int(shell.stdout)])))
-    os.replace(place + ".part", place)
+    os.replace(path + ".part", path)
 """
 
 
 def runs(pid: int) -> bool:
-    """Whether a process is there and no zombie, once it had time to end."""
+    """Return whether a process is still running, and not a zombie, after it had time to end."""
     for _ in range(100):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -93,14 +93,14 @@ def runs(pid: int) -> bool:
 
 
 def leftovers(root: Path) -> list[int]:
-    """Return those of the worker and the processes that ``STARTS`` started which run on."""
+    """Return the IDs of the worker and of the processes started by ``STARTS`` that are still running."""
     started = [int(pid) for pid in (root / "pids").read_text().split()]
     assert len(started) == 4
     return [pid for pid in started if runs(pid)]
 
 
-def test_a_model_is_built_whatever_its_code_prints(tmp_path: Path) -> None:
-    """Steps arrive in order, prints go to the log, and what was imported is recorded."""
+def test_output_of_model_code_does_not_disturb_the_build(tmp_path: Path) -> None:
+    """Steps arrive in order, output goes to the log, and imported code is recorded."""
     (tmp_path / "layers.py").write_text("from torch import nn\nLAYER = nn.Linear(4, 2)\n")
     steps = Steps()
     code = """
@@ -121,22 +121,22 @@ def test_a_model_is_built_whatever_its_code_prints(tmp_path: Path) -> None:
     assert b"in the factory" in log
     assert {"models.py", "layers.py"} == set(built.imported.files)
     assert {"torch", "numpy", "onnx"} <= set(built.imported.distributions)
-    assert list(ended.learned.seconds) == ["source", "export", "optimize", "validate"]
-    assert [rung.ok for rung in ended.learned.rungs] == [True]
-    assert "training mode" in ended.learned.notes[0]
-    assert ended.learned.peak_rss_bytes > 2**20
+    assert list(ended.diagnostics.seconds) == ["source", "export", "optimize", "validate"]
+    assert [attempt.ok for attempt in ended.diagnostics.attempts] == [True]
+    assert "training mode" in ended.diagnostics.notes[0]
+    assert ended.diagnostics.peak_rss_bytes > 2**20
     assert not (tmp_path / "__pycache__").exists()
 
 
-def test_memory_is_limited(tmp_path: Path) -> None:
-    """A factory that takes a gigabyte is stopped below it."""
+def test_memory_limit(tmp_path: Path) -> None:
+    """A factory that allocates a gigabyte is killed at its limit."""
     error = ended(tmp_path, "def build():\n    hog = b'x' * 2**30\n    time.sleep(3600)\n", memory_mb=800)
     assert error.code == "worker.memory"
     assert "more than 800 MB" in error.message
 
 
-def test_a_death_is_heard_although_a_child_of_the_model_lives_on(tmp_path: Path) -> None:
-    """A forked process keeps the pipe open; the worker's end counts, and the fork ends with it."""
+def test_exit_is_detected_while_a_forked_process_is_running(tmp_path: Path) -> None:
+    """A forked process keeps the pipe open; it is killed when the worker has ended."""
     code = """
     def build():
         pid = os.fork()
@@ -150,8 +150,8 @@ def test_a_death_is_heard_although_a_child_of_the_model_lives_on(tmp_path: Path)
     assert not runs(int((tmp_path / "fork").read_text()))
 
 
-def test_a_crash_of_native_code_is_named_and_placed(tmp_path: Path) -> None:
-    """The signal, what was printed last, the user's line that called it, and the whole stack for --debug."""
+def test_crash_of_native_code_has_signal_and_location(tmp_path: Path) -> None:
+    """The message has the last output; the error has the user's line, and the whole stack for --debug."""
     code = """
     import ctypes
     def build():
@@ -164,14 +164,14 @@ def test_a_crash_of_native_code_is_named_and_placed(tmp_path: Path) -> None:
     error = ended(tmp_path, code)
     assert (error.code, error.where) == ("worker.killed", "models.py:9")
     assert error.message == (
-        "the worker was killed by SIGSEGV in the step 'source'; the last it printed:\n  loading the table\n  last words"
+        "the worker was killed by SIGSEGV in the step 'source'; last log lines:\n  loading the table\n  last words"
     )
     assert "Fatal Python error: Segmentation fault" in error.details
     assert "line 7 in build" in error.details
 
 
-def test_what_was_learned_outlives_a_crash_and_what_was_started_does_not(tmp_path: Path) -> None:
-    """A worker that dies while it exports has told its notes and the time of the steps before."""
+def test_diagnostics_survive_a_crash_and_started_processes_do_not(tmp_path: Path) -> None:
+    """After a crash in the export, notes and the times of earlier steps are available."""
     code = """
     from torch import nn
     class Fatal(nn.Module):
@@ -188,14 +188,14 @@ def test_what_was_learned_outlives_a_crash_and_what_was_started_does_not(tmp_pat
     died = outcome(tmp_path, STARTS + textwrap.dedent(code))
     with pytest.raises(RepogenError, match="killed by SIGKILL in the step 'export'"):
         died.model()
-    assert "training mode" in died.learned.notes[0]
-    assert list(died.learned.seconds) == ["source", "export"]
-    assert died.learned.peak_rss_bytes > 2**20
+    assert "training mode" in died.diagnostics.notes[0]
+    assert list(died.diagnostics.seconds) == ["source", "export"]
+    assert died.diagnostics.peak_rss_bytes > 2**20
     assert leftovers(tmp_path) == []
 
 
-def test_what_was_learned_goes_along_with_an_error(tmp_path: Path) -> None:
-    """The exporter's outcome, notes and seconds of a model that no exporter kept; and what its code printed."""
+def test_diagnostics_are_returned_with_an_error(tmp_path: Path) -> None:
+    """Attempts, notes, times and output of a model that no exporter could export."""
     code = """
     from torch import nn
     class Baked(nn.Module):
@@ -208,29 +208,37 @@ def test_what_was_learned_goes_along_with_an_error(tmp_path: Path) -> None:
     failed = outcome(tmp_path, code)
     with pytest.raises(RepogenError) as caught:
         failed.model()
-    assert [(rung.exporter, rung.ok) for rung in failed.learned.rungs] == [("torchscript", False)]
-    assert failed.learned.rungs[0].reason == caught.value.message
-    assert "training mode" in failed.learned.notes[0]
-    assert set(failed.learned.seconds) >= {"source", "export"}
-    assert "the worker's log ends:\n" in caught.value.details
+    assert [(attempt.exporter, attempt.ok) for attempt in failed.diagnostics.attempts] == [("torchscript", False)]
+    assert failed.diagnostics.attempts[0].reason == caught.value.message
+    assert "training mode" in failed.diagnostics.notes[0]
+    assert set(failed.diagnostics.seconds) >= {"source", "export"}
+    assert "end of the worker's log:\n" in caught.value.details
     assert "shape (2, 4)" in caught.value.details
 
 
-def test_an_error_is_placed_relative_to_the_spec(tmp_path: Path) -> None:
-    """The user's file and line, no traceback in the message."""
+def test_error_of_user_code_has_its_class_and_location(tmp_path: Path) -> None:
+    """The file is relative to the spec; the message does not contain a traceback."""
     error = ended(tmp_path, "def build():\n    raise ValueError('no weights here')\n")
-    assert (error.code, error.where) == ("source.user-code", "models.py:3")
+    assert (type(error), error.code, error.where) == (SourceError, "source.user-code", "models.py:3")
     assert error.message == "'models.py:build' failed: ValueError: no weights here"
 
 
-def test_a_model_that_closes_its_workers_files_is_told_so(tmp_path: Path) -> None:
-    """Among them what the worker talks through."""
+def test_model_that_closes_the_files_of_the_worker(tmp_path: Path) -> None:
+    """Including the event pipe."""
     error = ended(tmp_path, "def build():\n    os.closerange(3, 100)\n")
     assert (error.code, "Bad file descriptor" in error.message) == ("worker.exited", True)
 
 
-def test_what_a_model_left_running_ends_and_a_copy_of_the_worker_does_not_speak(tmp_path: Path) -> None:
-    """Code that starts processes, forks, and forgets to leave its child."""
+def test_model_that_writes_to_the_event_pipe(tmp_path: Path) -> None:
+    """It is an error of the model, and the worker is killed."""
+    code = "def build():\n    os.write(int(sys.argv[1]), b'{}\\n')\n    time.sleep(3600)\n"
+    error = ended(tmp_path, code)
+    assert error.code == "worker.exited"
+    assert error.message.startswith("the worker sent something that is not an event in the step 'source'")
+
+
+def test_started_processes_are_killed_and_a_fork_does_not_send_events(tmp_path: Path) -> None:
+    """The code starts processes, and forks without exiting in the child."""
     code = STARTS + "from torch import nn\ndef build(): start(); os.fork(); return nn.Linear(4, 2)\n"
     steps = Steps()
     assert run_worker(job(tmp_path, code), steps, threading.Event()).model().parity.passed
@@ -239,7 +247,7 @@ def test_what_a_model_left_running_ends_and_a_copy_of_the_worker_does_not_speak(
 
 
 def test_cancelling_kills_the_worker(tmp_path: Path) -> None:
-    """Ctrl-C leaves no process."""
+    """As with Ctrl-C."""
     cancelled = threading.Event()
     cancelled.set()
     work = job(tmp_path, "def build(): time.sleep(3600)\n")
@@ -247,10 +255,10 @@ def test_cancelling_kills_the_worker(tmp_path: Path) -> None:
         run_worker(work, Silent(), cancelled)
 
 
-def test_a_hang_is_stopped_at_the_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The step it was in is said, and the line; what was started ends with it.
+def test_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error has the step and the line; started processes are killed.
 
-    It hangs in a stand-in for torch: importing the real one takes longer than the limit on a busy machine.
+    A substitute for torch hangs: on a busy machine, importing the real one takes longer than the limit.
     """
     (tmp_path / "torch").mkdir()
     hang = "import os, time\n" + STARTS + "start()\ntime.sleep(3600)\n"
@@ -263,12 +271,12 @@ def test_a_hang_is_stopped_at_the_time_limit(tmp_path: Path, monkeypatch: pytest
     assert leftovers(tmp_path / "torch") == []
 
 
-def test_the_worker_and_what_it_started_die_with_repogen(tmp_path: Path) -> None:
-    """``kill -9`` of repogen leaves neither the worker behind nor any process of the model's."""
+def test_worker_and_started_processes_end_with_repogen(tmp_path: Path) -> None:
+    """After ``kill -9`` of repogen neither the worker nor a process of the model is left."""
     (tmp_path / "job.json").write_bytes(JOB.dump_json(job(tmp_path, STARTS + "start()\ntime.sleep(3600)\n")))
     program = (
         "import sys, threading; from pathlib import Path\n"
-        "from repogen.artifacts.progress import Silent; from repogen.worker import run_worker\n"
+        "from repogen.artifacts.progress import Silent; from repogen.worker.process import run_worker\n"
         "from repogen.worker.job import JOB\n"
         "run_worker(JOB.validate_json(Path(sys.argv[1]).read_bytes()), Silent(), threading.Event())\n"
     )
@@ -279,16 +287,16 @@ def test_the_worker_and_what_it_started_die_with_repogen(tmp_path: Path) -> None
     assert leftovers(tmp_path) == []
 
 
-def test_jobs_and_events_survive_their_journey(tmp_path: Path) -> None:
-    """What crosses the pipes is equal on the other side."""
+def test_jobs_and_events_are_unchanged_by_json(tmp_path: Path) -> None:
+    """Decoding returns an equal object."""
     sent = job(tmp_path, "")
     assert JOB.validate_json(JOB.dump_json(sent)) == sent
-    event = Event("step", "export")
+    event = Event("step", step="export")
     assert EVENT.validate_json(EVENT.dump_json(event)) == event
 
 
-def test_a_job_arrives_as_it_was_sent(tmp_path: Path) -> None:
-    """With keys of the spec that have other names in Python."""
+def test_job_with_aliases_is_unchanged_by_json(tmp_path: Path) -> None:
+    """Some keys of the spec have other names in Python."""
     sent = job(tmp_path, "")
     group = {"rate_limiter": {"resources": [{"name": "R", "global": True}]}}
     model = {**sent.model.model_dump(mode="json", by_alias=True), "triton": {"instance_group": [group]}}

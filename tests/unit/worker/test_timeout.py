@@ -1,4 +1,4 @@
-"""An exporter that takes too long is interrupted, and nothing is left ringing."""
+"""The time limit of an exporter, and that no timer is left behind."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import time
 import pytest
 
 from repogen.errors import ExportError
-from repogen.worker.timeout import at_most
+from repogen.worker.timeout import time_limit
 
 
-def test_what_takes_too_long_is_interrupted() -> None:
-    """Also when something in it catches the first interruption."""
+def test_block_is_interrupted_at_the_limit() -> None:
+    """Also if it catches the first exception."""
 
     def stubborn() -> None:
         try:
@@ -20,15 +20,15 @@ def test_what_takes_too_long_is_interrupted() -> None:
         except ExportError:
             time.sleep(30)
 
-    with pytest.raises(ExportError) as caught, at_most(0.05):
+    with pytest.raises(ExportError) as caught, time_limit(0.05):
         stubborn()
     assert caught.value.code == "export.timeout"
 
 
-def test_what_is_in_time_is_left_alone() -> None:
-    """And so is what comes after, and whoever else minds the alarm."""
+def test_timer_and_handler_are_restored() -> None:
+    """When the block ends before the limit."""
     before = signal.getsignal(signal.SIGALRM)
-    with at_most(60):
+    with time_limit(60):
         assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
     assert signal.getsignal(signal.SIGALRM) is before

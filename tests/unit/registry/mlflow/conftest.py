@@ -57,7 +57,7 @@ def _graph(path: Path, factor: float, *, external: bool) -> None:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
-    """Return what stages versions, each in a root of its own."""
+    """Return a function that stages versions, each in its own directory."""
     roots = (tmp_path / f"stage-{n}" for n in count())
 
     def make(name: str, factor: float = 2.0, *, external: bool = False) -> StagedVersion:
@@ -75,29 +75,29 @@ def stage(tmp_path: Path) -> Stage:
         golden = {"schema": 1, "cases": [case], "tolerances": {"y": {"rtol": 1e-3, "atol": 1e-5}}}
         (root / "golden.json").write_text(json.dumps(golden))
         tools = {"python": "3.11.7", "onnx": onnx.__version__, "onnxruntime": "1.20.0", "numpy": np.__version__}
-        made = Provenance(tools, "c0ffee", "5bec", {}, "24.10", "dynamo", 20, 9, 4, 3, 2, 1e-6, 1e-5)
+        origin = Provenance(tools, "c0ffee", "5bec", {}, "24.10", "dynamo", 20, 9, 4, 3, 2, 1e-6, 1e-5)
         artifact = OnnxArtifact(root / "model.onnx", external_data=external, signature=SIGNATURE, opset=20,
                                 ir_version=9, nodes=3, exporter="dynamo")  # fmt: skip
         config = ModelConfig(name, f'name: "{name}"\nmax_batch_size: 8\n', 8, SIGNATURE)
-        return stage_version(root, tmp_path / "repository", config, artifact, root, made)
+        return stage_version(root, tmp_path / "repository", config, artifact, root, origin)
 
     return make
 
 
 def built(staged: StagedVersion, cases: int = 2) -> BuiltModel:
-    """Return what a worker would say of a staged version."""
+    """Return the worker's result for a staged version."""
     artifact = OnnxArtifact(staged.version_dir / "model.onnx", external_data=False, signature=SIGNATURE, opset=20,
                             ir_version=9, nodes=3, exporter="dynamo")  # fmt: skip
     parity = ParityReport(
         tuple(ParityCase(f"batch={n} seed=0", n * 1e-6, n * 1e-5, 1.0 - n * 1e-7, passed=True) for n in range(cases))
     )
-    nothing = ImportedCode({}, {})
+    imported = ImportedCode({}, {})
     batch = BatchReport(batchable=True, max_batch_size=8)
-    return BuiltModel(artifact, staged.repository, 4, parity, batch, nothing)
+    return BuiltModel(artifact, staged.repository, 4, parity, batch, imported)
 
 
 def report(staged: StagedVersion) -> ModelReport:
-    """Return what a build would say of a staged version before it is published."""
+    """Return the report of a staged version before it is published."""
     smoke = SmokeReport(
         staged.name, 1, "embedded", "2.51.0", "ONNX Runtime 1.19.2", (SmokeCheck("golden", passed=True),),
         latency=Latency(1.0, 2.0, 3.0, 30),
@@ -111,14 +111,14 @@ def report(staged: StagedVersion) -> ModelReport:
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Connection:
-    """Connect to a sqlite store that all tests share; each takes models of its own."""
+    """Connect to a sqlite store that all tests share; each test uses its own models."""
     root = tmp_path_factory.mktemp("mlflow")
     return connect(Tracking(f"sqlite:///{root}/mlflow.db", "repogen", register=True, root=root))
 
 
 @pytest.fixture
 def track(store: Connection) -> Callable[..., MlflowTracker]:
-    """Return what begins to track a build of some models."""
+    """Return a function that begins to track a build of models."""
 
     def begin(*names: str) -> MlflowTracker:
         tracker = MlflowTracker(store)

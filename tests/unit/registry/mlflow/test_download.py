@@ -1,4 +1,4 @@
-"""Models of MLflow as sources: which version a URI means, and what is downloaded."""
+"""Models in MLflow as sources: the version that a URI refers to, and the files that are downloaded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from repogen.artifacts.tracking import Tracking
 from repogen.errors import SourceError, TrackingError
 from repogen.registry.mlflow.access import fetch_model, pin_model
-from repogen.registry.mlflow.source_download import download_model, is_pinned, pinned_uri
+from repogen.registry.mlflow.download import download_model, pinned_uri
+from repogen.registry.mlflow.uri import is_pinned
 
 from .conftest import Stage, built, report
 
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def kept(store: Connection, track: Any, stage: Stage) -> str:
+def registered(store: Connection, track: Any, stage: Stage) -> str:
     """Register two versions, the second a champion; return the model's name."""
-    name = f"kept-{uuid.uuid4().hex[:8]}"
+    name = f"registered-{uuid.uuid4().hex[:8]}"
     for factor in (1.0, 2.0):
         staged = stage(name, factor)
         track(staged.name).log(staged, built(staged), report(staged), "", staged.repository)
@@ -43,55 +44,55 @@ def kept(store: Connection, track: Any, stage: Stage) -> str:
         ("models:/net/latest", False),
     ],
 )
-def test_what_always_means_the_same(uri: str, *, pinned: bool) -> None:
-    """An alias may move; a version's number does not."""
+def test_uri_is_pinned_if_it_always_refers_to_one_model(uri: str, *, pinned: bool) -> None:
+    """An alias can move; the number of a version does not change."""
     assert is_pinned(uri) is pinned
 
 
-def test_an_alias_is_the_version_that_it_points_to(store: Connection, kept: str) -> None:
-    """When it moves, the URI changes, and so does the build."""
-    assert pinned_uri(store, f"models:/{kept}@champion") == f"models:/{kept}/2"
-    store.client.set_registered_model_alias(kept, "champion", "1")
-    assert pin_model(store.tracking, f"models:/{kept}@champion") == f"models:/{kept}/1"
+def test_alias_is_replaced_by_its_version(store: Connection, registered: str) -> None:
+    """If the alias moves, the URI changes, and the model is built again."""
+    assert pinned_uri(store, f"models:/{registered}@champion") == f"models:/{registered}/2"
+    store.client.set_registered_model_alias(registered, "champion", "1")
+    assert pin_model(store.tracking, f"models:/{registered}@champion") == f"models:/{registered}/1"
 
 
-def test_a_version_s_files_are_downloaded(store: Connection, kept: str, tmp_path: Path) -> None:
-    """All of them, as they were logged: one that repogen made is a model of the onnx flavor."""
-    (tmp_path / "there").mkdir()
-    fetched = fetch_model(store.tracking, f"models:/{kept}@champion", tmp_path / "there")
+def test_files_of_a_version_are_downloaded(store: Connection, registered: str, tmp_path: Path) -> None:
+    """All of them, as they were logged: a version of repogen is a model of the onnx flavor."""
+    (tmp_path / "downloaded").mkdir()
+    fetched = fetch_model(store.tracking, f"models:/{registered}@champion", tmp_path / "downloaded")
     assert {"MLmodel", "model.onnx", "manifest.json"} <= {path.name for path in fetched.iterdir()}
 
 
-def test_a_run_s_artifact_is_downloaded(store: Connection, kept: str, tmp_path: Path) -> None:
+def test_artifact_of_a_run_is_downloaded(store: Connection, registered: str, tmp_path: Path) -> None:
     """By its path in the run."""
-    (tmp_path / "there").mkdir()
-    with_file = store.client.get_model_version(kept, "1").run_id
+    (tmp_path / "downloaded").mkdir()
+    run_id = store.client.get_model_version(registered, "1").run_id
     (tmp_path / "net.onnx").write_bytes(b"graph")
-    store.client.log_artifact(with_file, str(tmp_path / "net.onnx"), "mine")
-    fetched = download_model(store, f"runs:/{with_file}/mine", tmp_path / "there")
+    store.client.log_artifact(run_id, str(tmp_path / "net.onnx"), "mine")
+    fetched = download_model(store, f"runs:/{run_id}/mine", tmp_path / "downloaded")
     assert (fetched / "net.onnx").read_bytes() == b"graph"
 
 
 @pytest.mark.parametrize("what", ["@nobody", "/99", "/latest", "-x@champion", "-x/1"])
-def test_what_is_not_there_is_told(store: Connection, kept: str, tmp_path: Path, what: str) -> None:
-    """A model, a version, an alias, a stage: each with the URI."""
+def test_missing_model_is_an_error(store: Connection, registered: str, tmp_path: Path, what: str) -> None:
+    """A model, a version, an alias, a stage: the message contains the URI."""
     with pytest.raises(SourceError) as caught:
-        fetch_model(store.tracking, f"models:/{kept}{what}", tmp_path)
+        fetch_model(store.tracking, f"models:/{registered}{what}", tmp_path)
     assert caught.value.code == "source.mlflow"
-    assert f"models:/{kept}{what}" in caught.value.message
+    assert f"models:/{registered}{what}" in caught.value.message
 
 
-def test_a_run_that_is_not_there(store: Connection, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Or one without such an artifact."""
+def test_missing_run_is_an_error(store: Connection, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its code is that of every missing model."""
     caplog.set_level(logging.CRITICAL)
     with pytest.raises(SourceError, match="MLflow has no runs:/") as caught:
         download_model(store, f"runs:/{'0' * 32}/model", tmp_path)
     assert caught.value.code == "source.mlflow"
 
 
-def test_a_server_that_is_down(tmp_path: Path) -> None:
-    """Told within seconds, as everywhere."""
-    nowhere = Tracking("http://127.0.0.1:9", "repogen", register=True, root=tmp_path)
+def test_unreachable_server_is_an_error(tmp_path: Path) -> None:
+    """It is reported within seconds."""
+    server = Tracking("http://127.0.0.1:9", "repogen", register=True, root=tmp_path)
     with pytest.raises(TrackingError) as caught:
-        fetch_model(nowhere, "models:/net/1", tmp_path)
+        fetch_model(server, "models:/net/1", tmp_path)
     assert caught.value.code == "tracking.unreachable"

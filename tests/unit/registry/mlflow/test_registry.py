@@ -28,8 +28,8 @@ def registered(name: str, track: Any, stage: Stage) -> None:
         track(staged.name).log(staged, built(staged), report(staged), "", staged.repository)
 
 
-def test_an_alias_moves_and_its_history_stays(store: Connection, track: Any, stage: Stage) -> None:
-    """Oldest first, each alias by itself."""
+def test_moves_of_an_alias_are_recorded(store: Connection, track: Any, stage: Stage) -> None:
+    """Oldest first, for each alias separately."""
     registered("moved", track, stage)
     registry = MlflowRegistry(store)
     registry.move_alias("moved", FIRST)
@@ -43,8 +43,8 @@ def test_an_alias_moves_and_its_history_stays(store: Connection, track: Any, sta
     assert [entry.version for entry in registry.entries("moved")] == [2, 1]
 
 
-def test_an_alias_that_was_moved_meanwhile_stays(store: Connection, track: Any, stage: Stage) -> None:
-    """Who decided on what is no longer so must decide again."""
+def test_alias_that_was_moved_in_the_meantime_is_not_moved(store: Connection, track: Any, stage: Stage) -> None:
+    """The decision was based on the old version, and must be made again."""
     registered("raced", track, stage)
     registry = MlflowRegistry(store)
     registry.move_alias("raced", SECOND_TO_NONE)
@@ -57,10 +57,8 @@ def test_an_alias_that_was_moved_meanwhile_stays(store: Connection, track: Any, 
 SECOND_TO_NONE = replace(SECOND, old=None)
 
 
-def test_a_promotion_killed_before_it_moved_the_alias_is_no_history(
-    store: Connection, track: Any, stage: Stage
-) -> None:
-    """Its note does not count; it does when the alias was moved, and only the end of the note is missing."""
+def test_promotion_that_was_killed_before_the_move_is_not_recorded(store: Connection, track: Any, stage: Stage) -> None:
+    """Its tag counts only if the alias points to the new version."""
     registered("killed", track, stage)
     registry = MlflowRegistry(store)
     registry.move_alias("killed", FIRST)
@@ -70,14 +68,14 @@ def test_a_promotion_killed_before_it_moved_the_alias_is_no_history(
     assert registry.moves("killed") == (FIRST, SECOND)
 
 
-def test_strangers(store: Connection) -> None:
-    """A model that is not there has no versions; one that somebody else registered is foreign."""
+def test_models_that_repogen_did_not_register_are_foreign(store: Connection) -> None:
+    """A model that is not registered has no versions; tags of others are ignored."""
     registry = MlflowRegistry(store)
-    assert registry.entries("not there") == ()
+    assert registry.entries("missing") == ()
     assert registry.entries("it's") == ()
-    assert registry.moves("not there") == ()
-    store.client.create_registered_model("stranger", tags={"repogen.move.champion.x": "no JSON"})
-    store.client.create_model_version("stranger", "file:///nowhere")
-    (entry,) = registry.entries("stranger")
+    assert registry.moves("missing") == ()
+    store.client.create_registered_model("foreign", tags={"repogen.move.champion.x": "no JSON"})
+    store.client.create_model_version("foreign", "file:///nowhere")
+    (entry,) = registry.entries("foreign")
     assert (entry.state, entry.content) == (EntryState.FOREIGN, "")
-    assert registry.moves("stranger") == ()
+    assert registry.moves("foreign") == ()

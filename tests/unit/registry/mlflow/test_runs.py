@@ -1,4 +1,4 @@
-"""What a tracked build leaves in MLflow, and that it can be had back from there."""
+"""What a tracked build stores in MLflow, and how it is downloaded again."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from repogen.registry.mlflow.client import Connection
 
 
-def test_a_model_s_run_says_everything(store: Connection, track: Any, stage: Stage) -> None:
-    """Params, metrics with a step a parity case, tags, artifacts; nested in the build's run."""
+def test_run_of_a_model_is_complete(store: Connection, track: Any, stage: Stage) -> None:
+    """Params, metrics with one step per parity case, tags, and artifacts; nested in the build's run."""
     staged = stage("everything")
     tracker = track("everything")
     tracked = tracker.log(staged, built(staged), report(staged), "# the report", staged.repository)
@@ -30,11 +30,11 @@ def test_a_model_s_run_says_everything(store: Connection, track: Any, stage: Sta
     assert run.data.params["exporter"] == "dynamo"
     assert run.data.params["spec_sha256"] == "5bec"
     assert run.data.params["tool.onnx"] == staged.manifest.provenance.tools["onnx"]
-    measured = run.data.metrics
-    assert measured["parity.max_abs_diff"] == 1e-6
-    assert measured["smoke.latency_p95.ms"] == 2.0
-    assert measured["size.bytes"] == 1234.0
-    assert measured["seconds.export"] == 1.5
+    values = run.data.metrics
+    assert values["parity.max_abs_diff"] == 1e-6
+    assert values["smoke.latency_p95.ms"] == 2.0
+    assert values["size.bytes"] == 1234.0
+    assert values["seconds.export"] == 1.5
     history = store.client.get_metric_history(tracked.run_id, "parity.case.max_abs_diff")
     assert [(point.step, point.value) for point in history] == [(0, 0.0), (1, 1e-6)]
     parent = store.client.get_run(run.data.tags["mlflow.parentRunId"])
@@ -63,43 +63,43 @@ for uri in sys.argv[2:]:
     try:
         model.predict({"x": x})
     except mlflow.exceptions.MlflowException:
-        answers.append("refused")
+        answers.append("rejected")
 print(json.dumps(answers))
 """
 
 
-def test_pyfunc_predicts_with_our_bytes(store: Connection, track: Any, stage: Stage) -> None:
-    """``mlflow.pyfunc.load_model("models:/…")``, in a process of its own, runs the staged files, external data too."""
+def test_pyfunc_runs_the_staged_files(store: Connection, track: Any, stage: Stage) -> None:
+    """``mlflow.pyfunc.load_model("models:/…")`` in another process, with and without external data."""
     uris = []
     for external in (False, True):
         staged = stage(f"pyfunc-{external}", 3.0, external=external)
         tracked = track(staged.name).log(staged, built(staged), report(staged), "", staged.repository)
         uris.append(f"models:/{staged.name}/{tracked.registry_version}")
     command = [sys.executable, "-c", PREDICT, store.tracking.uri, *uris]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    expected = [[[4.0, 4.0], [5.0, 5.0], [6.0, 6.0]], "refused"]
-    assert expected * 2 == json.loads(done.stdout)
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    expected = [[[4.0, 4.0], [5.0, 5.0], [6.0, 6.0]], "rejected"]
+    assert expected * 2 == json.loads(process.stdout)
 
 
 @pytest.mark.parametrize("external", [False, True])
-def test_what_is_fetched_is_what_was_staged(
+def test_fetched_version_equals_the_staged_one(
     store: Connection, track: Any, stage: Stage, tmp_path: Path, *, external: bool
 ) -> None:
-    """The files that the manifest lists, byte for byte, without those that MLflow needs."""
+    """The files in the manifest, byte for byte, without the files of MLflow's flavor."""
     staged = stage(f"fetched-{external}", external=external)
     track(staged.name).log(staged, built(staged), report(staged), "", staged.repository)
     entry = MlflowRegistry(store).entries(staged.name)[0]
-    (tmp_path / "back").mkdir()
-    fetched = MlflowRegistry(store).fetch(entry, tmp_path / "back")
+    (tmp_path / "fetched").mkdir()
+    fetched = MlflowRegistry(store).fetch(entry, tmp_path / "fetched")
     expected = {record.path for record in staged.manifest.files} | {"manifest.json"}
     assert expected == {path.name for path in fetched.iterdir()}
     for name in expected:
         assert (fetched / name).read_bytes() == (staged.version_dir / name).read_bytes()
 
 
-def test_pending_then_published(store: Connection, track: Any, stage: Stage) -> None:
-    """A version is pending until it is confirmed, and has no alias."""
+def test_version_is_pending_until_it_is_confirmed(store: Connection, track: Any, stage: Stage) -> None:
+    """It has no alias."""
     staged, registry, tracker = stage("states"), MlflowRegistry(store), track("states")
     tracker.log(staged, built(staged), report(staged), "", staged.repository)
     (entry,) = registry.entries("states")
@@ -111,8 +111,8 @@ def test_pending_then_published(store: Connection, track: Any, stage: Stage) -> 
     assert entry.repository == str(staged.repository)
 
 
-def test_what_could_not_be_published_is_adopted(store: Connection, track: Any, stage: Stage) -> None:
-    """A rerun with the same files takes the pending version, without a second upload; other files get another."""
+def test_version_that_was_not_published_is_adopted(store: Connection, track: Any, stage: Stage) -> None:
+    """A rerun with the same files uses the pending version without a second upload; other files get a new version."""
     first = track("adopted").log(staged := stage("adopted"), built(staged), report(staged), "", staged.repository)
     again = track("adopted").log(staged := stage("adopted"), built(staged), report(staged), "", staged.repository)
     assert (first.adopted, again.adopted) == (False, True)
@@ -127,8 +127,8 @@ def test_what_could_not_be_published_is_adopted(store: Connection, track: Any, s
     ]
 
 
-def test_a_pending_version_without_artifacts_is_not_adopted(store: Connection, track: Any, stage: Stage) -> None:
-    """What was deleted from the artifact store is logged anew."""
+def test_pending_version_without_artifacts_is_not_adopted(store: Connection, track: Any, stage: Stage) -> None:
+    """Artifacts that were deleted are uploaded again, to a new version."""
     first = track("lost").log(staged := stage("lost"), built(staged), report(staged), "", staged.repository)
     store.client.delete_run(first.run_id)
     for path in _artifacts(store, first.run_id):
@@ -138,19 +138,19 @@ def test_a_pending_version_without_artifacts_is_not_adopted(store: Connection, t
 
 
 def _artifacts(store: Connection, run_id: str) -> list[Path]:
-    place = Path(store.client.get_run(run_id).info.artifact_uri.removeprefix("file://"))
-    return [path for path in place.rglob("*") if path.is_file()]
+    directory = Path(store.client.get_run(run_id).info.artifact_uri.removeprefix("file://"))
+    return [path for path in directory.rglob("*") if path.is_file()]
 
 
-def test_altered_artifacts_are_refused(store: Connection, track: Any, stage: Stage, tmp_path: Path) -> None:
-    """A byte more in the artifact store, or none: said, with what to do."""
+def test_changed_artifacts_are_rejected(store: Connection, track: Any, stage: Stage, tmp_path: Path) -> None:
+    """A file with other bytes, and a missing manifest."""
     tracked = track("altered").log(staged := stage("altered"), built(staged), report(staged), "", staged.repository)
     registry = MlflowRegistry(store)
     (entry,) = registry.entries("altered")
     files = {path.name: path for path in _artifacts(store, tracked.run_id)}
     files["config.pbtxt"].write_text("name: 'altere2'\n")
     (tmp_path / "a").mkdir()
-    with pytest.raises(TrackingError, match=r"were altered .* config.pbtxt has") as caught:
+    with pytest.raises(TrackingError, match=r"were changed .* config.pbtxt has") as caught:
         registry.fetch(entry, tmp_path / "a")
     assert caught.value.code == "tracking.altered"
     files["manifest.json"].unlink()
@@ -159,8 +159,8 @@ def test_altered_artifacts_are_refused(store: Connection, track: Any, stage: Sta
         registry.fetch(entry, tmp_path / "b")
 
 
-def test_a_failed_model_is_a_failed_run(store: Connection, track: Any) -> None:
-    """With the error's code and message as tags; the build's run is a failure, too."""
+def test_failed_model_has_a_failed_run(store: Connection, track: Any) -> None:
+    """With the error's code and message as tags; the build's run has failed as well."""
     tracker = track("broken", "silent")
     failed = ModelReport("broken", Status.FAILED, error=ErrorRecord("export.x", "no", exit_code=3), seconds={"a": 1.0})
     tracker.log_failed(failed, "# failed")
@@ -172,8 +172,8 @@ def test_a_failed_model_is_a_failed_run(store: Connection, track: Any) -> None:
     assert store.client.get_run(runs[0].data.tags["mlflow.parentRunId"]).info.status == "FAILED"
 
 
-def test_an_interrupted_build_s_run_is_killed(store: Connection, track: Any, stage: Stage) -> None:
-    """Its runs do not go on for ever; a build of nothing has none."""
+def test_runs_of_an_interrupted_build_are_killed(store: Connection, track: Any, stage: Stage) -> None:
+    """No run stays active; a build without models has no runs."""
     track().finish(None, "")
     tracker = track("interrupted", "waiting")
     tracked = tracker.log(staged := stage("interrupted"), built(staged), report(staged), "", staged.repository)
@@ -185,15 +185,15 @@ def test_an_interrupted_build_s_run_is_killed(store: Connection, track: Any, sta
     assert {run.info.run_name: run.info.status for run in runs} == {"interrupted": "FINISHED", "waiting": "KILLED"}
 
 
-def test_confirming_what_is_not_there(track: Any) -> None:
-    """A registry that lost the version is said so, with the command that makes another."""
+def test_confirming_a_missing_version_is_an_error(track: Any) -> None:
+    """The hint is the command that registers a new version."""
     with pytest.raises(TrackingError, match="has no version of nobody") as caught:
         track().confirm("nobody", "0" * 64, 1)
     assert "repogen build --force --model nobody" in caught.value.hint
 
 
-def test_many_cases_are_one_metric(store: Connection, track: Any, stage: Stage) -> None:
-    """More figures than a batch of MLflow's takes go in a few batches."""
+def test_many_parity_cases_are_logged_in_batches(store: Connection, track: Any, stage: Stage) -> None:
+    """One metric may have more values than a batch of MLflow's API."""
     staged = stage("many")
     tracked = track(staged.name).log(staged, built(staged, 900), report(staged), "", staged.repository)
     assert len(store.client.get_metric_history(tracked.run_id, "parity.case.cosine")) == 900

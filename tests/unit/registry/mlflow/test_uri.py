@@ -1,4 +1,4 @@
-"""Which server is meant, and that its password goes nowhere."""
+"""Where the tracking URI comes from, and that no message contains its password."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repogen.errors import SpecError
-from repogen.registry.mlflow.uri import shown, tracking_of
+from repogen.registry.mlflow.uri import redact_uri, tracking_of
 from repogen.spec.load import load_spec
 
 if TYPE_CHECKING:
@@ -38,30 +38,30 @@ def spec_in(folder: Path, mlflow: str) -> Path:
     return folder / "repogen.yaml"
 
 
-def test_the_flag_wins_over_the_environment_over_the_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a relative database lies beside the spec."""
+def test_flag_overrides_environment_overrides_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative path of a database starts at the spec's directory."""
     spec = load_spec(
         spec_in(tmp_path / "p", 'mlflow: {tracking_uri: "sqlite:///a.db", experiment: e, register: false}')
     )
-    found = tracking_of(spec, None, tmp_path)
-    assert (found.uri, found.experiment, found.register) == (f"sqlite:///{tmp_path}/p/a.db", "e", False)
+    tracking = tracking_of(spec, None, tmp_path)
+    assert (tracking.uri, tracking.experiment, tracking.register) == (f"sqlite:///{tmp_path}/p/a.db", "e", False)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
     assert tracking_of(spec, None, tmp_path).uri == "http://127.0.0.1:1"
     assert tracking_of(spec, "sqlite:////b.db", tmp_path).uri == "sqlite:////b.db"
     assert tracking_of(None, "sqlite:///b.db", tmp_path).uri == f"sqlite:///{tmp_path}/b.db"
 
 
-def test_none_is_an_error_with_the_ways_to_name_one(tmp_path: Path) -> None:
-    """Flag, environment, spec."""
-    with pytest.raises(SpecError, match="no MLflow tracking server is named") as caught:
+def test_missing_uri_is_an_error(tmp_path: Path) -> None:
+    """The hint has all ways to configure one: flag, environment, spec."""
+    with pytest.raises(SpecError, match="no MLflow tracking server is configured") as caught:
         tracking_of(None, None, tmp_path)
     assert all(way in caught.value.hint for way in ("--tracking-uri", "MLFLOW_TRACKING_URI", "mlflow:"))
 
 
-def test_credentials_leave_the_uri(tmp_path: Path) -> None:
-    """They go where MLflow's client looks for them."""
-    found = tracking_of(None, "https://me:s3%40cret@host:8443/mlflow", tmp_path)
-    assert found.uri == "https://host:8443/mlflow"
+def test_credentials_are_removed_from_the_uri(tmp_path: Path) -> None:
+    """They are moved to the environment variables that MLflow's client reads."""
+    tracking = tracking_of(None, "https://me:s3%40cret@host:8443/mlflow", tmp_path)
+    assert tracking.uri == "https://host:8443/mlflow"
     assert (os.environ["MLFLOW_TRACKING_USERNAME"], os.environ["MLFLOW_TRACKING_PASSWORD"]) == ("me", "s3@cret")
 
 
@@ -73,9 +73,9 @@ def test_credentials_leave_the_uri(tmp_path: Path) -> None:
         ("sqlite:////a/b.db?x=y", "sqlite:////a/b.db"),
     ],
 )
-def test_what_messages_show(uri: str, expected: str) -> None:
-    """Neither user nor password nor query."""
-    assert expected == shown(uri)
+def test_redacted_uri_has_no_credentials(uri: str, expected: str) -> None:
+    """No user, no password, no query."""
+    assert expected == redact_uri(uri)
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_what_messages_show(uri: str, expected: str) -> None:
         ("http://[::1", "is no URI", "127.0.0.1"),
     ],
 )
-def test_a_spec_s_uri_is_judged_with_its_place(tmp_path: Path, uri: str, what: str, hint: str) -> None:
-    """Line and column, what, and what to write."""
+def test_invalid_uri_in_the_spec_is_an_error(tmp_path: Path, uri: str, what: str, hint: str) -> None:
+    """With line and column, the problem, and a remedy."""
     with pytest.raises(SpecError) as caught:
         load_spec(spec_in(tmp_path, f'mlflow: {{tracking_uri: "{uri}"}}'))
     (line,) = str(caught.value).splitlines()
@@ -97,7 +97,7 @@ def test_a_spec_s_uri_is_judged_with_its_place(tmp_path: Path, uri: str, what: s
     assert hint in line
 
 
-def test_a_misspelt_key_is_told_by_the_name_that_the_spec_uses(tmp_path: Path) -> None:
-    """Not by that of a Python attribute."""
+def test_misspelled_key_gets_the_spec_s_name_as_suggestion(tmp_path: Path) -> None:
+    """Not the name of the Python attribute."""
     with pytest.raises(SpecError, match='did you mean "register"'):
         load_spec(spec_in(tmp_path, "mlflow: {registre: true}"))

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.artifacts.tensors import Signature, TensorSpec, same_elements
+from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.targets import targets
 from repogen.triton_config.rules.config_rules import config_findings
 from repogen.triton_config.rules.findings import RULES, Finding, errors_of
 from repogen.triton_config.rules.graph import graph_findings, target_findings
+from repogen.triton_config.text.dims import same_elements
 from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:

@@ -1,0 +1,84 @@
+"""``repogen.build``: from a spec to published versions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repogen.artifacts.progress import Silent
+from repogen.build import pipeline
+from repogen.build.plan import BuildOptions
+from repogen.spec.load import load_spec
+from repogen.spec.models import Spec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from repogen.artifacts.progress import Progress
+    from repogen.artifacts.report import BuildReport
+
+
+def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
+    spec: Spec | Path | str = "repogen.yaml",
+    *,
+    models: Sequence[str] = (),
+    repository: Path | str | None = None,
+    target: str | None = None,
+    server: str | None = "embedded",
+    force: bool = False,
+    allow_breaking: bool = False,
+    dry_run: bool = False,
+    track: bool = True,
+    tracking_uri: str | None = None,
+    jobs: int = 1,
+    stage_dir: Path | str | None = None,
+    try_all_exporters: bool = False,
+    progress: Progress | None = None,
+) -> BuildReport:
+    """Export, verify, smoke-test and publish the models of a spec, as ``repogen build`` does.
+
+    A model that fails does not stop the others: its report has an ``error``, and ``report.exit_code`` is not 0.
+
+    Example:
+        >>> report = repogen.build("repogen.yaml", models=["digits"], dry_run=True)  # doctest: +SKIP
+        >>> report.models[0].status  # doctest: +SKIP
+        <Status.VERIFIED: 'verified'>
+
+    Args:
+        spec: A spec file, or a spec that ``repogen.load_spec`` returned.
+        models: Names of the models to build; all when empty.
+        repository: Publish here instead of the spec's ``repository``.
+        target: Build for this Triton release, such as ``24.10``; ignored for a loaded spec, which has a release.
+        server: Triton for the smoke test: ``embedded``, ``docker``, ``HOST:PORT`` or a plug-in's; None for no test.
+        force: Build and publish models that are up to date as well.
+        allow_breaking: Allow inputs and outputs that differ from those of the published version.
+        dry_run: Do everything except tracking and publishing.
+        track: Track in MLflow where the spec or ``tracking_uri`` says so.
+        tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
+        jobs: Number of models to build at a time.
+        stage_dir: Stage here instead of next to the repository; it must be on the same filesystem.
+        try_all_exporters: Try the remaining exporters as well after one has succeeded.
+        progress: Receives progress events; silent by default.
+
+    Returns:
+        The report of each model, in the order of the spec.
+
+    Raises:
+        repogen.errors.SpecError: The spec is wrong; ``SpecProblemsError`` has every problem with its line.
+        repogen.errors.RepogenError: Nothing could be built: no server, an unwritable repository, MLflow is down.
+    """
+    loaded = spec if isinstance(spec, Spec) else load_spec(Path(spec), target)
+    options = BuildOptions(
+        models=tuple(models),
+        repository=None if repository is None else Path(repository),
+        server=server,
+        force=force,
+        dry_run=dry_run,
+        allow_breaking=allow_breaking,
+        jobs=jobs,
+        stage_dir=None if stage_dir is None else Path(stage_dir),
+        track=track,
+        tracking_uri=tracking_uri,
+        try_all_exporters=try_all_exporters,
+    )
+    return pipeline.build(loaded, options, progress or Silent())

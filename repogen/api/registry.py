@@ -1,0 +1,157 @@
+"""``repogen.promote``, ``rollback``, ``history`` and ``sync``: releases through the MLflow model registry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.sync import SyncOptions
+from repogen.registry.gates.flags import declared_gates, with_flags
+from repogen.registry.mlflow.uri import tracking_of
+from repogen.registry.promotion import promote as promotion
+from repogen.registry.promotion.request import PromotionRequest
+from repogen.registry.sync import sync as syncing
+from repogen.repository.ownership import require_synced
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from repogen.artifacts.progress import Progress
+    from repogen.artifacts.promotion import History, PromotionReport
+    from repogen.artifacts.registry import ModelRegistry
+    from repogen.artifacts.sync import SyncReport
+    from repogen.spec.models import Spec
+
+
+def promote(  # noqa: PLR0913 - one parameter per option of `repogen promote`
+    name: str,
+    version: int | None = None,
+    *,
+    alias: str = "champion",
+    gates: Sequence[str] = (),
+    spec: Spec | None = None,
+    spec_required: bool = True,
+    server: str = "embedded",
+    dry_run: bool = False,
+    tracking_uri: str | None = None,
+    progress: Progress | None = None,
+) -> PromotionReport:
+    """Point an alias of a registered model to a version that passes its gates, as ``repogen promote`` does.
+
+    Example:
+        >>> report = repogen.promote("digits", alias="champion", gates=["parity=1e-4"])  # doctest: +SKIP
+        >>> report.outcome.value  # doctest: +SKIP
+        'promoted'
+
+    Args:
+        name: The registered model.
+        version: Its version; the newest published one when None.
+        alias: The alias to move.
+        gates: Limits in the form of ``--gate``, such as ``latency.max_ratio=1.1`` or ``size=off``.
+        spec: A loaded spec, for the ``promotion:`` section of the model and the MLflow server.
+        spec_required: Whether a spec without the model is an error.
+        server: Triton to measure on: ``embedded``, ``docker``, ``HOST:PORT`` or a plug-in's.
+        dry_run: Measure and evaluate, but move nothing.
+        tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
+        progress: Receives progress events; silent by default.
+
+    Returns:
+        Every gate with its figure and verdict, and what happened to the alias.
+
+    Raises:
+        repogen.errors.SpecError: The model, version or alias does not exist, or a gate is not valid.
+        repogen.errors.TrackingError: The registry cannot be reached, or the alias moved in the meantime.
+    """
+    root = Path() if spec is None else spec.root
+    chosen = with_flags(declared_gates(spec, name, required=spec_required), gates)
+    request = PromotionRequest(name, version, alias, chosen, root, server, dry_run)
+    return promotion.promote(_open_registry(spec, tracking_uri), request, progress or Silent())
+
+
+def rollback(
+    name: str,
+    *,
+    alias: str = "champion",
+    spec: Spec | None = None,
+    dry_run: bool = False,
+    tracking_uri: str | None = None,
+) -> PromotionReport:
+    """Move an alias back to the version that it pointed to before, without gates.
+
+    Args:
+        name: The registered model.
+        alias: The alias to move.
+        spec: A loaded spec that names the MLflow server.
+        dry_run: Move nothing.
+        tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
+
+    Raises:
+        repogen.errors.GateError: There is no earlier version.
+        repogen.errors.TrackingError: The registry cannot be reached, or the alias moved in the meantime.
+    """
+    return promotion.rollback(_open_registry(spec, tracking_uri), name, alias, dry_run=dry_run)
+
+
+def history(
+    name: str, *, alias: str | None = None, spec: Spec | None = None, tracking_uri: str | None = None
+) -> History:
+    """Return which version each alias of a registered model pointed to, and when.
+
+    Args:
+        name: The registered model.
+        alias: Only this alias; all when None.
+        spec: A loaded spec that names the MLflow server.
+        tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
+
+    Raises:
+        repogen.errors.TrackingError: The registry cannot be reached.
+    """
+    return promotion.history(_open_registry(spec, tracking_uri), name, alias)
+
+
+def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
+    repository: Path | str = "model_repository",
+    *,
+    alias: str,
+    models: Sequence[str] = (),
+    dry_run: bool = False,
+    prune: bool = False,
+    spec: Spec | None = None,
+    tracking_uri: str | None = None,
+    progress: Progress | None = None,
+) -> SyncReport:
+    """Make a repository serve exactly the versions that an alias points to, as ``repogen sync`` does.
+
+    Example:
+        >>> report = repogen.sync("prod", alias="champion")  # doctest: +SKIP
+        >>> report.changed  # doctest: +SKIP
+        True
+
+    Args:
+        repository: A repository that only ``sync`` writes; created when it does not exist.
+        alias: Serve the versions that it points to.
+        models: Names of the models to look at; every registered one when empty.
+        dry_run: Change nothing.
+        prune: Delete versions and models that are not served.
+        spec: A loaded spec that names the MLflow server.
+        tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
+        progress: Receives progress events; silent by default.
+
+    Returns:
+        What was done, by model and version.
+
+    Raises:
+        repogen.errors.PublishError: Another command writes the repository.
+        repogen.errors.TrackingError: The registry cannot be reached.
+    """
+    directory = Path(repository)
+    require_synced(directory, alias)  # before mlflow is imported, which takes seconds
+    options = SyncOptions(alias, tuple(models), dry_run, prune)
+    return syncing.sync(_open_registry(spec, tracking_uri), directory, options, progress or Silent())
+
+
+def _open_registry(spec: Spec | None, tracking_uri: str | None) -> ModelRegistry:
+    from repogen.registry.mlflow.access import open_registry  # noqa: PLC0415 - imports mlflow
+
+    return open_registry(tracking_of(spec, tracking_uri, Path()))

@@ -1,0 +1,46 @@
+"""``repogen.smoke``: a published repository, tested on a real Triton server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repogen.artifacts.progress import Silent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from repogen.artifacts.progress import Progress
+    from repogen.artifacts.serving import SmokeReport
+
+
+def smoke(
+    repository: Path | str = "model_repository",
+    *,
+    models: Sequence[str] = (),
+    server: str = "embedded",
+    progress: Progress | None = None,
+) -> list[SmokeReport]:
+    """Test every served version of a repository on a real Triton server over gRPC, as ``repogen smoke`` does.
+
+    Example:
+        >>> reports = repogen.smoke("model_repository", models=["digits"])  # doctest: +SKIP
+        >>> all(report.passed for report in reports)  # doctest: +SKIP
+        True
+
+    Args:
+        repository: A repository that repogen built; it is only read.
+        models: Names of the models to test; all when empty.
+        server: ``embedded``, ``docker``, ``HOST:PORT`` or a plug-in's.
+        progress: Receives progress events; silent by default.
+
+    Returns:
+        One report per model and served version, with every check.
+
+    Raises:
+        repogen.errors.SpecError: The repository or a model does not exist.
+        repogen.errors.ServerError: The server could not be installed, started or reached.
+    """
+    from repogen.smoke import repository as smoke_tests  # noqa: PLC0415 - imports gRPC, which --help does not need
+
+    return smoke_tests.smoke(Path(repository), tuple(models), server, progress or Silent())

@@ -1,0 +1,70 @@
+"""Options of a build, and the plan that is made from them before anything heavy is imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from repogen.artifacts.report import ModelReport
+    from repogen.artifacts.tracking import Tracking
+    from repogen.spec.models import Spec
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """Options of ``repogen build``.
+
+    Attributes:
+        models: Names of the models to build; empty for all.
+        repository: Model repository to publish to; None for the spec's.
+        server: ``embedded``, ``docker`` or ``HOST:PORT``; None skips the smoke test.
+        force: Whether to build models that are up to date.
+        dry_run: Whether to skip tracking and publishing.
+        allow_breaking: Whether a signature may differ from the published version's.
+        jobs: Number of models to build at a time.
+        stage_dir: Directory to stage in; None for the repository's parent.
+        track: Whether to track the build in MLflow if the spec or ``tracking_uri`` configures it.
+        tracking_uri: Tracking server; overrides ``MLFLOW_TRACKING_URI`` and the spec's.
+        try_all_exporters: Whether to try the remaining exporters after one succeeded.
+    """
+
+    models: tuple[str, ...] = ()
+    repository: Path | None = None
+    server: str | None = "embedded"
+    force: bool = False
+    dry_run: bool = False
+    allow_breaking: bool = False
+    jobs: int = 1
+    stage_dir: Path | None = None
+    track: bool = True
+    tracking_uri: str | None = None
+    try_all_exporters: bool = False
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """What one build has to do.
+
+    Attributes:
+        spec: The spec, with aliases of MLflow models replaced by version numbers.
+        options: The options.
+        repository: Model repository to publish to.
+        names: The selected models, in the spec's order.
+        pending: Those to build, in the spec's order.
+        up_to_date: Reports of the others, by name.
+        tracking: Where to track the build; None if it is not tracked.
+        unconfirmed: Model and version of each published version that the model registry still lists as pending.
+    """
+
+    spec: Spec
+    options: BuildOptions
+    repository: Path
+    names: tuple[str, ...]
+    pending: tuple[str, ...]
+    up_to_date: Mapping[str, ModelReport]
+    tracking: Tracking | None = None
+    unconfirmed: tuple[tuple[str, int], ...] = ()

@@ -1,0 +1,176 @@
+"""The steps of one model, from the worker that exports it to its published version."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from repogen.artifacts.report import Status
+from repogen.artifacts.steps import EnsembleArtifact
+from repogen.build.dependencies import ensemble_dependencies
+from repogen.build.ensemble_steps import built_steps
+from repogen.build.fingerprint import build_inputs, registered, step_inputs
+from repogen.build.model_run import Notes
+from repogen.build.provenance import provenance
+from repogen.errors import PublishError
+from repogen.registry.mlflow.access import fetch_model
+from repogen.registry.mlflow.uri import tracking_of
+from repogen.repository.ensembles import neighbor_at, unfit_users
+from repogen.repository.golden import first_golden_inputs
+from repogen.repository.publish import publish
+from repogen.repository.stage import stage_version
+from repogen.repository.stage_dependencies import stage_members
+from repogen.smoke.run_checks import raise_for_failures
+from repogen.smoke.staged import smoke_staged
+from repogen.spec.sources import MlflowSource
+from repogen.targets import targets
+from repogen.triton_config.render.ensemble import configure_ensemble
+from repogen.triton_config.render.model import configure
+from repogen.worker.job import Job
+from repogen.worker.process import run_worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from repogen.artifacts.built_model import BuiltModel
+    from repogen.artifacts.report import ModelReport
+    from repogen.artifacts.versions import ModelConfig, StagedVersion
+    from repogen.build.model_run import ModelRun
+    from repogen.build.session import BuildSession
+
+
+def verify_model(session: BuildSession, run: ModelRun, threads: int) -> Callable[[], ModelReport]:
+    """Run every step of one model that changes nothing outside the staging directory.
+
+    Args:
+        session: The build session.
+        run: Records the results.
+        threads: Compute threads that the worker may use.
+
+    Returns:
+        What publishes the model; in a dry run, what returns the report of the verified model.
+
+    Raises:
+        RepogenError: A step failed.
+    """
+    name = run.name
+    dependencies = ensemble_dependencies(session.spec.models, name)
+    with session.linking:
+        stage_members(session.private_repository, session.repository, dependencies)
+    # Before the worker reads any of them: an input that is edited during the build counts as changed afterwards.
+    inputs = build_inputs(session.spec, name) | step_inputs(dependencies, session.private_repository)
+    if session.tracking is not None and session.tracking.registers:
+        inputs = registered(inputs)
+    built = _export(session, run, threads)
+    config = run.step("configure", _configure, session, name, built)
+    staged = run.step("stage", _stage, session, config, built, inputs)
+    if session.triton is not None:
+        triton = run.step("server", session.triton.wait)
+        smoke = run.step("smoke", smoke_staged, triton, staged)
+        raise_for_failures(smoke)
+    if session.options.dry_run:
+        return partial(run.report, Status.VERIFIED)
+    return partial(publish_model, session, run, staged, built)
+
+
+def publish_model(session: BuildSession, run: ModelRun, staged: StagedVersion, built: BuiltModel) -> ModelReport:
+    """Publish a verified version; a tracked one is logged in MLflow before, and confirmed after.
+
+    Raises:
+        RepogenError: Tracking or publishing failed.
+    """
+    run.record(Notes(tuple(_ensemble_notes(session, staged))))
+    tracking, registry_version = session.tracking, None
+    if tracking is not None:
+        tracked = run.step("track", tracking.log, staged, built, run.report(Status.VERIFIED))
+        registry_version = tracked.registry_version
+    published = run.step("publish", publish, staged, session.repository, breaking=session.options.allow_breaking)
+    if tracking is not None and tracking.registers:
+        content = staged.manifest.content_sha256
+        run.step("confirm", tracking.confirm, staged.name, published.version, content, registry_version)
+    session.progress.step(staged.name, "done")
+    return run.report(Status.PUBLISHED)
+
+
+def _export(session: BuildSession, run: ModelRun, threads: int) -> BuiltModel:
+    """Export, optimize and validate a model in a worker process."""
+    name, model = run.name, session.spec.models[run.name]
+    work_dir = session.staging / "work" / name
+    work_dir.mkdir(parents=True)
+    fetched = None
+    if isinstance(model.source, MlflowSource):
+        fetched = run.step("fetch", _fetch, session, name, model.source.uri)
+    job = Job(
+        name,
+        model,
+        session.spec.root,
+        session.spec.release,
+        work_dir,
+        threads,
+        fetched,
+        session.options.try_all_exporters,
+        built_steps(session.spec, name, session.private_repository),
+    )
+    return run.work(run_worker, job, session.progress, session.cancelled)
+
+
+def _fetch(session: BuildSession, name: str, uri: str) -> Path:
+    """Download the files of a model in MLflow to the staging directory.
+
+    Raises:
+        SourceError: MLflow has no such model.
+        TrackingError: MLflow cannot be reached.
+    """
+    directory = session.staging / "fetched" / name
+    directory.mkdir(parents=True)
+    return fetch_model(tracking_of(session.spec, session.options.tracking_uri, session.spec.root), uri, directory)
+
+
+def _configure(session: BuildSession, name: str, built: BuiltModel) -> ModelConfig:
+    """Return the model's config.pbtxt."""
+    spec, artifact = session.spec, built.artifact
+    model, labels = spec.models[name], built.labels
+    if isinstance(artifact, EnsembleArtifact):
+        neighbors = {step.model: neighbor_at(session.private_repository / step.model) for step in artifact.steps}
+        return configure_ensemble(
+            *(name, model, artifact, built.batch, neighbors),
+            templates=spec.templates,
+            labels=labels,
+            root=spec.root,
+        )
+    return configure(
+        *(name, model, artifact, built.batch),
+        target=targets()[spec.release],
+        templates=spec.templates,
+        labels=labels,
+        root=spec.root,
+        golden_inputs=partial(first_golden_inputs, built.golden_dir),
+        gpu=spec.gpu,
+    )
+
+
+def _stage(session: BuildSession, config: ModelConfig, built: BuiltModel, inputs: Mapping[str, str]) -> StagedVersion:
+    """Write the version to the private repository."""
+    origin = provenance(session.spec, inputs, built)
+    return stage_version(
+        *(session.staging, session.repository, config, built.artifact, built.golden_dir, origin),
+        companions=built.companions,
+    )
+
+
+def _ensemble_notes(session: BuildSession, staged: StagedVersion) -> Iterator[str]:
+    """Yield a note for each ensemble in the repository that uses the model and is not built again by this build.
+
+    Raises:
+        PublishError: An ensemble would no longer load.
+    """
+    for ensemble, reason in unfit_users(session.repository, staged, session.plan.pending).items():
+        if reason and not session.options.allow_breaking:
+            raise PublishError(
+                f"{ensemble}, an ensemble in the repository, would no longer load: {reason}",
+                f"build {ensemble} together with it, or use --allow-breaking: {ensemble} then fails to load until it "
+                "is built again",
+                code="publish.ensemble",
+            )
+        yield f"{ensemble} uses it and was not built again" + (f": it no longer loads ({reason})" if reason else "")

@@ -1,0 +1,31 @@
+"""``repogen explain``."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from repogen.cli.group import debug_option, handle_errors
+from repogen.explain import codes
+from repogen.explain import explain as page_of
+
+
+@click.command()
+@click.argument("code", required=False)
+@debug_option
+def explain(code: str | None, *, debug: bool) -> None:
+    """Print the page of a rule code or error code.
+
+    Without CODE, lists all codes. Works offline.
+    """
+    with handle_errors(debug=debug):
+        if code is None:
+            click.echo("\n".join(codes()))
+        elif sys.stdout.isatty():
+            from rich.console import Console  # noqa: PLC0415 - only on a terminal
+            from rich.markdown import Markdown  # noqa: PLC0415 - the same
+
+            Console(width=min(100, Console().width)).print(Markdown(page_of(code)))
+        else:
+            click.echo(page_of(code).rstrip())

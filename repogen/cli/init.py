@@ -1,0 +1,36 @@
+"""``repogen init``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from repogen.cli.group import DIRECTORY, debug_option, handle_errors
+from repogen.scaffold.describe import describe
+from repogen.scaffold.files import scaffold, scaffold_from
+
+
+@click.command()
+@click.argument("directory", type=DIRECTORY, default=Path())
+@click.option(
+    "source", "--from", metavar="PATH", help="Write the spec for this model: a file, a directory, or file.py:callable."
+)
+@click.option("--github", is_flag=True, help="Write a GitHub Actions workflow as well; next to a spec, only that.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@debug_option
+def init(directory: Path, *, source: str | None, github: bool, force: bool, debug: bool) -> None:
+    """Write a commented, working repogen.yaml.
+
+    Writes it to DIRECTORY (default: the current one), with a tiny model, or for the model of --from.
+    """
+    with handle_errors(debug=debug):
+        model = None if source is None else describe(source, directory)
+        files = () if model is None else scaffold_from(model, directory, force=force)
+        if model is None or github:
+            files += scaffold(directory, force=force, github=github)
+        for path in files:
+            click.echo(f"wrote {path}")
+        spec = "" if directory == Path() else f" {directory / 'repogen.yaml'}"
+        first = f"{model.missing}, then " if model is not None and model.missing else ""
+        click.echo(f"next: {first}repogen build{spec}")

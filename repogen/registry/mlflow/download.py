@@ -1,0 +1,138 @@
+"""Downloads models from MLflow: registered versions of repogen, and models that are the source of a build."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from repogen.artifacts.file_names import MANIFEST_FILE
+from repogen.errors import SourceError, TrackingError
+from repogen.registry.mlflow.client import Connection, connect
+from repogen.registry.mlflow.library import MlflowException, get_artifact_repository
+from repogen.registry.mlflow.uri import MODEL_ALIAS, MODEL_VERSION, is_pinned
+from repogen.repository.decode import MalformedRecordError
+from repogen.repository.manifest import damaged_files, read_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from repogen.artifacts.registry import RegistryEntry
+
+__all__ = ["connect", "download_model", "fetch_version", "pinned_uri"]
+
+_MISSING = {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "NOT_FOUND"}
+_MAX_DOWNLOADS = 8
+_DELETED = "check that its artifacts still exist; `repogen build --force` builds and registers a new version"
+
+
+def pinned_uri(connection: Connection, uri: str) -> str:
+    """Return the URI of the version that an alias points to now; any other URI unchanged.
+
+    Raises:
+        SourceError: The model or alias does not exist, or the URI names a stage.
+        TrackingError: The server cannot be reached.
+    """
+    if is_pinned(uri):
+        return uri
+    match = MODEL_ALIAS.fullmatch(uri)
+    if match is None:
+        raise SourceError(
+            f"{uri!r} names neither a version nor an alias; MLflow no longer has stages",
+            "write models:/NAME/VERSION, models:/NAME@ALIAS or runs:/RUN/PATH",
+            code="source.mlflow",
+            where=uri,
+        )
+    with connection.doing(f"reading alias {match['alias']} of {match['name']}"), _existing(uri):
+        version = connection.client.get_model_version_by_alias(match["name"], match["alias"])
+    return f"models:/{match['name']}/{version.version}"
+
+
+def download_model(connection: Connection, uri: str, directory: Path) -> Path:
+    """Download a model's files.
+
+    Args:
+        connection: An open connection.
+        uri: As ``pinned_uri`` returns it.
+        directory: An existing empty directory.
+
+    Returns:
+        The directory that contains them: ``directory``, or one below it.
+
+    Raises:
+        SourceError: The version, run or artifact does not exist.
+        TrackingError: The server cannot be reached.
+    """
+    match = MODEL_VERSION.fullmatch(uri)
+    with connection.doing(f"downloading {uri}"), _existing(uri):
+        artifact_uri = uri
+        if match is not None:
+            artifact_uri = connection.client.get_model_version_download_uri(match["name"], match["version"])
+        artifacts: Any = get_artifact_repository(artifact_uri, tracking_uri=connection.tracking.uri)
+        downloaded = Path(artifacts.download_artifacts("", str(directory)))
+    if not any(downloaded.iterdir()):
+        raise _missing(uri, "it contains no files")
+    return downloaded
+
+
+def fetch_version(connection: Connection, entry: RegistryEntry, directory: Path) -> Path:
+    """Download the files in the manifest of a registered version, and compare every byte with the manifest.
+
+    Args:
+        connection: An open connection.
+        entry: The version.
+        directory: An empty directory to download to.
+
+    Returns:
+        The directory.
+
+    Raises:
+        TrackingError: Artifacts were deleted or changed, or the server cannot be reached.
+    """
+    name = f"{entry.name} version {entry.version}"
+    with connection.doing(f"downloading {name}", _DELETED):
+        uri = connection.client.get_model_version_download_uri(entry.name, str(entry.version))
+        artifacts: Any = get_artifact_repository(uri, tracking_uri=connection.tracking.uri)
+        artifacts.download_artifacts(MANIFEST_FILE, str(directory))
+    try:
+        manifest = read_manifest(directory)
+    except (MalformedRecordError, OSError) as error:
+        raise _altered(name, f"its {MANIFEST_FILE} can't be read: {error}") from error
+    if manifest.model != entry.name or manifest.content_sha256 != entry.content:
+        raise _altered(name, f"its {MANIFEST_FILE} is not the one that was registered")
+    with connection.doing(f"downloading {name}", _DELETED), ThreadPoolExecutor(_MAX_DOWNLOADS) as pool:
+        list(pool.map(lambda record: artifacts.download_artifacts(record.path, str(directory)), manifest.files))
+    if damaged := damaged_files(directory, manifest):
+        raise _altered(name, "; ".join(damaged))
+    return directory
+
+
+@contextmanager
+def _existing(uri: str) -> Iterator[None]:
+    """Turn the exceptions of MLflow for a model that does not exist into a ``SourceError``."""
+    try:
+        yield
+    except MlflowException as error:
+        if error.error_code in _MISSING:
+            raise _missing(uri, " ".join(str(error).split())[:200]) from error
+        raise
+    except FileNotFoundError as error:
+        raise _missing(uri, "its files were deleted") from error
+
+
+def _missing(uri: str, reason: str) -> SourceError:
+    return SourceError(
+        f"MLflow has no {uri}: {reason}",
+        "correct source.uri, or mlflow.tracking_uri",
+        code="source.mlflow",
+        where=uri,
+    )
+
+
+def _altered(name: str, reason: str) -> TrackingError:
+    return TrackingError(
+        f"the artifacts of {name} were changed in MLflow's artifact store: {reason}",
+        "restore them, or build the model again with `repogen build --force`",
+        code="tracking.altered",
+    )

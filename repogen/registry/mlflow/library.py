@@ -1,0 +1,64 @@
+"""The mlflow library, imported with bounded HTTP retries and without its warnings and logs.
+
+The other modules of this package import mlflow's names from here, so that these settings apply to its import.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+
+_DEFAULTS = {
+    # A rejected call fails after about 3 s, one without an answer after about 2 minutes; MLflow's own limits are four
+    # and twelve minutes. Values that the user has set are kept.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "40",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    # stdout is for repogen's output, which is one JSON document with --json.
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "GIT_PYTHON_REFRESH": "quiet",
+}
+
+
+def silence_logs() -> None:
+    """Let mlflow and alembic log errors only."""
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+for _key, _value in _DEFAULTS.items():
+    os.environ.setdefault(_key, _value)
+silence_logs()
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # deprecations between mlflow and its own requirements
+    import mlflow
+    from mlflow.entities import Metric, Param, Run, RunTag
+    from mlflow.entities.model_registry import ModelVersion, RegisteredModel
+    from mlflow.exceptions import MlflowException
+    from mlflow.models import Model, ModelSignature
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+    from mlflow.tracking import MlflowClient
+    from mlflow.types import Schema, TensorSpec
+    from requests import RequestException  # installed with mlflow
+silence_logs()  # importing mlflow sets levels of its own
+
+__all__ = [
+    "Metric",
+    "MlflowClient",
+    "MlflowException",
+    "Model",
+    "ModelSignature",
+    "ModelVersion",
+    "Param",
+    "RegisteredModel",
+    "RequestException",
+    "Run",
+    "RunTag",
+    "Schema",
+    "TensorSpec",
+    "get_artifact_repository",
+    "mlflow",
+]

@@ -1,0 +1,134 @@
+"""Promotions, alias history and syncs as text."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from repogen.artifacts.promotion import Outcome, Verdict
+from repogen.artifacts.sync import SyncAction
+from repogen.reporting.text import error_text, table
+from repogen.spec.problems import printable
+
+if TYPE_CHECKING:
+    from repogen.artifacts.promotion import GateResult, History, Period, PromotionReport
+    from repogen.artifacts.sync import SyncedVersion, SyncReport
+
+_GATE_HEADINGS = ("gate", "measured", "limit", "verdict")
+_HISTORY_HEADINGS = ("alias", "version", "from", "until", "by", "why", "figures")
+_SYNC_HEADINGS = ("model", "action", "version", "alias")
+_INDICATIVE = (
+    "times are indicative: the embedded Triton hosts ONNX Runtime in Python; measure on NVIDIA's container "
+    "(--server docker) for times that hold in production"
+)
+_OUTSIDE = "outside"
+_ALIASED_ACTIONS = frozenset({SyncAction.PUBLISHED, SyncAction.KEPT, SyncAction.FAILED, SyncAction.IGNORED})
+"""Actions on the version that the alias points to; other rows are about versions without the alias."""
+
+
+def promotion_text(report: PromotionReport) -> str:
+    """Return the gates as a table, then the notes, then what happened to the alias."""
+    parts = []
+    if report.gates:
+        parts.append(table(_GATE_HEADINGS, [_gate_row(gate) for gate in report.gates]))
+    notes = [f"{gate.gate}: {gate.note}" for gate in report.gates if gate.note]
+    notes += [*report.notes, *((_INDICATIVE,) if report.indicative and _has_times(report) else ())]
+    if notes:
+        parts.append("notes:\n" + "\n".join(f"  {note}" for note in notes))
+    if report.server:
+        parts.append(f"measured on {report.server}")
+    parts.append(_promotion_outcome(report))
+    return "\n\n".join(parts)
+
+
+def history_text(history: History) -> str:
+    """Return a table of what each alias pointed to, newest last, and the moves that repogen did not make."""
+    if not history.periods:
+        return f"no alias history recorded for {history.model}"
+    parts = [table(_HISTORY_HEADINGS, [_period_row(period) for period in history.periods])]
+    moves = [
+        f"{period.alias} was {_destination(period)} outside of repogen: when, by whom and why is not recorded"
+        for period in history.periods
+        if period.why == _OUTSIDE and period.present
+    ]
+    return "\n\n".join([*parts, *moves])
+
+
+def sync_text(report: SyncReport, *, debug: bool) -> str:
+    """Return one row per version, notes, what happened to the repository, and failures last."""
+    parts = []
+    if report.versions:
+        parts.append(table(_SYNC_HEADINGS, [_sync_row(version, report.alias) for version in report.versions]))
+    notes = [f"  {printable(version.model)}: {version.note}" for version in report.versions if version.note]
+    if notes:
+        parts.append("notes:\n" + "\n".join(notes))
+    parts.append(f"{os.path.relpath(report.repository)}: {_sync_outcome(report)}")
+    parts += [error_text(version.error, debug=debug) for version in report.versions if version.error is not None]
+    return "\n\n".join(parts)
+
+
+def _gate_row(gate: GateResult) -> tuple[str, ...]:
+    verdict = gate.verdict.value.upper() if gate.verdict is Verdict.FAILED else gate.verdict.value
+    return (gate.gate, gate.measured, gate.limit or "-", verdict)
+
+
+def _has_times(report: PromotionReport) -> bool:
+    return any(gate.gate.startswith(("latency", "throughput")) and gate.value is not None for gate in report.gates)
+
+
+def _promotion_outcome(report: PromotionReport) -> str:
+    alias = f"{report.alias} of {report.model}"
+    change = f"version {'-' if report.old is None else report.old} -> {report.new}"
+    if report.outcome is Outcome.ALREADY:
+        return f"{alias} is already version {report.new}; nothing was measured or moved"
+    if report.outcome is Outcome.WOULD_MOVE:
+        return f"{alias} would move: {change}; nothing was moved"
+    if report.outcome is Outcome.REFUSED:
+        failed = sum(gate.verdict is Verdict.FAILED for gate in report.gates)
+        current = "is still unset" if report.old is None else f"is still version {report.old}"
+        gates = "1 gate" if failed == 1 else f"{failed} gates"
+        return f"not promoted: version {report.new} failed {gates}; {alias} {current}"
+    by = f" by {report.move.by} at {report.move.at}" if report.move is not None else ""
+    return f"{alias}: {change} ({report.outcome.value}{by})"
+
+
+def _period_row(period: Period) -> tuple[str, ...]:
+    return (
+        period.alias,
+        "none" if period.version is None else str(period.version),
+        period.since or "unknown",
+        "now" if period.present else period.until or "unknown",
+        period.by or "unknown",
+        period.why,
+        _limited_figures(period.figures),
+    )
+
+
+def _limited_figures(figures: dict[str, str]) -> str:
+    """Return the figures that had a limit, without their details; ``--json`` has all of them."""
+    parts = (
+        f"{gate} {text.partition(' (')[0].partition(' [')[0].partition(',')[0]}"
+        for gate, text in figures.items()
+        if " [" in text
+    )
+    return ", ".join(parts) or "-"
+
+
+def _destination(period: Period) -> str:
+    return "deleted" if period.version is None else f"moved to version {period.version}"
+
+
+def _sync_row(version: SyncedVersion, alias: str) -> tuple[str, ...]:
+    number = "-" if version.version is None else str(version.version)
+    aliased = version.version is not None and version.action in _ALIASED_ACTIONS
+    return (printable(version.model), version.action.value, number, alias if aliased else "-")
+
+
+def _sync_outcome(report: SyncReport) -> str:
+    if report.changed:
+        return "nothing was done (--dry-run)" if report.dry_run else f"now follows {report.alias}"
+    if any(version.action is SyncAction.FAILED for version in report.versions):
+        return "unchanged"
+    if not report.versions:
+        return f"no model has the alias {report.alias}, and none is served"
+    return "up to date with the registry"

@@ -1,0 +1,110 @@
+"""The requirements of the embedded Triton on this machine, and the remedy for each unmet one."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repogen.artifacts.environment import Check
+from repogen.errors import ServerError
+from repogen.serving import install, interpreter
+from repogen.serving.wheels import shipped_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from repogen.targets import Target
+
+NEEDED_GLIBC = (2, 35)
+_ALTERNATIVES = "use --server docker, --server HOST:PORT or --no-smoke"
+
+
+def check_host(target: Target) -> list[Check]:
+    """Return a check of every requirement of the embedded Triton for ``target``; installs nothing."""
+    root = install.cache_root()
+    return [
+        _processor(platform.system(), platform.machine()),
+        _glibc(_libc_version()),
+        _interpreter(target),
+        _program("bash", shutil.which),
+        _shared_memory(Path("/dev/shm")),  # noqa: S108 - POSIX shared memory, which the Python backend uses
+        _paths(root, Path(tempfile.gettempdir())),
+        _disk(root, target),
+    ]
+
+
+def _check(name: str, found: str, *, ok: bool, remedy: str) -> Check:
+    return Check(name, found, ok, remedy="" if ok else remedy)
+
+
+def _processor(system: str, machine: str) -> Check:
+    ok = (system, machine) == ("Linux", "x86_64")
+    return _check("processor", f"{system} on {machine}, needs Linux on x86_64", ok=ok, remedy=_ALTERNATIVES)
+
+
+def _libc_version() -> str:
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (ValueError, OSError):
+        return ""
+
+
+def _glibc(version: str) -> Check:
+    name, _, number = version.partition(" ")
+    try:
+        ok = name == "glibc" and tuple(map(int, number.split(".")[:2])) >= NEEDED_GLIBC
+    except ValueError:
+        ok = False
+    description = f"{version or 'no glibc'}, needs glibc 2.35 (Debian 12, Ubuntu 22.04)"
+    return _check("glibc", description, ok=ok, remedy=_ALTERNATIVES)
+
+
+def _interpreter(target: Target) -> Check:
+    try:
+        python = interpreter.choose(shipped_lock().tags_for(target.onnxruntime))
+    except ServerError as error:
+        return Check("interpreter", error.message, ok=False, remedy=error.hint)
+    return Check("interpreter", f"{python.executable} with {python.libpython}", ok=True)
+
+
+def _program(name: str, which: Callable[[str], str | None]) -> Check:
+    path = which(name)
+    return _check(name, path or f"no {name} on PATH", ok=path is not None, remedy=f"apt-get install {name}")
+
+
+def _shared_memory(path: Path) -> Check:
+    ok = os.access(path, os.W_OK)
+    return _check(
+        "shared memory", f"{path} is {'' if ok else 'not '}writable", ok=ok, remedy=f"mount a tmpfs on {path}"
+    )
+
+
+def _paths(*paths: Path) -> Check:
+    unsafe = " and ".join(str(path) for path in paths if not install.shell_safe(path))
+    description = f"{unsafe}: Triton's Python backend does not support spaces or special characters"
+    return _check(
+        "paths",
+        description if unsafe else "no special characters",
+        ok=not unsafe,
+        remedy=f"set {install.CACHE_VARIABLE} and TMPDIR to paths without special characters",
+    )
+
+
+def _disk(root: Path, target: Target) -> Check:
+    existing = next(parent for parent in (root, *root.parents) if parent.exists())
+    free, writable = shutil.disk_usage(existing).free, os.access(existing, os.W_OK)
+    try:
+        needed = 0 if install.locate(target.onnxruntime).complete else install.NEEDED_BYTES
+    except ServerError:
+        needed = install.NEEDED_BYTES
+    space = f"{free >> 20} MB free" + (f", needs {needed >> 20} MB" if needed else "")
+    return _check(
+        "disk",
+        f"{existing} is {'' if writable else 'not '}writable, {space}",
+        ok=writable and free >= needed,
+        remedy=f"free some space, or set {install.CACHE_VARIABLE}",
+    )

@@ -1,0 +1,97 @@
+"""The extension point ``repogen.servers``: what a kind of Triton server provides.
+
+An entry point of this group names a ``ServerPlugin``. Its name is the value of ``--server``; a text after a colon holds
+its options. ``--server cluster:namespace=ml,port=8001`` opens the server of this plug-in::
+
+    class ClusterOptions(ServerOptions):
+        namespace: str
+        port: int = 8001
+
+
+    def create(options: ClusterOptions, target: Target, progress: Progress) -> TritonServer:
+        return ClusterTriton(options.namespace, options.port)
+
+
+    PLUGIN = ServerPlugin(ClusterOptions, create)
+
+with this line in the package's pyproject.toml::
+
+    [project.entry-points."repogen.servers"]
+    cluster = "my_package.cluster:PLUGIN"
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from repogen.artifacts.serving import ControlMode, Endpoint, RunningTriton
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from repogen.artifacts.progress import Progress
+    from repogen.targets import Target
+
+__all__ = ["ControlMode", "Endpoint", "RunningTriton", "ServerOptions", "ServerPlugin", "TritonServer"]
+
+
+class ServerOptions(BaseModel):
+    """Options of a server: the ``KEY=VALUE`` pairs after its name, separated by commas.
+
+    The first pair may be a value alone; it is the value of the first field. A base class for servers without options.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TritonServer(Protocol):
+    """A way to run or reach a Triton server; constructing one installs and starts nothing."""
+
+    def preflight(self) -> None:
+        """Check that the server can run on this machine; installs nothing.
+
+        Raises:
+            ServerError: It cannot; the hint says what to do.
+        """
+
+    def install(self) -> None:
+        """Install the server if it is not installed.
+
+        Raises:
+            ServerError: The installation failed.
+        """
+
+    def running(
+        self, repository: Path, mode: ControlMode, *, strict: bool = False
+    ) -> AbstractContextManager[RunningTriton]:
+        """Start the server, wait until it is live, and stop it on exit.
+
+        Args:
+            repository: The model repository to serve.
+            mode: Triton's model control mode.
+            strict: Disable Triton's auto-completion of config.pbtxt.
+
+        Raises:
+            ServerError: The server exited, or was not live in time.
+        """
+
+
+OptionsT = TypeVar("OptionsT", bound=ServerOptions)
+
+
+@dataclass(frozen=True)
+class ServerPlugin(Generic[OptionsT]):
+    """A kind of server, as an entry point of ``repogen.servers`` names it.
+
+    Attributes:
+        options: Model that validates the options.
+        create: Returns the server for the options, the target release and a receiver of progress events.
+    """
+
+    options: type[OptionsT]
+    create: Callable[[OptionsT, Target, Progress], TritonServer]

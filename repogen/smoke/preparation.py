@@ -1,0 +1,285 @@
+"""Prepares models for one server: a private name, a config that the server can load, files to send, requirements."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from google.protobuf import json_format
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from repogen.artifacts.file_names import (
+    CONFIG_FILE,
+    DATA_FILE,
+    MANIFEST_FILE,
+    MODEL_FILE,
+    PYTHON_FILE,
+    UNCONFIRMED_FILE,
+)
+from repogen.artifacts.serving import SmokeCheck
+from repogen.errors import SmokeError
+from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
+from repogen.repository.layout import latest_version, requirements_in, versions
+from repogen.repository.named_files import is_named_file, place_of
+from repogen.smoke.inference import NoAnswerError, RefusedError
+from repogen.triton_config.text.parse import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from repogen.artifacts.serving import Endpoint, RunningTriton
+    from repogen.artifacts.versions import StagedVersion
+    from repogen.smoke.inference import InferenceClient
+
+# The limit of a gRPC message is 2 GiB; names, versions and the config need some of it.
+MAX_SENT = 2**31 - 2**20
+_BACKENDS_IGNORE = frozenset({CONFIG_FILE, MANIFEST_FILE, UNCONFIRMED_FILE, GOLDEN_JSON, GOLDEN_NPZ})
+
+
+@dataclass(frozen=True)
+class PreparedModel:
+    """A model directory, prepared for one server.
+
+    Attributes:
+        directory: The model's directory.
+        versions: Versions that the server serves, ascending.
+        config: The config for the server; its name is the model's name on the server.
+        overrides: Fields that differ from config.pbtxt, one line each.
+        replaces_config: Whether the server must load ``config`` instead of config.pbtxt.
+        sent: Whether the server receives the files, since it does not read this machine's disk.
+    """
+
+    directory: Path
+    versions: tuple[int, ...]
+    config: ModelConfig
+    overrides: tuple[str, ...] = ()
+    replaces_config: bool = False
+    sent: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return self.directory.name
+
+    @property
+    def served_as(self) -> str:
+        """Name of the model on the server."""
+        return str(self.config.name)
+
+    def requirements(self) -> list[str]:
+        """Return the packages that the model and the models of its steps import, each ``name==version``.
+
+        Raises:
+            MalformedRecordError: A requirements.txt cannot be read.
+        """
+        paths = [self.directory / str(version) for version in self.versions]
+        return [line for path in paths for line in _requirements(self.config, path, self.directory.parent)]
+
+    def files(self) -> dict[str, bytes]:
+        """Return the bytes to send, by path in the model directory; empty for a server that reads the disk.
+
+        Raises:
+            SmokeError: They are larger than a gRPC message.
+        """
+        files: dict[str, bytes] = {}
+        for version in self.versions if self.sent else ():
+            files.update(_sent_files(self.directory / str(version)))
+        return files
+
+
+def prepare_staged(endpoint: Endpoint, staged: StagedVersion) -> PreparedModel:
+    """Prepare a staged version.
+
+    The name in its config may differ from its directory's, which is its name on the server. A server that does not
+    read this machine's disk gets a copy with a unique name.
+
+    Raises:
+        SmokeError: An ensemble cannot be sent to this server.
+    """
+    original = parse(staged.config.text, f"config.pbtxt of {staged.name}")
+    config, overrides = override_config(original, version=staged.version, has_gpu=endpoint.has_gpu)
+    config.name = staged.name
+    if not endpoint.sees_files:
+        if config.HasField("ensemble_scheduling"):
+            raise SmokeError(
+                f"{staged.name}: an ensemble cannot be sent to a remote server, which lacks the models of its steps",
+                "use --server embedded or docker; or --no-smoke, and `repogen smoke` where the repository is mounted",
+                code="smoke.ensemble",
+            )
+        config.name = f"repogen-smoke-{uuid.uuid4().hex[:12]}-{staged.name}"
+        overrides = (f"name: {staged.name} -> {config.name} (a private copy: live models are unaffected)", *overrides)
+    return PreparedModel(
+        directory=staged.model_dir,
+        versions=(staged.version,),
+        config=config,
+        overrides=overrides,
+        replaces_config=bool(overrides) or config.name != original.name,
+        sent=not endpoint.sees_files,
+    )
+
+
+def prepare_published(endpoint: Endpoint, directory: Path) -> PreparedModel:
+    """Prepare a model of the repository that the server was started on, with every version that it serves.
+
+    Raises:
+        RepogenError: config.pbtxt cannot be parsed.
+        OSError: It cannot be read.
+        UnicodeDecodeError: It is not UTF-8.
+    """
+    config = parse((directory / CONFIG_FILE).read_text(encoding="utf-8"), f"{directory.name}/{CONFIG_FILE}")
+    config.name = config.name or directory.name
+    served = _served(config, versions(directory))
+    overrides: tuple[str, ...] = ()
+    if endpoint.sees_files:
+        # `served` follows the version policy, so that the policy stays unchanged
+        version = served[-1] if served else 0
+        config, overrides = override_config(config, version=version, has_gpu=endpoint.has_gpu)
+    return PreparedModel(directory, served, config, overrides, replaces_config=bool(overrides))
+
+
+def _served(config: ModelConfig, present: Sequence[int]) -> tuple[int, ...]:
+    """Return which of the present versions the version policy serves, ascending."""
+    policy = config.version_policy
+    if policy.HasField("all"):
+        return tuple(present)
+    if policy.HasField("specific"):
+        return tuple(version for version in present if version in policy.specific.versions)
+    return tuple(present[-max(policy.latest.num_versions, 1) :])
+
+
+@contextmanager
+def loaded(server: RunningTriton, client: InferenceClient, model: PreparedModel) -> Iterator[None]:
+    """Load a model while the block runs, and unload it afterwards.
+
+    Args:
+        server: A server in explicit mode.
+        client: A connection to it.
+        model: The model.
+
+    Raises:
+        SmokeError: The server is not in explicit mode, or the files are too large to send.
+        RefusedError: The server does not load the model; the message is the server's.
+        NoAnswerError: The server does not respond.
+        ServerError: The model's requirements cannot be installed.
+    """
+    server.provide(model.requirements())
+    try:
+        client.load(model.served_as, as_json(model.config) if model.replaces_config else None, model.files())
+    except RefusedError as refusal:
+        if "explicit model load" in refusal.message:
+            raise SmokeError(
+                f"the server does not load models on request: {refusal.message}",
+                "start it with --model-control-mode=explicit, or use --server embedded",
+                code="smoke.not-explicit",
+            ) from refusal
+        raise
+    try:
+        yield
+    except BaseException:
+        with suppress(RefusedError, NoAnswerError):  # the block's error is the cause
+            client.unload(model.served_as)
+        raise
+    client.unload(model.served_as)
+
+
+def check_supported(endpoint: Endpoint, config: ModelConfig) -> SmokeCheck | None:
+    """Return a warning when this server, unlike NVIDIA's, does not support a feature of the config; else None."""
+    unsupported = list(_unsupported_features(config)) if endpoint.kind == "embedded" else []
+    if not unsupported:
+        return None
+    detail = (
+        f"not tested: the embedded server's backend, unlike NVIDIA's, does not support {', '.join(unsupported)}; "
+        "use --server docker"
+    )
+    return SmokeCheck("served", passed=True, detail=detail, warning=True)
+
+
+def _unsupported_features(config: ModelConfig) -> Iterator[str]:
+    """Yield the features that the embedded server's backend does not support."""
+    if any(tensor.allow_ragged_batch for tensor in config.input):
+        yield "allow_ragged_batch"
+    for key in ("batch_input", "batch_output"):
+        if getattr(config, key):
+            yield key
+    states = config.sequence_batching.state
+    if any(state.use_same_buffer_for_input_output or state.use_growable_memory for state in states):
+        yield "use_same_buffer_for_input_output"
+
+
+def override_config(config: ModelConfig, *, version: int, has_gpu: bool) -> tuple[ModelConfig, tuple[str, ...]]:
+    """Return a copy of a config that the server can load, and one line per changed field.
+
+    Without a GPU, the kind and gpus of instance groups and the GPU's execution accelerators change. The version policy
+    changes where it does not serve ``version``.
+    """
+    copy = ModelConfig()
+    copy.CopyFrom(config)
+    lines = list(_override_version_policy(copy, version))
+    if not has_gpu:
+        lines += [*_override_instance_groups(copy), *_override_accelerators(copy)]
+    return copy, tuple(lines)
+
+
+def as_json(config: ModelConfig) -> str:
+    """Return the JSON of a config for Triton's load request."""
+    return str(json_format.MessageToJson(config, preserving_proto_field_name=True))
+
+
+def _override_version_policy(config: ModelConfig, version: int) -> Iterator[str]:
+    policy = config.version_policy
+    if policy.HasField("specific") and version not in policy.specific.versions:
+        yield f"version_policy: specific {list(policy.specific.versions)} -> specific [{version}]"
+        del policy.specific.versions[:]
+        policy.specific.versions.append(version)
+
+
+def _override_instance_groups(config: ModelConfig) -> Iterator[str]:
+    for index, group in enumerate(config.instance_group):
+        kinds = type(group).Kind
+        if group.kind == kinds.KIND_GPU or (group.kind == kinds.KIND_AUTO and group.gpus):
+            yield f"instance_group[{index}].kind: {kinds.Name(group.kind)} -> KIND_CPU (no GPU here)"
+            group.kind = kinds.KIND_CPU
+            if group.gpus:
+                yield f"instance_group[{index}].gpus: {list(group.gpus)} -> []"
+                del group.gpus[:]
+
+
+def _override_accelerators(config: ModelConfig) -> Iterator[str]:
+    accelerators = config.optimization.execution_accelerators
+    if accelerators.gpu_execution_accelerator:
+        names = [accelerator.name for accelerator in accelerators.gpu_execution_accelerator]
+        yield f"optimization.execution_accelerators.gpu_execution_accelerator: {names} -> [] (no GPU here)"
+        accelerators.ClearField("gpu_execution_accelerator")
+
+
+def _sent_files(version_dir: Path) -> Mapping[str, bytes]:
+    """Return the bytes of a version for a server that does not read this machine's disk."""
+    is_code = (version_dir / PYTHON_FILE).is_file()  # code may read any file next to it
+    all_names = (path.name for path in version_dir.iterdir() if path.name not in _BACKENDS_IGNORE)
+    names = all_names if is_code else (MODEL_FILE, DATA_FILE)
+    paths = sorted(path for path in map(version_dir.joinpath, names) if path.is_file())
+    size, model = sum(path.stat().st_size for path in paths), version_dir.parent.name
+    if size > MAX_SENT:
+        raise SmokeError(
+            f"{model}: {size / 2**30:.1f} GiB cannot be sent to a remote server; gRPC's limit is 2 GiB",
+            "use --server embedded or docker, or --no-smoke and `repogen smoke` where the repository is mounted",
+            code="smoke.too-large-to-send",
+        )
+    named_files = {place_of(path.name): path.read_bytes() for path in version_dir.iterdir() if is_named_file(path.name)}
+    return {**named_files, **{f"{version_dir.name}/{path.name}": path.read_bytes() for path in paths}}
+
+
+def _requirements(config: ModelConfig, version_dir: Path, repository: Path) -> list[str]:
+    """Return the requirements of a version, and of the models of its steps in ``repository``."""
+    requirements = list(requirements_in(version_dir))
+    for step in config.ensemble_scheduling.step:
+        directory = repository / step.model_name
+        version = step.model_version if step.model_version > 0 else latest_version(directory)
+        if (directory / CONFIG_FILE).is_file():
+            text = (directory / CONFIG_FILE).read_text(encoding="utf-8")
+            step_config = parse(text, f"config.pbtxt of {step.model_name}")
+            requirements += _requirements(step_config, directory / str(version), repository)
+    return list(dict.fromkeys(requirements))

@@ -1,0 +1,170 @@
+"""Finds the first operator whose inputs match the graph but whose output does not.
+
+Values are matched, not names: an exporter fuses, folds and renames operators, but the values that it computes must be
+among those of the graph. An operator matches if its output is among them, in any order of elements, or if the output
+of an operator that depends on it is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+
+from repogen.artifacts.built_model import Divergence
+from repogen.validate.trace import trace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from repogen.artifacts.tensors import Array, Arrays
+    from repogen.validate.trace import Operation, Trace
+
+    _Flat = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+_PROBE = "all-values.onnx"
+
+
+def first_divergence(
+    module: torch.nn.Module, path: Path, inputs: Arrays, rtol: float, atol: float
+) -> Divergence | None:
+    """Run the module and the graph, and compare their intermediate values.
+
+    Args:
+        module: A module that takes positional tensors, in the order of ``inputs``.
+        path: The graph.
+        inputs: A case in which the outputs differ.
+        rtol: Relative tolerance of a value.
+        atol: Absolute tolerance of a value.
+
+    Returns:
+        The first operator that differs; None if every value of the module is in the graph.
+    """
+    recorded = trace(module, tuple(torch.from_numpy(np.array(array)) for array in inputs.values()))
+    arrays, output_names = _graph_values(path, inputs)
+    values = _GraphValues(arrays, rtol, atol)
+    # An output of the module must equal the graph's output at the same position, not any other value.
+    outputs = dict(zip(recorded.outputs, output_names, strict=True))
+    matches = _matches(recorded, values, {key: arrays[name] for key, name in outputs.items()})
+    producers = {key: index for index, operation in enumerate(recorded.operations) for key in operation.outputs}
+    for index, operation in enumerate(recorded.operations):
+        if not matches[index] and all(matches[producers[key]] for key in operation.inputs if key in producers):
+            return _divergence(operation, recorded, values, outputs)
+    return None
+
+
+def _graph_values(path: Path, inputs: Arrays) -> tuple[dict[str, Array], list[str]]:
+    """Return the top-level values of the graph by ``operator name``, and the keys of its outputs, in order."""
+    model = onnx.load_model(path, load_external_data=False)
+    operators = {name: node.op_type for node in model.graph.node for name in node.output if name}
+    outputs = [output.name for output in model.graph.output]
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in operators if name not in outputs)
+    probe = path.with_name(_PROBE)  # in the same directory, because of external data
+    onnx.save_model(model, probe)
+    try:
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.log_severity_level = 4
+        session = onnxruntime.InferenceSession(probe, options, providers=["CPUExecutionProvider"])
+        names = [output.name for output in session.get_outputs()]
+        arrays = session.run(names, dict(inputs))
+    finally:
+        probe.unlink()
+    keys = {name: f"{operators.get(name, '')} {name}" for name in names}
+    values = {keys[name]: array for name, array in zip(names, arrays, strict=True) if isinstance(array, np.ndarray)}
+    return values, [keys[name] for name in outputs]
+
+
+class _GraphValues:
+    """The values of a graph, by number of elements."""
+
+    def __init__(self, values: Arrays, rtol: float, atol: float) -> None:
+        self._rtol, self._atol = rtol, atol
+        self._values = values
+        self._by_size: dict[int, list[tuple[str, Array]]] = defaultdict(list)
+        for name, array in values.items():
+            if array.dtype.kind in "fiub":
+                self._by_size[array.size].append((name, array))
+
+    def contain(self, array: Array) -> bool:
+        """Return whether a value has the elements of the array, in any order."""
+        flat = _flat(array)
+        return any(self._equal_elements(flat, _flat(other)) for _, other in self._by_size[array.size])
+
+    def equal(self, one: Array, other: Array) -> bool:
+        """Return whether two arrays have the same elements in the same order."""
+        return one.size == other.size and self._close(_flat(one), _flat(other))
+
+    def _equal_elements(self, one: _Flat, other: _Flat) -> bool:
+        if not one.size:
+            return True
+        # Most values differ in their bounds, which are cheap to compare.
+        if not self._close(np.array([one.min(), one.max()]), np.array([other.min(), other.max()])):
+            return False
+        return self._close(one, other) or self._close(np.sort(one), np.sort(other))
+
+    def _close(self, one: _Flat, other: _Flat) -> bool:
+        return bool(np.allclose(one, other, self._rtol, self._atol, equal_nan=True))
+
+    def get(self, name: str) -> Array | None:
+        """Return a value by its name."""
+        return self._values.get(name)
+
+    def nearest(self, array: Array) -> tuple[str, Array | None]:
+        """Return the name and the value that is closest among those of the same shape."""
+        candidates = [(name, other) for name, other in self._by_size[array.size] if other.shape == array.shape]
+        return min(candidates, key=lambda pair: _errors(array, pair[1]).max(initial=0.0), default=("", None))
+
+
+def _flat(array: Array) -> _Flat:
+    return array.astype(np.float64).ravel()
+
+
+def _errors(one: Array, other: Array) -> _Flat:
+    return np.nan_to_num(np.abs(_flat(one) - _flat(other)), nan=np.inf)
+
+
+def _matches(recorded: Trace, values: _GraphValues, outputs: Mapping[int, Array]) -> list[bool]:
+    """Return for each operation whether its output, or a value that depends on it, is in the graph."""
+    matches = [False] * len(recorded.operations)
+    used: set[int] = set()  # keys of the inputs of operations that match
+    for index in range(len(recorded.operations) - 1, -1, -1):
+        operation = recorded.operations[index]
+        keys = [key for key in operation.outputs if key in recorded.values]
+        returned = [key for key in keys if key in outputs]
+        if returned:
+            matches[index] = all(values.equal(recorded.values[key], outputs[key]) for key in returned)
+        else:  # an operation matches if its outputs were too large to be recorded
+            matches[index] = (
+                not keys
+                or any(key in used for key in operation.outputs)
+                or any(values.contain(recorded.values[key]) for key in keys)
+            )
+        if matches[index]:
+            used.update(operation.inputs)
+    return matches
+
+
+def _divergence(operation: Operation, recorded: Trace, values: _GraphValues, outputs: Mapping[int, str]) -> Divergence:
+    key = next(key for key in operation.outputs if key in recorded.values)
+    expected = recorded.values[key]
+    name, actual = (outputs[key], values.get(outputs[key])) if key in outputs else values.nearest(expected)
+    if actual is not None and actual.shape != expected.shape:
+        actual = None
+    worst = 0 if actual is None else int(_errors(expected, actual).argmax())
+    place = tuple(int(index) for index in np.unravel_index(worst, expected.shape))
+    return Divergence(
+        operator=operation.name,
+        module=operation.module,
+        where=operation.where,
+        shape=expected.shape,
+        place=place,
+        expected=float(_flat(expected)[worst]),
+        actual=None if actual is None else float(_flat(actual)[worst]),
+        node=name.strip(),
+    )

@@ -1,1 +1,0 @@
-"""The evaluation gate: user code, in a process of its own, evaluates a served version."""

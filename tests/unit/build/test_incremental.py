@@ -1,0 +1,113 @@
+"""Which published versions are up to date."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.artifacts.file_names import UNCONFIRMED_FILE
+from repogen.artifacts.report import Status
+from repogen.build.incremental import recover_interrupted_publishes, unconfirmed_versions, up_to_date_models
+from repogen.repository.digest import sha256_bytes
+from repogen.repository.layout import journal_path
+
+from .conftest import PLAIN, ensemble_of, write_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from repogen.spec.models import Spec
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Spec:
+    """Return a spec with two models."""
+    return write_spec(tmp_path, a=PLAIN, b=PLAIN)
+
+
+def test_published_version_is_up_to_date(spec: Spec, publish_version: Callable[..., Path]) -> None:
+    """Its report has what the manifest says; a model without a version must be built."""
+    publish_version(spec, "a", 1)
+    publish_version(spec, "a", 2)
+    reports = up_to_date_models(spec, spec.models, spec.repository)
+    assert list(reports) == ["a"]
+    report = reports["a"]
+    assert (report.status, report.version, report.sha256) == (Status.UNCHANGED, 2, sha256_bytes(b"graph"))
+    assert (report.exporter, report.max_batch_size, report.parity_cases) == ("dynamo", 8, 2)
+    assert list(report.seconds) == ["fingerprint"]
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("1/model.onnx", b"grapH"),
+        ("1/model.onnx", b"graph of another size"),
+        ("1/config.pbtxt", b"name: 'other'"),
+        ("config.pbtxt", b"name: 'edited by hand'"),
+        ("1/manifest.json", b"{}"),
+        ("../models.py", b""),
+    ],
+)
+def test_changed_file_must_be_built_again(
+    spec: Spec, publish_version: Callable[..., Path], file: str, content: bytes
+) -> None:
+    """Any file of the version, and the config.pbtxt that Triton reads; but not an unrelated file."""
+    publish_version(spec, "a")
+    (spec.repository / "a" / file).write_bytes(content)
+    assert ("a" in up_to_date_models(spec, ["a"], spec.repository)) == (file == "../models.py")
+
+
+def test_changed_spec_must_be_built_again(tmp_path: Path, publish_version: Callable[..., Path]) -> None:
+    """The other model of the spec is still up to date."""
+    spec = write_spec(tmp_path, a=PLAIN, b=PLAIN)
+    for name in ("a", "b"):
+        publish_version(spec, name)
+    changed = write_spec(tmp_path, a=PLAIN.replace("[2]", "[3]"), b=PLAIN)
+    assert list(up_to_date_models(changed, ["a", "b"], spec.repository)) == ["b"]
+
+
+def test_ensemble_of_a_new_step_must_be_built_again(tmp_path: Path, publish_version: Callable[..., Path]) -> None:
+    """Its fingerprint names the content of the newest version of each step."""
+    spec = write_spec(tmp_path, a=PLAIN, e=ensemble_of("a"))
+    publish_version(spec, "a")
+    version = publish_version(spec, "e")
+    assert up_to_date_models(spec, ["e"], spec.repository) == {}  # its fingerprint has no step
+    manifest = json.loads((version / "manifest.json").read_text())
+    files = json.loads((spec.repository / "a" / "1" / "manifest.json").read_text())["files"]
+    content = sha256_bytes("".join(sorted(f"{file['path']} {file['sha256']}\n" for file in files)).encode())
+    manifest["provenance"]["fingerprint"]["step:a"] = content
+    (version / "manifest.json").write_text(json.dumps(manifest))
+    assert list(up_to_date_models(spec, ["e"], spec.repository)) == ["e"]
+
+
+def test_version_outside_the_model_registry_must_be_built_again(
+    spec: Spec, publish_version: Callable[..., Path]
+) -> None:
+    """If the build registers versions; otherwise, a registered version is as good as any other."""
+    publish_version(spec, "a")
+    publish_version(spec, "b", in_registry=True)
+    assert list(up_to_date_models(spec, ["a", "b"], spec.repository, registered=True)) == ["b"]
+    assert list(up_to_date_models(spec, ["a", "b"], spec.repository)) == ["a", "b"]
+
+
+def test_unconfirmed_versions_are_found_by_their_mark(spec: Spec, publish_version: Callable[..., Path]) -> None:
+    """Of the given models only."""
+    publish_version(spec, "a", 1)
+    (publish_version(spec, "a", 2) / UNCONFIRMED_FILE).touch()
+    (publish_version(spec, "b") / UNCONFIRMED_FILE).touch()
+    assert unconfirmed_versions(["a"], spec.repository) == (("a", 2),)
+
+
+def test_interrupted_publish_is_completed(spec: Spec, publish_version: Callable[..., Path]) -> None:
+    """A journal says that config.pbtxt was about to be replaced by that of the new version."""
+    version = publish_version(spec, "a")
+    before, after = b"name: 'a'\n", (version / "config.pbtxt").read_bytes()
+    (spec.repository / "a" / "config.pbtxt").write_bytes(before)
+    journal = journal_path(spec.repository / "a")
+    journal.write_text(json.dumps({"before": sha256_bytes(before), "after": sha256_bytes(after)}))
+    recover_interrupted_publishes(["a", "b"], spec.repository)
+    assert (spec.repository / "a" / "config.pbtxt").read_bytes() == after
+    assert not journal.exists()

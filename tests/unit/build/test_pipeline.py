@@ -1,0 +1,131 @@
+"""What a build decides to do, before anything heavy is imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.artifacts.file_names import UNCONFIRMED_FILE
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.report import Status
+from repogen.build.pipeline import BuildOptions, build, plan_build
+from repogen.errors import PublishError, SpecError
+
+from .conftest import PLAIN, ensemble_of, write_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from repogen.spec.models import Spec
+
+TRACKED = BuildOptions(tracking_uri="sqlite:///mlflow.db")
+
+
+@pytest.fixture(autouse=True)
+def _no_tracking_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Spec:
+    """Return a spec with an ensemble."""
+    return write_spec(tmp_path, a=PLAIN, b=PLAIN, e=ensemble_of("b"))
+
+
+def test_models_without_a_current_version_are_pending(spec: Spec, publish_version: Callable[..., Path]) -> None:
+    """And the ensembles that use them; the reports of the others are ready."""
+    publish_version(spec, "a")
+    plan = plan_build(spec, BuildOptions())
+    assert (plan.names, plan.pending, list(plan.up_to_date)) == (("a", "b", "e"), ("b", "e"), ["a"])
+
+
+def test_selected_models_keep_the_order_of_the_spec(spec: Spec) -> None:
+    """Whatever the order of the options."""
+    assert plan_build(spec, BuildOptions(models=("e", "a"))).names == ("a", "e")
+
+
+def test_force_builds_what_is_up_to_date(spec: Spec, publish_version: Callable[..., Path]) -> None:
+    """Without looking at the published versions."""
+    publish_version(spec, "a")
+    assert plan_build(spec, BuildOptions(models=("a",), force=True)).pending == ("a",)
+
+
+def test_tracked_build_registers_what_was_not_registered(spec: Spec, publish_version: Callable[..., Path]) -> None:
+    """And confirms what an earlier build could not."""
+    publish_version(spec, "a")
+    (publish_version(spec, "b", in_registry=True) / UNCONFIRMED_FILE).touch()
+    plan = plan_build(spec, TRACKED)
+    assert plan.tracking is not None
+    assert plan.tracking.uri == f"sqlite:///{spec.root}/mlflow.db"
+    assert (plan.pending, plan.unconfirmed) == (("a", "e"), (("b", 1),))
+
+
+@pytest.mark.parametrize("flag", ["track", "dry_run"])
+def test_build_without_tracking_confirms_nothing(spec: Spec, publish_version: Callable[..., Path], flag: str) -> None:
+    """With --no-track and --dry-run."""
+    (publish_version(spec, "b") / UNCONFIRMED_FILE).touch()
+    options = BuildOptions(tracking_uri="sqlite:///m.db", **{flag: flag == "dry_run"})  # type: ignore[arg-type]
+    plan = plan_build(spec, options)
+    assert (plan.tracking, plan.unconfirmed) == (None, ())
+
+
+def test_unknown_model_is_rejected(spec: Spec) -> None:
+    """With the names of the spec's models."""
+    with pytest.raises(SpecError, match="has no model 'x'") as caught:
+        plan_build(spec, BuildOptions(models=("a", "x")))
+    assert (caught.value.code, caught.value.hint) == ("spec.no-such-model", "its models are a, b, e")
+
+
+def test_repository_option_is_checked_like_the_spec_s(spec: Spec) -> None:
+    """The directory of the spec cannot be a model repository."""
+    with pytest.raises(SpecError, match="--repository") as caught:
+        plan_build(spec, BuildOptions(repository=spec.root))
+    assert caught.value.code == "spec.repository"
+
+
+def test_repository_of_sync_is_rejected(spec: Spec) -> None:
+    """Its versions are numbered by the model registry."""
+    spec.repository.mkdir()
+    (spec.repository / "repogen.json").write_text('{"schema": 1, "kind": "synced", "aliases": ["champion"]}')
+    with pytest.raises(PublishError):
+        plan_build(spec, BuildOptions())
+
+
+UNCHANGED = """
+import sys
+from pathlib import Path
+from repogen.artifacts.progress import Silent
+from repogen.build.pipeline import BuildOptions, build
+from repogen.spec.load import load_spec
+
+report = build(load_spec(Path(sys.argv[1])), BuildOptions(), Silent())
+assert [model.status.value for model in report.models] == ["unchanged"], report
+heavy = {"torch", "onnx", "onnxruntime", "mlflow", "grpc", "tritonclient", "jinja2", "numpy"}
+print(sorted(heavy & set(sys.modules)))
+"""
+
+
+def test_unchanged_build_imports_nothing_heavy(tmp_path: Path, publish_version: Callable[..., Path]) -> None:
+    """It takes a fraction of a second; importing torch alone takes several."""
+    spec = write_spec(tmp_path, a=PLAIN)
+    publish_version(spec, "a")
+    command = [sys.executable, "-c", UNCHANGED, str(spec.path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (run.stdout, run.stderr) == ("[]\n", "")
+
+
+def test_unchanged_build_reports_in_the_order_of_the_spec(tmp_path: Path, publish_version: Callable[..., Path]) -> None:
+    """And exits with 0."""
+    spec = write_spec(tmp_path, b=PLAIN, a=PLAIN)
+    for name in spec.models:
+        publish_version(spec, name)
+    report = build(spec, BuildOptions(), Silent())
+    assert [(model.name, model.status) for model in report.models] == [
+        ("b", Status.UNCHANGED),
+        ("a", Status.UNCHANGED),
+    ]
+    assert report.exit_code == 0

@@ -1,0 +1,156 @@
+"""Publishing a verified version: logged before, confirmed after, and never against an ensemble that is served."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.artifacts.built_model import BuildDiagnostics
+from repogen.artifacts.report import Status
+from repogen.artifacts.tracking import Tracking
+from repogen.artifacts.versions import ModelConfig, Provenance
+from repogen.build import steps
+from repogen.build.model_run import ModelRun
+from repogen.build.steps import publish_model, verify_model
+from repogen.build.tracking import TrackingSession
+from repogen.errors import ExportError, PublishError, TrackingError
+from repogen.repository.stage import stage_version
+from repogen.worker.job import Job, Outcome
+
+from .conftest import PLAIN, SIGNATURE, FakeTracker, built_model, session_of, write_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from repogen.artifacts.versions import StagedVersion
+    from repogen.build.session import BuildSession
+    from repogen.spec.models import Spec
+
+ENSEMBLE = """\
+name: "e"
+platform: "ensemble"
+max_batch_size: 8
+input [{ name: "IN" data_type: TYPE_FP32 dims: [ 2 ] }]
+output [{ name: "OUT" data_type: TYPE_FP32 dims: [ 2 ] }]
+ensemble_scheduling {
+  step [{ model_name: "m" model_version: -1 input_map { key: "%s" value: "IN" } output_map { key: "y" value: "OUT" } }]
+}
+"""
+CONFIG = """\
+name: "m"
+backend: "onnxruntime"
+max_batch_size: 8
+input [{ name: "x" data_type: TYPE_FP32 dims: [ 2 ] }]
+output [{ name: "y" data_type: TYPE_FP32 dims: [ 2 ] }]
+"""
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Spec:
+    """Return a spec with one model."""
+    return write_spec(tmp_path, m=PLAIN)
+
+
+def stage(spec: Spec, root: Path) -> StagedVersion:
+    """Return a staged version of the model; its graph is a few bytes."""
+    (root / "repository").mkdir(parents=True)
+    for name in ("model.onnx", "golden.json", "golden.npz"):
+        (root / name).write_bytes(name.encode())
+    built = built_model(root)
+    origin = Provenance({}, "", "", {}, "24.10", "dynamo", 20, 9, 4, 3, 0, 0.0, 0.0)
+    return stage_version(root, spec.repository, ModelConfig("m", CONFIG, 8, SIGNATURE), built.artifact, root, origin)
+
+
+@pytest.fixture
+def tracker() -> FakeTracker:
+    """Return a tracker that works."""
+    return FakeTracker()
+
+
+@pytest.fixture
+def tracking(spec: Spec, tracker: FakeTracker) -> Iterator[TrackingSession]:
+    """Return a tracking session with a fake tracker."""
+    server = Tracking("sqlite:///unused.db", "repogen", register=True, root=spec.root)
+    with TrackingSession(server, spec.repository, ["m"], lambda: None, lambda _: tracker) as session:
+        yield session
+
+
+def run_of(session: BuildSession) -> ModelRun:
+    """Return a run of the model."""
+    return ModelRun("m", session.progress, session.cancelled)
+
+
+def test_version_is_logged_published_and_confirmed_in_this_order(
+    spec: Spec, tmp_path: Path, tracking: TrackingSession, tracker: FakeTracker
+) -> None:
+    """The report that is logged is that of a verified model."""
+    session = session_of(spec, tmp_path / "stage", tracking=tracking)
+    staged = stage(spec, session.staging)
+    report = publish_model(session, run_of(session), staged, built_model(tmp_path))
+    assert (report.status, report.version, report.registry_version) == (Status.PUBLISHED, 1, 7)
+    assert tracker.calls == ["start m", "log m verified", "confirm m 1 7"]
+    assert session.progress.steps == ["m: track", "m: publish", "m: confirm", "m: done"]  # type: ignore[attr-defined]
+    assert list(report.seconds) == ["track", "publish", "confirm"]
+    assert (spec.repository / "m" / "1" / "model.onnx").exists()
+
+
+def test_nothing_is_published_if_logging_fails(
+    spec: Spec, tmp_path: Path, tracking: TrackingSession, tracker: FakeTracker
+) -> None:
+    """A version that the model registry does not have cannot be promoted."""
+    tracker.failing = ("log",)
+    session = session_of(spec, tmp_path / "stage", tracking=tracking)
+    staged = stage(spec, session.staging)
+    with pytest.raises(TrackingError, match="log failed"):
+        publish_model(session, run_of(session), staged, built_model(tmp_path))
+    assert not spec.repository.exists()
+
+
+def ensemble_in_repository(spec: Spec, input_name: str) -> None:
+    """Write an ensemble that repogen does not build, and that uses the model."""
+    directory = spec.repository / "e" / "1"
+    directory.mkdir(parents=True)
+    (directory.parent / "config.pbtxt").write_text(ENSEMBLE % input_name)
+
+
+def test_ensemble_that_still_loads_is_noted(spec: Spec, tmp_path: Path) -> None:
+    """It was not tested with the new version."""
+    ensemble_in_repository(spec, "x")
+    session = session_of(spec, tmp_path / "stage")
+    report = publish_model(session, run_of(session), stage(spec, session.staging), built_model(tmp_path))
+    assert report.notes == ("e uses it and was not built again",)
+
+
+def test_version_that_breaks_an_ensemble_is_rejected(spec: Spec, tmp_path: Path) -> None:
+    """Triton would load the ensemble no more; the hint names the option that allows it."""
+    ensemble_in_repository(spec, "renamed")
+    session = session_of(spec, tmp_path / "stage")
+    staged = stage(spec, session.staging)
+    with pytest.raises(PublishError, match="e, an ensemble in the repository, would no longer load") as caught:
+        publish_model(session, run_of(session), staged, built_model(tmp_path))
+    assert "--allow-breaking" in caught.value.hint
+    assert not (spec.repository / "m").exists()
+
+    allowed = session_of(spec, tmp_path / "stage", allow_breaking=True)
+    report = publish_model(allowed, run_of(allowed), staged, built_model(tmp_path))
+    assert (report.version, len(report.notes)) == (1, 1)
+    assert "it no longer loads" in report.notes[0]
+
+
+def test_failed_worker_fails_the_model(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job has the options of the build, and a working directory in the staging directory."""
+    jobs = []
+
+    def run_worker(job: Job, *_: object) -> Outcome:
+        jobs.append(job)
+        return Outcome(BuildDiagnostics(), ExportError("no exporter"))
+
+    monkeypatch.setattr(steps, "run_worker", run_worker)
+    session = session_of(spec, tmp_path / "stage", try_all_exporters=True)
+    session.private_repository.mkdir(parents=True)
+    with pytest.raises(ExportError, match="no exporter"):
+        verify_model(session, run_of(session), threads=3)
+    (job,) = jobs
+    assert (job.name, job.threads, job.try_all_exporters, job.work_dir.parent.parent) == ("m", 3, True, session.staging)

@@ -1,0 +1,46 @@
+"""The lazy command group."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from repogen.cli.group import main
+
+NAMES = main.list_commands(click.Context(main))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_list_says_what_the_command_says(name: str) -> None:
+    """The line in ``repogen --help`` is the first sentence of the command's own help."""
+    context = click.Context(main)
+    command = main.get_command(context, name)
+    assert command is not None
+    assert command.name == name
+    listing = context.get_help()
+    assert f"{name} " in listing
+    first = (command.help or "").split("\n\n")[0].replace("\n", " ")
+    assert f" {first}\n" in f"{listing}\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["build", "--help"], ["check", "--help"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    """Help is immediate: no torch, no ONNX Runtime, no MLflow, no gRPC."""
+    program = (
+        "import sys\nfrom repogen.cli.group import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "heavy = {'torch', 'onnxruntime', 'mlflow', 'grpc', 'onnxsim', 'transformers'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", program, *arguments]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stderr.strip() == "[]"
+
+
+def test_an_unknown_command_is_a_usage_error() -> None:
+    """Click's own message and exit code."""
+    run = subprocess.run([sys.executable, "-m", "repogen", "biuld"], capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert "No such command 'biuld'" in run.stderr

@@ -1,0 +1,114 @@
+"""Every way in which a tracking server can be unavailable is reported within seconds."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.artifacts.tracking import Tracking
+from repogen.errors import TrackingError
+from repogen.registry.mlflow.preflight import preflight
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def responding(status: int, body: bytes, authorizations: list[str | None]) -> Iterator[str]:
+    """Run an HTTP server that sends one response to all requests, and collect their ``Authorization`` headers."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            authorizations.append(self.headers["Authorization"])
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def at(uri: str, root: Path) -> Tracking:
+    """Return a tracking server."""
+    return Tracking(uri, "repogen", register=True, root=root)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code"),
+    [
+        (500, b"", "tracking.server"),
+        (503, b"", "tracking.server"),
+        (401, b"", "tracking.credentials"),
+        (403, b"", "tracking.credentials"),
+        (404, b"", "tracking.foreign"),
+        (200, b"<html>", "tracking.foreign"),
+        (200, b"", "tracking.foreign"),
+    ],
+)
+def test_other_response_is_an_error(tmp_path: Path, status: int, body: bytes, code: str) -> None:
+    """With its own code and the server's address."""
+    with responding(status, body, []) as uri, pytest.raises(TrackingError) as caught:
+        preflight(at(uri, tmp_path))
+    assert (caught.value.code, caught.value.exit_code) == (code, 8)
+    assert uri in caught.value.message
+
+
+def test_credentials_are_sent_as_mlflow_sends_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Basic with a user, Bearer with a token, none without either."""
+    authorizations: list[str | None] = []
+    with responding(200, b"{}", authorizations) as uri:
+        for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"):
+            monkeypatch.delenv(name, raising=False)
+        preflight(at(uri, tmp_path))
+        monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "t")
+        preflight(at(uri, tmp_path))
+        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "u")
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "p")
+        preflight(at(uri, tmp_path))
+    assert authorizations == [None, "Bearer t", "Basic dTpw"]
+
+
+def test_refused_connection_is_an_error(tmp_path: Path) -> None:
+    """Without waiting for the timeout."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        uri = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        with pytest.raises(TrackingError, match=r"can't be reached: .*refused") as caught:
+            preflight(at(uri, tmp_path))
+    assert caught.value.code == "tracking.unreachable"
+
+
+def test_server_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
+    """It accepts the connection and sends nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(TrackingError, match=r"did not answer within 0\.2 s") as caught:
+            preflight(at(uri, tmp_path), seconds=0.2)
+    assert caught.value.code == "tracking.slow"
+
+
+def test_database_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    """Its directory does not exist, or it is a directory itself."""
+    (tmp_path / "directory.db").mkdir()
+    for name in ("missing/mlflow.db", "directory.db"):
+        with pytest.raises(TrackingError, match="can't be written") as caught:
+            preflight(at(f"sqlite:///{tmp_path}/{name}", tmp_path))
+        assert caught.value.code == "tracking.database"
+    preflight(at(f"sqlite:///{tmp_path}/mlflow.db", tmp_path))

@@ -1,0 +1,128 @@
+"""Preparation of models: names, overrides of the config, and models that cannot be sent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from repogen.artifacts.serving import Endpoint
+from repogen.artifacts.tensors import Signature
+from repogen.artifacts.versions import Manifest, ModelConfig, Provenance, StagedVersion
+from repogen.errors import SmokeError
+from repogen.smoke.preparation import as_json, check_supported, override_config, prepare_staged
+from repogen.triton_config.text.compare import differences
+from repogen.triton_config.text.parse import parse
+
+BASE = 'name: "m" backend: "onnxruntime" max_batch_size: 4 '
+LOCAL = Endpoint("127.0.0.1:1", "", "", "embedded", "2.51.0", "simulated", sees_files=True, has_gpu=False)
+REMOTE = Endpoint("triton:8001", "", "", "remote", "2.51.0", "unknown", sees_files=False, has_gpu=True)
+
+
+def staged(text: str, name: str = "m") -> StagedVersion:
+    """Return version 1 of model ``name`` with a config, without files."""
+    provenance = Provenance({}, "", "", {}, "24.10", "dynamo", 20, 10, 1, 1, 1, 0.0, 0.0)
+    signature = Signature((), ())
+    manifest = Manifest(name, 4, signature, (), provenance)
+    return StagedVersion(name, Path("repository"), 1, ModelConfig(name, text, 4, signature), manifest)
+
+
+@pytest.mark.parametrize(
+    ("added", "becomes", "lines"),
+    [
+        ("instance_group { kind: KIND_CPU count: 2 }", "instance_group { kind: KIND_CPU count: 2 }", []),
+        ("instance_group { kind: KIND_AUTO count: 1 }", "instance_group { kind: KIND_AUTO count: 1 }", []),
+        (
+            "instance_group { kind: KIND_GPU count: 2 gpus: [ 0, 1 ] }",
+            "instance_group { kind: KIND_CPU count: 2 }",
+            [
+                "instance_group[0].kind: KIND_GPU -> KIND_CPU (no GPU here)",
+                "instance_group[0].gpus: [0, 1] -> []",
+            ],
+        ),
+        (
+            "instance_group { kind: KIND_AUTO gpus: 0 }",
+            "instance_group { kind: KIND_CPU }",
+            ["instance_group[0].kind: KIND_AUTO -> KIND_CPU (no GPU here)", "instance_group[0].gpus: [0] -> []"],
+        ),
+        (
+            'optimization { execution_accelerators { gpu_execution_accelerator { name: "tensorrt" } } }',
+            "optimization { execution_accelerators { } }",
+            [
+                "optimization.execution_accelerators.gpu_execution_accelerator: ['tensorrt'] -> [] (no GPU here)",
+            ],
+        ),
+        ("version_policy { latest { num_versions: 2 } }", "version_policy { latest { num_versions: 2 } }", []),
+        ("version_policy { specific { versions: 7 } }", "version_policy { specific { versions: 7 } }", []),
+        (
+            "version_policy { specific { versions: [ 1, 3 ] } }",
+            "version_policy { specific { versions: 7 } }",
+            ["version_policy: specific [1, 3] -> specific [7]"],
+        ),
+    ],
+)
+def test_only_unsupported_fields_are_changed(added: str, becomes: str, lines: list[str]) -> None:
+    """Without a GPU and with only version 7, these fields change and no others."""
+    original = parse(BASE + added, "test")
+    config, overrides = override_config(original, version=7, has_gpu=False)
+    assert (parse(BASE + becomes, "test"), lines) == (config, list(overrides))
+    assert differences(parse(BASE + added, "test"), original) == []
+
+
+def test_config_is_unchanged_with_a_gpu() -> None:
+    """A server with a GPU gets the config as published."""
+    config = parse(BASE + "instance_group { kind: KIND_GPU gpus: 0 }", "test")
+    assert (config, ()) == override_config(config, version=1, has_gpu=True)
+
+
+def test_json_has_the_field_names_of_config_pbtxt() -> None:
+    """Triton requires them in a load request."""
+    assert json.loads(as_json(parse(BASE, "test"))) == {"name": "m", "backend": "onnxruntime", "max_batch_size": 4}
+
+
+def test_unchanged_config_is_read_from_the_repository() -> None:
+    """The server loads config.pbtxt itself, under the name of the directory."""
+    model = prepare_staged(LOCAL, staged(BASE))
+    assert (model.served_as, model.replaces_config, model.sent, model.files()) == ("m", False, False, {})
+
+
+def test_directory_name_overrides_the_name_in_the_config() -> None:
+    """The server loads a config with the name of the directory; that is not an override to report."""
+    model = prepare_staged(LOCAL, staged(BASE, "m-champion"))
+    assert (model.served_as, model.replaces_config, model.overrides) == ("m-champion", True, ())
+
+
+def test_copy_for_a_remote_server_has_a_unique_name() -> None:
+    """Two preparations have different names, and the report has the name."""
+    one, two = prepare_staged(REMOTE, staged(BASE)), prepare_staged(REMOTE, staged(BASE))
+    assert one.served_as != two.served_as
+    assert (one.sent, one.replaces_config) == (True, True)
+    assert one.overrides == (f"name: m -> {one.served_as} (a private copy: live models are unaffected)",)
+
+
+def test_ensemble_cannot_be_sent() -> None:
+    """The remote server lacks the models of its steps."""
+    text = 'name: "m" platform: "ensemble" ensemble_scheduling { step { model_name: "step" model_version: -1 } }'
+    assert not prepare_staged(LOCAL, staged(text)).sent
+    with pytest.raises(SmokeError, match="m: an ensemble cannot be sent") as caught:
+        prepare_staged(REMOTE, staged(text))
+    assert caught.value.code == "smoke.ensemble"
+
+
+@pytest.mark.parametrize(
+    ("added", "feature"),
+    [
+        ("input { name: 'x' allow_ragged_batch: true }", "allow_ragged_batch"),
+        ("batch_input { kind: BATCH_ELEMENT_COUNT }", "batch_input"),
+        ("sequence_batching { state { use_growable_memory: true } }", "use_same_buffer_for_input_output"),
+    ],
+)
+def test_unsupported_feature_is_a_warning_on_the_embedded_server(added: str, feature: str) -> None:
+    """Other servers run NVIDIA's backend."""
+    config = parse(BASE + added, "test")
+    check = check_supported(LOCAL, config)
+    assert check is not None
+    assert (check.passed, check.warning, f"does not support {feature};" in check.detail) == (True, True, True)
+    assert check_supported(REMOTE, config) is None
+    assert check_supported(LOCAL, parse(BASE, "test")) is None

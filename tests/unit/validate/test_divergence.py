@@ -1,0 +1,89 @@
+"""The first operator that a graph computes differently."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import TYPE_CHECKING
+
+import onnx
+import pytest
+import torch
+from torch import nn
+
+from repogen.validate.divergence import first_divergence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+class Block(nn.Module):
+    """A block with an activation of choice."""
+
+    def __init__(self, activation: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Create layers that do not depend on the activation."""
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.norm = nn.LayerNorm(4)
+        self.activation = activation
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply both layers."""
+        result: torch.Tensor = self.norm(self.activation(self.linear(x)))
+        return result
+
+
+class Net(nn.Module):
+    """Two blocks, the second with an activation of choice; flat outputs."""
+
+    def __init__(self, activation: Callable[[torch.Tensor], torch.Tensor], last: float = 1.0) -> None:
+        """Seed the layers."""
+        super().__init__()
+        torch.manual_seed(0)
+        self.module = nn.ModuleDict({"first": Block(torch.relu), "second": Block(activation)})
+        self.last = last
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the output of the second block, and that of the first times ``last``."""
+        first = self.module["first"](x)
+        return self.module["second"](first), first * self.last
+
+
+def graph(net: Net, path: Path) -> Path:
+    """Trace a net to a file."""
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a deprecation of the exporter
+        torch.onnx.export(net.eval(), (torch.ones(2, 4),), buffer, dynamo=False, input_names=["x"])  # type: ignore[arg-type] # buffers work, though not declared
+    onnx.save_model(onnx.load_model_from_string(buffer.getvalue()), path)
+    return path
+
+
+X = {"x": torch.linspace(-2, 2, 8).reshape(2, 4).numpy()}
+
+
+def test_equal_graph_has_no_divergence(tmp_path: Path) -> None:
+    """Even if operators are fused and renamed."""
+    net = Net(torch.tanh)
+    assert first_divergence(net, graph(net, tmp_path / "m.onnx"), X, 1e-3, 1e-5) is None
+
+
+def test_operator_is_reported_with_its_module_and_line(tmp_path: Path) -> None:
+    """The first that differs, not those that depend on it."""
+    path = graph(Net(torch.sigmoid), tmp_path / "m.onnx")
+    divergence = first_divergence(Net(torch.tanh).eval(), path, X, 1e-3, 1e-5)
+    assert divergence is not None
+    assert (divergence.operator, divergence.module, divergence.shape) == ("aten.tanh", "second", (2, 4))
+    assert divergence.where.startswith("test_divergence.py:")
+    assert "aten.tanh in module 'second' (test_divergence.py:" in str(divergence)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_output_must_be_at_its_position(tmp_path: Path) -> None:
+    """A wrong output differs even if it equals another value of the graph."""
+    path = graph(Net(torch.tanh, last=2.0), tmp_path / "m.onnx")
+    divergence = first_divergence(Net(torch.tanh, last=1.0).eval(), path, X, 1e-3, 1e-5)
+    assert divergence is not None
+    assert divergence.operator.startswith("aten.mul")
+    assert divergence.actual == pytest.approx(2 * divergence.expected)

@@ -1,0 +1,233 @@
+"""Generates the reference pages of the docs site from the code: a hook of mkdocs (see mkdocs.yml).
+
+- ``reference/cli.md`` from the click commands
+- ``reference/spec.md`` from the spec's JSON Schema
+- ``reference/rules/RG101.md``, … and the table of ``reference/rules.md`` from the rule pages in ``repogen/explain``
+- ``reference/errors.md`` from the error pages in ``repogen/explain``
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # mkdocs runs hooks without the project on the path
+
+import click  # noqa: E402 - after the path is set
+from pydantic import TypeAdapter  # noqa: E402 - after the path is set
+
+from repogen.cli.group import main  # noqa: E402 - the same
+from repogen.explain import codes, explain  # noqa: E402 - the same
+from repogen.reporting.json_types import DOCUMENTS  # noqa: E402 - the same
+from repogen.spec.schema import json_schema  # noqa: E402 - the same
+from repogen.triton_config.rules.findings import RULES  # noqa: E402 - the same
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+RULE_TABLES = re.compile(r"<!-- rules (RG\d) -->")
+"""In ``reference/rules.md``, the place of the table of a family."""
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages."""
+    from mkdocs.structure.files import File  # noqa: PLC0415 - tests use the rest of this module without mkdocs
+
+    for path, text in generated_pages().items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
+    """Fill in the tables of rules."""
+    return RULE_TABLES.sub(lambda match: rule_table(match[1]), markdown)
+
+
+def generated_pages() -> dict[str, str]:
+    """Return every generated page by its path below ``docs/``."""
+    rules = {f"reference/rules/{code}.md": explain(code) for code in RULES}
+    return {
+        "reference/cli.md": cli_page(),
+        "reference/spec.md": spec_page(),
+        "reference/errors.md": errors_page(),
+        "reference/json.md": json_page(),
+        **rules,
+    }
+
+
+def rule_table(family: str) -> str:
+    """Return the table of the rules whose codes start with ``family``."""
+    rows = [f"| [{code}](rules/{code}.md) | {rule} |" for code, rule in RULES.items() if code.startswith(family)]
+    return "\n".join(["| Code | Rule |", "|---|---|", *rows])
+
+
+def errors_page() -> str:
+    """Return the page with every error code, grouped by family."""
+    families: dict[str, list[str]] = {}
+    for code in codes():
+        if code not in RULES:
+            families.setdefault(code.partition(".")[0], []).append(code)
+    parts = [
+        "# Error codes",
+        (
+            "Every error ends with its code; `repogen explain CODE` prints its section offline. `--json` has the "
+            "code in `error.code`. Codes that start with RG are [rules](rules.md); in a build their exit code is 5."
+        ),
+    ]
+    for family, members in families.items():
+        parts.append(f"## {family}")
+        for code in members:
+            body = explain(code).partition("\n")[2].strip()
+            parts.append(f"### `{code}` {{ #{anchor(code)} }}\n\n{body}")
+    return "\n\n".join(parts) + "\n"
+
+
+def anchor(code: str) -> str:
+    """Return the anchor of an error code on the page of error codes."""
+    return code.replace(".", "-")
+
+
+def cli_page() -> str:
+    """Return the page with the help of every command."""
+    parts = [
+        "# Command line",
+        "`repogen COMMAND --help` prints the same text. `--debug` shows tracebacks and logs.",
+        "## Exit codes",
+        "| Code | Meaning |\n|---:|---|\n"
+        + "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
+        + "\n\nWith several failures, the exit code is that of the earliest step; `--json` has all of them.",
+    ]
+    parts += _command_sections(main, "repogen")
+    return "\n\n".join(parts) + "\n"
+
+
+EXIT_CODES = {
+    0: "Success",
+    1: "Findings of `check`, a failed gate, or something that `doctor` found missing",
+    2: "The spec, a path or an option is wrong",
+    3: "The source or its export failed",
+    4: "Parity failed",
+    5: "config.pbtxt failed",
+    6: "The smoke test or its server failed",
+    7: "Publishing failed",
+    8: "MLflow failed",
+    70: "A bug in repogen",
+    130: "Interrupted by Ctrl-C or SIGTERM",
+}
+
+
+def _command_sections(group: click.Group, name: str) -> Iterator[str]:
+    context = click.Context(group, info_name=name)
+    for child in group.list_commands(context):
+        command = group.get_command(context, child)
+        if command is None:
+            raise ValueError(f"no command {child}")
+        child_context = click.Context(command, info_name=child, parent=context)
+        depth = "###" if context.parent else "##"
+        yield f"{depth} {name} {child}\n\n{_paragraphs(command.help or '')}\n\n```text\n{_usage(child_context)}\n```"
+        if isinstance(command, click.Group):
+            yield from _command_sections(command, f"{name} {child}")
+        elif options := _options(command):
+            yield f"| Option | Description |\n|---|---|\n{options}"
+
+
+def _paragraphs(text: str) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
+def _usage(context: click.Context) -> str:
+    return context.get_usage().removeprefix("Usage: ")
+
+
+def _options(command: click.Command) -> str:
+    context = click.Context(command)
+    rows = []
+    for parameter in command.params:
+        record = parameter.get_help_record(context)
+        if record is not None:
+            rows.append(f"| `{record[0]}` | {_cell(record[1])} |")
+    return "\n".join(rows)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def spec_page() -> str:
+    """Return the page with every key of a spec, from its JSON Schema."""
+    schema = json_schema()
+    definitions: Mapping[str, Any] = schema.get("$defs", {})  # type: ignore[assignment]
+    parts = [
+        "# Spec",
+        (
+            "A spec is a YAML file, `repogen.yaml` by default. `repogen schema` prints its JSON Schema, which editors "
+            "use for completion. Unknown keys are errors. Relative paths start at the directory of the spec."
+        ),
+        "## Top level",
+        _properties(schema),
+    ]
+    for name, definition in definitions.items():
+        if "properties" in definition:
+            parts += [f"## {name} {{ #{name.lower()} }}", _description(definition), _properties(definition)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def json_page() -> str:
+    """Return the page with every JSON document, from their types."""
+    parts = [
+        "# JSON output",
+        (
+            "With `--json` (`--format json` for `check`), a command prints one JSON document on standard output and "
+            "nothing else there. Within a major version, keys are only added."
+        ),
+    ]
+    definitions: dict[str, Any] = {}
+    for command, document in DOCUMENTS.items():
+        schema = TypeAdapter(document).json_schema()
+        definitions |= schema.pop("$defs", {})
+        parts += [f"## {command}", _description(schema), _properties(schema)]
+    for name, definition in definitions.items():
+        parts += [f"### {name} {{ #{name.lower()} }}", _description(definition), _properties(definition)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _description(definition: Mapping[str, Any]) -> str:
+    return " ".join(str(definition.get("description", "")).partition("\n\n")[0].split())
+
+
+def _properties(definition: Mapping[str, Any]) -> str:
+    required = set(definition.get("required", ()))
+    rows = ["| Key | Type | Default | Description |", "|---|---|---|---|"]
+    for key, value in definition.get("properties", {}).items():
+        default = "required" if key in required else _default(value)
+        rows.append(f"| `{key}` | {_type(value)} | {default} | {_cell(_description(value))} |")
+    return "\n".join(rows)
+
+
+def _default(value: Mapping[str, Any]) -> str:
+    default = value.get("default")
+    return "" if default in (None, [], {}, "") else f"`{default}`"
+
+
+def _type(value: Mapping[str, Any]) -> str:
+    if "$ref" in value:
+        name = str(value["$ref"]).rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "enum" in value or "const" in value:
+        return " \\| ".join(f"`{choice}`" for choice in value.get("enum", [value.get("const")]))
+    for union in ("anyOf", "oneOf"):
+        if union in value:
+            kinds = dict.fromkeys(_type(choice) for choice in value[union] if choice.get("type") != "null")
+            return " or ".join(kinds)
+    if value.get("type") == "array":
+        return f"list of {_type(value.get('items', {}))}"
+    if value.get("type") == "object" and isinstance(value.get("additionalProperties"), dict):
+        return f"mapping of {_type(value['additionalProperties'])}"
+    return str(value.get("type", "any"))
