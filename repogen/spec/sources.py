@@ -69,7 +69,7 @@ class HuggingFaceSource(SourceOptions):
     trust_remote_code: StrictBool = Field(default=False, description="Run the Python code stored with the weights")
     dtype: Precision | None = Field(default=None, description="Cast floating-point weights; bfloat16 is always cast")
 
-    loader: ClassVar[str] = "repogen.source.huggingface.loading:load_huggingface"
+    loader: ClassVar[str] = "repogen.source.huggingface.loader:load_huggingface"
 
 
 class TorchExportSource(SourceOptions):
