@@ -1,4 +1,4 @@
-"""Names of the files in a model directory and in a version directory."""
+"""Names of the files in a model's directory and in a version's directory."""
 
 MODEL_FILE = "model.onnx"
 DATA_FILE = "model.onnx.data"
@@ -7,7 +7,7 @@ REQUIREMENTS_FILE = "requirements.txt"
 CONFIG_FILE = "config.pbtxt"
 MANIFEST_FILE = "manifest.json"
 UNCONFIRMED_FILE = "unconfirmed"
-"""Empty; in a version directory as long as the registry does not know that the version is published."""
+"""An empty file in a version directory until the registry records that the version is published."""
 
 RESERVED_FILES = frozenset(
     {
@@ -15,4 +15,4 @@ RESERVED_FILES = frozenset(
         *("golden.json", "golden.npz", "MLmodel"),
     }
 )
-"""Names in a version directory that no file of a user's may take."""
+"""File names in a version directory that a user's companion files cannot have."""

@@ -1,4 +1,4 @@
-"""What `repogen sync` was asked for and did; the console renders it."""
+"""Options and report of `repogen sync`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class SyncOptions:
 
     Attributes:
         alias: Alias of the versions to serve.
-        models: Names to look at; every model of the registry and of the repository when empty.
-        dry_run: Say what would be done, and do nothing.
+        models: Names of the models to sync; every model of the registry and of the repository if empty.
+        dry_run: Report the changes without making them.
         prune: Delete versions and models that are not served.
     """
 
@@ -30,13 +30,13 @@ class SyncOptions:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredVersion:
     """A version that a synced repository should serve.
 
     Attributes:
         name: The model.
-        version: The registry's number, which its directory bears.
-        content: ``Manifest.content_sha256`` of what the registry holds.
+        version: The registry's version number, which is the name of its directory.
+        content: ``Manifest.content_sha256`` of the version in the registry.
     """
 
     name: str
@@ -45,18 +45,18 @@ class Wanted:
 
 
 class SyncAction(Enum):
-    """What was done with a version."""
+    """What a sync did with a version."""
 
     PUBLISHED = "published"
     """It is served from now on."""
     KEPT = "kept"
     """It was served before."""
     UNSERVED = "unserved"
-    """Its model lost the alias, and was moved out of the repository."""
+    """Its model lost the alias, and was moved into the archive."""
     PRUNED = "pruned"
     """It was not served, and was deleted."""
     IGNORED = "ignored"
-    """It was left as it is; the note says why."""
+    """It was not changed; the note contains the reason."""
     FAILED = "failed"
 
 
@@ -66,13 +66,13 @@ CHANGES = frozenset({SyncAction.PUBLISHED, SyncAction.UNSERVED, SyncAction.PRUNE
 
 @dataclass(frozen=True)
 class SyncedVersion:
-    """What was done with one version of a model.
+    """What a sync did with one version of a model.
 
     Attributes:
         model: The model.
-        action: What was done, or with ``--dry-run`` would be.
-        version: The registry's number; None where there is none to name.
-        note: What a person should know.
+        action: What was done, or would be done without ``--dry-run``.
+        version: The registry's version number; None if the row is not about one version.
+        note: Explanation for the report.
         error: Why it failed.
     """
 
@@ -90,8 +90,8 @@ class SyncReport:
     Attributes:
         repository: The synced repository.
         alias: The alias that it follows.
-        dry_run: Whether nothing was really done.
-        versions: What was done, by model.
+        dry_run: Whether no change was made.
+        versions: The results, by model.
     """
 
     repository: Path
@@ -101,10 +101,10 @@ class SyncReport:
 
     @property
     def changed(self) -> bool:
-        """Whether anything was changed, or would be."""
+        """Whether a version was changed, or would be."""
         return any(version.action in CHANGES for version in self.versions)
 
     @property
     def exit_code(self) -> int:
-        """0, or the smallest exit code of what failed."""
+        """0, or the smallest exit code of the failures."""
         return min((v.error.exit_code for v in self.versions if v.error is not None), default=int(ExitCode.OK))

@@ -1,4 +1,4 @@
-"""A model version on its way into the repository."""
+"""A model version: its config, provenance and manifest, staged and published."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class ModelConfig:
     Attributes:
         name: Model name.
         text: The file's text, UTF-8, Unix line ends.
-        max_batch_size: 0 when the model does not batch.
+        max_batch_size: 0 if the model does not batch.
         signature: Inputs and outputs with full shapes, the batch included.
-        named_files: The files that it names: labels, data of warmups and states.
+        named_files: The files that it names: class names, warmup data, initial states.
     """
 
     name: str
@@ -37,17 +37,17 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What the manifest says of how a version came to be; no path of the machine, no time of day.
+    """How a version was built, as recorded in the manifest; without paths of the machine and times of day.
 
     Attributes:
         tools: Tool -> version.
-        git_commit: Commit of the spec's repository, with ``-dirty`` when it was; empty outside git.
+        git_commit: Commit of the spec's repository, with ``-dirty`` if it had changes; empty outside git.
         spec_sha256: Digest of the model's spec block.
         fingerprint: Key -> digest or version of everything the build depends on (see ``repogen.build.fingerprint``).
         target: Triton release.
-        exporter: ``dynamo`` or ``torchscript``; ``python`` or ``ensemble`` where there is no graph.
-        opset: ``ai.onnx`` opset; 0 where there is no graph.
-        ir_version: ONNX IR version; 0 the same.
+        exporter: ``dynamo`` or ``torchscript``; ``python`` or ``ensemble`` for a model without a graph.
+        opset: ``ai.onnx`` opset; 0 without a graph.
+        ir_version: ONNX IR version; 0 without a graph.
         nodes_exported: Nodes before optimization.
         nodes_optimized: Nodes of the published graph.
         parity_cases: Number of parity cases.
@@ -79,7 +79,7 @@ class Manifest:
         max_batch_size: As in the version's config.pbtxt.
         signature: Full shapes.
         files: Every other file of the version directory.
-        provenance: How it came to be.
+        provenance: How it was built.
     """
 
     model: str
@@ -90,18 +90,18 @@ class Manifest:
 
     @property
     def sha256(self) -> str:
-        """Digest of ``model.onnx``; of ``model.py`` for Python code, of config.pbtxt for an ensemble."""
+        """Digest of ``model.onnx``, of ``model.py`` for Python code, or of config.pbtxt for an ensemble."""
         digests = {record.path: record.sha256 for record in self.files}
         return next(digests[name] for name in (MODEL_FILE, PYTHON_FILE, CONFIG_FILE) if name in digests)
 
     @property
     def size(self) -> int:
-        """Bytes of every file that it lists."""
+        """Total bytes of the files that it lists."""
         return sum(record.size for record in self.files)
 
     @property
     def content_sha256(self) -> str:
-        """Digest over the path and digest of every file: what a registry and a repository know a version by."""
+        """Digest over the path and digest of every file; it identifies a version in a registry and in a repository."""
         lines = sorted(f"{record.path} {record.sha256}\n" for record in self.files)
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -112,8 +112,8 @@ class StagedVersion:
 
     Attributes:
         name: Model name.
-        repository: The private repository's root, outside the real one and on the same filesystem.
-        version: Number the staged directory bears; publish may give it another.
+        repository: Root of the private repository, outside the real one and on the same filesystem.
+        version: Number of the staged directory; publish may change it.
         config: Its config.
         manifest: Its manifest.
     """

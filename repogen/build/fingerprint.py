@@ -15,7 +15,6 @@ import json
 import os
 import re
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from repogen.build.code_digest import code_digest
 from repogen.errors import RepogenError
-from repogen.repository.digest import sha256_bytes, sha256_file
+from repogen.repository.digest import sha256_bytes, sha256_files
 from repogen.repository.layout import latest_version, model_dir
 from repogen.repository.manifest import read_manifest
 from repogen.resources import templates_dir
@@ -41,8 +40,6 @@ _TEMPLATES = "*.pbtxt.j2"
 _MAX_OVERRIDES = 1000
 _FILE, _DIST, _TEMPLATE, _STEP = "file:", "dist:", "template:", "step:"
 _REGISTERED = "registered"
-# Bytes below which a thread costs more than it saves.
-_MIN_BYTES_FOR_THREADS = 8_000_000
 _DIST_INFO = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+)\.dist-info")
 
 
@@ -209,25 +206,8 @@ def _normalized(distribution: str) -> str:
 
 
 def _hash_all(paths: Mapping[str, Path]) -> dict[str, str]:
-    """Return the digest of each file, or ``gone``; large files are hashed in threads."""
-    if sum(_size(path) for path in paths.values()) < _MIN_BYTES_FOR_THREADS:
-        return dict(zip(paths, map(_digest, paths.values()), strict=True))
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        return dict(zip(paths, pool.map(_digest, paths.values()), strict=True))
-
-
-def _digest(path: Path) -> str:
-    try:
-        return sha256_file(path)
-    except OSError:
-        return GONE
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
+    """Return the digest of each file, or ``gone``."""
+    return {key: digest or GONE for key, digest in zip(paths, sha256_files(paths.values()), strict=True)}
 
 
 def _reason(key: str, old: str | None, new: str | None) -> str:

@@ -12,8 +12,7 @@ from repogen.build.dependencies import ensemble_dependencies
 from repogen.build.fingerprint import changes, steps_changed, was_registered
 from repogen.errors import RepogenError
 from repogen.repository.layout import journal_path, latest_version, model_dir, versions
-from repogen.repository.manifest import damaged_files, read_manifest
-from repogen.repository.named_files import named_files_in_place
+from repogen.repository.manifest import damaged_files, damaged_named_files, read_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,7 +69,7 @@ def is_up_to_date(
         or steps_changed(inputs, ensemble_dependencies(spec.models, name), repository)
         or (registered and not was_registered(inputs))
         or damaged_files(directory / str(version), manifest)
-        or not named_files_in_place(directory, manifest.files)
+        or damaged_named_files(directory, manifest.files)
     )
 
 

@@ -18,14 +18,13 @@ from repogen.registry.mlflow.uri import tracking_of
 from repogen.repository.ensembles import neighbor_at, unfit_users
 from repogen.repository.golden import first_golden_inputs
 from repogen.repository.publish import publish
-from repogen.repository.stage import stage_version
-from repogen.repository.stage_dependencies import stage_members
+from repogen.repository.stage import stage_dependencies, stage_version
 from repogen.smoke.run_checks import raise_for_failures
 from repogen.smoke.staged import smoke_staged
 from repogen.spec.sources import MlflowSource
 from repogen.targets import targets
-from repogen.triton_config.render.ensemble import configure_ensemble
 from repogen.triton_config.render.model import configure
+from repogen.triton_config.render.model_facts import RenderOptions, VerifiedModel
 from repogen.worker.job import Job
 from repogen.worker.process import run_worker
 
@@ -57,7 +56,7 @@ def verify_model(session: BuildSession, run: ModelRun, threads: int) -> Callable
     name = run.name
     dependencies = ensemble_dependencies(session.spec.models, name)
     with session.linking:
-        stage_members(session.private_repository, session.repository, dependencies)
+        stage_dependencies(session.private_repository, session.repository, dependencies)
     # Before the worker reads any of them: an input that is edited during the build counts as changed afterwards.
     inputs = build_inputs(session.spec, name) | step_inputs(dependencies, session.private_repository)
     if session.tracking is not None and session.tracking.registers:
@@ -130,24 +129,16 @@ def _fetch(session: BuildSession, name: str, uri: str) -> Path:
 def _configure(session: BuildSession, name: str, built: BuiltModel) -> ModelConfig:
     """Return the model's config.pbtxt."""
     spec, artifact = session.spec, built.artifact
-    model, labels = spec.models[name], built.labels
-    if isinstance(artifact, EnsembleArtifact):
-        neighbors = {step.model: neighbor_at(session.private_repository / step.model) for step in artifact.steps}
-        return configure_ensemble(
-            *(name, model, artifact, built.batch, neighbors),
-            templates=spec.templates,
-            labels=labels,
-            root=spec.root,
-        )
-    return configure(
-        *(name, model, artifact, built.batch),
-        target=targets()[spec.release],
-        templates=spec.templates,
-        labels=labels,
-        root=spec.root,
-        golden_inputs=partial(first_golden_inputs, built.golden_dir),
-        gpu=spec.gpu,
+    steps = artifact.steps if isinstance(artifact, EnsembleArtifact) else ()
+    verified = VerifiedModel(
+        artifact,
+        built.batch,
+        built.labels,
+        partial(first_golden_inputs, built.golden_dir),
+        {step.model: neighbor_at(session.private_repository / step.model) for step in steps},
     )
+    options = RenderOptions(targets()[spec.release], spec.templates, spec.root, spec.gpu)
+    return configure(name, spec.models[name], verified, options)
 
 
 def _stage(session: BuildSession, config: ModelConfig, built: BuiltModel, inputs: Mapping[str, str]) -> StagedVersion:

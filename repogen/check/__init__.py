@@ -1,1 +1,1 @@
-"""Findings about any model repository on disk; needs no server."""
+"""Findings about any model repository on disk, without a server."""

@@ -1,83 +1,104 @@
-"""Paths -> findings."""
+"""Checks model repositories: from paths to findings."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.check.config_text import ConfigText, read_config
 from repogen.check.files import link_findings, manifest_findings, model_file, named_file_findings, version_file_findings
-from repogen.check.layout import CONFIG, is_model, policy_findings, root_findings, served, version_findings, versions_of
+from repogen.check.layout import is_model, policy_findings, root_findings, version_findings
 from repogen.errors import SpecError
 from repogen.onnx_graph.facts import read_graph
+from repogen.repository.layout import triton_versions
+from repogen.repository.version_policy import served_versions
 from repogen.targets import DEFAULT_RELEASE, targets
 from repogen.triton_config.rules.config_rules import config_findings
-from repogen.triton_config.rules.ensemble_repository import Neighbor, circle_findings, ensemble_findings
+from repogen.triton_config.rules.ensemble_repository import ModelInRepository, cycle_findings, ensemble_findings
 from repogen.triton_config.rules.findings import RULES, Finding
-from repogen.triton_config.rules.graph import batch_size, graph_findings, target_findings
+from repogen.triton_config.rules.graph import batch_size, graph_findings
 from repogen.triton_config.rules.identity import is_ensemble, is_onnx
+from repogen.triton_config.rules.target import target_findings
 from repogen.triton_config.text.parse import empty_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from repogen.check.layout import Version
     from repogen.targets import Target
     from repogen.triton_config.text.parse import ModelConfig
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which findings are wanted.
+    """Which findings to report.
 
     Attributes:
-        select: Codes, or beginnings of codes; empty for all.
-        ignore: The same, left out.
+        select: Codes or prefixes of codes to report; empty for all.
+        ignore: Codes or prefixes of codes to leave out.
     """
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what selects nothing.
+        """Validate the codes.
 
         Raises:
-            SpecError: A code is none.
+            SpecError: No rule has such a code.
         """
         for code in (*self.select, *self.ignore):
             if not code or not any(rule.startswith(code) for rule in RULES):
                 raise SpecError(
-                    f"{code!r} is no rule's code",
+                    f"{code!r} is not the code of a rule",
                     "use RG101, or RG1 for a family; `repogen explain` lists all codes",
                     code="check.code",
                 )
 
-    def wants(self, finding: Finding) -> bool:
-        """Whether a finding is selected, and not ignored."""
+    def selects(self, finding: Finding) -> bool:
+        """Return whether to report a finding."""
         chosen = not self.select or finding.code.startswith(self.select)
         return chosen and not finding.code.startswith(self.ignore or ("-",))
 
 
 @dataclass(frozen=True)
 class _Model:
-    """A model's directory, and what its config says."""
+    """A model's directory.
+
+    Attributes:
+        directory: Its path.
+        text: Its config.pbtxt; None if it has none.
+        versions: The versions that Triton reads from the names of its directories.
+        served: The versions that Triton serves, newest first.
+    """
 
     directory: Path
     text: ConfigText | None
+    versions: tuple[int, ...]
+    served: tuple[int, ...]
+
+    @property
+    def config(self) -> ModelConfig | None:
+        """The parsed config.pbtxt; None if it does not exist or can't be parsed."""
+        return None if self.text is None else self.text.config
+
+    def version_dir(self, version: int) -> Path:
+        """Return the directory from which Triton loads a version; it need not exist."""
+        return self.directory / str(version)
 
 
-@dataclass
-class _Repository:
-    """A repository of which some models are looked at.
+@dataclass(frozen=True)
+class _Request:
+    """A repository to check.
 
     Attributes:
         root: Its directory.
-        wanted: The models asked for; None for all, and the root itself.
+        models: Names of the models to check; None for all models and the root itself.
     """
 
     root: Path
-    wanted: set[Path] | None = field(default_factory=set)
+    models: frozenset[str] | None
 
 
 def check(
@@ -85,102 +106,98 @@ def check(
     release: str = DEFAULT_RELEASE,
     selection: Selection = Selection(),
 ) -> list[Finding]:
-    """Say what a Triton would refuse, die of, or accept to a user's surprise.
+    """Report configurations that Triton rejects, crashes on, or loads with unexpected behavior.
 
     Args:
         paths: Repositories, models' directories, or files in them.
-        release: The Triton release that is to serve them.
-        selection: Which findings are wanted.
+        release: The Triton release that will serve them.
+        selection: Which findings to report.
 
     Returns:
-        Findings, in the order of paths and lines.
+        Findings, sorted by path and line.
 
     Raises:
-        SpecError: A path is not there, or the release is unknown.
+        SpecError: A path does not exist, or the release is unknown.
     """
     target = targets().get(release)
     if target is None:
         raise SpecError(f"release {release!r} is unknown", f"one of {', '.join(targets())}", code="check.release")
-    found: list[Finding] = []
-    for repository in _repositories(Path(path) for path in paths):
-        found += _of_repository(repository, target)
-    wanted = dict.fromkeys(finding for finding in found if selection.wants(finding))
-    return sorted(wanted, key=lambda finding: (finding.path, finding.line, finding.column, finding.code))
+    requests = _requests(Path(path) for path in paths)
+    findings = [finding for request in requests for finding in _repository_findings(request, target)]
+    selected = dict.fromkeys(finding for finding in findings if selection.selects(finding))
+    return sorted(selected, key=lambda finding: (finding.path, finding.line, finding.column, finding.code))
 
 
-def _repositories(paths: Iterable[Path]) -> list[_Repository]:
-    found: dict[Path, _Repository] = {}
+def _requests(paths: Iterable[Path]) -> list[_Request]:
+    """Return one request per repository."""
+    requests: dict[Path, _Request] = {}
     for path in paths:
         if not path.exists():
             raise SpecError(
-                f"{path} is not there", "name a repository, a model's directory, or a file", code="check.path"
+                f"{path} does not exist", "name a repository, a model's directory, or a file", code="check.path"
             )
         model = _model_of(path.absolute())
         root = path if model is None else model.parent
-        repository = found.setdefault(root.absolute(), _Repository(root))
-        if model is None:
-            repository.wanted = None
-        elif repository.wanted is not None:
-            repository.wanted.add(model)
-    return list(found.values())
+        names = None if model is None else frozenset({model.name})
+        earlier = requests.setdefault(root.absolute(), _Request(root, names))
+        names = None if names is None or earlier.models is None else earlier.models | names
+        requests[root.absolute()] = replace(earlier, models=names)
+    return list(requests.values())
 
 
 def _model_of(path: Path) -> Path | None:
-    """Return the directory of the model that a path is, or lies in; None for a repository."""
+    """Return the directory of the model that a path is, or is in; None for a repository."""
     if path.is_dir():
-        # a version of repogen's holds a copy of its config
-        inside = (entry for entry in path.iterdir() if entry.is_dir() and not entry.name.isdigit())
-        of_models = any((entry / CONFIG).exists() for entry in inside)
-        return path if is_model(path) and not of_models else None
-    if path.name == CONFIG:
+        # a version that repogen built contains a copy of its config
+        children = (entry for entry in path.iterdir() if entry.is_dir() and not entry.name.isdigit())
+        contains_models = any((entry / CONFIG_FILE).exists() for entry in children)
+        return path if is_model(path) and not contains_models else None
+    if path.name == CONFIG_FILE:
         return path.parent
-    return next((parent for parent in path.parents if (parent / CONFIG).exists()), path.parent.parent)
+    return next((parent for parent in path.parents if (parent / CONFIG_FILE).exists()), path.parent.parent)
 
 
-def _of_repository(repository: _Repository, target: Target) -> Iterator[Finding]:
-    if repository.wanted is None:
-        yield from root_findings(repository.root)
-    models = {
-        entry.name: _model(entry, target)
-        for entry in sorted(repository.root.iterdir())
-        if entry.is_dir() and is_model(entry)
-    }
-    neighbors: dict[str, Neighbor] = {}
-    for name, model in models.items():
-        config = model.text.config if model.text is not None else None
-        now = served(versions_of(model.directory), config)
-        complete = config is not None and bool(config.input) and bool(config.output)
-        guess = None if complete or (model.text is not None and config is None) else _guessed_batch(now, config)
-        neighbors[name] = Neighbor(config, tuple(version.number for version in now), guess)
-    wanted = None if repository.wanted is None else {path.name for path in repository.wanted}
-    for name, model in models.items():
-        if wanted is None or name in wanted:
-            for finding in _of_model(model, neighbors, target):
-                if model.text is None or not model.text.waves(finding):
+def _repository_findings(request: _Request, target: Target) -> Iterator[Finding]:
+    if request.models is None:
+        yield from root_findings(request.root)
+    directories = [entry for entry in sorted(request.root.iterdir()) if entry.is_dir() and is_model(entry)]
+    models = [_read_model(directory, target) for directory in directories]
+    neighbors = {model.directory.name: _neighbor(model) for model in models}
+    for model in models:
+        if request.models is None or model.directory.name in request.models:
+            for finding in _model_findings(model, neighbors, target):
+                if model.text is None or not model.text.suppresses(finding):
                     yield finding
 
 
-def _guessed_batch(versions: list[Version], config: ModelConfig | None) -> int | None:
-    """Return the batch that Triton gives a model whose config leaves tensors out; None where nothing tells."""
-    file = model_file(versions[0].path, config) if versions else None
+def _read_model(directory: Path, target: Target) -> _Model:
+    path = directory / CONFIG_FILE
+    text = read_config(path, target.release) if path.exists() or path.is_symlink() else None
+    versions = tuple(triton_versions(directory))
+    return _Model(directory, text, versions, served_versions(None if text is None else text.config, versions))
+
+
+def _neighbor(model: _Model) -> ModelInRepository:
+    config = model.config
+    complete = config is not None and bool(config.input) and bool(config.output)
+    unparsed = model.text is not None and config is None
+    return ModelInRepository(config, model.served, None if complete or unparsed else _guessed_batch(model))
+
+
+def _guessed_batch(model: _Model) -> int | None:
+    """Return the max_batch_size that Triton gives a model whose config omits tensors; None if it can't be derived."""
+    file = model_file(model.version_dir(model.served[0]), model.config) if model.served else None
     facts = read_graph(file)[0] if file is not None and file.suffix == ".onnx" and file.is_file() else None
-    return None if facts is None else batch_size(config or empty_config(), facts.signature)
+    return None if facts is None else batch_size(model.config or empty_config(), facts.signature)
 
 
-def _model(directory: Path, target: Target) -> _Model:
-    path = directory / CONFIG
-    there = path.exists() or path.is_symlink()
-    return _Model(directory, read_config(path, target.release) if there else None)
-
-
-def _of_model(model: _Model, neighbors: dict[str, Neighbor], target: Target) -> Iterator[Finding]:
-    directory, text = model.directory, model.text
-    config = text.config if text is not None else None
+def _model_findings(model: _Model, neighbors: dict[str, ModelInRepository], target: Target) -> Iterator[Finding]:
+    directory, text, config = model.directory, model.text, model.config
     ensemble = config is not None and is_ensemble(config)
-    yield from version_findings(directory, ensemble=ensemble)
+    yield from version_findings(directory, model.served, ensemble=ensemble)
     yield from link_findings(directory, directory.parent)
     if text is None:
-        message = f"{directory.name} has no config.pbtxt: Triton guesses, and takes any dynamic first axis for a batch"
+        message = f"{directory.name} has no config.pbtxt: Triton guesses it, and treats a dynamic first axis as a batch"
         yield Finding("RG402", "warning", message, "write one", path=str(directory))
     else:
         yield from text.findings
@@ -188,40 +205,39 @@ def _of_model(model: _Model, neighbors: dict[str, Neighbor], target: Target) -> 
             return
         yield from text.placed(config_findings(config, directory.name))
         yield from text.placed(named_file_findings(directory, config))
-        yield from text.placed(policy_findings(versions_of(directory), config))
+        yield from text.placed(policy_findings(model.versions, config))
         if ensemble:
             yield from text.placed(ensemble_findings(config, neighbors))
-            yield from text.placed(circle_findings(directory.name, neighbors))
-    for version in served(versions_of(directory), config):
-        yield from version_file_findings(version, config)
-    for version in versions_of(directory):
-        yield from manifest_findings(version)
-    yield from _of_graphs(model, target)
+            yield from text.placed(cycle_findings(directory.name, neighbors))
+    for version in model.served:
+        yield from version_file_findings(model.version_dir(version), config)
+    for version in model.versions:
+        yield from manifest_findings(model.version_dir(version))
+    yield from _all_graph_findings(model, target)
 
 
-def _of_graphs(model: _Model, target: Target) -> Iterator[Finding]:
-    """Yield what is wrong with each version's graph, also those that are not served now: a policy is soon changed."""
-    text = model.text
-    config = text.config if text is not None else None
-    if config is not None and not is_onnx(config):
+def _all_graph_findings(model: _Model, target: Target) -> Iterator[Finding]:
+    """Yield the findings of each version's graph; those of a version that is not served now are warnings."""
+    if model.config is not None and not is_onnx(model.config):
         return
-    versions = versions_of(model.directory)
-    now = served(versions, config)
-    for version in versions:
-        file = model_file(version.path, config)
-        if file is None or file.suffix != ".onnx" or not file.exists():
-            continue
-        facts, wrong = read_graph(file)
-        found = [replace(finding, path=str(file)) for finding in wrong]
-        if facts is not None:
-            too_new = target_findings(facts.opset, facts.ir_version, target)
-            found += (replace(finding, path=str(file)) for finding in too_new)
-            if config is not None and text is not None:
-                found += text.placed(graph_findings(config, facts.signature, facts.spare))
-        for finding in found:
-            if version not in now:
-                message = f"{finding.message} (version {version.number}, which is not served now)"
+    for version in model.versions:
+        for finding in _graph_findings(model, version, target):
+            if version not in model.served:
+                message = f"{finding.message} (version {version}, which is not served now)"
                 yield replace(finding, severity="warning", message=message)
             else:
-                several = f" (version {version.number})" if len(now) > 1 else ""
-                yield replace(finding, message=finding.message + several)
+                suffix = f" (version {version})" if len(model.served) > 1 else ""
+                yield replace(finding, message=finding.message + suffix)
+
+
+def _graph_findings(model: _Model, version: int, target: Target) -> Iterator[Finding]:
+    file = model_file(model.version_dir(version), model.config)
+    if file is None or file.suffix != ".onnx" or not file.exists():
+        return
+    facts, unreadable = read_graph(file)
+    yield from (replace(finding, path=str(file)) for finding in unreadable)
+    if facts is not None:
+        too_new = target_findings(facts.opset, facts.ir_version, target)
+        yield from (replace(finding, path=str(file)) for finding in too_new)
+        if model.config is not None and model.text is not None:
+            yield from model.text.placed(graph_findings(model.config, facts.signature, facts.spare))

@@ -1,4 +1,4 @@
-"""Whether a new version can live under one config.pbtxt with the versions that are there."""
+"""Whether a new version can share one config.pbtxt with the published versions."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from repogen.errors import PublishError
 from repogen.repository.decode import MalformedRecordError
-from repogen.repository.layout import versions
+from repogen.repository.layout import triton_versions
 from repogen.repository.manifest import read_manifest
-from repogen.repository.version_policy import version_policy
+from repogen.repository.version_policy import served_versions
+from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from repogen.artifacts.tensors import Signature, TensorSpec
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
 
 
 def differences(old: Signature, new: Signature) -> tuple[str, ...]:
-    """Return what a client of ``old`` would notice in ``new``, one line each.
+    """Return the differences that a client of ``old`` would notice in ``new``, one line each.
 
-    Order and the names of symbolic dims are nobody's business: clients and config.pbtxt go by tensor names, and a dim
-    is fixed or it is not.
+    The order of tensors and the names of symbolic dims are not compared: clients and config.pbtxt use tensor names, and
+    a dim is either fixed or dynamic.
     """
     return (*_differences("input", old.inputs, new.inputs), *_differences("output", old.outputs, new.outputs))
 
 
 def require_same_signature(published: Manifest, version: int, staged: StagedVersion) -> None:
-    """Refuse a version whose inputs or outputs are not those of the published one.
+    """Require the inputs and outputs of the published version.
 
     Raises:
         PublishError: They differ; every difference is listed.
@@ -38,40 +39,41 @@ def require_same_signature(published: Manifest, version: int, staged: StagedVers
         raise PublishError(
             f"{staged.name}: inputs or outputs differ from version {version} in the repository, and config.pbtxt "
             "belongs to all versions:\n" + "\n".join(f"  {line}" for line in lines),
-            "Publish it under another model name, or allow the break for every client with --breaking.",
+            "Publish it under another model name, or accept that every client breaks with --allow-breaking.",
             code="publish.breaking",
         )
 
 
-def misfits(model: Path, served: frozenset[int], staged: StagedVersion) -> tuple[str, ...]:
-    """Return why the new config fits not all of the published versions ``served``, one line each.
+def misfits(model: Path, served: Iterable[int], staged: StagedVersion) -> tuple[str, ...]:
+    """Return why the new config does not fit the published versions ``served``, one line each.
 
-    A version that repogen did not build, or whose manifest is damaged, is passed over: its graph is unknown here.
+    A version that repogen did not build, or whose manifest is damaged, is skipped: its signature is unknown.
     """
     return tuple(line for version in sorted(served) for line in _misfit(model / str(version), staged))
 
 
 def require_servable(model: Path, number: int, staged: StagedVersion) -> None:
-    """Refuse a config whose version policy would serve no version, or an older one that the config does not fit.
+    """Require a version policy that serves a version, and no older one that the new config does not fit.
 
     Args:
         model: The model's directory.
-        number: The new version.
+        number: Number of the new version.
         staged: The new version.
 
     Raises:
-        PublishError: Triton would serve nothing, fail on such a version, or batch one that was never shown to batch.
+        PublishError: Triton would serve nothing, fail to load a version, or batch one that was not verified to batch.
     """
-    policy = version_policy(staged.config.text)
-    served = policy.served([*versions(model), number])
+    config = parse(staged.config.text, f"config.pbtxt of {staged.name}")
+    served = served_versions(config, [*triton_versions(model), number])
     if not served:
+        listed = ", ".join(map(str, sorted(config.version_policy.specific.versions)))
         raise PublishError(
-            f"{staged.name}: version_policy names only version {', '.join(map(str, sorted(policy.specific)))}: neither "
-            f"there, nor the one to be published, {number}: Triton would serve nothing",
+            f"{staged.name}: version_policy serves only version {listed or 'none'}: it is not published, and the new "
+            f"version is {number}, so Triton would serve nothing",
             f"Name {number} in `triton.version_policy: {{specific: [...]}}`, or set `{{latest: {{num_versions: 1}}}}`.",
             code="publish.version-policy",
         )
-    if lines := misfits(model, served - {number}, staged):
+    if lines := misfits(model, set(served) - {number}, staged):
         raise PublishError(
             f"{staged.name}: version_policy would also serve older versions that the new config.pbtxt does not fit:\n"
             + "\n".join(f"  {line}" for line in lines),
@@ -81,6 +83,9 @@ def require_servable(model: Path, number: int, staged: StagedVersion) -> None:
 
 
 def _misfit(version: Path, staged: StagedVersion) -> Iterator[str]:
+    if not version.is_dir():
+        yield f"version {version.name}: Triton reads this number from a directory's name, and {version} does not exist"
+        return
     try:
         old = read_manifest(version)
     except (OSError, MalformedRecordError):

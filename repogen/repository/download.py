@@ -1,4 +1,4 @@
-"""A version that came from a registry, made ready to be moved in; nothing of it is believed before it is checked."""
+"""Checks and stages a version that was downloaded from a registry."""
 
 from __future__ import annotations
 
@@ -6,116 +6,115 @@ import shutil
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE
+from repogen.artifacts.named_file import named_records, path_in_model
 from repogen.artifacts.versions import Manifest, ModelConfig, StagedVersion
 from repogen.errors import ConfigError, PublishError, RepogenError, TrackingError
 from repogen.repository.manifest import damaged_files, read_manifest
-from repogen.repository.named_files import named_records, place_of
 from repogen.repository.recovery import config_bytes
-from repogen.repository.transaction import open_and_sync
+from repogen.repository.transaction import make_readable_and_sync
 from repogen.repository.version_policy import serving_only
+from repogen.triton_config.rules.config_rules import config_findings
+from repogen.triton_config.rules.findings import errors_of
+from repogen.triton_config.rules.graph import graph_findings
+from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.artifacts.sync import Wanted
+    from repogen.artifacts.sync import DesiredVersion
 
 
-def stage_wanted(private: Path, wanted: Wanted, version_dir: Path) -> StagedVersion:
-    """Check a version's files, and write the config.pbtxt that serves it, and it alone, beside them.
+def stage_download(private: Path, desired: DesiredVersion, version_dir: Path) -> StagedVersion:
+    """Check a version's files, and stage them with a config.pbtxt that serves this version alone.
 
     Args:
         private: The private repository of a stage root.
-        wanted: The version.
-        version_dir: Its files: ``<private>/<name>/<version>``, where they were fetched to, or where they lie in the
-            repository when they need no fetching.
+        desired: The version.
+        version_dir: Its files: ``<private>/<name>/<version>``, the download, or the version's directory in the
+            repository if it is intact.
 
     Returns:
-        What ``serve`` moves in.
+        The version to ``serve``.
 
     Raises:
-        TrackingError: The files are not those that the registry's entry names.
-        PublishError: Triton would not serve the version with its config.
+        TrackingError: The files are not those of the registry's entry.
+        PublishError: Triton would not serve the version with its config, or it cannot be staged.
     """
     try:
-        manifest = _verified(version_dir, wanted)
+        manifest = _verified(version_dir, desired)
         if version_dir.is_relative_to(private):
-            _refuse_others(version_dir, manifest, wanted)
-        config = ModelConfig(wanted.name, _config(version_dir, wanted, manifest), manifest.max_batch_size,
-                             manifest.signature)  # fmt: skip
-        staged = StagedVersion(wanted.name, private, wanted.version, config, manifest)
+            _reject_unlisted_files(version_dir, manifest, desired)
+        text = _config_text(version_dir, desired, manifest)
+        config = ModelConfig(desired.name, text, manifest.max_batch_size, manifest.signature)
+        staged = StagedVersion(desired.name, private, desired.version, config, manifest)
         staged.model_dir.mkdir(exist_ok=True)
-        (staged.model_dir / CONFIG_FILE).write_bytes(config.text.encode())
+        (staged.model_dir / CONFIG_FILE).write_bytes(text.encode())
         for record in named_records(manifest.files):
-            looked_for = staged.model_dir / place_of(record.path)
-            looked_for.parent.mkdir(exist_ok=True)
-            shutil.copyfile(version_dir / record.path, looked_for)
-        open_and_sync(staged.model_dir)
+            copy = staged.model_dir / path_in_model(record.path)
+            copy.parent.mkdir(exist_ok=True)
+            shutil.copyfile(version_dir / record.path, copy)
+        make_readable_and_sync(staged.model_dir)
     except OSError as error:
         raise PublishError(
-            f"{wanted.name}: version {wanted.version} cannot be staged: {error.strerror} ({error.filename})",
-            "Free disk space or mend permissions there, and sync again.",
+            f"{desired.name}: version {desired.version} cannot be staged: {error.strerror} ({error.filename})",
+            "Free disk space or fix the permissions there, and sync again.",
             code="sync.stage",
         ) from error
     return staged
 
 
-def _verified(version_dir: Path, wanted: Wanted) -> Manifest:
+def _verified(version_dir: Path, desired: DesiredVersion) -> Manifest:
     try:
         manifest = read_manifest(version_dir)
     except (FileNotFoundError, RepogenError) as error:
-        raise _altered(wanted, f"its manifest: {error}") from error
-    if manifest.model != wanted.name or manifest.content_sha256 != wanted.content:
-        raise _altered(wanted, f"they are of another version, of {manifest.model}")
+        raise _altered(desired, f"its manifest: {error}") from error
+    if manifest.model != desired.name or manifest.content_sha256 != desired.content:
+        raise _altered(desired, f"they are those of another version of {manifest.model}")
     if damaged := damaged_files(version_dir, manifest):
-        raise _altered(wanted, "; ".join(damaged))
+        raise _altered(desired, "; ".join(damaged))
     return manifest
 
 
-def _refuse_others(version_dir: Path, manifest: Manifest, wanted: Wanted) -> None:
-    """Refuse what no digest vouches for."""
+def _reject_unlisted_files(version_dir: Path, manifest: Manifest, desired: DesiredVersion) -> None:
     listed = {MANIFEST_FILE, *(file.path for file in manifest.files)}
-    there = {path.relative_to(version_dir).as_posix(): path for path in version_dir.rglob("*")}
-    others = [name for name, path in there.items() if path.is_symlink() or not (path.is_dir() or name in listed)]
-    if others:
-        raise _altered(wanted, f"there is more than its manifest lists: {', '.join(sorted(others))}")
+    paths = {path.relative_to(version_dir).as_posix(): path for path in version_dir.rglob("*")}
+    unlisted = [name for name, path in paths.items() if path.is_symlink() or not (path.is_dir() or name in listed)]
+    if unlisted:
+        raise _altered(desired, f"its manifest does not list {', '.join(sorted(unlisted))}")
 
 
-def _config(version_dir: Path, wanted: Wanted, manifest: Manifest) -> str:
-    """Return the version's own config.pbtxt with another version policy, and proof that nothing else is other."""
-    from repogen.triton_config.rules.config_rules import config_findings  # noqa: PLC0415 - brings protobuf along, which `repogen build` need not wait for
-    from repogen.triton_config.rules.findings import errors_of  # noqa: PLC0415 - brings protobuf along, which `repogen build` need not wait for
-    from repogen.triton_config.rules.graph import graph_findings  # noqa: PLC0415 - brings protobuf along, which `repogen build` need not wait for
-    from repogen.triton_config.text.parse import parse  # noqa: PLC0415 - brings protobuf along, which `repogen build` need not wait for
-
-    origin = f"config.pbtxt of {wanted.name} version {wanted.version}"
+def _config_text(version_dir: Path, desired: DesiredVersion, manifest: Manifest) -> str:
+    """Return the version's own config.pbtxt with another version policy; the rest is verified to be unchanged."""
+    origin = f"config.pbtxt of {desired.name} version {desired.version}"
     try:
-        own = (config_bytes(version_dir) or b"").decode()
-        text = serving_only(own, wanted.version)
-        before, after = parse(own, f"{origin} in the registry"), parse(text, origin)
-        served = list(after.version_policy.specific.versions)
+        original = (config_bytes(version_dir) or b"").decode()
+        before = parse(original, f"{origin} in the registry")
+        text = serving_only(original, desired.version)
+        after = parse(text, origin)
     except (ConfigError, UnicodeDecodeError) as error:
-        raise _unservable(wanted, str(error)) from error
-    findings = errors_of([*config_findings(after, wanted.name), *graph_findings(after, manifest.signature)])
+        raise _unservable(desired, str(error)) from error
+    served = list(after.version_policy.specific.versions)
+    findings = errors_of([*config_findings(after, desired.name), *graph_findings(after, manifest.signature)])
     for message in (before, after):
         message.ClearField("version_policy")
-    if before != after or served != [wanted.version]:
-        raise _unservable(wanted, "its version policy cannot be replaced")
+    if before != after or served != [desired.version]:
+        raise _unservable(desired, "its version policy cannot be replaced")
     if findings:
-        raise _unservable(wanted, "\n".join(f"{finding.code} {finding.message}" for finding in findings))
+        raise _unservable(desired, "\n".join(f"{finding.code} {finding.message}" for finding in findings))
     return text
 
 
-def _altered(wanted: Wanted, what: str) -> TrackingError:
+def _altered(desired: DesiredVersion, difference: str) -> TrackingError:
     return TrackingError(
-        f"{wanted.name}: the files of version {wanted.version} are not those that the registry's entry names: {what}",
+        f"{desired.name}: the files of version {desired.version} are not those of the registry's entry: {difference}",
         "The registry's artifacts were altered: build the model again and promote that version.",
         code="sync.altered",
     )
 
 
-def _unservable(wanted: Wanted, what: str) -> PublishError:
+def _unservable(desired: DesiredVersion, reason: str) -> PublishError:
     return PublishError(
-        f"{wanted.name}: version {wanted.version} has a config.pbtxt that Triton would not serve: {what}",
+        f"{desired.name}: version {desired.version} has a config.pbtxt that Triton would not serve: {reason}",
         "Build the model again with this repogen, and promote that version.",
         code="sync.config",
     )

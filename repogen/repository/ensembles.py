@@ -1,12 +1,13 @@
-"""Ensembles in a repository: whether one would still load next to the models that its steps name."""
+"""Ensembles in a repository: whether Triton can load one with the models that its steps name."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
-from repogen.repository.layout import versions
-from repogen.triton_config.rules.ensemble_repository import Neighbor, ensemble_findings
+from repogen.repository.layout import triton_versions
+from repogen.repository.version_policy import served_versions
+from repogen.triton_config.rules.ensemble_repository import ModelInRepository, ensemble_findings
 from repogen.triton_config.rules.findings import errors_of
 from repogen.triton_config.text.parse import parse
 
@@ -18,53 +19,56 @@ if TYPE_CHECKING:
     from repogen.triton_config.text.parse import ModelConfig
 
 
-def neighbor_at(directory: Path) -> Neighbor:
-    """Return a model as it lies in a repository.
+def neighbor_at(directory: Path) -> ModelInRepository:
+    """Return the config of a model in a repository, with the versions that it serves.
 
     Raises:
         ConfigError: Its config.pbtxt can't be parsed.
     """
     path = directory / CONFIG_FILE
     config = parse(path.read_text(encoding="utf-8"), f"{directory.name}/{CONFIG_FILE}") if path.is_file() else None
-    return Neighbor(config, tuple(versions(directory)))
+    return ModelInRepository(config, served_versions(config, triton_versions(directory)))
 
 
 def unfit_users(repository: Path, staged: StagedVersion, building: Collection[str]) -> dict[str, str]:
-    """Return a repository's ensembles that a model is a step of, each with why it would no longer load, if so.
+    """Return the ensembles in a repository that use a model, each with the reason why it would no longer load.
 
     Args:
         repository: The repository.
         staged: The model's new version.
-        building: Models to pass over: their ensembles are built again.
+        building: Models to skip: their ensembles are built again.
+
+    Returns:
+        Ensemble -> reason; an empty reason for an ensemble that would load.
     """
-    there = (*versions(repository / staged.name), staged.version)
-    new = {staged.name: Neighbor(parse(staged.config.text, f"config.pbtxt of {staged.name}"), there)}
-    found = {}
+    config = parse(staged.config.text, f"config.pbtxt of {staged.name}")
+    served = served_versions(config, (*triton_versions(repository / staged.name), staged.version))
+    new = {staged.name: ModelInRepository(config, served)}
+    reasons = {}
     for path in sorted(repository.glob(f"*/{CONFIG_FILE}")):
         name, text = path.parent.name, path.read_text(encoding="utf-8", errors="replace")
         if name not in building and "ensemble_scheduling" in text:
-            config = parse(text, f"{name}/{CONFIG_FILE}")
-            if any(step.model_name == staged.name for step in config.ensemble_scheduling.step):
-                found[name] = _misfit(config, repository, new)
-    return found
+            ensemble = parse(text, f"{name}/{CONFIG_FILE}")
+            if any(step.model_name == staged.name for step in ensemble.ensemble_scheduling.step):
+                reasons[name] = _reason(ensemble, repository, new)
+    return reasons
 
 
 def unfit(text: str, name: str, repository: Path) -> str:
-    """Return why a config's ensemble would not load beside a repository's models; empty where it would, or is none.
+    """Return why Triton could not load an ensemble with a repository's models; empty if it could.
 
     Args:
-        text: Of its config.pbtxt.
+        text: Text of the config.pbtxt of any model; empty is returned for one that is not an ensemble.
         name: The model.
         repository: The repository.
     """
-    return _misfit(parse(text, f"{name}/{CONFIG_FILE}"), repository, {})
+    return _reason(parse(text, f"{name}/{CONFIG_FILE}"), repository, {})
 
 
-def _misfit(config: ModelConfig, repository: Path, new: Mapping[str, Neighbor]) -> str:
-
+def _reason(config: ModelConfig, repository: Path, new: Mapping[str, ModelInRepository]) -> str:
     if not config.HasField("ensemble_scheduling"):
         return ""
-    names = {step.model_name for step in config.ensemble_scheduling.step}
-    there = {name: neighbor_at(repository / name) for name in names - new.keys() if (repository / name).is_dir()}
-    errors = errors_of(list(ensemble_findings(config, {**there, **new})))
+    names = {step.model_name for step in config.ensemble_scheduling.step} - new.keys()
+    published = {name: neighbor_at(repository / name) for name in names if (repository / name).is_dir()}
+    errors = errors_of(list(ensemble_findings(config, {**published, **new})))
     return errors[0].message if errors else ""

@@ -1,4 +1,4 @@
-"""The four operations that make a publish visible or durable; crash tests put their own in their place."""
+"""The four operations by which publish and sync change a repository; crash tests replace them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NO_EXCHANGE = "publish.no-exchange"
-"""Code of the error that a filesystem cannot swap."""
+"""Code of the error that a filesystem cannot swap two directories."""
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2  # source: linux/fs.h
@@ -21,26 +21,26 @@ _NO_EXCHANGE = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV
 
 
 class Filesystem(Protocol):
-    """Every change that publish makes to a repository."""
+    """The changes that publish and sync make to a repository."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Rename atomically; a file replaces a file, a directory at most an empty one."""
+        """Rename atomically; a file replaces a file, a directory replaces at most an empty one."""
 
     def exchange(self, first: Path, second: Path) -> None:
         """Swap two directories atomically."""
 
     def write(self, path: Path, text: str) -> None:
-        """Write a small file of publish's own in the repository's root, durably."""
+        """Write a small file in the repository's root durably."""
 
     def remove(self, path: Path) -> None:
-        """Remove such a file, if it is there."""
+        """Remove such a file if it exists."""
 
 
 class Disk:
     """The real filesystem; a rename is durable when the call returns."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Rename, then sync the directory that shows the new name."""
+        """Rename, then sync the directory that contains the new name."""
         source.rename(target)
         sync(target.parent)
 
@@ -48,7 +48,7 @@ class Disk:
         """Swap by ``renameat2(RENAME_EXCHANGE)``.
 
         Raises:
-            PublishError: The C library, the kernel or the filesystem cannot.
+            PublishError: The C library, the kernel or the filesystem does not support it.
         """
         renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
         code = errno.ENOSYS
@@ -57,9 +57,9 @@ class Disk:
             code = ctypes.get_errno() if failed else 0
         if code in _NO_EXCHANGE:
             raise PublishError(
-                f"the filesystem of {second} cannot swap two directories atomically ({os.strerror(code)}), and this "
-                "change of config.pbtxt is safe in no order of two renames",
-                "Publish under another model name, or move the model's directory away while no Triton needs it; ext4, "
+                f"the filesystem of {second} cannot swap two directories atomically ({os.strerror(code)}), and no "
+                "order of two renames is safe for this change of config.pbtxt",
+                "Publish under another model name, or move the model's directory away while no Triton serves it; ext4, "
                 "xfs, btrfs and tmpfs can swap.",
                 code=NO_EXCHANGE,
             )
@@ -75,12 +75,12 @@ class Disk:
         sync(path.parent)
 
     def remove(self, path: Path) -> None:
-        """Unlink, if there."""
+        """Unlink if it exists."""
         path.unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:
-    """Have a file's bytes, or a directory's entries, written to the disk."""
+    """Write a file's bytes, or a directory's entries, to the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

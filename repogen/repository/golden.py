@@ -1,82 +1,78 @@
-"""``golden.json``: which arrays of ``golden.npz`` are a case's inputs and outputs, and how close is close enough."""
+"""``golden.json`` and ``golden.npz``: recorded inputs, the outputs that PyTorch computed for them, and tolerances."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from repogen.artifacts.built_model import Golden, GoldenCase, GoldenTensor
-from repogen.repository.decode import JsonObject, json_number, malformed, parse_object
+from pydantic import AfterValidator, TypeAdapter
+
+from repogen.artifacts.built_model import Golden, GoldenCase
+from repogen.repository.decode import SCHEMA, Document, JsonFloat, Part, decode, encode, malformed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from repogen.artifacts.tensors import Array
 
 GOLDEN_JSON = "golden.json"
 GOLDEN_NPZ = "golden.npz"
-SCHEMA = 1
 _ENDS = ".ends"
 
 
-def golden_to_json(golden: Golden) -> str:
-    """Return ``golden`` as JSON; equal values give equal text.
+def _valid_case(case: GoldenCase) -> GoldenCase:
+    if case.batch < 0:
+        raise ValueError("batch must not be negative")
+    return case
 
-    Order of cases and tensors is kept. Tolerances are written as ``{"rtol": …, "atol": …}`` by output name.
-    """
-    document = {
-        "schema": SCHEMA,
-        "cases": [
-            {
-                "name": case.name,
-                "batch": case.batch,
-                "inputs": _tensors_to_json(case.inputs),
-                "outputs": _tensors_to_json(case.outputs),
-            }
-            for case in golden.cases
-        ],
-        "tolerances": {
-            name: {"rtol": json_number(rtol), "atol": json_number(atol)}
-            for name, (rtol, atol) in golden.tolerances.items()
-        },
-    }
-    return json.dumps(document, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
+
+class _Tolerance(Part):
+    rtol: JsonFloat
+    atol: JsonFloat
+
+
+class _Document(Document):
+    """The format of ``golden.json``; ``key`` of a tensor is its name in ``golden.npz``."""
+
+    cases: tuple[Annotated[GoldenCase, AfterValidator(_valid_case)], ...]
+    tolerances: dict[str, _Tolerance]
+
+
+_DOCUMENT = TypeAdapter(_Document)
+
+
+def golden_to_json(golden: Golden) -> str:
+    """Return ``golden`` as JSON; equal values give equal text, and the order of cases and tensors is preserved."""
+    tolerances = {name: _Tolerance(rtol=rtol, atol=atol) for name, (rtol, atol) in golden.tolerances.items()}
+    return encode(_Document(schema=SCHEMA, cases=golden.cases, tolerances=tolerances))
 
 
 def golden_from_json(text: str, where: str = GOLDEN_JSON) -> Golden:
-    """Return the golden cases that ``text`` describes.
+    """Return the golden cases in a JSON text; whether ``golden.npz`` contains their arrays is not checked.
 
     Args:
         text: Contents of ``golden.json``.
         where: The file's name for messages.
 
     Raises:
-        MalformedRecordError: Not what ``golden_to_json`` writes, or a newer schema. Members that this version does
-            not know are tolerated. Whether ``golden.npz`` holds the arrays is for its reader to say.
+        MalformedRecordError: Not the format that ``golden_to_json`` writes, or a newer schema. Unknown keys are
+            ignored.
     """
-    document = parse_object(text, where)
-    if document.count("schema") > SCHEMA:
-        raise malformed(where, f"schema {document.count('schema')} is newer than this repogen knows ({SCHEMA})")
-    tolerances = document.child("tolerances")
-    golden = Golden(
-        cases=tuple(_case(case) for case in document.children("cases")),
-        tolerances={name: _tolerance(tolerances.child(name)) for name in tolerances.members},
-    )
-    outputs = {tensor.name for case in golden.cases for tensor in case.outputs}
-    if missing := sorted(outputs - golden.tolerances.keys()):
+    document = decode(_DOCUMENT, text, where)
+    outputs = {tensor.name for case in document.cases for tensor in case.outputs}
+    if missing := sorted(outputs - document.tolerances.keys()):
         raise malformed(where, f"no tolerance for {', '.join(missing)}")
-    return golden
+    return Golden(document.cases, {name: (each.rtol, each.atol) for name, each in document.tolerances.items()})
 
 
 def packed(key: str, array: Array) -> dict[str, Array]:
-    """Return what ``golden.npz`` holds of an array; strings are their bytes, and where each of them ends.
+    """Return the arrays by which ``golden.npz`` represents an array: strings are bytes, and the end of each string.
 
     Args:
-        key: Its key.
+        key: The array's key.
         array: Numbers, or objects that are ``bytes``.
     """
-    import numpy as np  # noqa: PLC0415 - this room's import stays light
+    import numpy as np  # noqa: PLC0415 - reading a manifest does not need it
 
     if array.dtype.kind != "O":
         return {key: array}
@@ -86,11 +82,11 @@ def packed(key: str, array: Array) -> dict[str, Array]:
 
 
 def unpacked(arrays: Mapping[str, Array], key: str) -> Array:
-    """Return an array of ``golden.npz`` as ``packed`` took it.
+    """Return the array that ``packed`` represented.
 
     Raises:
-        KeyError: It is not there.
-        ValueError: Its strings do not fit together.
+        KeyError: The array is missing.
+        ValueError: The ends of its strings do not match its bytes.
     """
     import numpy as np  # noqa: PLC0415 - as above
 
@@ -99,35 +95,14 @@ def unpacked(arrays: Mapping[str, Array], key: str) -> Array:
     content, ends = arrays[key].astype(np.uint8).tobytes(), arrays[f"{key}{_ENDS}"]
     stops: list[int] = ends.ravel().tolist()
     if stops != sorted(stops) or (stops[-1:] or [0]) != [len(content)]:
-        raise ValueError(f"{key}: the strings do not fit together")
-    made = np.empty(len(stops), dtype=object)
-    made[:] = [content[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]
-    return made.reshape(ends.shape)
-
-
-def _tensors_to_json(tensors: Iterable[GoldenTensor]) -> list[dict[str, str]]:
-    return [{"name": tensor.name, "key": tensor.key} for tensor in tensors]
-
-
-def _tensors(values: list[JsonObject]) -> tuple[GoldenTensor, ...]:
-    return tuple(GoldenTensor(value.text("name"), value.text("key")) for value in values)
-
-
-def _case(value: JsonObject) -> GoldenCase:
-    return GoldenCase(
-        name=value.text("name"),
-        batch=value.count("batch"),
-        inputs=_tensors(value.children("inputs")),
-        outputs=_tensors(value.children("outputs")),
-    )
-
-
-def _tolerance(value: JsonObject) -> tuple[float, float]:
-    return value.number("rtol"), value.number("atol")
+        raise ValueError(f"{key}: the ends of the strings do not match their bytes")
+    strings = np.empty(len(stops), dtype=object)
+    strings[:] = [content[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]
+    return strings.reshape(ends.shape)
 
 
 def first_golden_inputs(directory: Path, batched: bool) -> dict[str, Array] | None:  # noqa: FBT001 - partially applied
-    """Return the inputs of the first golden case, by name; None where there is none.
+    """Return the inputs of the first golden case, by name; None if there is no such case.
 
     Args:
         directory: Contains ``golden.json`` and ``golden.npz``.

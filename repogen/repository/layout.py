@@ -1,7 +1,7 @@
-"""How a model repository lies on disk, and which numbers its version directories take; nothing here writes.
+"""Where files are in a model repository, and which version numbers Triton reads from directory names. Read-only.
 
-A directory of the repository's root is a model, ``<model>/config.pbtxt`` configures all its versions, and
-``<model>/<N>/`` is a version. A version that repogen built also holds ``manifest.json`` and its own config.pbtxt.
+Every directory in the repository's root is a model, ``<model>/config.pbtxt`` configures all its versions, and
+``<model>/<N>/`` is a version. A version that repogen built also contains ``manifest.json`` and its own config.pbtxt.
 """
 
 from __future__ import annotations
@@ -16,22 +16,20 @@ from repogen.repository.decode import malformed
 if TYPE_CHECKING:
     from pathlib import Path
 
-_INT64_MAX = 2**63 - 1
-_OURS = re.compile(r"[1-9][0-9]*")
-# Source: Triton's model_repository_manager reads directory names with std::stoll, which skips white space, takes a
-# sign, and stops at the first character that is no digit; re.ASCII keeps other scripts' digits out.
-_STOLL = re.compile(r"\s*\+?([0-9]+)", re.ASCII)
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+# std::stoll: white space, a sign, ASCII digits; whatever follows is ignored
+_STOLL = re.compile(r"\s*([+-]?[0-9]+)", re.ASCII)
 
 
 def model_dir(repository: Path, name: str) -> Path:
     """Return the directory of model ``name``.
 
     Raises:
-        PublishError: The name would lead out of the repository, or hide the model.
+        PublishError: The name would escape the repository, or hide the model.
     """
     if not name or name.startswith(".") or "/" in name or "\0" in name:
         raise PublishError(
-            f"{name!r} cannot be a model's directory",
+            f"{name!r} cannot be the name of a model's directory",
             "Use letters, digits, `_` and `-`.",
             code="publish.model-name",
         )
@@ -39,17 +37,17 @@ def model_dir(repository: Path, name: str) -> Path:
 
 
 def journal_path(model: Path) -> Path:
-    """Return where the journal of a model lies while a publish runs."""
+    """Return the path of a model's journal, which exists while a publish runs."""
     return model.parent / f".repogen.{model.name}.pending.json"
 
 
-def unserved_dir(repository: Path) -> Path:
-    """Return where `repogen sync` keeps models that lost their alias: beside the repository, out of Triton's sight."""
+def archive_dir(repository: Path) -> Path:
+    """Return the directory for models that lost their alias: next to the repository, where Triton does not look."""
     return repository.with_name(f"{repository.name}.unserved")
 
 
 def models_of(repository: Path) -> tuple[str, ...]:
-    """Return the names of a repository's models, every directory in its root; none when there is no such repository.
+    """Return the names of a repository's models, every directory in its root; empty if the repository does not exist.
 
     Raises:
         PublishError: It can't be read.
@@ -62,46 +60,72 @@ def models_of(repository: Path) -> tuple[str, ...]:
         raise PublishError(f"{repository} cannot be read: {error.strerror}", code="repository.unreadable") from error
 
 
-def versions(model: Path) -> list[int]:
-    """Return the versions in a model's directory, ascending; none when there is no such directory.
+def triton_version(name: str) -> int | None:
+    """Return the version number that Triton reads from a directory's name; None for a directory that it ignores.
 
-    Only directories named by a positive integer without leading zero count: Triton loads no `01`, and what it makes
-    of `2.tmp` is an accident that ``next_version`` steps around.
+    The number may exceed 64 bits, see ``overflows``. Measured on tritonserver 2.51, tests/integration/test_versions.py.
+    Source: ``GetModelVersions`` of triton-inference-server/core, which skips names with a leading zero and passes the
+    others to ``std::stoll``.
+
+    >>> [triton_version(name) for name in ("7", "0", "5x", "+3", " 4", "-2")]
+    [7, 0, 5, 3, 4, -2]
+    >>> [triton_version(name) for name in ("01", "0x1", "v2", "tmp", ".5")]
+    [None, None, None, None, None]
+    """
+    match = _STOLL.match(name)
+    return None if match is None or (name[0] == "0" and len(name) > 1) else int(match[1])
+
+
+def overflows(number: int) -> bool:
+    """Return whether a version number exceeds Triton's 64-bit integer, which terminates tritonserver 2.51."""
+    return not _INT64_MIN <= number <= _INT64_MAX
+
+
+def triton_versions(model: Path) -> list[int]:
+    """Return the version numbers that Triton reads from a model's directory, ascending; empty if it does not exist.
+
+    Triton then loads version N from ``<model>/<N>``, which need not exist: it reads 5 from a directory named `5x`.
     """
     if not model.is_dir():
         return []
-    named = (entry for entry in model.iterdir() if _OURS.fullmatch(entry.name) and entry.is_dir())
-    return sorted(int(entry.name) for entry in named if int(entry.name) <= _INT64_MAX)
+    numbers = {triton_version(entry.name) for entry in model.iterdir() if entry.is_dir()}
+    return sorted(number for number in numbers if number is not None and not overflows(number))
+
+
+def versions(model: Path) -> list[int]:
+    """Return the versions that Triton can load from a model's directory: those with a directory ``<model>/<N>``."""
+    return [number for number in triton_versions(model) if number >= 0 and (model / str(number)).is_dir()]
 
 
 def latest_version(model: Path) -> int | None:
-    """Return the newest version in a model's directory, None when it has none."""
+    """Return the newest version in a model's directory, None if it has no versions."""
     return max(versions(model), default=None)
 
 
 def next_version(model: Path) -> int:
-    """Return one more than every number that Triton could read out of a directory's name in the model's directory.
+    """Return the number after all that Triton reads from directory names in a model's directory, and after files.
 
-    `2.tmp-abc` is version 2 to Triton; it passes files over, but one named `3` would be in the way of a version 3.
+    A file named `3` would be in the way of a version 3.
 
     Raises:
-        PublishError: A name holds a number that leaves no 64-bit integer above it.
+        PublishError: No 64-bit integer is left.
     """
     newest = 0
     for entry in model.iterdir() if model.is_dir() else ():
-        match = (_STOLL.match if entry.is_dir() else _STOLL.fullmatch)(entry.name)
-        newest = max(newest, int(match[1]) if match else 0)
+        number = triton_version(entry.name)
+        if number is not None and (entry.is_dir() or entry.name == str(number)):
+            newest = max(newest, number)
     if newest >= _INT64_MAX:
         raise PublishError(
-            f"{model.name}: a directory's name holds the number {newest}, which Triton cannot count beyond",
-            f"Move it out of {model}: one name that overflows 64 bits brings the whole server down.",
+            f"{model.name}: a directory's name contains {newest}, and no larger 64-bit version number exists",
+            f"Move it out of {model}: a name that overflows 64 bits crashes Triton.",
             code="publish.version-overflow",
         )
     return newest + 1
 
 
 def requirements_in(version_dir: Path) -> tuple[str, ...]:
-    """Return what the code of a version imports, each ``name==version``; nothing for what is no code.
+    """Return the distributions that a version's Python code imports, each ``name==version``; empty without code.
 
     Raises:
         MalformedRecordError: Its requirements.txt can't be read.

@@ -1,9 +1,11 @@
-"""One publish at a time in a repository."""
+"""File locks: one publish at a time in a repository, and one owner of a build's directory."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
 
 from repogen.errors import PublishError
 
@@ -18,29 +20,56 @@ LOCK_FILE = ".repogen.lock"
 def locked(repository: Path, seconds: float) -> Iterator[None]:
     """Hold the repository's lock, a file in its root, where Triton ignores files.
 
-    It lies inside, not beside, so that two users who reach the repository by different mounts still meet at it. The
-    kernel lets go of it when its holder dies; the empty file stays.
+    The file is inside the repository, so that processes that reach the repository through different mounts use the same
+    file. The kernel releases the lock when its process ends; the empty file remains.
 
     Args:
         repository: An existing directory.
-        seconds: How long to wait for another publish, which holds it for a few renames.
+        seconds: How long to wait for another publish, which holds the lock for a few renames.
 
     Raises:
-        PublishError: Another process held it all that time.
+        PublishError: Another process held the lock for all that time.
     """
-    import filelock  # noqa: PLC0415 - brings asyncio along, which `unchanged` builds need not wait for
-
     path = repository / LOCK_FILE
-    lock = filelock.FileLock(path, timeout=seconds)
+    lock = FileLock(path, timeout=seconds)
     try:
         lock.acquire()
-    except filelock.Timeout as error:
+    except Timeout as error:
         raise PublishError(
             f"another repogen has been publishing into {repository} for {seconds:g} s (it holds {path})",
-            "Wait for it, or end it; the lock is freed when that process ends.",
+            "Wait for it, or end it; the lock is released when that process ends.",
             code="publish.locked",
         ) from error
     try:
         yield
     finally:
         lock.release()
+
+
+def try_lock(path: Path) -> FileLock | None:
+    """Return an acquired lock; None if another process holds it, or removes the directory that contains it.
+
+    Args:
+        path: The lock's file, which is created if it does not exist.
+
+    Raises:
+        FileNotFoundError: The directory does not exist.
+        PublishError: The filesystem does not support file locks.
+    """
+    lock = FileLock(path, timeout=0, mode=0o644, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        return None
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        raise
+    except (OSError, NotImplementedError) as error:
+        raise PublishError(
+            f"{path.parent} is on a filesystem without file locks: {error}",
+            "Put the repository on a local filesystem, or on a network filesystem mounted with locking.",
+            code="stage.no-locks",
+        ) from error
+    if path.exists():
+        return lock
+    lock.release()
+    return None

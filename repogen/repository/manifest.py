@@ -1,89 +1,125 @@
-"""``manifest.json``: what a version directory holds and how it came to be; written last, so it vouches for the rest."""
+"""``manifest.json``: which files a version directory contains, and how it was built. It is written last."""
 
 from __future__ import annotations
 
-import json
 import re
+from dataclasses import asdict
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, TypeAdapter
 
 from repogen.artifacts.built_model import FileRecord
 from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, MODEL_FILE, PYTHON_FILE
-from repogen.artifacts.tensors import DTYPES, Dim, Signature, TensorSpec
+from repogen.artifacts.named_file import named_records, path_in_model
+from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.artifacts.versions import Manifest, Provenance
-from repogen.repository.decode import JsonObject, json_number, malformed, parse_object
-from repogen.repository.digest import sha256_file
+from repogen.repository.decode import SCHEMA, Count, Document, JsonFloat, Part, decode, encode, malformed
+from repogen.repository.digest import sha256_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-SCHEMA = 1
+    from collections.abc import Iterable, Mapping
 
 _MAIN_FILES = {"python": PYTHON_FILE, "ensemble": CONFIG_FILE}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
+def _valid_tensor(tensor: TensorSpec) -> TensorSpec:
+    if tensor.dtype not in DTYPES:
+        raise ValueError(f"dtype {tensor.dtype!r} is not one of {', '.join(DTYPES)}")
+    if any(isinstance(dim, int) and dim < 0 for dim in tensor.shape):
+        raise ValueError("shape must contain sizes and names of symbolic dimensions")
+    return tensor
+
+
+def _valid_file(record: FileRecord) -> FileRecord:
+    path = PurePosixPath(record.path)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise ValueError(f"path {record.path!r} is outside the version directory")
+    if not _SHA256.fullmatch(record.sha256):
+        raise ValueError("sha256 must be 64 hex digits")
+    if record.size < 0:
+        raise ValueError("size must not be negative")
+    return record
+
+
+_Tensors = tuple[Annotated[TensorSpec, AfterValidator(_valid_tensor)], ...]
+
+
+class _Provenance(Part):
+    tools: dict[str, str]
+    git_commit: str
+    spec_sha256: str
+    fingerprint: dict[str, str]
+    target: str
+    exporter: str
+    opset: Count
+    ir_version: Count
+    nodes_exported: Count
+    nodes_optimized: Count
+    parity_cases: Count
+    parity_max_abs_diff: JsonFloat
+    parity_max_rel_diff: JsonFloat
+
+
+class _Document(Document):
+    """The format of the file."""
+
+    model: str
+    max_batch_size: Count
+    inputs: _Tensors
+    outputs: _Tensors
+    files: tuple[Annotated[FileRecord, AfterValidator(_valid_file)], ...]
+    provenance: _Provenance
+
+
+_DOCUMENT = TypeAdapter(_Document)
+
+
 def manifest_to_json(manifest: Manifest) -> str:
-    """Return ``manifest`` as JSON; equal values give equal text, keys sorted."""
-    made = manifest.provenance
-    document = {
-        "schema": SCHEMA,
-        "model": manifest.model,
-        "max_batch_size": manifest.max_batch_size,
-        "inputs": _tensors_to_json(manifest.signature.inputs),
-        "outputs": _tensors_to_json(manifest.signature.outputs),
-        "files": [{"path": file.path, "sha256": file.sha256, "size": file.size} for file in manifest.files],
-        "provenance": {
-            "tools": made.tools,
-            "git_commit": made.git_commit,
-            "spec_sha256": made.spec_sha256,
-            "fingerprint": made.fingerprint,
-            "target": made.target,
-            "exporter": made.exporter,
-            "opset": made.opset,
-            "ir_version": made.ir_version,
-            "nodes_exported": made.nodes_exported,
-            "nodes_optimized": made.nodes_optimized,
-            "parity_cases": made.parity_cases,
-            "parity_max_abs_diff": json_number(made.parity_max_abs_diff),
-            "parity_max_rel_diff": json_number(made.parity_max_rel_diff),
-        },
-    }
-    return json.dumps(document, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
+    """Return ``manifest`` as JSON; equal manifests give equal text."""
+    return encode(
+        _Document(
+            schema=SCHEMA,
+            model=manifest.model,
+            max_batch_size=manifest.max_batch_size,
+            inputs=manifest.signature.inputs,
+            outputs=manifest.signature.outputs,
+            files=manifest.files,
+            provenance=_Provenance(**asdict(manifest.provenance)),
+        )
+    )
 
 
 def manifest_from_json(text: str, where: str = MANIFEST_FILE) -> Manifest:
-    """Return the manifest that ``text`` holds.
+    """Return the manifest in a JSON text.
 
     Args:
         text: Contents of ``manifest.json``.
         where: The file's name for messages.
 
     Raises:
-        MalformedRecordError: Not what ``manifest_to_json`` writes, a newer schema, or a path that leads out of the
-            version directory. Members that this version does not know are tolerated.
+        MalformedRecordError: Not the format that ``manifest_to_json`` writes, a newer schema, or a path outside the
+            version directory. Unknown keys are ignored.
     """
-    document = parse_object(text, where)
-    if document.count("schema") > SCHEMA:
-        raise malformed(where, f"schema {document.count('schema')} is newer than this repogen knows ({SCHEMA})")
-    manifest = Manifest(
-        model=document.text("model"),
-        max_batch_size=document.count("max_batch_size"),
-        signature=Signature(_tensors(document.children("inputs")), _tensors(document.children("outputs"))),
-        files=tuple(_file(file) for file in document.children("files")),
-        provenance=_provenance(document.child("provenance")),
+    document = decode(_DOCUMENT, text, where)
+    main = _MAIN_FILES.get(document.provenance.exporter, MODEL_FILE)
+    if not any(file.path == main for file in document.files):
+        raise malformed(where, f"files does not list {main}")
+    return Manifest(
+        model=document.model,
+        max_batch_size=document.max_batch_size,
+        signature=Signature(document.inputs, document.outputs),
+        files=document.files,
+        provenance=Provenance(**dict(document.provenance)),
     )
-    main = _MAIN_FILES.get(manifest.provenance.exporter, MODEL_FILE)
-    if not any(file.path == main for file in manifest.files):
-        raise malformed(where, f"`files` does not list {main}")
-    return manifest
 
 
 def read_manifest(version_dir: Path) -> Manifest:
     """Return the manifest of a version directory.
 
     Raises:
-        FileNotFoundError: It has none: repogen did not build it.
+        FileNotFoundError: The directory has no manifest: repogen did not build it.
         MalformedRecordError: The file is damaged.
     """
     path = version_dir / MANIFEST_FILE
@@ -96,65 +132,34 @@ def read_manifest(version_dir: Path) -> Manifest:
 
 
 def damaged_files(version_dir: Path, manifest: Manifest) -> tuple[str, ...]:
-    """Return one line for each file that is not as the manifest says; sizes are compared before anything is hashed."""
-    return tuple(line for file in manifest.files if (line := _damage(version_dir, file)))
+    """Return one line for each file of a version that does not match its manifest."""
+    return _damaged({version_dir / record.path: record for record in manifest.files})
 
 
-def _damage(version_dir: Path, file: FileRecord) -> str:
-    path = version_dir / file.path
+def damaged_named_files(model: Path, files: Iterable[FileRecord]) -> tuple[str, ...]:
+    """Return one line for each file that a version's config names and that does not match in the model's directory.
+
+    Args:
+        model: The model's directory.
+        files: The version's files, as its manifest lists them.
+    """
+    return _damaged({model / path_in_model(record.path): record for record in named_records(files)})
+
+
+def _damaged(records: Mapping[Path, FileRecord]) -> tuple[str, ...]:
+    """Compare files with their records. Sizes are compared first; large files are hashed in parallel."""
+    damage = {path: line for path, record in records.items() if (line := _size_difference(path, record))}
+    rest = {path: record for path, record in records.items() if path not in damage}
+    for (path, record), digest in zip(rest.items(), sha256_files(rest), strict=True):
+        if digest is None:
+            damage[path] = f"{record.path} cannot be read"
+        elif digest != record.sha256:
+            damage[path] = f"{record.path} has a different sha256"
+    return tuple(damage[path] for path in records if path in damage)
+
+
+def _size_difference(path: Path, record: FileRecord) -> str:
     if not path.is_file():
-        return f"{file.path} is missing"
-    if (size := path.stat().st_size) != file.size:
-        return f"{file.path} has {size} bytes, not {file.size}"
-    if sha256_file(path) != file.sha256:
-        return f"{file.path} has another sha256"
-    return ""
-
-
-def _tensors_to_json(tensors: Iterable[TensorSpec]) -> list[dict[str, object]]:
-    return [{"name": tensor.name, "dtype": tensor.dtype, "shape": list(tensor.shape)} for tensor in tensors]
-
-
-def _tensors(values: list[JsonObject]) -> tuple[TensorSpec, ...]:
-    return tuple(_tensor(value) for value in values)
-
-
-def _tensor(value: JsonObject) -> TensorSpec:
-    dtype = value.text("dtype")
-    if dtype not in DTYPES:
-        raise malformed(value.where, f"`dtype` {dtype!r} is none of {', '.join(DTYPES)}")
-    return TensorSpec(value.text("name"), dtype, tuple(_dim(dim, value) for dim in value.items("shape")))
-
-
-def _dim(dim: object, tensor: JsonObject) -> Dim:
-    if isinstance(dim, str) or (isinstance(dim, int) and not isinstance(dim, bool) and dim >= 0):
-        return dim
-    raise malformed(tensor.where, "`shape` must hold sizes and names of symbolic dims")
-
-
-def _file(value: JsonObject) -> FileRecord:
-    record = FileRecord(value.text("path"), value.text("sha256"), value.count("size"))
-    path = PurePosixPath(record.path)
-    if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise malformed(value.where, f"`path` {record.path!r} leads out of the version directory")
-    if not _SHA256.fullmatch(record.sha256):
-        raise malformed(value.where, "`sha256` must be 64 hex digits")
-    return record
-
-
-def _provenance(value: JsonObject) -> Provenance:
-    return Provenance(
-        tools=value.texts("tools"),
-        git_commit=value.text("git_commit"),
-        spec_sha256=value.text("spec_sha256"),
-        fingerprint=value.texts("fingerprint"),
-        target=value.text("target"),
-        exporter=value.text("exporter"),
-        opset=value.count("opset"),
-        ir_version=value.count("ir_version"),
-        nodes_exported=value.count("nodes_exported"),
-        nodes_optimized=value.count("nodes_optimized"),
-        parity_cases=value.count("parity_cases"),
-        parity_max_abs_diff=value.number("parity_max_abs_diff"),
-        parity_max_rel_diff=value.number("parity_max_rel_diff"),
-    )
+        return f"{record.path} is missing"
+    size = path.stat().st_size
+    return f"{record.path} has {size} bytes, not {record.size}" if size != record.size else ""

@@ -1,9 +1,10 @@
-"""A repository that follows a registry: what lies there, and the renames that change it.
+"""A repository that follows a registry's alias: its state, and the renames that change it.
 
-``<repository>/<model>/<N>/`` bears the registry's number, and config.pbtxt is that version's own with a version policy
-that names N alone. So a version directory may come in first, unseen, and the rename of config.pbtxt is the moment in
-which Triton turns from one version to the other; a kill between the two leaves the old one served, and the next sync
-goes on from what it finds. What loses its alias is renamed to ``<repository>.unserved/<model>``.
+``<repository>/<model>/<N>/`` uses the registry's version number, and config.pbtxt is that version's own with a version
+policy that names N alone. So a version directory can be moved in first without effect, and the rename of config.pbtxt
+is the moment at which Triton changes from one version to the other. After a kill between the two the old version is
+served, and the next sync continues from there. A model that loses its alias is renamed to
+``<repository>.unserved/<model>``, the archive.
 """
 
 from __future__ import annotations
@@ -16,91 +17,84 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import MANIFEST_FILE
-from repogen.errors import PublishError, RepogenError
+from repogen.errors import ConfigError, PublishError, RepogenError
 from repogen.repository.filesystem import NO_EXCHANGE
-from repogen.repository.layout import model_dir, unserved_dir, versions
+from repogen.repository.layout import archive_dir, model_dir, triton_versions, versions
 from repogen.repository.lock import locked
-from repogen.repository.manifest import damaged_files, read_manifest
-from repogen.repository.named_files import named_files_in_place
-from repogen.repository.ownership import RepositoryKind, RepositoryMark, read_mark, require_synced
+from repogen.repository.manifest import damaged_files, damaged_named_files, read_manifest
+from repogen.repository.ownership import RepositoryKind, RepositoryOwner, read_owner, require_synced
 from repogen.repository.publish import require_plain_directory
 from repogen.repository.recovery import config_bytes
-from repogen.repository.transaction import Change, write_mark
-from repogen.repository.version_policy import serving_only, version_policy
+from repogen.repository.transaction import Transaction, write_owner
+from repogen.repository.version_policy import served_versions, serving_only
+from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from repogen.artifacts.sync import Wanted
+    from repogen.artifacts.sync import DesiredVersion
     from repogen.artifacts.versions import StagedVersion
     from repogen.repository.filesystem import Filesystem
 
 
 @dataclass(frozen=True)
 class LocalModel:
-    """What there is of a model, seen from the version that should be served.
+    """The state of a model, compared with the version that should be served.
 
     Attributes:
-        home: Its directory, in the repository or among the unserved; None when there is none.
+        directory: Its directory, in the repository or in the archive; None if it has none.
         visible: Whether that is in the repository.
-        whole: Whether the version is there, with the files that the registry holds.
-        configured: Whether config.pbtxt, and the label files that it names, are as they should be.
-        served: Versions that config.pbtxt serves now; none when it can't be read.
+        intact: Whether it contains the version, with the files that the registry has.
+        configured: Whether config.pbtxt, and the files that it names, are as they should be.
+        served: Versions that config.pbtxt serves now; empty if it can't be read.
     """
 
-    home: Path | None
-    visible: bool
-    whole: bool
-    configured: bool
-    served: frozenset[int]
+    directory: Path | None
+    visible: bool = False
+    intact: bool = False
+    configured: bool = False
+    served: frozenset[int] = frozenset()
 
     @property
-    def in_order(self) -> bool:
-        """Whether there is nothing to do."""
-        return self.visible and self.whole and self.configured
+    def up_to_date(self) -> bool:
+        """Whether the version is served as it should be."""
+        return self.visible and self.intact and self.configured
 
 
-def look(repository: Path, wanted: Wanted) -> LocalModel:
-    """Compare a model with what should be served; every file of the version is hashed.
+def inspect_model(repository: Path, desired: DesiredVersion) -> LocalModel:
+    """Compare a model with the version that should be served; every file of the version is hashed.
 
     Raises:
-        PublishError: Something lies there that is not for repogen to touch.
+        PublishError: The model's directory contains files that repogen does not manage.
     """
-    model = model_dir(repository, wanted.name)
-    home = next((place for place in (model, unserved_dir(repository) / wanted.name) if os.path.lexists(place)), None)
-    if home is None or not _usable(home):
-        return LocalModel(None, visible=False, whole=False, configured=False, served=frozenset())
-    version = home / str(wanted.version)
-    whole = _holds(version, wanted.content)
-    kept = config_bytes(version) if whole else None
-    meant = None if kept is None else serving_only(kept.decode(errors="replace"), wanted.version)
-    labeled = whole and named_files_in_place(home, read_manifest(version).files)
+    model = model_dir(repository, desired.name)
+    candidates = (model, archive_dir(repository) / desired.name)
+    directory = next((path for path in candidates if os.path.lexists(path)), None)
+    if directory is None or not _usable(directory):
+        return LocalModel(None)
+    intact = _contains(directory, desired)
     return LocalModel(
-        home,
-        visible=home == model,
-        whole=whole,
-        configured=labeled and meant is not None and config_bytes(home) == meant.encode(),
-        served=served_versions(home),
+        directory,
+        visible=directory == model,
+        intact=intact,
+        configured=intact and _configured(directory, desired),
+        served=frozenset(served_from(directory)),
     )
 
 
 def is_from_registry(model: Path) -> bool:
-    """Return whether a model's directory holds a version that repogen made."""
+    """Return whether a model's directory contains a version that repogen built."""
     return any((model / str(version) / MANIFEST_FILE).is_file() for version in versions(model))
 
 
-def served_versions(home: Path) -> frozenset[int]:
-    """Return the versions that a model's config.pbtxt serves; none when it can't be read."""
-    config = config_bytes(home)
-    try:
-        return frozenset() if config is None else version_policy(config.decode()).served(versions(home))
-    except (PublishError, UnicodeDecodeError):
-        return frozenset()
+def served_from(model: Path) -> tuple[int, ...]:
+    """Return the versions that a model's config.pbtxt serves, newest first; empty if it can't be read."""
+    return _served(model, triton_versions(model)) or ()
 
 
-def stale_versions(home: Path, wanted: Wanted) -> tuple[Path, ...]:
-    """Return the version directories of repogen's making that are not the wanted one."""
-    others = (home / str(version) for version in versions(home) if version != wanted.version)
+def stale_versions(model: Path, desired: DesiredVersion) -> tuple[Path, ...]:
+    """Return the version directories that repogen built, except for the desired one."""
+    others = (model / str(version) for version in versions(model) if version != desired.version)
     return tuple(path for path in others if (path / MANIFEST_FILE).is_file())
 
 
@@ -108,133 +102,150 @@ def stale_versions(home: Path, wanted: Wanted) -> tuple[Path, ...]:
 def synced_repository(
     repository: Path, alias: str, filesystem: Filesystem, lock_seconds: float = 60.0
 ) -> Iterator[None]:
-    """Hold the lock of a repository that follows an alias; it is made, and marked so, when there is none.
+    """Hold the lock of a repository that follows an alias; a new one is created with ``repogen.json``.
 
     Raises:
-        PublishError: Another publish holds the lock, or the repository is no such one.
+        PublishError: Another publish holds the lock, or the repository does not follow the alias.
     """
     repository.mkdir(mode=0o755, parents=True, exist_ok=True)
     with locked(repository, lock_seconds):
         require_synced(repository, alias)
-        if read_mark(repository) is None:
-            write_mark(repository, RepositoryMark(RepositoryKind.SYNCED, (alias,)), filesystem)
+        if read_owner(repository) is None:
+            write_owner(repository, RepositoryOwner(RepositoryKind.SYNCED, (alias,)), filesystem)
         yield
 
 
 def serve(staged: StagedVersion, repository: Path, local: LocalModel, filesystem: Filesystem) -> None:
-    """Have a repository serve a version; the caller holds the lock.
+    """Make a repository serve a version; the caller holds the lock.
 
     Args:
-        staged: As ``stage_wanted`` made it; holds the version's files unless they were whole in the repository.
+        staged: As ``stage_download`` returned it; contains the version's files unless the repository has them intact.
         repository: The repository.
-        local: What ``look`` saw since the lock is held.
-        filesystem: What is done is done by it.
+        local: The model's state, determined while holding the lock.
+        filesystem: Performs the changes.
 
     Raises:
-        PublishError: It was refused, and the model is as it was.
-        OSError: It failed, and the model is as it was.
+        PublishError: It was rejected, and the model is unchanged.
+        OSError: It failed, and the model is unchanged.
     """
     model = model_dir(repository, staged.name)
-    if not local.whole and not (staged.version_dir / MANIFEST_FILE).is_file():
+    if not local.intact and not (staged.version_dir / MANIFEST_FILE).is_file():
         raise PublishError(
-            f"{staged.name}: the repository's version {staged.version} was changed while it was looked at",
+            f"{staged.name}: the repository's version {staged.version} changed during the sync",
             "Sync again.",
             code="sync.changed-meanwhile",
         )
     try:
-        with Change(staged, local.home or model, staged.version, filesystem) as change:
-            if local.home is None:
-                change.move_model()
+        with Transaction(staged, local.directory or model, staged.version, filesystem) as transaction:
+            if local.directory is None:
+                transaction.move_model()
                 return
-            _bring_in(change, local, local.home, staged)
+            _move_in(transaction, local, local.directory, staged)
             if not local.visible:
-                change.rename_model(model)
+                transaction.rename_model(model)
     except PublishError as error:
         if error.code != NO_EXCHANGE:
             raise
         raise _cannot_swap(model) from error
 
 
-def unserve(repository: Path, name: str, filesystem: Filesystem) -> None:
-    """Move a model out of the repository by one rename; the caller holds the lock.
+def archive(repository: Path, name: str, filesystem: Filesystem) -> None:
+    """Move a model out of the repository into the archive by one rename; the caller holds the lock.
 
     Raises:
-        PublishError: Something is in the way.
-        OSError: It failed, and the model is where it was.
+        PublishError: The archive already contains a model of this name.
+        OSError: It failed, and the model is unchanged.
     """
-    model, shelf = model_dir(repository, name), unserved_dir(repository)
+    model, target = model_dir(repository, name), archive_dir(repository) / name
     require_plain_directory(model)
-    if os.path.lexists(shelf / name):
+    if os.path.lexists(target):
         raise PublishError(
-            f"{shelf / name} is in the way of {name}, which lost its alias",
+            f"cannot archive {name}, which lost its alias: {target} already exists",
             "Move it away, or delete it.",
             code="sync.in-the-way",
         )
-    shelf.mkdir(mode=0o755, exist_ok=True)
-    _move(model, shelf / name, filesystem)
+    target.parent.mkdir(mode=0o755, exist_ok=True)
+    _move(model, target, filesystem)
 
 
-def discard(path: Path, bin_: Path, filesystem: Filesystem) -> None:
-    """Move a version or a model into a directory that will be deleted, so that Triton never sees half of it.
+def discard(path: Path, scratch: Path, filesystem: Filesystem) -> None:
+    """Move a version or a model into a directory that will be deleted, so that Triton never sees a part of it.
 
     Raises:
-        OSError: It failed, and the directory is where it was.
+        OSError: It failed, and the directory is unchanged.
     """
-    _move(path, Path(mkdtemp(prefix="discarded-", dir=bin_)) / path.name, filesystem)
+    _move(path, Path(mkdtemp(prefix="discarded-", dir=scratch)) / path.name, filesystem)
 
 
-def _usable(home: Path) -> bool:
-    """Return whether a model's directory can be worked on; an empty one might as well not be there."""
-    require_plain_directory(home)
-    if not any(home.iterdir()):
+def _usable(directory: Path) -> bool:
+    """Return whether a model's directory can be changed by a sync; an empty one counts as missing."""
+    require_plain_directory(directory)
+    if not any(directory.iterdir()):
         return False
-    if versions(home) and not is_from_registry(home):
+    if versions(directory) and not is_from_registry(directory):
         raise PublishError(
-            f"{home} holds versions that did not come from the registry",
+            f"{directory} contains versions that did not come from the registry",
             "Move it out of the repository, or register the model under another name.",
             code="sync.foreign-model",
         )
     return True
 
 
-def _holds(version: Path, content: str) -> bool:
+def _contains(directory: Path, desired: DesiredVersion) -> bool:
+    version = directory / str(desired.version)
     try:
         manifest = read_manifest(version)
-        return manifest.content_sha256 == content and not damaged_files(version, manifest)
+        return manifest.content_sha256 == desired.content and not damaged_files(version, manifest)
     except (OSError, RepogenError):
         return False
 
 
-def _bring_in(change: Change, local: LocalModel, home: Path, staged: StagedVersion) -> None:
-    """Bring in what is missing, the version before the config that names it."""
-    configured = config_bytes(home) == staged.config.text.encode()
-    change.move_named_files()
-    if not local.whole:
-        if local.visible and not configured and _would_serve(home, staged.version):
-            change.swap_model()
-            return
-        if os.path.lexists(home / str(staged.version)):
-            change.replace_version()
-        else:
-            change.move_version()
-    if not configured:
-        change.move_config()
-
-
-def _would_serve(home: Path, version: int) -> bool:
-    """Return whether the config.pbtxt that is there, not a sync's, might serve a version that comes in."""
-    config = config_bytes(home)
+def _configured(directory: Path, desired: DesiredVersion) -> bool:
+    """Return whether config.pbtxt is the one in an intact version, serving it alone, and its named files match."""
+    version = directory / str(desired.version)
     try:
-        policy = None if config is None else version_policy(config.decode())
-    except (PublishError, UnicodeDecodeError):
-        policy = None
-    return policy is None or version in policy.served({*versions(home), version})
+        expected = serving_only((config_bytes(version) or b"").decode(), desired.version)
+    except (ConfigError, UnicodeDecodeError):
+        return False
+    files = read_manifest(version).files
+    return config_bytes(directory) == expected.encode() and not damaged_named_files(directory, files)
+
+
+def _served(model: Path, candidates: Iterable[int]) -> tuple[int, ...] | None:
+    """Return those of the candidates that a model's config.pbtxt serves; None if it is missing or can't be parsed."""
+    config = config_bytes(model)
+    try:
+        return None if config is None else served_versions(parse(config.decode(), model.name), candidates)
+    except (ConfigError, UnicodeDecodeError):
+        return None
+
+
+def _move_in(transaction: Transaction, local: LocalModel, directory: Path, staged: StagedVersion) -> None:
+    """Move in the missing files, the version before the config that names it."""
+    configured = config_bytes(directory) == staged.config.text.encode()
+    transaction.move_named_files()
+    if not local.intact:
+        if local.visible and not configured and _would_serve(directory, staged.version):
+            transaction.swap_model()
+            return
+        if os.path.lexists(directory / str(staged.version)):
+            transaction.replace_version()
+        else:
+            transaction.move_version()
+    if not configured:
+        transaction.move_config()
+
+
+def _would_serve(directory: Path, version: int) -> bool:
+    """Return whether the current config.pbtxt, which sync did not write, might serve a version that is moved in."""
+    served = _served(directory, {*triton_versions(directory), version})
+    return served is None or version in served
 
 
 def _cannot_swap(model: Path) -> PublishError:
     return PublishError(
-        f"{model} holds files that others changed, and its filesystem cannot swap in the registry's in one moment",
-        f"Remove {model} while no Triton needs it, and sync again; ext4, xfs, btrfs and tmpfs can swap.",
+        f"{model} contains files that were edited, and its filesystem cannot replace the directory atomically",
+        f"Remove {model} while no Triton serves it, and sync again; ext4, xfs, btrfs and tmpfs can swap directories.",
         code=NO_EXCHANGE,
     )
 

@@ -1,7 +1,7 @@
-"""``repogen.json`` at a repository's root: whether `repogen build` or `repogen sync` writes it; Triton ignores files.
+"""``repogen.json`` in a repository's root: which command owns the repository, `repogen build` or `repogen sync`.
 
-The two number versions differently, by what the repository holds and by what the registry holds, so a repository
-belongs to one of them.
+The two commands number versions differently: `build` counts the repository's versions, and `sync` uses the registry's
+version numbers. Therefore a repository belongs to one of them. Triton ignores files in the root.
 """
 
 from __future__ import annotations
@@ -11,51 +11,63 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from pydantic import TypeAdapter
+
 from repogen.errors import PublishError
-from repogen.repository.decode import malformed, parse_object
+from repogen.repository.decode import SCHEMA, Document, decode, malformed
 from repogen.repository.layout import models_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-MARK_FILE = "repogen.json"
-SCHEMA = 1
+OWNER_FILE = "repogen.json"
 
 
 class RepositoryKind(Enum):
-    """Who writes a repository."""
+    """The command that writes a repository."""
 
     BUILT = "built"
     SYNCED = "synced"
 
 
+class _Document(Document):
+    """The format of the file."""
+
+    kind: RepositoryKind
+    aliases: tuple[str, ...] = ()
+
+
+_DOCUMENT = TypeAdapter(_Document)
+
+
 @dataclass(frozen=True)
-class RepositoryMark:
-    """What ``repogen.json`` says.
+class RepositoryOwner:
+    """The owner of a repository.
 
     Attributes:
-        kind: Who writes the repository.
-        aliases: The registry's aliases that a synced one follows; none for a built one.
+        kind: The command that writes it.
+        aliases: The registry's aliases that a synced repository follows; empty for a built one.
     """
 
     kind: RepositoryKind
     aliases: tuple[str, ...] = ()
 
     def to_json(self) -> str:
-        """Return it as JSON; equal values give equal text."""
+        """Return the contents of ``repogen.json``."""
         document: dict[str, object] = {"schema": SCHEMA, "kind": self.kind.value}
         if self.aliases:
-            document["aliases"] = list(self.aliases)
+            document["aliases"] = self.aliases
         return json.dumps(document, ensure_ascii=False) + "\n"
 
 
-def read_mark(repository: Path) -> RepositoryMark | None:
-    """Return a repository's mark; None when it has none, or does not exist.
+def read_owner(repository: Path) -> RepositoryOwner | None:
+    """Return a repository's owner; None if it has none, or does not exist.
 
     Raises:
-        MalformedRecordError: The file is not what repogen writes.
+        MalformedRecordError: The file does not have the format that repogen writes.
+        PublishError: The file can't be read.
     """
-    path = repository / MARK_FILE
+    path = repository / OWNER_FILE
     try:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
@@ -64,28 +76,21 @@ def read_mark(repository: Path) -> RepositoryMark | None:
         raise malformed(str(path), "not UTF-8") from error
     except OSError as error:
         raise PublishError(f"{path} cannot be read: {error.strerror}", code="repository.mark") from error
-    document = parse_object(text, str(path))
-    if document.count("schema") > SCHEMA:
-        raise malformed(str(path), f"schema {document.count('schema')} is newer than this repogen knows ({SCHEMA})")
-    if (kind := document.text("kind")) not in {known.value for known in RepositoryKind}:
-        raise malformed(str(path), f"`kind` {kind!r} is neither built nor synced")
-    aliases = document.items("aliases") if "aliases" in document.members else []
-    if not all(isinstance(alias, str) for alias in aliases):
-        raise malformed(str(path), "`aliases` must hold strings")
-    return RepositoryMark(RepositoryKind(kind), tuple(str(alias) for alias in aliases))
+    document = decode(_DOCUMENT, text, str(path))
+    return RepositoryOwner(document.kind, document.aliases)
 
 
 def require_built(repository: Path) -> None:
-    """Refuse to build into a repository that follows a registry; one without a mark is `repogen build`'s.
+    """Require a repository that `repogen build` may write: its own, or one without an owner.
 
     Raises:
-        PublishError: It is a synced one, or its mark is damaged.
+        PublishError: `repogen sync` owns it, or ``repogen.json`` is damaged.
     """
-    mark = read_mark(repository)
-    if mark is not None and mark.kind is RepositoryKind.SYNCED:
-        alias = next(iter(mark.aliases), "champion")
+    owner = read_owner(repository)
+    if owner is not None and owner.kind is RepositoryKind.SYNCED:
+        alias = next(iter(owner.aliases), "champion")
         raise PublishError(
-            f"{repository} is written by `repogen sync`: it follows the registry, whose numbers its versions bear",
+            f"{repository} is written by `repogen sync`: its version numbers come from the registry",
             f"Build into another repository (--repository), then `repogen promote NAME --alias {alias}` and "
             f"`repogen sync --alias {alias} --repository {repository}`.",
             code="publish.synced-repository",
@@ -93,28 +98,28 @@ def require_built(repository: Path) -> None:
 
 
 def require_synced(repository: Path, alias: str) -> None:
-    """Refuse to sync a repository that `repogen build` writes, or that follows another alias.
+    """Require a repository that `repogen sync` may write: one that follows ``alias``, or an empty one.
 
     Raises:
-        PublishError: It is a built one, it follows another alias, or its mark is damaged.
+        PublishError: `repogen build` owns it, it follows another alias, or ``repogen.json`` is damaged.
     """
-    mark = read_mark(repository)
-    if mark is not None and mark.kind is RepositoryKind.SYNCED:
-        if mark.aliases != (alias,):
-            raise _other_alias(repository, mark, alias)
-    elif mark is not None or models_of(repository):
+    owner = read_owner(repository)
+    if owner is not None and owner.kind is RepositoryKind.SYNCED:
+        if owner.aliases != (alias,):
+            raise _other_alias(repository, owner, alias)
+    elif owner is not None or models_of(repository):
         raise PublishError(
-            f"{repository} is written by `repogen build`: a sync would take its models for strangers",
+            f"{repository} is written by `repogen build`: sync would not recognize its models",
             f"Sync into a directory of its own: `repogen sync --alias {alias} --repository OTHER`.",
             code="sync.built-repository",
         )
 
 
-def _other_alias(repository: Path, mark: RepositoryMark, alias: str) -> PublishError:
-    followed = ", ".join(mark.aliases) or "none"
+def _other_alias(repository: Path, owner: RepositoryOwner, alias: str) -> PublishError:
+    followed = ", ".join(owner.aliases) or "none"
     return PublishError(
         f"{repository} follows the alias {followed}, not {alias}: models without {alias} would no longer be served",
-        f"Sync {alias} into another --repository, or, to have this one follow it, change `aliases` in "
-        f"{repository / MARK_FILE}.",
+        f"Sync {alias} into another --repository. To make this repository follow it, change `aliases` in "
+        f"{repository / OWNER_FILE}.",
         code="sync.other-alias",
     )

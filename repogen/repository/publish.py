@@ -1,18 +1,19 @@
-"""Move a staged version into the repository: next number, whole or not at all, in an order that survives `kill -9`.
+"""Moves a staged version into the repository under the next number: atomically, and in an order that is crash-safe.
 
-After a kill at any point, a freshly started Triton must be able to serve the repository, that is, whatever config.pbtxt
-lies there must fit every version that it serves:
+After a kill at any point, a freshly started Triton must be able to serve the repository, that is, config.pbtxt must fit
+every version that it serves:
 
-1. **The model is new**: one rename of its whole directory.
-2. **config.pbtxt stays the same**: one rename of the version directory.
-3. **config.pbtxt changes, the signature does not**: two renames. Either config loads either graph, so what counts is
-   what a config *claims* of a version. max_batch_size goes down: config first, or the old config would batch a version
-   that was not shown to batch. It goes up, or the new version policy names a version that is not there yet, or would
-   for that moment serve an older version that does not fit: version first.
+1. **The model is new**: one rename of its directory.
+2. **config.pbtxt is unchanged**: one rename of the version directory.
+3. **config.pbtxt changes, the signature does not**: two renames. Either config loads either graph, so only what a
+   config *claims* of a version matters. If max_batch_size decreases, the config comes first, because the old config
+   would batch a version that was not verified to batch. The version comes first if max_batch_size increases, or if the
+   new version policy names a version that does not exist yet, or would temporarily serve an older version that the
+   config does not fit.
 4. **Neither order is safe** (a breaking signature, or both reasons at once): the complete new model directory is
-   assembled in the stage, old versions as hard links, and swapped in by one ``renameat2(RENAME_EXCHANGE)``.
+   assembled in the stage, with old versions as hard links, and swapped in by one ``renameat2(RENAME_EXCHANGE)``.
 
-Whatever fails is taken back in reverse order; what a kill leaves of case 3 is repaired by ``recovery``.
+If a step fails, the steps before it are undone in reverse order. ``recovery`` repairs case 3 after a kill.
 """
 
 from __future__ import annotations
@@ -26,20 +27,21 @@ from repogen.errors import PublishError
 from repogen.repository.compatibility import differences, misfits, require_same_signature, require_servable
 from repogen.repository.decode import MalformedRecordError
 from repogen.repository.filesystem import Disk, Filesystem
-from repogen.repository.layout import latest_version, model_dir, next_version, versions
+from repogen.repository.layout import latest_version, model_dir, next_version, triton_versions, versions
 from repogen.repository.lock import locked
 from repogen.repository.manifest import read_manifest
-from repogen.repository.ownership import RepositoryKind, RepositoryMark, read_mark, require_built
-from repogen.repository.recovery import config_bytes, settle
-from repogen.repository.transaction import Change, open_and_sync
-from repogen.repository.version_policy import version_policy
+from repogen.repository.ownership import RepositoryKind, RepositoryOwner, read_owner, require_built
+from repogen.repository.recovery import config_bytes, finish_interrupted_publish
+from repogen.repository.transaction import Transaction, make_readable_and_sync
+from repogen.repository.version_policy import served_versions
+from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 class Order(Enum):
-    """How a version and its config come in."""
+    """The order in which a version and its config are moved in."""
 
     VERSION_ONLY = "version only"
     VERSION_FIRST = "version first"
@@ -58,21 +60,21 @@ def publish(
     """Move a staged version into the repository under the next version number.
 
     Args:
-        staged: The version; its staging directory is used up, whether or not this succeeds.
-        repository: The model repository; made when it does not exist.
+        staged: The version; its staging directory is consumed, whether or not this succeeds.
+        repository: The model repository; created if it does not exist.
         breaking: Allow inputs and outputs that differ from the published ones.
-        filesystem: Stands in for the disk in crash tests.
+        filesystem: Replaces the disk in crash tests.
         lock_seconds: How long to wait for another publish.
 
     Returns:
         The version as published.
 
     Raises:
-        PublishError: It was refused or failed, and the repository is as it was.
+        PublishError: It was rejected or failed, and the repository is unchanged.
     """
     model = model_dir(repository, staged.name)
     try:
-        open_and_sync(staged.model_dir)
+        make_readable_and_sync(staged.model_dir)
         repository.mkdir(mode=0o755, parents=True, exist_ok=True)
         with locked(repository, lock_seconds):
             require_built(repository)
@@ -80,28 +82,31 @@ def publish(
     except OSError as error:
         raise PublishError(
             f"{staged.name}: cannot be published into {repository}: {error.strerror} ({error.filename})",
-            "The repository is as it was. Free disk space or mend permissions there, and build again.",
+            "The repository is unchanged. Free disk space or fix the permissions there, and build again.",
             code="publish.write",
         ) from error
     return PublishedVersion(staged.name, number, model / str(number), staged.manifest.sha256)
 
 
 def choose_order(model: Path, published: Manifest, staged: StagedVersion) -> Order:
-    """Return the order in which no moment is unsafe; see the module's text.
+    """Return the order that is safe at every moment, see the module's docstring.
 
     Args:
         model: The model's directory.
-        published: Manifest of the version that the present config.pbtxt was written for.
+        published: Manifest of the version that the current config.pbtxt was written for.
         staged: The new version.
     """
     if config_bytes(model) == staged.config.text.encode():
         return Order.VERSION_ONLY
-    present, policy = versions(model), version_policy(staged.config.text)
+    present = triton_versions(model)
+    config = parse(staged.config.text, f"config.pbtxt of {staged.name}")
     breaks = bool(differences(published.signature, staged.manifest.signature))
     lowers = staged.config.max_batch_size < published.max_batch_size
     raises = staged.config.max_batch_size > published.max_batch_size
     early_config_fails = (
-        raises or not policy.specific.issubset(present) or bool(misfits(model, policy.served(present), staged))
+        raises
+        or not set(config.version_policy.specific.versions).issubset(present)
+        or bool(misfits(model, served_versions(config, present), staged))
     )
     if breaks or (lowers and early_config_fails):
         return Order.SWAP
@@ -110,21 +115,22 @@ def choose_order(model: Path, published: Manifest, staged: StagedVersion) -> Ord
 
 def _publish(staged: StagedVersion, model: Path, filesystem: Filesystem, *, breaking: bool) -> int:
     require_plain_directory(model)
-    settle(model, filesystem)
+    finish_interrupted_publish(model, filesystem)
     number = next_version(model)
-    with Change(staged, model, number, filesystem) as change:
+    with Transaction(staged, model, number, filesystem) as transaction:
         if not model.exists() or not any(model.iterdir()):
             require_servable(model, number, staged)
-            change.move_model()
+            transaction.move_model()
         else:
-            _move_into(change, model, number, staged, breaking=breaking)
-        if read_mark(model.parent) is None:  # a kill before this leaves a repository that counts as built all the same
-            change.write_mark(RepositoryMark(RepositoryKind.BUILT))
+            _move_into(transaction, model, number, staged, breaking=breaking)
+        # a repository without an owner, after a kill before this line, counts as built as well
+        if read_owner(model.parent) is None:
+            transaction.write_owner(RepositoryOwner(RepositoryKind.BUILT))
     return number
 
 
-def _move_into(change: Change, model: Path, number: int, staged: StagedVersion, *, breaking: bool) -> None:
-    """Move the version into a model that is there."""
+def _move_into(transaction: Transaction, model: Path, number: int, staged: StagedVersion, *, breaking: bool) -> None:
+    """Move the version into an existing model."""
     latest = _newest(model)
     published = _manifest(model, latest)
     if not breaking:
@@ -132,23 +138,20 @@ def _move_into(change: Change, model: Path, number: int, staged: StagedVersion, 
     require_servable(model, number, staged)
     order = choose_order(model, _configured(model, latest, staged), staged)
     if order is Order.SWAP:
-        change.swap_model()
+        transaction.swap_model()
         return
-    change.move_named_files()
+    transaction.move_named_files()
     if order is not Order.VERSION_ONLY:
-        change.write_journal()
+        transaction.write_journal()
     if order is Order.CONFIG_FIRST:
-        change.move_config()
-    change.move_version()
+        transaction.move_config()
+    transaction.move_version()
     if order is Order.VERSION_FIRST:
-        change.move_config()
+        transaction.move_config()
 
 
 def require_plain_directory(model: Path) -> None:
-    """Refuse to write through a link, or to where a file lies.
-
-    Args:
-        model: The model's directory, which need not exist.
+    """Require that a model's directory, if it exists, is a directory, and neither it nor its config is a symlink.
 
     Raises:
         PublishError: It, or its config.pbtxt, is a symlink, or it is a file.
@@ -157,19 +160,19 @@ def require_plain_directory(model: Path) -> None:
         if path.is_symlink():
             raise PublishError(
                 f"{path} is a symlink, and repogen does not write through links out of the repository",
-                "Replace it by what it points to, or publish under another model name.",
+                "Replace it by its target, or publish under another model name.",
                 code="publish.symlink",
             )
     if model.exists() and not model.is_dir():
         raise PublishError(
-            f"{model} is no directory", "Move it away, or use another model name.", code="publish.foreign-model"
+            f"{model} is not a directory", "Move it away, or use another model name.", code="publish.foreign-model"
         )
 
 
 def _newest(model: Path) -> int:
     latest = latest_version(model)
     if latest is None:
-        raise _foreign(model, "holds no version")
+        raise _foreign(model, "has no version")
     return latest
 
 
@@ -187,19 +190,19 @@ def _manifest(model: Path, version: int) -> Manifest:
         ) from error
 
 
-def _foreign(model: Path, what: str) -> PublishError:
+def _foreign(model: Path, problem: str) -> PublishError:
     return PublishError(
-        f"{model} {what}: repogen did not build it, and does not know its signature",
+        f"{model} {problem}: repogen did not build it, and its signature is unknown",
         "Move it out of the repository, or publish under another model name.",
         code="publish.foreign-model",
     )
 
 
 def _configured(model: Path, latest: int, staged: StagedVersion) -> Manifest:
-    """Return the manifest of the version that the model's config.pbtxt was written for, the newest such one.
+    """Return the manifest of the newest version that the model's config.pbtxt was written for.
 
     Raises:
-        PublishError: It is no version's config, nor the one to be published: a person edited it.
+        PublishError: It is neither the config of a version nor the one to be published: a user edited it.
     """
     config = config_bytes(model)
     for version in reversed(versions(model)):
@@ -209,6 +212,6 @@ def _configured(model: Path, latest: int, staged: StagedVersion) -> Manifest:
         return _manifest(model, latest)
     raise PublishError(
         f"{model / CONFIG_FILE} was edited after repogen wrote it, and publishing would undo the edit",
-        f"Put the change into the spec, then restore the file: cp {model}/{latest}/{CONFIG_FILE} {model}/{CONFIG_FILE}",
+        f"Make the change in the spec, then restore the file: cp {model}/{latest}/{CONFIG_FILE} {model}/{CONFIG_FILE}",
         code="publish.edited-config",
     )

@@ -1,9 +1,9 @@
-"""Finish, or take back, what a kill cut in two; and tell such a state from a config.pbtxt that a person edited.
+"""Completes or undoes a publish that was interrupted between two renames.
 
 A publish that needs two renames first writes a journal, ``<repository>/.repogen.<model>.pending.json``, and removes it
-after the second (Triton ignores files in a repository's root). Only a journal licenses a repair: with the version in
-place the publish is finished, without it the config is put back. Without a journal, a config.pbtxt that is not its
-newest version's is somebody's edit, and is theirs.
+after the second (Triton ignores files in a repository's root). Only a journal permits a repair: if the version is in
+place, the publish is completed, otherwise the config is restored. Without a journal, a config.pbtxt that differs from
+the newest version's was edited by a user, and is not changed.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from pydantic import TypeAdapter
+
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.errors import PublishError
-from repogen.repository.decode import MalformedRecordError, parse_object
+from repogen.repository.decode import MalformedRecordError, decode
 from repogen.repository.digest import sha256_bytes
 from repogen.repository.filesystem import Disk, Filesystem
 from repogen.repository.layout import journal_path, latest_version, model_dir
@@ -26,26 +28,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Journal:
-    """What a publish in two renames is about to do.
+    """The change of config.pbtxt that a publish is about to make.
 
     Attributes:
         before: sha256 of the model's config.pbtxt before.
-        after: The same, after.
+        after: sha256 of the model's config.pbtxt after.
     """
 
     before: str
     after: str
 
     def to_json(self) -> str:
-        """Return it as JSON."""
+        """Return the contents of the journal's file."""
         return json.dumps(asdict(self), sort_keys=True) + "\n"
 
 
-def recover(repository: Path, name: str, *, lock_seconds: float = 60.0) -> bool:
-    """Complete or undo a publish of model ``name`` that was killed between its two renames.
+_JOURNAL = TypeAdapter(Journal)
 
-    Call it before deciding that a build is unchanged. It waits for a publish that is running, and does nothing to a
-    repository that is in order.
+
+def recover(repository: Path, name: str, *, lock_seconds: float = 60.0) -> bool:
+    """Complete or undo a publish of model ``name`` that was interrupted between its two renames.
+
+    Call it before deciding whether a build is up to date. It waits for a publish that is running, and does not change
+    a repository without a journal.
 
     Args:
         repository: The model repository, which need not exist.
@@ -53,18 +58,18 @@ def recover(repository: Path, name: str, *, lock_seconds: float = 60.0) -> bool:
         lock_seconds: How long to wait for another publish.
 
     Returns:
-        Whether config.pbtxt now is the one kept with the newest version; False also when there is no version.
+        Whether config.pbtxt now equals the copy in the newest version; False if there is no version.
 
     Raises:
-        PublishError: The lock was not to be had, or the repository cannot be written.
+        PublishError: The lock could not be acquired, or the repository cannot be written.
     """
     model = model_dir(repository, name)
     if not journal_path(model).exists():
-        return in_order(model)
+        return config_is_newest(model)
     try:
         with locked(repository, lock_seconds):
-            settle(model, Disk())
-            return in_order(model)
+            finish_interrupted_publish(model, Disk())
+            return config_is_newest(model)
     except OSError as error:
         raise PublishError(
             f"{name}: an interrupted publish cannot be completed: {error.strerror} ({error.filename})",
@@ -73,41 +78,40 @@ def recover(repository: Path, name: str, *, lock_seconds: float = 60.0) -> bool:
         ) from error
 
 
-def in_order(model: Path) -> bool:
-    """Return whether the model's config.pbtxt is the one kept with its newest version."""
+def config_is_newest(model: Path) -> bool:
+    """Return whether the model's config.pbtxt equals the copy in its newest version."""
     latest = latest_version(model)
     config = config_bytes(model)
     return latest is not None and config is not None and config == config_bytes(model / str(latest))
 
 
-def settle(model: Path, filesystem: Filesystem) -> None:
-    """Repair a half-done publish that the journal tells of; the caller holds the lock."""
+def finish_interrupted_publish(model: Path, filesystem: Filesystem) -> None:
+    """Complete or undo the publish that the model's journal describes; the caller holds the lock."""
     path = journal_path(model)
     journal = _read(path)
     if journal is None:
         return
     latest, config = latest_version(model), config_bytes(model)
-    kept = None if latest is None else config_bytes(model / str(latest))
-    # what is neither the config before nor the one after was edited by a person since
-    ours = config is not None and sha256_bytes(config) in {journal.before, journal.after}
-    if ours and kept is not None and config != kept:
-        fresh = path.with_suffix(".pbtxt")
-        filesystem.write(fresh, kept.decode())
-        filesystem.rename(fresh, model / CONFIG_FILE)
+    newest_config = None if latest is None else config_bytes(model / str(latest))
+    # a config that is neither the one before nor the one after was edited by a user since
+    unedited = config is not None and sha256_bytes(config) in {journal.before, journal.after}
+    if unedited and newest_config is not None and config != newest_config:
+        copy = path.with_suffix(".pbtxt")
+        filesystem.write(copy, newest_config.decode())
+        filesystem.rename(copy, model / CONFIG_FILE)
     filesystem.remove(path)
 
 
 def config_bytes(directory: Path) -> bytes | None:
-    """Return the config.pbtxt in a directory, None when there is none."""
+    """Return the config.pbtxt in a directory, None if there is none."""
     path = directory / CONFIG_FILE
     return path.read_bytes() if path.is_file() else None
 
 
 def _read(path: Path) -> Journal | None:
-    """Return the journal; a torn one was cut before the first rename and tells of nothing."""
+    """Return the journal, None if there is none; an incomplete one was interrupted before the first rename."""
     try:
-        document = parse_object(path.read_text(encoding="utf-8", errors="replace"), path.name)
-        return Journal(document.text("before"), document.text("after"))
+        return decode(_JOURNAL, path.read_text(encoding="utf-8", errors="replace"), path.name)
     except FileNotFoundError:
         return None
     except MalformedRecordError:

@@ -1,4 +1,4 @@
-"""Lay out one version privately, as the repository will hold it, with a manifest that vouches for every file."""
+"""Stages versions in a private repository, as the real repository will contain them."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from repogen.artifacts.file_names import (
     REQUIREMENTS_FILE,
     RESERVED_FILES,
 )
+from repogen.artifacts.named_file import path_in_model
 from repogen.artifacts.steps import EnsembleArtifact, PythonArtifact
 from repogen.artifacts.versions import Manifest, ModelConfig, Provenance, StagedVersion
 from repogen.errors import PublishError
 from repogen.repository.digest import sha256_bytes, sha256_file
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
-from repogen.repository.layout import model_dir, next_version
+from repogen.repository.layout import model_dir, next_version, versions
 from repogen.repository.manifest import manifest_to_json
-from repogen.repository.named_files import place_of
 from repogen.repository.workspace import private_repository
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 
-def stage_version(  # noqa: PLR0913 - all that a version is made of
+def stage_version(  # noqa: PLR0913 - the parts of a version
     root: Path,
     repository: Path,
     config: ModelConfig,
@@ -42,19 +42,19 @@ def stage_version(  # noqa: PLR0913 - all that a version is made of
     *,
     companions: Mapping[str, Path] | None = None,
 ) -> StagedVersion:
-    """Lay out ``<root>/repository/<name>/`` with one version; its manifest is written last.
+    """Write ``<root>/repository/<name>/`` with one version; its manifest is written last.
 
-    Files below ``root`` are hard-linked, so a model of many GB is not copied; files elsewhere belong to somebody who
-    may go on writing to them, and are copied. Equal arguments give equal bytes.
+    Files below ``root`` are hard-linked, so a model of many GB is not copied; other files may be written to later, and
+    are copied. Equal arguments give equal bytes.
 
     Args:
         root: As ``prepare_stage_root`` yields it.
-        repository: The real repository; it decides the tentative version number.
+        repository: The real repository; it determines the tentative version number.
         config: The checked config.pbtxt.
-        artifact: What was verified: an ONNX file, Python code, an ensemble.
-        golden_dir: Directory holding ``golden.json`` and ``golden.npz``.
-        provenance: How the version came to be.
-        companions: Files that travel with it, by name: a tokenizer, a license. They are copied.
+        artifact: The verified ONNX file, Python code, or ensemble.
+        golden_dir: Directory with ``golden.json`` and ``golden.npz``.
+        provenance: How the version was built.
+        companions: Files to publish with it, by name, for example a tokenizer or a license. They are copied.
 
     Returns:
         The staged version with its manifest: sha256 and size of every other file of the version directory.
@@ -68,30 +68,62 @@ def stage_version(  # noqa: PLR0913 - all that a version is made of
         directory.mkdir(parents=True)
         (directory.parent / CONFIG_FILE).write_bytes(config.text.encode())
         sources = _sources(artifact, golden_dir, companions or {})
-        files = [_place(source, directory / name, root) for name, source in sources.items()]
+        files = [_link_or_copy(source, directory / name, root) for name, source in sources.items()]
         files.append(_write(directory / CONFIG_FILE, config.text.encode()))
         if isinstance(artifact, PythonArtifact) and artifact.requirements:
             files.append(_write(directory / REQUIREMENTS_FILE, "\n".join([*artifact.requirements, ""]).encode()))
         for file in config.named_files:
             files.append(_write(directory / file.name, file.content))
-            looked_for = directory.parent / place_of(file.name)
-            looked_for.parent.mkdir(exist_ok=True)
-            _write(looked_for, file.content)
+            copy = directory.parent / path_in_model(file.name)
+            copy.parent.mkdir(exist_ok=True)
+            _write(copy, file.content)
         files.sort(key=lambda file: file.path)
         manifest = Manifest(config.name, config.max_batch_size, config.signature, tuple(files), provenance)
         _write(directory / MANIFEST_FILE, manifest_to_json(manifest).encode())
     except OSError as error:
         raise PublishError(
             f"{config.name}: cannot be staged in {root}: {error.strerror} ({error.filename})",
-            "Free disk space or mend permissions there, or choose another place with --stage-dir.",
+            "Free disk space or fix the permissions there, or choose another directory with --stage-dir.",
             code="stage.write",
         ) from error
     return StagedVersion(config.name, private_repository(root), version, config, manifest)
 
 
+def stage_dependencies(private: Path, repository: Path, names: Iterable[str]) -> None:
+    """Hard-link published models into a private repository, except for those that are staged there already.
+
+    Args:
+        private: The private repository.
+        repository: The real one, on the same filesystem.
+        names: The models that an ensemble depends on.
+
+    Raises:
+        PublishError: A model is in neither repository, or can't be linked.
+    """
+    for name in names:
+        staged, published = model_dir(private, name), model_dir(repository, name)
+        if versions(staged):
+            continue
+        if not versions(published):
+            raise PublishError(
+                f"{name} is a step of an ensemble and is not in {repository} yet",
+                "build it with the ensemble: name both with --model, or none",
+                code="stage.no-step",
+            )
+        try:
+            shutil.rmtree(staged, ignore_errors=True)  # the rest of a version that was published from here
+            shutil.copytree(published, staged, symlinks=True, copy_function=os.link)
+        except (OSError, shutil.Error) as error:
+            raise PublishError(f"{name} can't be staged as a step: {error}", code="stage.write") from error
+
+
 def _sources(artifact: Artifact, golden_dir: Path, companions: Mapping[str, Path]) -> dict[str, Path]:
     if taken := [name for name in companions if name in RESERVED_FILES or PurePath(name).name != name]:
-        raise PublishError(f"cannot be staged, a companion is called {taken[0]!r}", code="stage.companion-name")
+        raise PublishError(
+            f"cannot be staged: a companion file is named {taken[0]!r}, which is reserved or contains a directory",
+            "Rename it.",
+            code="stage.companion-name",
+        )
     sources = {
         **companions,
         **_model_files(artifact),
@@ -106,16 +138,16 @@ def _sources(artifact: Artifact, golden_dir: Path, companions: Mapping[str, Path
 def _model_files(artifact: Artifact) -> dict[str, Path]:
     match artifact:
         case OnnxArtifact():
-            # the only place from which every ONNX Runtime reads external data is beside the model, by a plain name
+            # every ONNX Runtime reads external data only from the model's directory, by a plain name
             data = {DATA_FILE: artifact.path.with_name(DATA_FILE)} if artifact.external_data else {}
             return {MODEL_FILE: artifact.path, **data}
         case PythonArtifact():
             return {PYTHON_FILE: artifact.path}
         case EnsembleArtifact():
-            return {}  # Triton wants the version's directory, and nothing in it
+            return {}  # Triton requires the version's directory, and no file in it
 
 
-def _place(source: Path, target: Path, root: Path) -> FileRecord:
+def _link_or_copy(source: Path, target: Path, root: Path) -> FileRecord:
     if source.is_symlink() or not source.resolve().is_relative_to(root.resolve()):
         shutil.copyfile(source, target)
     else:

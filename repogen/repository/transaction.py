@@ -1,4 +1,4 @@
-"""The renames of one publish, each with its way back."""
+"""The renames of one publish, each with its undo operation."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
+from repogen.artifacts.named_file import DATA_DIRECTORIES, named_records, path_in_model
 from repogen.repository.digest import sha256_bytes
 from repogen.repository.filesystem import Filesystem, sync
 from repogen.repository.layout import journal_path
-from repogen.repository.named_files import DATA_PLACES, named_files_in_place, named_records, place_of
-from repogen.repository.ownership import MARK_FILE
+from repogen.repository.manifest import damaged_named_files
+from repogen.repository.ownership import OWNER_FILE
 from repogen.repository.recovery import Journal, config_bytes
 
 if TYPE_CHECKING:
@@ -21,18 +22,18 @@ if TYPE_CHECKING:
     from typing import Self
 
     from repogen.artifacts.versions import StagedVersion
-    from repogen.repository.ownership import RepositoryMark
+    from repogen.repository.ownership import RepositoryOwner
 
 
-class Change:
-    """An edit of the repository: what was done is undone, last first, when the block ends by an exception.
+class Transaction:
+    """A change of the repository, which is undone in reverse order if the block raises an exception.
 
-    Every undo is registered before its deed and looks at the disk for whether the deed happened, because an interrupt
-    may come between the two.
+    Every undo operation is registered before its operation, and checks the disk for whether the operation happened,
+    because an interrupt may occur between the two.
     """
 
     def __init__(self, staged: StagedVersion, model: Path, number: int, filesystem: Filesystem) -> None:
-        """Take what moves (``staged``), where to (``model``), under which number, and by whom."""
+        """Move ``staged`` to ``model`` as version ``number`` by means of ``filesystem``."""
         self._staged = staged
         self._model = model
         self._number = number
@@ -41,11 +42,11 @@ class Change:
         self._journal: Path | None = None
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Begin the transaction."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Keep the change, or take it back."""
+        """Commit the change, or undo it."""
         with self._undo:
             if kind is None:
                 if self._journal is not None:
@@ -71,32 +72,33 @@ class Change:
         self._filesystem.rename(source, target)
 
     def move_named_files(self) -> None:
-        """Rename the files in that the staged config names, before any config names them; those that are there stay.
+        """Rename the files that the staged config names into the model, except for those that are intact there.
 
-        They are named by their content: one that a kill leaves behind is of no effect, and right for the next publish.
+        They are moved before any config names them. They are named by their content: one that remains after a kill has
+        no effect, and is correct for the next publish.
         """
         for record in named_records(self._staged.manifest.files):
-            place = place_of(record.path)
-            source, target = self._staged.model_dir / place, self._model / place
-            if not target.parent.exists():  # Triton takes no notice of it while config.pbtxt names nothing there
+            name = path_in_model(record.path)
+            source, target = self._staged.model_dir / name, self._model / name
+            if not target.parent.exists():  # Triton ignores it while config.pbtxt does not name a file in it
                 self._undo.callback(_remove_empty, target.parent)
                 target.parent.mkdir()
             if not target.exists():
                 self._move(source, target)
-            elif not named_files_in_place(self._model, [record]):
-                self._filesystem.rename(source, target)  # nobody wants a damaged one back
+            elif damaged_named_files(self._model, [record]):
+                self._filesystem.rename(source, target)  # no undo: the file that it replaces is damaged
 
     def replace_version(self) -> None:
-        """Swap the staged version directory with what bears its number in the model's directory."""
+        """Swap the staged version directory with the one of the same number in the model's directory."""
         self._exchange(self._staged.version_dir, self._model / str(self._number))
 
     def swap_model(self) -> None:
-        """Complete the staged model directory with all else that the published one holds, and swap the two."""
+        """Complete the staged model directory with the other files of the published one, and swap the two."""
         staged = self._staged.model_dir
         self._number_staged_version()
         for entry in (
             *self._model.iterdir(),
-            *(file for place in DATA_PLACES for file in self._model.glob(f"{place}/*")),
+            *(file for directory in DATA_DIRECTORIES for file in self._model.glob(f"{directory}/*")),
         ):
             target = staged / entry.relative_to(self._model)
             if not target.exists():
@@ -105,11 +107,11 @@ class Change:
         self._exchange(staged, self._model)
 
     def rename_model(self, target: Path) -> None:
-        """Rename the model's directory, and with it what was changed in it."""
+        """Rename the model's directory, with the changes in it."""
         self._move(self._model, target)
 
     def write_journal(self) -> None:
-        """Note down the change of config.pbtxt, for ``recovery`` after a kill between two renames."""
+        """Record the change of config.pbtxt, for ``recovery`` after a kill between two renames."""
         journal = Journal(
             before=sha256_bytes(config_bytes(self._model) or b""), after=sha256_bytes(self._staged.config.text.encode())
         )
@@ -117,11 +119,11 @@ class Change:
         self._undo.callback(self._filesystem.remove, self._journal)
         self._filesystem.write(self._journal, journal.to_json())
 
-    def write_mark(self, mark: RepositoryMark) -> None:
-        """Write the mark of a repository that has none."""
+    def write_owner(self, owner: RepositoryOwner) -> None:
+        """Write the owner of a repository that has none."""
         root = self._model.parent
-        self._undo.callback(self._filesystem.remove, root / MARK_FILE)
-        write_mark(root, mark, self._filesystem)
+        self._undo.callback(self._filesystem.remove, root / OWNER_FILE)
+        write_owner(root, owner, self._filesystem)
 
     def _number_staged_version(self) -> None:
         target = self._staged.model_dir / str(self._number)
@@ -148,24 +150,24 @@ class Change:
         else:
             self._filesystem.remove(target)
 
-    def _undo_exchange(self, staged: Path, published: Path, was: int) -> None:
-        if published.lstat().st_ino != was:
+    def _undo_exchange(self, staged: Path, published: Path, inode: int) -> None:
+        if published.lstat().st_ino != inode:
             self._filesystem.exchange(staged, published)
 
 
-def write_mark(repository: Path, mark: RepositoryMark, filesystem: Filesystem) -> None:
-    """Write a repository's mark, whole or not at all; the caller holds the lock."""
-    fresh = repository / f".{MARK_FILE}.new"
+def write_owner(repository: Path, owner: RepositoryOwner, filesystem: Filesystem) -> None:
+    """Write ``repogen.json`` atomically; the caller holds the lock."""
+    temporary = repository / f".{OWNER_FILE}.new"
     try:
-        filesystem.write(fresh, mark.to_json())
-        filesystem.rename(fresh, repository / MARK_FILE)
+        filesystem.write(temporary, owner.to_json())
+        filesystem.rename(temporary, repository / OWNER_FILE)
     except BaseException:
-        filesystem.remove(fresh)
+        filesystem.remove(temporary)
         raise
 
 
-def open_and_sync(directory: Path) -> None:
-    """Make a tree readable for everyone, for Triton runs as another user, and durable, leaves first."""
+def make_readable_and_sync(directory: Path) -> None:
+    """Make a tree durable, leaves first, and readable for all users: Triton may run as a different user."""
     for parent, _, names in os.walk(directory, topdown=False):
         for path in (*(Path(parent, name) for name in names), Path(parent)):
             if not path.is_symlink():
@@ -174,7 +176,7 @@ def open_and_sync(directory: Path) -> None:
 
 
 def _link_tree(source: Path, target: Path) -> None:
-    """Reproduce a file, link or directory by hard links; a symlink keeps its text, which holds where it will lie."""
+    """Reproduce a file, link or directory by hard links; a symlink is copied as it is, and is valid after the swap."""
     if source.is_symlink():
         target.symlink_to(source.readlink())
     elif source.is_dir():

@@ -1,118 +1,83 @@
-"""Which versions a config.pbtxt serves, read from its text and changed in it: all that publish needs to know of it."""
+"""Which versions a config.pbtxt serves, and the edit of its text that changes them."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from repogen.errors import PublishError
+from repogen.triton_config.text.source_map import locate_fields, tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-# Text format of protobuf: comments, quoted strings, punctuation, words. A quoted string is one token, so that a tensor
-# named `version_policy {` says nothing here.
-_TOKEN = re.compile(r"""#[^\n]*|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[{}<>\[\],:;]|[^\s{}<>\[\],:;"'#]+""")
-_OPEN, _CLOSE = frozenset("{<"), frozenset("}>")
+    from repogen.triton_config.text.parse import ModelConfig
+    from repogen.triton_config.text.source_map import Position
 
-
-@dataclass(frozen=True)
-class VersionPolicy:
-    """Triton's version_policy.
-
-    Attributes:
-        specific: The versions it names; empty unless it is ``specific``.
-        latest: How many of the newest; 0 for all.
-    """
-
-    specific: frozenset[int] = frozenset()
-    latest: int = 1
-
-    def served(self, versions: Iterable[int]) -> frozenset[int]:
-        """Return those of ``versions`` that Triton would load."""
-        present = sorted(versions)
-        if self.specific:
-            return self.specific & set(present)
-        return frozenset(present[-self.latest :] if self.latest else present)
+_FIELD = "version_policy"
+_OPENING, _CLOSING = frozenset("{<"), frozenset("}>")
 
 
-def version_policy(config: str) -> VersionPolicy:
-    """Return the version policy of a config.pbtxt; without one, Triton serves the newest version.
+def served_versions(config: ModelConfig | None, versions: Iterable[int]) -> tuple[int, ...]:
+    """Return the versions that Triton serves, newest first.
 
     Args:
-        config: The file's text, which a protobuf parser has already accepted.
+        config: The parsed config.pbtxt; None for a model without one.
+        versions: The versions of the model, see ``repogen.repository.layout.triton_versions``.
 
-    >>> version_policy("version_policy { latest { num_versions: 2 } }").served([1, 2, 3])
-    frozenset({2, 3})
-    >>> version_policy('version_policy: { specific: { versions: [ 1, 3 ] } }').served([1, 2, 3])
-    frozenset({1, 3})
+    Measured on tritonserver 2.51 (tests/integration/test_versions.py): without ``version_policy`` it serves the newest
+    version; ``version_policy { }`` serves all of them; ``latest { }`` and ``specific { }`` serve none, and the model
+    does not load.
+
+    >>> from repogen.triton_config.text.parse import parse
+    >>> served_versions(parse("version_policy { latest { num_versions: 2 } }", "m"), [1, 2, 3])
+    (3, 2)
     """
-    words = list(_block("version_policy", _tokens(config)))
-    if "specific" in words:
-        return VersionPolicy(specific=frozenset(_numbers(_block("specific", iter(words)))))
-    if "all" in words:
-        return VersionPolicy(latest=0)
-    # proto3: a `latest {}` without num_versions is 1 to Triton
-    return VersionPolicy(latest=next(iter(_numbers(words)), 1) or 1)
+    newest_first = sorted(set(versions), reverse=True)
+    if config is None or not config.HasField(_FIELD):
+        return tuple(newest_first[:1])
+    policy = config.version_policy
+    if policy.HasField("specific"):
+        return tuple(version for version in newest_first if version in policy.specific.versions)
+    if policy.HasField("latest"):
+        return tuple(newest_first[: policy.latest.num_versions])
+    return tuple(newest_first)
 
 
 def serving_only(config: str, version: int) -> str:
-    r"""Return a config.pbtxt that serves one version; nothing else in the text changes.
+    r"""Return the text of a config.pbtxt that serves one version; the rest of the text is unchanged.
 
     Args:
-        config: The file's text, which a protobuf parser has already accepted.
-        version: The version; its directory must be there when Triton reads the result.
+        config: The file's text.
+        version: The version.
+
+    Raises:
+        PbtxtError: The text's braces are not balanced.
 
     >>> serving_only('name: "m"', 2)
     'name: "m"\n\nversion_policy: { specific: { versions: [ 2 ] } }\n'
     >>> serving_only("version_policy { all {} } # mine", 2)
     'version_policy: { specific: { versions: [ 2 ] } } # mine'
     """
-    policy = f"version_policy: {{ specific: {{ versions: [ {version} ] }} }}"
-    begin, end = _span("version_policy", config)
-    if begin == end:
+    policy = f"{_FIELD}: {{ specific: {{ versions: [ {version} ] }} }}"
+    position = locate_fields(config, "config.pbtxt").positions.get(_FIELD)
+    if position is None:
         return "\n".join((config.rstrip("\n"), "", policy, ""))
-    return config[:begin] + policy + config[end:]
+    return config[: _offset(config, position)] + policy + config[_end_of_message(config, position) :]
 
 
-def _span(name: str, config: str) -> tuple[int, int]:
-    """Return where the top-level field ``name { … }`` begins and ends; an empty span when there is none."""
-    depth, begin = 0, -1
-    for match in _TOKEN.finditer(config):
-        if match[0] in _OPEN:
-            depth += 1
-        elif match[0] in _CLOSE:
-            depth -= 1
-            if depth == 0 and begin >= 0:
-                return begin, match.end()
-        elif depth == 0 and match[0] == name:
-            begin = match.start()
-    return 0, 0
+def _end_of_message(text: str, name: Position) -> int:
+    """Return the offset after the message of the field whose name is at ``name``."""
+    depth = 0
+    for token in tokens(text):
+        if token.position <= name:
+            continue
+        depth += (token.text in _OPENING) - (token.text in _CLOSING)
+        if depth == 0 and token.text in _CLOSING:
+            return _offset(text, token.position) + 1
+    return len(text)
 
 
-def _tokens(config: str) -> Iterator[str]:
-    return (match[0] for match in _TOKEN.finditer(config) if not match[0].startswith("#"))
-
-
-def _block(name: str, tokens: Iterator[str]) -> Iterator[str]:
-    """Yield the tokens within the first top-level ``name { … }``."""
-    depth, inside = 0, False
-    for token in tokens:
-        if token in _CLOSE:
-            depth -= 1
-            if inside and depth == 0:
-                return
-        if inside and depth > 0:
-            yield token
-        if token in _OPEN:
-            depth += 1
-        if depth == 0 and token == name:
-            inside = True
-
-
-def _numbers(words: Iterable[str]) -> list[int]:
-    try:
-        return [int(word, 0) for word in words if word[0].isdigit()]
-    except ValueError as error:
-        raise PublishError(f"config.pbtxt: version_policy holds {error}", code="publish.version-policy") from error
+def _offset(text: str, position: Position) -> int:
+    """Return the offset of a position in the text."""
+    lines = text.split("\n")
+    return sum(len(line) + 1 for line in islice(lines, position.line - 1)) + position.column - 1

@@ -18,16 +18,17 @@ from repogen.artifacts.file_names import (
     PYTHON_FILE,
     UNCONFIRMED_FILE,
 )
+from repogen.artifacts.named_file import is_named_file, path_in_model
 from repogen.artifacts.serving import SmokeCheck
 from repogen.errors import SmokeError
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
-from repogen.repository.layout import latest_version, requirements_in, versions
-from repogen.repository.named_files import is_named_file, place_of
+from repogen.repository.layout import latest_version, requirements_in, triton_versions
+from repogen.repository.version_policy import served_versions
 from repogen.smoke.inference import NoAnswerError, RefusedError
 from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from repogen.artifacts.serving import Endpoint, RunningTriton
@@ -131,23 +132,13 @@ def prepare_published(endpoint: Endpoint, directory: Path) -> PreparedModel:
     """
     config = parse((directory / CONFIG_FILE).read_text(encoding="utf-8"), f"{directory.name}/{CONFIG_FILE}")
     config.name = config.name or directory.name
-    served = _served(config, versions(directory))
+    served = tuple(reversed(served_versions(config, triton_versions(directory))))
     overrides: tuple[str, ...] = ()
     if endpoint.sees_files:
         # `served` follows the version policy, so that the policy stays unchanged
         version = served[-1] if served else 0
         config, overrides = override_config(config, version=version, has_gpu=endpoint.has_gpu)
     return PreparedModel(directory, served, config, overrides, replaces_config=bool(overrides))
-
-
-def _served(config: ModelConfig, present: Sequence[int]) -> tuple[int, ...]:
-    """Return which of the present versions the version policy serves, ascending."""
-    policy = config.version_policy
-    if policy.HasField("all"):
-        return tuple(present)
-    if policy.HasField("specific"):
-        return tuple(version for version in present if version in policy.specific.versions)
-    return tuple(present[-max(policy.latest.num_versions, 1) :])
 
 
 @contextmanager
@@ -268,7 +259,9 @@ def _sent_files(version_dir: Path) -> Mapping[str, bytes]:
             "use --server embedded or docker, or --no-smoke and `repogen smoke` where the repository is mounted",
             code="smoke.too-large-to-send",
         )
-    named_files = {place_of(path.name): path.read_bytes() for path in version_dir.iterdir() if is_named_file(path.name)}
+    named_files = {
+        path_in_model(path.name): path.read_bytes() for path in version_dir.iterdir() if is_named_file(path.name)
+    }
     return {**named_files, **{f"{version_dir.name}/{path.name}": path.read_bytes() for path in paths}}
 
 

@@ -1,4 +1,4 @@
-"""A spec file -> Spec, or every problem of it at once."""
+"""Loads a spec file, or reports all its problems."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 from yaml.reader import Reader
 
 from repogen.errors import SpecError
-from repogen.spec.document import Node, Refused, compose, data
-from repogen.spec.merge import complete, is_refused, locate, walk
+from repogen.spec.document import Node, Rejected, compose, data
+from repogen.spec.merge import complete, is_rejected, locate, walk
 from repogen.spec.models import Location, Spec, SpecFile
 from repogen.spec.paths import check_model_paths, check_repository, check_templates
-from repogen.spec.problems import Problem, SpecProblemsError, key_text, printable, shown
+from repogen.spec.problems import Problem, SpecProblemsError, message_text, printable
 from repogen.spec.rules import check_model
 from repogen.spec.steps import check_steps
 from repogen.spec.structure import Finding, PartialModel, check_defaults, check_file, salvage
 from repogen.spec.tracking import check_tracking_uri
 from repogen.targets import Target, targets
+from repogen.triton_config.sections.base import key_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,26 +27,26 @@ if TYPE_CHECKING:
     from repogen.triton_config.sections.base import KeyPath
 
 MAX_BYTES = 1_000_000
-_START = "`repogen init` writes a spec to start from"
+_INIT_HINT = "create one with `repogen init`"
 
 
 def load_spec(path: Path, release: str | None = None) -> Spec:
     """Load a spec.
 
     Args:
-        path: The YAML file; messages name it as it is given here.
-        release: The Triton release to build for, in place of the spec's own.
+        path: The YAML file; messages contain it in this form.
+        release: The Triton release to build for, instead of the one in the spec.
 
     Returns:
         The spec with absolute paths, and ``defaults`` merged into every model.
 
     Raises:
-        SpecProblemsError: The file can be read but is wrong; it carries every problem with its place.
-        SpecError: There is no such file, or it can't be read; an unknown release.
+        SpecProblemsError: The file has problems; the error contains all of them.
+        SpecError: The file does not exist or can't be read, or ``release`` is not supported.
     """
     if release is not None and release not in targets():
-        wrong = _unknown_release(release)
-        raise SpecError(f"--target: {wrong.what}", wrong.hint, code="spec.target")
+        problem = _unknown_release(release)
+        raise SpecError(f"--target: {problem.what}", problem.hint, code="spec.target")
     file = str(path)
     raw = _read(path)
     text, unreadable = _decode(raw, file)
@@ -55,18 +56,16 @@ def load_spec(path: Path, release: str | None = None) -> Spec:
     if root is None and problems:
         raise SpecProblemsError(problems)
     if root is None or root.value is None:
-        raise SpecProblemsError([Problem(file, 1, 1, "", "the spec is empty", _START)])
+        raise SpecProblemsError([Problem(file, 1, 1, "", "the spec is empty", _INIT_HINT)])
     if not isinstance(root.value, dict):
-        place = root.place
-        raise SpecProblemsError(
-            [*problems, Problem(file, *place, "", "the spec must be a mapping with models:", _START)]
-        )
-    whole = complete(root)
-    valid, findings = _check(root, whole, path.absolute().parent, release)
-    problems += _placed(findings, whole, file)
+        what = "the spec must be a mapping with models:"
+        raise SpecProblemsError([*problems, Problem(file, *root.position, "", what, _INIT_HINT)])
+    completed = complete(root)
+    valid, findings = _check(root, completed, path.absolute().parent, release)
+    problems += _located(findings, completed, file)
     if problems or valid is None:
         raise SpecProblemsError(problems)
-    return _spec(path, valid, whole, release)
+    return _spec(path, valid, completed, release)
 
 
 def _read(path: Path) -> bytes:
@@ -76,11 +75,11 @@ def _read(path: Path) -> bytes:
         with path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
-        raise SpecError(f"there is no spec {path}", _START, code="spec.missing", where=str(path)) from error
+        raise SpecError(f"spec not found: {path}", _INIT_HINT, code="spec.missing", where=str(path)) from error
     except (OSError, ValueError) as error:
         raise SpecError(f"the spec {path} can't be read: {error}", code="spec.unreadable", where=str(path)) from error
     if len(raw) > MAX_BYTES:
-        hint = "a spec names files, it does not hold them"
+        hint = "a spec contains paths of files, not their content"
         raise SpecError(
             f"the spec {path} is larger than {MAX_BYTES} bytes", hint, code="spec.too-large", where=str(path)
         )
@@ -88,16 +87,16 @@ def _read(path: Path) -> bytes:
 
 
 def _decode(raw: bytes, file: str) -> tuple[str, Problem | None]:
-    """Return the text without its byte order mark, or the place of the first byte or character that is refused."""
+    """Return the text without its byte order mark, or the first invalid byte or character as a problem."""
     try:
         text = raw.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        place = _end_of(raw[: error.start].decode("utf-8"))
+        position = _end_of(raw[: error.start].decode("utf-8"))
         what = f"is not UTF-8: byte 0x{raw[error.start]:02x}"
-        return "", Problem(file, *place, "", what, "save the file as UTF-8")
+        return "", Problem(file, *position, "", what, "save the file as UTF-8")
     unprintable = Reader.NON_PRINTABLE.search(text)
     if unprintable:
-        what = f"holds the control character U+{ord(unprintable.group()):04X}"
+        what = f"contains the control character U+{ord(unprintable.group()):04X}"
         return "", Problem(file, *_end_of(text[: unprintable.start()]), "", what, "remove it")
     return text, None
 
@@ -108,15 +107,17 @@ def _end_of(text: str) -> Location:
     return Location(len(lines), len(lines[-1]) + 1)
 
 
-def _check(root: Node, whole: Node, folder: Path, wanted: str | None) -> tuple[SpecFile | None, list[Finding]]:
-    """Return the validated file (None when its structure is wrong) and every finding."""
-    plain, raw = data(whole), data(root)
+def _check(
+    root: Node, completed: Node, folder: Path, target_release: str | None
+) -> tuple[SpecFile | None, list[Finding]]:
+    """Return the validated file, or None if its structure is invalid, and all findings."""
+    plain, raw = data(completed), data(root)
     if not isinstance(plain, dict) or not isinstance(raw, dict):
         return None, []
     valid, findings = check_file(plain)
     findings += check_defaults(raw.get("defaults", {}))
     release = _string(_get(plain.get("target", {}), "triton", SpecFile.model_fields["target"].default.triton))
-    target = targets().get(wanted or release) if release is not None else None
+    target = targets().get(target_release or release) if release is not None else None
     if release is not None and release not in targets():
         findings.append(_unknown_release(release))
     templates = _string(plain.get("templates"))
@@ -131,43 +132,45 @@ def _check(root: Node, whole: Node, folder: Path, wanted: str | None) -> tuple[S
         for name, model in (models.items() if isinstance(models, dict) else ())
     }
     for name, model in trusted.items():
-        findings += _in_model(name, model, target, folder, whole)
+        findings += _model_findings(name, model, target, folder, completed)
     for finding in check_steps(trusted):
         path = ("models", *finding.path)
-        if not _inherited(whole, path):  # what every model inherits, an ensemble does without
+        if not _inherited(completed, path):  # an ensemble ignores inherited keys that it does not support
             findings.append(finding._replace(path=path))
     return valid, findings
 
 
-def _in_model(name: str, model: PartialModel, target: Target | None, folder: Path, whole: Node) -> Iterator[Finding]:
+def _model_findings(
+    name: str, model: PartialModel, target: Target | None, folder: Path, completed: Node
+) -> Iterator[Finding]:
     for finding in (*check_model(model, target), *check_model_paths(model, folder)):
         path = ("models", name, *finding.path)
-        # A dim that every model inherits is none that this one forgot to use.
-        if finding.path[:1] == ("dims",) and finding.what.startswith("no input") and _inherited(whole, path):
+        # A model need not use a dim that all models inherit.
+        if finding.path[:1] == ("dims",) and finding.what.startswith("no input") and _inherited(completed, path):
             continue
         yield finding._replace(path=path)
 
 
-def _inherited(whole: Node, path: KeyPath) -> bool:
-    return locate(whole, path)[1][:1] == ("defaults",)
+def _inherited(completed: Node, path: KeyPath) -> bool:
+    return locate(completed, path)[1][:1] == ("defaults",)
 
 
-def _placed(findings: list[Finding], whole: Node, file: str) -> Iterator[Problem]:
-    """Yield the findings as problems at their places; what was refused while reading is not reported again."""
+def _located(findings: list[Finding], completed: Node, file: str) -> Iterator[Problem]:
+    """Yield the findings as problems with positions, except for values that were rejected while reading."""
     for finding in findings:
-        if finding.what.startswith("must be") and is_refused(whole, finding.path):
+        if finding.what.startswith("must be") and is_rejected(completed, finding.path):
             continue
-        place, path = locate(whole, finding.path)
-        told = (shown(key_text(path)), shown(finding.what), shown(finding.hint))
-        yield Problem(file, place.line, place.column, *told)
+        position, path = locate(completed, finding.path)
+        texts = map(message_text, (key_text(path), finding.what, finding.hint))
+        yield Problem(file, *position, *texts)
 
 
 def _unknown_release(release: str) -> Finding:
-    known = list(targets())
-    near = difflib.get_close_matches(release[:20], known, n=1, cutoff=0.5)
-    also = f"nearest: {near[0]}, " if near else ""
-    what = f'"{printable(release)}" is not a Triton release known to this repogen'
-    return Finding(("target", "triton"), what, f"{also}newest: {known[-1]}, oldest: {known[0]}")
+    releases = list(targets())
+    similar = difflib.get_close_matches(release[:20], releases, n=1, cutoff=0.5)
+    suggestion = f"nearest: {similar[0]}, " if similar else ""
+    what = f'"{printable(release)}" is not a Triton release that this version of repogen supports'
+    return Finding(("target", "triton"), what, f"{suggestion}newest: {releases[-1]}, oldest: {releases[0]}")
 
 
 def _get(mapping: object, key: str, default: object) -> object:
@@ -175,20 +178,20 @@ def _get(mapping: object, key: str, default: object) -> object:
 
 
 def _string(value: object) -> str | None:
-    return value if isinstance(value, str) and not isinstance(value, Refused) else None
+    return value if isinstance(value, str) and not isinstance(value, Rejected) else None
 
 
-def _spec(path: Path, file: SpecFile, whole: Node, release: str | None) -> Spec:
+def _spec(path: Path, file: SpecFile, completed: Node, release: str | None) -> Spec:
     absolute = path.absolute()
     root = absolute.parent
-    # Not resolved: through a symlink, messages would name a directory that the user never wrote.
+    # Not resolved: otherwise messages would contain the target of a symlink, which the user did not write.
     return Spec(
         path=absolute,
         repository=root / file.repository,
         release=release or file.target.triton,
         templates=None if file.templates is None else root / file.templates,
         models=file.models,
-        locations={key_text(told): place for told, place in walk(whole, (), whole.place) if told},
+        locations={key_text(key): position for key, position in walk(completed, (), completed.position) if key},
         mlflow=file.mlflow,
         shown=str(path),
         gpu=file.target.device == "gpu",

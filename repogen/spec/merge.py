@@ -1,10 +1,10 @@
-"""`defaults` merged under every model, and the way back from a merged value to its place in the file."""
+"""Merges `defaults` into every model, and locates merged values in the file."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from repogen.spec.document import Entry, Node, Refused
+from repogen.spec.document import Entry, Node, Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 
 
 def merge(defaults: Node, model: Node) -> Node:
-    """Return ``model`` completed from ``defaults``: mappings merge key by key, everything else replaces.
+    """Return ``model`` completed from ``defaults``: mappings are merged by key, lists and scalars are replaced.
 
-    What a list or scalar of the model replaces is gone; what only the defaults say is marked as inherited.
+    Entries that only the defaults have are marked as inherited.
     """
     if not isinstance(defaults.value, dict) or not isinstance(model.value, dict):
         return model
     entries: dict[str, Entry] = dict(model.value)
     for key, default in defaults.value.items():
-        own = model.value.get(key)
-        if own is None:
-            entries[key] = Entry(default.place, default.node, inherited=True)
+        entry = model.value.get(key)
+        if entry is None:
+            entries[key] = Entry(default.position, default.node, inherited=True)
         else:
-            entries[key] = Entry(own.place, merge(default.node, own.node))
-    return Node(model.place, entries)
+            entries[key] = Entry(entry.position, merge(default.node, entry.node))
+    return Node(model.position, entries)
 
 
 def complete(root: Node) -> Node:
-    """Return the whole file with ``defaults`` merged under every model of ``models``."""
+    """Return the file with ``defaults`` merged into every model of ``models``."""
     top = root.value
     if not isinstance(top, dict) or "defaults" not in top or "models" not in top:
         return root
@@ -39,41 +39,40 @@ def complete(root: Node) -> Node:
     if not isinstance(models.node.value, dict):
         return root
     merged = {
-        name: Entry(entry.place, merge(defaults, entry.node), entry.inherited)
+        name: Entry(entry.position, merge(defaults, entry.node), entry.inherited)
         for name, entry in models.node.value.items()
     }
-    return Node(root.place, {**top, "models": Entry(models.place, Node(models.node.place, merged))})
+    return Node(root.position, {**top, "models": Entry(models.position, Node(models.node.position, merged))})
 
 
 def locate(root: Node, path: KeyPath) -> tuple[Location, KeyPath]:
-    """Return where the value at ``path`` (or its nearest parent) stands, and its key path as the file has it.
+    """Return the position of the value at ``path``, or of its closest parent, and its key path in the file.
 
     Args:
         root: The completed file.
-        path: Key path in it; a part that does not exist is kept in the path returned.
+        path: Key path; parts that do not exist in the file are kept in the result.
 
     Returns:
-        The place of the key (of the item, in a list), and the path, which starts at ``defaults`` for what a model
-        inherited.
+        Position of the key, or of the item of a list; and the path, which starts at ``defaults`` for inherited values.
     """
     node: Node | None = root
-    place, told = root.place, path
+    position, file_path = root.position, path
     for part in path:
         if node is not None and isinstance(node.value, dict) and part in node.value:
             entry = node.value[str(part)]
-            place, node = entry.place, entry.node
+            position, node = entry.position, entry.node
             if entry.inherited:
-                told = ("defaults", *path[2:])
+                file_path = ("defaults", *path[2:])
         elif node is not None and isinstance(node.value, list) and isinstance(part, int) and part < len(node.value):
             node = node.value[part]
-            place = node.place
+            position = node.position
         else:
             break
-    return place, told
+    return position, file_path
 
 
-def is_refused(root: Node, path: KeyPath) -> bool:
-    """Return whether the value at ``path``, or a part of it, was already refused while the text was read."""
+def is_rejected(root: Node, path: KeyPath) -> bool:
+    """Return whether the value at ``path``, or a part of it, was rejected when the text was read."""
     node = root
     for part in path:
         if isinstance(node.value, dict) and part in node.value:
@@ -82,23 +81,23 @@ def is_refused(root: Node, path: KeyPath) -> bool:
             node = node.value[part]
         else:
             return False
-    return _holds_refused(node)
+    return _contains_rejected(node)
 
 
-def _holds_refused(node: Node) -> bool:
+def _contains_rejected(node: Node) -> bool:
     if isinstance(node.value, dict):
-        return any(_holds_refused(entry.node) for entry in node.value.values())
+        return any(_contains_rejected(entry.node) for entry in node.value.values())
     if isinstance(node.value, list):
-        return any(_holds_refused(item) for item in node.value)
-    return isinstance(node.value, Refused)
+        return any(_contains_rejected(item) for item in node.value)
+    return isinstance(node.value, Rejected)
 
 
-def walk(node: Node, path: KeyPath, place: Location) -> Iterator[tuple[KeyPath, Location]]:
-    """Yield the key path and place of ``node`` and of everything below it."""
-    yield path, place
+def walk(node: Node, path: KeyPath, position: Location) -> Iterator[tuple[KeyPath, Location]]:
+    """Yield the key path and position of ``node`` and of all values in it."""
+    yield path, position
     if isinstance(node.value, dict):
         for key, entry in node.value.items():
-            yield from walk(entry.node, (*path, key), entry.place)
+            yield from walk(entry.node, (*path, key), entry.position)
     elif isinstance(node.value, list):
-        for position, item in enumerate(node.value):
-            yield from walk(item, (*path, position), item.place)
+        for index, item in enumerate(node.value):
+            yield from walk(item, (*path, index), item.position)

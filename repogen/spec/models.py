@@ -1,4 +1,4 @@
-"""The spec as typed, frozen data; `load.py` makes it from YAML and says where every problem stands."""
+"""The spec as typed, frozen data."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ DtypeName = Annotated[
     must_be("one of bool, uint8-64, int8-64, float16, float32, float64, string"),
 ]
 DimName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
-# Without their sentence: for unions, which say it for both sides.
+# Without must_be: for members of a union, whose own must_be describes all members.
 _Int = Annotated[int, Field(strict=True, ge=-(2**31), le=INT32_MAX)]
 
 ShapeItem = Annotated[AnySize | DimName, must_be("an integer >= 1 or the name of a dim")]
@@ -66,7 +66,7 @@ Release = Annotated[str, must_be('a release in quotes, such as "24.10"')]
 
 
 class InputSpec(Section):
-    """One input: dtype, full shape with symbolic dims by name, and how example values are drawn."""
+    """An input: dtype, full shape with symbolic dims by name, and the values of examples."""
 
     dtype: DtypeName
     shape: tuple[ShapeItem, ...]
@@ -75,7 +75,7 @@ class InputSpec(Section):
 
 
 class OutputSpec(Section):
-    """One output of Python code: dtype and full shape; a dim that inputs share has their size."""
+    """An output of Python code: dtype and full shape; a dim of an input has the same size here."""
 
     dtype: DtypeName
     shape: tuple[ShapeItem, ...]
@@ -88,7 +88,7 @@ OutputsSpec = Annotated[
 
 
 class DimSpec(Section):
-    """Bounds of a symbolic dim, inclusive, and the size used to export (never 1)."""
+    """Inclusive bounds of a symbolic dim, and the size used for the export (never 1)."""
 
     min: Size = 1
     max: Size
@@ -96,14 +96,14 @@ class DimSpec(Section):
 
 
 class ExportSpec(Section):
-    """How the model becomes ONNX."""
+    """Options for the export to ONNX."""
 
     exporter: Annotated[str, Registered("repogen.exporters", ("auto",))] = "auto"
     options: dict[str, object] = Field(default_factory=dict, description="Options of the exporter, if it has any")
     opset: AutoOrSize = "auto"
-    external_data: StrictBool = Field(default=False, description="Weights beside the model even under 2 GB")
+    external_data: StrictBool = Field(default=False, description="Store weights in a separate file even below 2 GB")
     allow_tracer_warnings: tuple[str, ...] = Field(
-        default=(), description='"file.py:line" of value-dependent branches that are meant to be frozen'
+        default=(), description='"file.py:line" of value-dependent branches that may be frozen'
     )
     custom_translations: str | None = Field(
         default=None, description='"ops.py:table": operator -> onnxscript function, for dynamo'
@@ -152,34 +152,34 @@ class PassSpec(Section):
 
 
 class ParitySpec(Section):
-    """How close ONNX Runtime must come to PyTorch; without rtol and atol the dtype decides."""
+    """Allowed difference between ONNX Runtime and PyTorch; the dtype decides without rtol and atol."""
 
     rtol: Tolerance | None = None
     atol: Tolerance | None = None
     seed: Count = 0
     seeds: Annotated[int, Field(strict=True, ge=1, le=100), must_be("an integer from 1 to 100")] = Field(
-        default=2, description="Seeds at the example size"
+        default=2, description="Number of seeds at the example size"
     )
     budget_seconds: Seconds = 30.0
 
 
 class LimitsSpec(Section):
-    """What the worker process may use."""
+    """Limits of the worker process."""
 
     timeout_seconds: Seconds = 900.0
     memory_mb: MemoryMb | None = None
 
 
 class ModelSpec(Section):
-    """One model, defaults merged in."""
+    """A model, with defaults merged in."""
 
     source: SourceSpec
     inputs: dict[TensorName, InputSpec] = Field(default_factory=dict)
     examples: Examples | None = Field(
-        default=None, description='"file.py:callable", taking batch; or .npz or .safetensors, one file or several'
+        default=None, description='"file.py:callable" with a batch argument; or one or more .npz or .safetensors files'
     )
     outputs: OutputsSpec = Field(
-        default=(), description="Output names, the exporter's own if left out; of Python code with dtype and shape"
+        default=(), description="Output names, the exporter's if left out; for Python code with dtype and shape"
     )
     dims: dict[DimName, DimSpec] = Field(default_factory=dict)
     export: ExportSpec = ExportSpec()
@@ -191,12 +191,12 @@ class ModelSpec(Section):
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The outputs, in order; empty where the spec leaves them to the model."""
+        """The outputs in order; empty if the spec does not name them."""
         return tuple(self.outputs)
 
     @property
     def declared_outputs(self) -> dict[str, OutputSpec]:
-        """The outputs with what they are, where the spec says so: of Python code."""
+        """The outputs of Python code with dtype and shape; empty for other models."""
         return self.outputs if isinstance(self.outputs, dict) else {}
 
 
@@ -205,33 +205,35 @@ class TargetSpec(Section):
 
     triton: Release = "24.10"
     device: Literal["cpu", "gpu"] = Field(
-        default="cpu", description="Where a model runs whose instance_group is left out; Python code stays on the CPU"
+        default="cpu", description="Device of models without instance_group; Python code always runs on the CPU"
     )
 
 
 class MlflowSpec(Section):
-    """Where builds are tracked, and versions registered for promotion."""
+    """The MLflow server for tracking builds and registering versions."""
 
     tracking_uri: str = Field(
-        default="sqlite:///mlflow.db", min_length=1, description="As MLFLOW_TRACKING_URI, which wins"
+        default="sqlite:///mlflow.db", min_length=1, description="MLFLOW_TRACKING_URI takes precedence"
     )
     experiment: str = Field(default="repogen", min_length=1, max_length=256)
-    register_models: bool = Field(default=True, alias="register", description="False: runs only, no model registry")
+    register_models: bool = Field(
+        default=True, alias="register", description="False: track runs, but do not register versions"
+    )
 
 
 class SpecFile(Section):
-    """The whole file, as the JSON Schema describes it."""
+    """The spec file."""
 
     repository: str = "model_repository"
     target: TargetSpec = TargetSpec()
-    templates: str | None = Field(default=None, description="Directory whose templates override repogen's own")
+    templates: str | None = Field(default=None, description="Directory with templates that replace repogen's own")
     mlflow: MlflowSpec | None = None
-    defaults: dict[str, object] = Field(default_factory=dict, description="Anything a model may say")
+    defaults: dict[str, object] = Field(default_factory=dict, description="Settings for all models")
     models: dict[Annotated[str, Field(pattern=MODEL_NAME)], ModelSpec] = Field(min_length=1)
 
 
 class Location(NamedTuple):
-    """A place in the spec file; line and column (in characters) count from 1."""
+    """A position in the spec file; line and column (in characters) are counted from 1."""
 
     line: int
     column: int
@@ -239,19 +241,19 @@ class Location(NamedTuple):
 
 @dataclass(frozen=True)
 class Spec:
-    """A loaded spec: paths absolute, defaults merged, every model valid.
+    """A loaded spec: absolute paths, merged defaults, valid models.
 
     Attributes:
         path: The spec file.
         repository: Output repository.
-        release: Triton release, a key of ``values.target.targets()``.
+        release: Triton release, a key of ``targets()``.
         templates: Directory of template overrides.
         models: Models by name, in file order.
-        mlflow: Where builds are tracked; None when they are not.
-        locations: Key path (``models.digits.outputs[0]``) -> place, for messages of later steps; what a model took
-            from ``defaults`` is placed there.
-        shown: The spec as the user named it; the file's name if empty.
-        gpu: Whether the target runs models on GPUs where they do not say.
+        mlflow: Settings for MLflow; None if builds are not tracked.
+        locations: Key path (``models.digits.outputs[0]``) -> position, for messages of later steps; inherited values
+            have their position in ``defaults``.
+        shown: The spec's path as the user wrote it; the file's name if empty.
+        gpu: Whether models without instance_group run on GPUs.
     """
 
     path: Path
@@ -266,15 +268,15 @@ class Spec:
 
     @property
     def root(self) -> Path:
-        """Directory that relative paths of the spec start from."""
+        """Directory that paths in the spec are relative to."""
         return self.path.parent
 
     def where(self, key_path: str) -> str:
-        """Return ``file:line:col`` of ``key_path`` or of its nearest parent that has a place."""
+        """Return ``file:line:col`` of ``key_path``, or of its closest parent with a position."""
         file = self.shown or self.path.name
         while key_path:
-            place = self.locations.get(key_path)
-            if place is not None:
-                return f"{file}:{place.line}:{place.column}"
+            position = self.locations.get(key_path)
+            if position is not None:
+                return f"{file}:{position.line}:{position.column}"
             key_path = key_path[: max(key_path.rfind("."), key_path.rfind("["), 0)]
         return file

@@ -1,4 +1,4 @@
-"""Rules about what a spec points to on disk: factories, weights, examples, templates, the repository."""
+"""Rules for paths in a spec: factories, weights, examples, templates, the repository."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _MODULE_FORM = re.compile(rf"{_DOTTED}:{_DOTTED}")
 
 
 def check_model_paths(model: PartialModel, root: Path) -> Findings:
-    """Yield what is wrong with the files that a model names; paths start below its name.
+    """Yield the problems of the files that a model names; key paths start below its name.
 
     Args:
         model: The model.
-        root: Directory of the spec, where relative paths start.
+        root: Directory of the spec, which paths are relative to.
     """
     if "source" not in model.broken:
         yield from _source(model.spec.source, root)
@@ -42,25 +42,25 @@ def check_model_paths(model: PartialModel, root: Path) -> Findings:
     if "export" not in model.broken:
         yield from _export(model.spec.export, root)
     if "triton" not in model.broken:
-        yield from _named_by_config(model.spec.triton, root)
+        yield from _config_files(model.spec.triton, root)
     evaluation = None if "promotion" in model.broken else model.spec.promotion.gates.evaluation
     if evaluation is not None:
         yield from check_evaluation(evaluation.callable, root, ("promotion", "gates", "evaluation", "callable"))
 
 
 def check_evaluation(reference: str, root: Path, path: tuple[str, ...]) -> Findings:
-    """Yield why an evaluation gate's callable can't be used; its data may be missing where a model is built."""
+    """Yield the problems of an evaluation gate's callable; its data need not exist where a model is built."""
     yield from _callable(path, reference, root, "gates.py:accuracy")
 
 
 def check_templates(templates: str | None, root: Path) -> Findings:
-    """Yield why the directory of template overrides can't be used."""
-    if templates is not None and not _is(root, templates, "dir"):
-        yield Finding(("templates",), f'there is no directory "{printable(templates)}"', _START)
+    """Yield the problems of the directory with template overrides."""
+    if templates is not None and not _exists(root, templates, directory=True):
+        yield Finding(("templates",), f'directory "{printable(templates)}" does not exist', _RELATIVE_HINT)
 
 
 def check_repository(repository: str, templates: str | None, root: Path) -> Findings:
-    """Yield why the output can't be where it is asked for: Triton takes every directory in a repository for a model."""
+    """Yield the problems of the output directory, in which Triton treats every directory as a model."""
     if "\0" in repository or not repository:
         yield Finding(("repository",), "must be the path of a directory")
         return
@@ -68,30 +68,30 @@ def check_repository(repository: str, templates: str | None, root: Path) -> Find
     if output.exists() and not output.is_dir():
         yield Finding(path, f'"{printable(repository)}" is a file, not a directory')
     if root.resolve().is_relative_to(output):
-        what = "holds the spec, and Triton would take the directories beside the spec for models"
-        yield Finding(path, what, "give the repository a directory of its own: model_repository")
+        what = "contains the spec, and Triton would treat the directories next to the spec as models"
+        yield Finding(path, what, "use a separate directory: model_repository")
     if templates and "\0" not in templates:
         overrides = (root / templates).resolve()
         if output.is_relative_to(overrides) or overrides.is_relative_to(output):
-            yield Finding(path, "and templates lie in one another", "give each a directory of its own")
+            yield Finding(path, "and templates contain one another", "use separate directories")
 
 
-_START = "paths are relative to the spec"
+_RELATIVE_HINT = "paths are relative to the spec"
 
 
 def _callable(path: tuple[str, ...], reference: str, root: Path, example: str) -> Findings:
-    named = _FILE_FORM.fullmatch(reference)
-    if named is None and (".py:" in reference or not _MODULE_FORM.fullmatch(reference)):
+    match = _FILE_FORM.fullmatch(reference)
+    if match is None and (".py:" in reference or not _MODULE_FORM.fullmatch(reference)):
         hint = f'for example "{example}", or "package.module:{example.partition(":")[2]}"'
         yield Finding(path, f'"{printable(reference)}" is neither file.py:callable nor package.module:callable', hint)
-    elif named is not None and not _is(root, named["file"], "file"):
-        yield Finding(path, f'there is no file "{printable(named["file"])}"', _START)
+    elif match is not None and not _exists(root, match["file"]):
+        yield Finding(path, f'file "{printable(match["file"])}" does not exist', _RELATIVE_HINT)
 
 
-def _named_by_config(triton: TritonSpec, root: Path) -> Findings:
+def _config_files(triton: TritonSpec, root: Path) -> Findings:
     for path, file in triton.files.items():
-        if not _is(root, file, "file"):
-            yield Finding(("triton", *path), f'RG405: there is no file "{printable(file)}"', _START)
+        if not _exists(root, file):
+            yield Finding(("triton", *path), f'RG405: file "{printable(file)}" does not exist', _RELATIVE_HINT)
 
 
 def _source(source: SourceSpec, root: Path) -> Findings:
@@ -100,10 +100,10 @@ def _source(source: SourceSpec, root: Path) -> Findings:
         yield from _weights(source.weights, root)
     for key in () if isinstance(source, TorchSource) else source.files:
         file = getattr(source, key)
-        if file is not None and not _is(root, file, "file"):
-            yield Finding(("source", key), f'there is no file "{printable(file)}"', _START)
+        if file is not None and not _exists(root, file):
+            yield Finding(("source", key), f'file "{printable(file)}" does not exist', _RELATIVE_HINT)
     if isinstance(source, PythonSource):
-        yield from _beside(source.data, root)
+        yield from _python_data(source.data, root)
     if isinstance(source, OnnxSource) and source.reference is not None:
         path = ("source", "reference")
         if source.reference.endswith(".npz"):
@@ -112,16 +112,18 @@ def _source(source: SourceSpec, root: Path) -> Findings:
             yield from _callable(path, source.reference, root, "models.py:build")
 
 
-def _beside(data: tuple[str, ...], root: Path) -> Findings:
-    """Files that are served beside model.py lie in one directory: each needs a name of its own, that is not taken."""
+def _python_data(data: tuple[str, ...], root: Path) -> Findings:
+    """Yield the problems of files that are served next to model.py, where each needs a unique name."""
     names: set[str] = set()
     for position, file in enumerate(data):
         path, name = ("source", "data", position), file.rpartition("/")[2]
-        if not _is(root, file, "file"):
-            yield Finding(path, f'there is no file "{printable(file)}"', _START)
+        if not _exists(root, file):
+            yield Finding(path, f'file "{printable(file)}" does not exist', _RELATIVE_HINT)
         elif name in names or name in RESERVED_FILES:
-            why = "another one has that name" if name in names else "repogen's own file has that name"
-            yield Finding(path, f'"{printable(name)}" can\'t lie beside model.py: {why}', "rename it")
+            other = "another file" if name in names else "a file of repogen"
+            yield Finding(
+                path, f'"{printable(name)}" can\'t be stored next to model.py: {other} has this name', "rename it"
+            )
         names.add(name)
 
 
@@ -140,10 +142,10 @@ def _weights(weights: str | None, root: Path) -> Findings:
         return
     path = ("source", "weights")
     if not weights.endswith(WEIGHTS_SUFFIXES):
-        hint = f"known: {', '.join(WEIGHTS_SUFFIXES)}; safetensors is the one to prefer"
+        hint = f"use one of {', '.join(WEIGHTS_SUFFIXES)}, preferably safetensors"
         yield Finding(path, f'can\'t read weights from "{printable(weights)}"', hint)
-    elif not _is(root, weights, "file"):
-        yield Finding(path, f'there is no file "{printable(weights)}"', _START)
+    elif not _exists(root, weights):
+        yield Finding(path, f'file "{printable(weights)}" does not exist', _RELATIVE_HINT)
 
 
 def _examples(examples: str | tuple[str, ...], root: Path) -> Findings:
@@ -160,14 +162,13 @@ def _data_file(path: KeyPath, file: str, root: Path) -> Findings:
     if not file.endswith(DATA_SUFFIXES):
         hint = 'for example "examples.npz", or "models.py:examples"'
         yield Finding(path, f'"{printable(file)}" is neither .npz nor .safetensors, nor file.py:callable', hint)
-    elif not _is(root, file, "file"):
-        yield Finding(path, f'there is no file "{printable(file)}"', _START)
+    elif not _exists(root, file):
+        yield Finding(path, f'file "{printable(file)}" does not exist', _RELATIVE_HINT)
 
 
-def _is(root: Path, relative: str, kind: str) -> bool:
+def _exists(root: Path, relative: str, *, directory: bool = False) -> bool:
     try:
-        found = root / relative
-        return found.is_dir() if kind == "dir" else found.is_file()
+        path = root / relative
+        return path.is_dir() if directory else path.is_file()
     except (OSError, ValueError):
-        # A name with a NUL or of 10,000 letters: no such file can be.
-        return False
+        return False  # a name with a NUL character, or a very long one

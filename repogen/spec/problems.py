@@ -1,4 +1,4 @@
-"""One problem of a spec as data and as a line of text, and the error that carries all of them."""
+"""A problem of a spec as data and as a line of text, and the error that contains all problems."""
 
 from __future__ import annotations
 
@@ -12,10 +12,6 @@ from repogen.errors import SpecError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from repogen.triton_config.sections.base import KeyPath
-
-"""Keys and list positions from the top of the file down to a value."""
-
 MAX_SHOWN = 100
 _MAX_TEXT = 80
 _MAX_MESSAGE = 400
@@ -23,12 +19,12 @@ _MAX_MESSAGE = 400
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with a spec.
+    """One problem of a spec.
 
     Attributes:
-        file: The spec as the user named it.
-        line: Line, from 1; 0 when the problem is the whole file.
-        column: Column in characters, from 1; 0 when the problem is the whole file.
+        file: The spec's path as the user wrote it.
+        line: Line, from 1; 0 if the problem is about the whole file.
+        column: Column in characters, from 1; 0 if the problem is about the whole file.
         key_path: For example ``models.digits.inputs.image.shape[1]``; empty at the top.
         what: What is wrong.
         hint: What to do; may be empty.
@@ -53,49 +49,37 @@ class Problem:
 
 
 class SpecProblemsError(SpecError):
-    """A spec with problems, all of them.
+    """A spec with problems.
 
     Args:
-        problems: At least one; kept in the order of the file.
+        problems: At least one problem.
 
     Attributes:
-        problems: The same as data, for JSON and annotations; the message shows the first 100.
+        problems: All problems in the order of the file; the message contains the first 100.
     """
 
     default_code = "spec.problems"
     problems: tuple[Problem, ...] = ()
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        """Sort the problems by place, drop repetitions, and write one line for each."""
+        """Sort the problems by position, remove duplicates, and write one line for each."""
         self.problems = tuple(sorted(dict.fromkeys(problems), key=lambda problem: (problem.line, problem.column)))
         lines = [str(problem) for problem in self.problems[:MAX_SHOWN]]
-        left = len(self.problems) - len(lines)
-        super().__init__("\n".join([*lines, *([f"and {left} more problems"] if left else [])]))
+        omitted = len(self.problems) - len(lines)
+        super().__init__("\n".join([*lines, *([f"and {omitted} more problems"] if omitted else [])]))
 
     def __reduce__(self) -> tuple[type[SpecProblemsError], tuple[tuple[Problem, ...]]]:
-        """Pickle by the problems, so that the error survives a process border."""
+        """Pickle by the problems, so that the error can be sent to another process."""
         return (type(self), (self.problems,))
 
 
-def key_text(path: KeyPath) -> str:
-    """Return ``path`` as people write it.
-
-    >>> key_text(("models", "digits", "outputs", 0))
-    'models.digits.outputs[0]'
-    """
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
-
-
-def shown(text: str) -> str:
-    """Return a whole message safe for a terminal: whatever the spec's text put into it, one line of bounded length."""
+def message_text(text: str) -> str:
+    """Return a message that is safe for a terminal: one line of limited length, without control characters."""
     return printable(text, _MAX_MESSAGE)
 
 
 def printable(text: str, limit: int = _MAX_TEXT) -> str:
-    r"""Return ``text`` short enough and safe for a terminal.
+    r"""Return ``text`` shortened and safe for a terminal.
 
     >>> printable("a\x1b[2J")
     'a\\x1b[2J'
@@ -105,7 +89,7 @@ def printable(text: str, limit: int = _MAX_TEXT) -> str:
 
 
 def value_text(value: object) -> str:
-    """Return a value as YAML would say it, containers by kind only.
+    """Return a value in YAML notation, and only the kind of a container.
 
     >>> value_text(True), value_text("a"), value_text([1]), value_text(None)
     ('true', '"a"', 'a list', 'null')
@@ -117,18 +101,18 @@ def value_text(value: object) -> str:
     return printable(json.dumps(value, ensure_ascii=False, default=str))
 
 
-def nearest(word: str, known: Sequence[str]) -> str:
-    """Return the hint for an unknown ``word``: the nearest known one, or the list of all of them.
+def nearest(word: str, choices: Sequence[str]) -> str:
+    """Return the hint for an unknown ``word``: the most similar choice, or all choices.
 
     >>> nearest("dtyp", ["dtype", "shape"])
     'did you mean "dtype"?'
     """
-    match = closest(word, known)
-    return f'did you mean "{match}"?' if match else f"known: {', '.join(known)}"
+    match = closest(word, choices)
+    return f'did you mean "{match}"?' if match else f"use one of {', '.join(choices)}"
 
 
-def closest(word: str, known: Sequence[str]) -> str | None:
-    """Return the known word nearest to ``word``, or None when none is near."""
-    # difflib is quadratic in the length of its words, and no key of ours is long.
-    matches = difflib.get_close_matches(word[:_MAX_TEXT].lower(), known, n=1, cutoff=0.6)
+def closest(word: str, choices: Sequence[str]) -> str | None:
+    """Return the choice most similar to ``word``, or None if no choice is similar."""
+    # difflib is quadratic in the length of its words, and all keys are short.
+    matches = difflib.get_close_matches(word[:_MAX_TEXT].lower(), choices, n=1, cutoff=0.6)
     return matches[0] if matches else None

@@ -1,6 +1,6 @@
-"""What makes a well-formed model wrong: rules that look at several values together, each a pure function.
+"""Rules for a model that compare several values of the spec, each a pure function.
 
-Rules about Triton are taken from measurements of tritonserver 2.51.0 and from its model_configuration.md.
+Source of the rules about Triton: measurements of tritonserver 2.51.0, and its model_configuration.md.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from repogen.spec.structure import Finding, PartialModel
 from repogen.spec.triton_rules import TRITON_RULES
+from repogen.triton_config.rules.target import target_findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,16 +19,16 @@ if TYPE_CHECKING:
 
 Findings: TypeAlias = "Iterator[Finding]"
 
-# Of torch.onnx.export, and of ONNX Runtime's own statement of compatibility.
+# Source: torch.onnx.export, and the compatibility statement of ONNX Runtime.
 _OLDEST_OPSET = 7
 
 
 def check_model(model: PartialModel, target: Target | None) -> Findings:
-    """Yield what is wrong with a model; paths start below its name.
+    """Yield the problems of a model; key paths start below its name.
 
     Args:
-        model: The model; rules that would read a broken section are left out.
-        target: The Triton release; None when it is unknown.
+        model: The model; rules that read an invalid section are skipped.
+        target: The Triton release; None if it is not supported.
     """
     for sections, rule in (*_RULES, *TRITON_RULES):
         if not sections & model.broken:
@@ -36,7 +37,7 @@ def check_model(model: PartialModel, target: Target | None) -> Findings:
         yield from _opset(model.spec, target)
 
 
-# The others know their inputs.
+# Other sources define their inputs themselves.
 _NEED_INPUTS = frozenset({"torch", "torchscript", "python"})
 
 
@@ -57,7 +58,7 @@ def _dims_used(model: ModelSpec) -> Findings:
     used = {size for declared in model.inputs.values() for size in declared.shape}
     for name in model.dims if model.inputs else ():
         if name not in used:
-            yield Finding(("dims", name), "no input's shape has this dim", "remove it, or name it in a shape")
+            yield Finding(("dims", name), "no input's shape has this dim", "remove it, or use it in a shape")
 
 
 def _dims(model: ModelSpec) -> Findings:
@@ -70,51 +71,51 @@ def _dim(name: str, dim: DimSpec) -> Findings:
     if dim.min > dim.max:
         yield Finding((*path, "min"), f"min {dim.min} is above max {dim.max}")
     elif dim.max == 1:
-        yield Finding((*path, "max"), "a dim that may only be 1 is not dynamic", "write 1 in the shape instead")
+        yield Finding((*path, "max"), "a dim that can only be 1 is not dynamic", "write 1 in the shape instead")
     elif dim.example is not None and not dim.min <= dim.example <= dim.max:
         yield Finding((*path, "example"), f"example {dim.example} is not between min {dim.min} and max {dim.max}")
 
 
 def _values(model: ModelSpec) -> Findings:
-    asks = model.examples is None and model.source.kind in _NEED_INPUTS
+    needs_values = model.examples is None and model.source.kind in _NEED_INPUTS
     for name, declared in model.inputs.items():
         path = ("inputs", name)
         if declared.range is not None:
             yield from _range(path, declared)
-        elif "int" in declared.dtype and declared.fill is None and asks:
-            what = f"{declared.dtype} has neither range nor fill, and no random integer is safe to try"
+        elif "int" in declared.dtype and declared.fill is None and needs_values:
+            what = f"{declared.dtype} has neither range nor fill, and random integers may be invalid"
             yield Finding(path, what, "range: [0, 30521] (inclusive), or fill: ones")
 
 
 def _range(path: tuple[str, ...], declared: InputSpec) -> Findings:
-    here = (*path, "range")
+    range_path = (*path, "range")
     low, high = declared.range or (0, 0)
     if "int" not in declared.dtype:
-        yield Finding(here, f"range is for integers, and this input is {declared.dtype}", "remove it")
+        yield Finding(range_path, f"range is for integers, but this input is {declared.dtype}", "remove it")
         return
     if declared.fill is not None:
-        yield Finding(here, "range and fill exclude each other", "keep one of the two")
+        yield Finding(range_path, "range and fill exclude each other", "keep one of the two")
     if low > high:
-        yield Finding(here, f"the lowest value {low} is above the highest {high}")
+        yield Finding(range_path, f"the lowest value {low} is above the highest {high}")
     bits = int(declared.dtype.rpartition("int")[2])
     signed = not declared.dtype.startswith("u")
     floor, ceiling = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
     if min(low, high) < floor or max(low, high) > ceiling:
-        yield Finding(here, f"leaves the bounds of {declared.dtype}, {floor} to {ceiling}")
+        yield Finding(range_path, f"exceeds the range of {declared.dtype}, {floor} to {ceiling}")
 
 
 def _outputs(model: ModelSpec) -> Findings:
     seen: set[str] = set()
     for position, name in enumerate(model.outputs):
         if name in seen:
-            yield Finding(("outputs", position), f'"{name}" is given twice')
+            yield Finding(("outputs", position), f'duplicate output "{name}"')
         seen.add(name)
 
 
 def _output_names(model: ModelSpec) -> Findings:
     for position, name in enumerate(model.outputs):
         if name in model.inputs:
-            yield Finding(("outputs", position), f'"{name}" is an input too', "give the output a name of its own")
+            yield Finding(("outputs", position), f'"{name}" is also an input', "use another name for the output")
 
 
 def _batching(model: ModelSpec) -> Findings:
@@ -138,15 +139,14 @@ def _batching(model: ModelSpec) -> Findings:
 
 def _oldest_opset(model: ModelSpec) -> Findings:
     if model.export.opset != "auto" and model.export.opset < _OLDEST_OPSET:
-        what = f"opset {model.export.opset} is older than any that PyTorch writes and ONNX Runtime promises to run"
-        yield Finding(("export", "opset"), what, f"use auto, or {_OLDEST_OPSET} and more")
+        what = f"opset {model.export.opset} is older than PyTorch and ONNX Runtime support"
+        yield Finding(("export", "opset"), what, f"use auto, or {_OLDEST_OPSET} or newer")
 
 
 def _opset(model: ModelSpec, target: Target) -> Findings:
-    opset = model.export.opset
-    if opset != "auto" and opset > target.max_opset:
-        what = f"opset {opset} is newer than Triton {target.release} loads, {target.max_opset}"
-        yield Finding(("export", "opset"), what, f"use auto, {target.max_opset} or less, or a newer target.triton")
+    for finding in target_findings(model.export.opset, 0, target) if model.export.opset != "auto" else ():
+        hint = f"use auto, {target.max_opset} or less, or a newer target.triton"
+        yield Finding(("export", "opset"), f"{finding.code}: {finding.message}", hint)
 
 
 _RULES: tuple[tuple[frozenset[str], Callable[[ModelSpec], Findings]], ...] = (

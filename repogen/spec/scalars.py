@@ -1,8 +1,8 @@
-"""What a YAML scalar means here: YAML 1.2's core schema, with what YAML 1.1 reads differently refused.
+"""YAML scalars by the core schema of YAML 1.2; values with another meaning in YAML 1.1 are rejected.
 
-PyYAML resolves by YAML 1.1, editors and other tools by 1.2. A value that the two read differently (``010``, ``1:30``,
-a date) is refused, so that a spec means one thing everywhere; the booleans ``yes``, ``no``, ``on``, ``off`` of 1.1 are
-kept, because the places that take a string refuse them.
+PyYAML resolves scalars by YAML 1.1, editors and other tools by 1.2. A value that the two read differently (``010``,
+``1:30``, a date) is rejected, so that a spec has the same meaning everywhere. The booleans ``yes``, ``no``, ``on`` and
+``off`` of 1.1 stay booleans, because keys that expect a string reject them.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _MAX_DIGITS = 40
 
 
 class ScalarError(ValueError):
-    """A scalar that has no single meaning here.
+    """A scalar without a unique meaning.
 
     Args:
-        what: What it is.
-        hint: How to write it.
+        what: The problem.
+        hint: How to write the value.
     """
 
     def __init__(self, what: str, hint: str = "") -> None:
-        """Keep the parts."""
+        """Store the parts."""
         super().__init__(what)
         self.what = what
         self.hint = hint
@@ -61,7 +61,7 @@ def resolve_plain(text: str) -> Scalar:
         return None
     if text in _BOOLS:
         return _BOOLS[text]
-    _refuse_unclear(text)
+    _reject_ambiguous(text)
     if _DECIMAL.fullmatch(text) or _BASED.fullmatch(text):
         return _integer(text)
     if _FLOAT.fullmatch(text):
@@ -73,23 +73,23 @@ def resolve_tagged(text: str, tag: str) -> Scalar:
     """Return the value of a scalar with an explicit tag.
 
     Raises:
-        ScalarError: The tag is no tag of YAML's core schema, or the text is no such value.
+        ScalarError: The tag is not in YAML's core schema, or the text does not match it.
     """
     name = CORE_TAGS.get(tag, "")
     if name == "str":
         return text
     if name not in {"null", "bool", "int", "float"}:
-        raise ScalarError(f"the tag {short_tag(tag)} is not allowed", "a spec holds plain data only; remove the tag")
+        raise ScalarError(f"the tag {short_tag(tag)} is not allowed", "a spec contains plain data only; remove the tag")
     value = resolve_plain(text)
     if name == "float" and type(value) is int:
         return float(value)
     if type(value).__name__ != {"null": "NoneType"}.get(name, name):
-        raise ScalarError(f"is not what its tag !!{name} says")
+        raise ScalarError(f"does not match its tag !!{name}")
     return value
 
 
 def short_tag(tag: str) -> str:
-    """Return a tag as the file writes it.
+    """Return a tag as written in the file.
 
     >>> short_tag("tag:yaml.org,2002:python/object")
     '!!python/object'
@@ -97,7 +97,7 @@ def short_tag(tag: str) -> str:
     return tag.replace("tag:yaml.org,2002:", "!!", 1)
 
 
-def _refuse_unclear(text: str) -> None:
+def _reject_ambiguous(text: str) -> None:
     if _NOT_FINITE.fullmatch(text):
         raise ScalarError(f"{text} is not a finite number")
     if _DATE.fullmatch(text):
@@ -105,19 +105,19 @@ def _refuse_unclear(text: str) -> None:
     if _OCTAL_1_1.fullmatch(text):
         raise ScalarError(f"{text} is octal to some YAML readers and decimal to others", "drop the leading zero")
     if _SEXAGESIMAL.fullmatch(text):
-        raise ScalarError(f"some YAML readers take {text} for a number in base 60", f'quote it: "{text}"')
+        raise ScalarError(f"some YAML readers read {text} as a number in base 60", f'quote it: "{text}"')
 
 
 def _integer(text: str) -> int:
-    too_large = ScalarError("is beyond the range of int32", f"integers lie between {INT32_MIN} and {INT32_MAX}")
+    out_of_range = ScalarError("is beyond the range of int32", f"integers are between {INT32_MIN} and {INT32_MAX}")
     if len(text) > _MAX_DIGITS:
-        raise too_large
+        raise out_of_range
     digits = text.replace("_", "")
     if digits[-1] in "xob+-":
-        raise ScalarError(f"{text} is no number", "quote it if it is text")
+        raise ScalarError(f"{text} is not a number", "quote it if it is text")
     value = int(digits, 0)
     if not INT32_MIN <= value <= INT32_MAX:
-        raise too_large
+        raise out_of_range
     return value
 
 

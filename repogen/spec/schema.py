@@ -14,7 +14,7 @@ _PARTIAL = "Partial"
 
 
 def json_schema() -> dict[str, object]:
-    """Return the JSON Schema (2020-12) of a spec file; ``defaults`` completes like a model without required keys."""
+    """Return the JSON Schema (2020-12) of a spec file; ``defaults`` has the keys of a model, none of them required."""
     schema = SpecFile.model_json_schema()
     definitions: dict[str, object] = schema["$defs"]
     partial = {f"{_PARTIAL}{name}": _optional(copy.deepcopy(part)) for name, part in definitions.items()}
@@ -22,7 +22,7 @@ def json_schema() -> dict[str, object]:
     definitions.update((name, part) for name, part in partial.items() if name in needed)
     schema["properties"]["defaults"] = {
         "$ref": f"{_REFERENCE}{_PARTIAL}ModelSpec",
-        "description": "Anything a model may say; merged under every model",
+        "description": "Settings that are merged into every model",
         "default": {},
     }
     title = "repogen spec"
@@ -30,27 +30,27 @@ def json_schema() -> dict[str, object]:
 
 
 def _optional(part: object) -> object:
-    """Drop every ``required`` and let references point at the partial definitions."""
+    """Return a schema without ``required``, with references to the partial definitions."""
     if isinstance(part, list):
         return [_optional(item) for item in part]
     if not isinstance(part, dict):
         return part
-    kept = {key: _optional(value) for key, value in part.items() if key != "required"}
-    reference = kept.get("$ref")
+    optional = {key: _optional(value) for key, value in part.items() if key != "required"}
+    reference = optional.get("$ref")
     if isinstance(reference, str):
-        kept["$ref"] = reference.replace(_REFERENCE, f"{_REFERENCE}{_PARTIAL}")
-    return kept
+        optional["$ref"] = reference.replace(_REFERENCE, f"{_REFERENCE}{_PARTIAL}")
+    return optional
 
 
 def _reachable(definitions: dict[str, object], start: str) -> set[str]:
-    found: set[str] = set()
-    waiting = [start]
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += _references(definitions[name])
-    return found
+    reachable: set[str] = set()
+    pending = [start]
+    while pending:
+        name = pending.pop()
+        if name not in reachable:
+            reachable.add(name)
+            pending += _references(definitions[name])
+    return reachable
 
 
 def _references(part: object) -> list[str]:
@@ -58,6 +58,6 @@ def _references(part: object) -> list[str]:
         return [name for item in part for name in _references(item)]
     if not isinstance(part, dict):
         return []
-    own = part.get("$ref")
-    here = [own.removeprefix(_REFERENCE)] if isinstance(own, str) else []
-    return here + [name for value in part.values() for name in _references(value)]
+    reference = part.get("$ref")
+    names = [reference.removeprefix(_REFERENCE)] if isinstance(reference, str) else []
+    return names + [name for value in part.values() for name in _references(value)]

@@ -174,7 +174,7 @@ def source_options(kind: str) -> type[SourceOptions]:
         f"the source kind {kind!r} is not a subclass of {SourceOptions.__module__}.{SourceOptions.__name__} with "
         f"kind: Literal[{kind!r}] and a loader",
         "fix or uninstall the plug-in that registers it",
-        code="plugin.invalid",
+        code="plugin.interface",
     )
 
 

@@ -1,4 +1,4 @@
-"""Rules about Python code and ensembles: what they need of the spec, and how an ensemble's tensors run."""
+"""Rules for Python models, and for ensembles and their steps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from repogen.spec.problems import nearest, printable
 from repogen.spec.sources import EnsembleSource, PythonSource
 from repogen.spec.structure import Finding, PartialModel
-from repogen.triton_config.sections.model import NOT_OF_ENSEMBLES
+from repogen.triton_config.sections.model import NOT_FOR_ENSEMBLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,21 +19,21 @@ Findings: TypeAlias = "Iterator[Finding]"
 
 
 def check_steps(models: Mapping[str, PartialModel]) -> Findings:
-    """Yield what is wrong with Python code and ensembles; paths start below ``models``.
+    """Yield the problems of Python models and ensembles; key paths start below ``models``.
 
     Args:
-        models: All of the spec's, by name; of one whose source is broken nothing is asked.
+        models: All models of the spec, by name; a model with an invalid source is skipped.
     """
     for name, model in models.items():
         if "source" in model.broken:
             continue
         if isinstance(model.spec.source, PythonSource):
-            found = _python(model)
+            findings = _python(model)
         elif isinstance(model.spec.source, EnsembleSource):
-            found = _ensemble(name, model, models)
+            findings = _ensemble(name, model, models)
         else:
-            found = _graph(model)
-        yield from (finding._replace(path=(name, *finding.path)) for finding in found)
+            findings = _graph(model)
+        yield from (finding._replace(path=(name, *finding.path)) for finding in findings)
 
 
 def _graph(model: PartialModel) -> Findings:
@@ -43,34 +43,38 @@ def _graph(model: PartialModel) -> Findings:
         yield Finding(("outputs",), what, f"list the names: [{', '.join(spec.output_names)}]")
     for name, declared in spec.inputs.items() if "inputs" not in model.broken else ():
         if declared.dtype == "string":
-            what = "strings are for kind: python, which makes numbers of them: PyTorch has none"
+            what = "only kind: python supports strings; PyTorch has no string tensors"
             yield Finding(("inputs", name, "dtype"), what, "feed it from a tokenizer, in an ensemble")
 
 
 def _python(model: PartialModel) -> Findings:
     spec = model.spec
     if "inputs" not in model.broken and not spec.inputs:
-        yield Finding((), "Python code declares its inputs", "inputs: {text: {dtype: string, shape: [batch, 1]}}")
+        yield Finding((), "Python code must declare its inputs", "inputs: {text: {dtype: string, shape: [batch, 1]}}")
     if "outputs" not in model.broken and not spec.declared_outputs:
         hint = "outputs: {input_ids: {dtype: int64, shape: [batch, tokens]}}"
-        yield Finding(("outputs",) if spec.outputs else (), "Python code declares its outputs", hint)
+        yield Finding(("outputs",) if spec.outputs else (), "Python code must declare its outputs", hint)
     for name, declared in spec.inputs.items() if not {"inputs", "examples"} & model.broken else ():
         if declared.dtype == "string" and spec.examples is None:
-            yield Finding(("inputs", name), "no random string is safe to try", 'examples: "examples.py:texts"')
+            yield Finding(
+                ("inputs", name),
+                "random strings may be invalid, so examples are required",
+                'examples: "examples.py:texts"',
+            )
 
 
 def _ensemble(name: str, model: PartialModel, models: Mapping[str, PartialModel]) -> Findings:
     spec = model.spec
     if "inputs" not in model.broken and spec.inputs:
-        yield Finding(("inputs",), "an ensemble's inputs are those of its steps", "remove it")
-    for key in NOT_OF_ENSEMBLES if "triton" not in model.broken else ():
+        yield Finding(("inputs",), "the inputs of an ensemble follow from its steps", "remove it")
+    for key in NOT_FOR_ENSEMBLES if "triton" not in model.broken else ():
         if getattr(spec.triton, key):
-            what = "an ensemble runs nothing by itself: Triton refuses it"
-            yield Finding(("triton", key), what, "say it of the models in its steps")
+            what = "applies only to the models in the steps; Triton rejects it in an ensemble"
+            yield Finding(("triton", key), what, "set it for the models in the steps")
     unknown = list(_unknown_models(name, spec, models))
     yield from unknown
     if not unknown:
-        yield from _circle(name, models)
+        yield from _cycle(name, models)
         yield from _tensors(spec, models)
 
 
@@ -85,38 +89,38 @@ def _unknown_models(name: str, spec: ModelSpec, models: Mapping[str, PartialMode
             yield Finding(path, f'this spec has no model "{printable(step.model)}"', hint)
 
 
-def _circle(name: str, models: Mapping[str, PartialModel]) -> Findings:
+def _cycle(name: str, models: Mapping[str, PartialModel]) -> Findings:
     seen: set[str] = set()
-    waiting = [step.model for step in _steps(models[name].spec)]
-    while waiting:
-        model = waiting.pop()
+    pending = [step.model for step in _steps(models[name].spec)]
+    while pending:
+        model = pending.pop()
         if model == name:
-            yield Finding(("source", "steps"), "its steps lead back to itself", "break the circle")
+            yield Finding(("source", "steps"), "the steps lead back to this ensemble", "break the cycle")
             return
         if model in models and model not in seen:
             seen.add(model)
-            waiting += [step.model for step in _steps(models[model].spec)]
+            pending += [step.model for step in _steps(models[model].spec)]
 
 
 def _tensors(spec: ModelSpec, models: Mapping[str, PartialModel]) -> Findings:
-    """Yield tensors that are made twice, names that a step's model is known not to have, and two versions of one."""
-    makers: dict[str, int] = {}
+    """Yield tensors that are produced twice, unknown names of tensors, and models with two versions."""
+    producers: dict[str, int] = {}
     versions: dict[str, int | None] = {}
     for position, step in enumerate(_steps(spec)):
         path = ("source", "steps", position)
         if versions.setdefault(step.model, step.version) != step.version:
-            yield Finding((*path, "model"), f"{step.model} is asked for in two versions", "ask for one of them")
+            yield Finding((*path, "model"), f"{step.model} is used in two versions", "use one version")
         target = models[step.model].spec
-        for theirs, ours in step.outputs.items():
-            if ours in makers:
-                what = f'"{printable(ours)}" is made by step {makers[ours] + 1}, too'
-                yield Finding((*path, "outputs", theirs), what, "give each tensor a name of its own")
-            makers.setdefault(ours, position)
-        for key, known in (("inputs", tuple(target.inputs)), ("outputs", target.output_names)):
-            for theirs in getattr(step, key) if known else ():
-                if theirs not in known:
-                    what = f'{step.model} has no {key.removesuffix("s")} "{printable(theirs)}"'
-                    yield Finding((*path, key, theirs), what, nearest(theirs, known))
+        for output, tensor in step.outputs.items():
+            if tensor in producers:
+                what = f'"{printable(tensor)}" is also an output of step {producers[tensor] + 1}'
+                yield Finding((*path, "outputs", output), what, "use a unique name for each tensor")
+            producers.setdefault(tensor, position)
+        for key, names in (("inputs", tuple(target.inputs)), ("outputs", target.output_names)):
+            for name in getattr(step, key) if names else ():
+                if name not in names:
+                    what = f'{step.model} has no {key.removesuffix("s")} "{printable(name)}"'
+                    yield Finding((*path, key, name), what, nearest(name, names))
 
 
 def _steps(spec: ModelSpec) -> tuple[StepSpec, ...]:

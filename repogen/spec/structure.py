@@ -1,4 +1,4 @@
-"""Plain data -> validated models, with pydantic's errors told in words: what a value must be, and what it is."""
+"""Validates plain data as spec models, and converts pydantic's errors to readable findings."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _OTHER_NAMES = {
 
 
 class Finding(NamedTuple):
-    """What is wrong at a key path, not yet placed in the file.
+    """A problem at a key path, without its position in the file.
 
     Attributes:
         path: Key path.
-        what: What is wrong.
+        what: The problem.
         hint: What to do; may be empty.
     """
 
@@ -50,8 +50,8 @@ class Structure(NamedTuple):
     """A file after validation.
 
     Attributes:
-        file: The validated file; None when anything is wrong.
-        findings: What is wrong.
+        file: The validated file; None if it has problems.
+        findings: The problems.
     """
 
     file: SpecFile | None
@@ -59,11 +59,11 @@ class Structure(NamedTuple):
 
 
 class PartialModel(NamedTuple):
-    """A model as far as it can be trusted.
+    """The valid part of a model.
 
     Attributes:
-        spec: The model; each broken section left at its default.
-        broken: Names of its broken sections: rules that read them have nothing to say.
+        spec: The model; each invalid section has its default.
+        broken: Names of the invalid sections, which rules must not read.
     """
 
     spec: ModelSpec
@@ -71,7 +71,7 @@ class PartialModel(NamedTuple):
 
 
 def check_file(plain: object) -> Structure:
-    """Validate the whole file, defaults merged into its models.
+    """Validate the file, with defaults merged into its models.
 
     Args:
         plain: Dicts, lists and scalars.
@@ -83,33 +83,34 @@ def check_file(plain: object) -> Structure:
 
 
 def check_defaults(defaults: object) -> list[Finding]:
-    """Validate ``defaults`` as a model of which anything may be left out; paths start at ``defaults``."""
+    """Validate ``defaults`` as a model without required keys; key paths start at ``defaults``."""
     if not isinstance(defaults, dict):
         return []
     try:
         ModelSpec.model_validate(defaults)
     except ValidationError as error:
-        return [found for found in _findings(error, ModelSpec, ("defaults",)) if not _is_missing(found)]
+        findings = _findings(error, ModelSpec, ("defaults",))
+        return [finding for finding in findings if not _is_missing(finding)]
     return []
 
 
 def salvage(model: object) -> PartialModel:
-    """Return what is valid of a model that may not be, so that its other sections can still be judged."""
+    """Return the valid part of a model, so that its other sections are still checked."""
     if not isinstance(model, dict):
         return PartialModel(ModelSpec.model_validate({"source": _STUB_SOURCE}), frozenset(ModelSpec.model_fields))
     unknown = [str(key) for key in model if key not in ModelSpec.model_fields]
-    meant = frozenset(filter(None, (closest(key, list(ModelSpec.model_fields)) for key in unknown[:MAX_SHOWN])))
+    misspelled = frozenset(filter(None, (closest(key, list(ModelSpec.model_fields)) for key in unknown[:MAX_SHOWN])))
     trusted = {key: value for key, value in model.items() if key in ModelSpec.model_fields}
     try:
-        return PartialModel(ModelSpec.model_validate(trusted), meant)
+        return PartialModel(ModelSpec.model_validate(trusted), misspelled)
     except ValidationError as error:
-        # The first part of pydantic's own loc is the section.
+        # The first part of pydantic's loc is the section.
         broken = frozenset(str(detail["loc"][0]) for detail in error.errors(include_url=False, include_context=False))
     for section in broken:
         trusted.pop(section, None)
     if "source" in broken:
         trusted["source"] = _STUB_SOURCE
-    return PartialModel(ModelSpec.model_validate(trusted), broken | meant)
+    return PartialModel(ModelSpec.model_validate(trusted), broken | misspelled)
 
 
 def _is_missing(finding: Finding) -> bool:
@@ -117,7 +118,7 @@ def _is_missing(finding: Finding) -> bool:
 
 
 def _findings(error: ValidationError, model: type[BaseModel], prefix: KeyPath) -> list[Finding]:
-    # Hints cost a comparison with every known key: a file of 20,000 unknown keys needs only the first hundred.
+    # Each hint compares a key with all valid keys; a file with 20,000 unknown keys needs only the first hundred.
     details = error.errors(include_url=False)[: 2 * MAX_SHOWN]
     return [_finding(detail, model, prefix) for detail in details]
 
@@ -136,16 +137,13 @@ def _finding(detail: ErrorDetails, model: type[BaseModel], prefix: KeyPath) -> F
     if kind in {"too_short", "value_error"}:
         what = "needs at least one entry" if kind == "too_short" else detail["msg"].removeprefix("Value error, ")
         return Finding(path, what)
-    if path and path[-1] in _TOLD and not kind_of_source:
-        return _TOLD[str(path[-1])](path, value)
-    return Finding(path, f"must be {_wanted(detail)}, not {value_text(value)}")
+    if path and path[-1] in _SPECIAL and not kind_of_source:
+        return _SPECIAL[str(path[-1])](path, value)
+    return Finding(path, f"must be {_expected(detail)}, not {value_text(value)}")
 
 
 def _without_tag(loc: tuple[int | str, ...]) -> tuple[tuple[int | str, ...], str]:
-    """Return a place without the kind that pydantic puts after ``source``, and that kind where a key follows it.
-
-    The same of ``outputs``, whose kind says nothing.
-    """
+    """Return pydantic's loc without the tag after ``source`` or ``outputs``, and the tag of a source's unknown key."""
     if "source" not in loc[:-1]:
         at = loc.index("outputs") + 1 if "outputs" in loc[:-1] else len(loc)
         return ((*loc[:at], *loc[at + 1 :]) if loc[at : at + 1] and loc[at] in _OUTPUTS_AS else loc), ""
@@ -162,26 +160,26 @@ def _bad_kind(path: KeyPath, source: object) -> Finding:
     return Finding((*path, "kind"), f"must be one of {', '.join(source_kinds())}, not {value_text(kind)}", hint)
 
 
-def _wanted(detail: ErrorDetails) -> str:
+def _expected(detail: ErrorDetails) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "must_be":
         return str(context["what"])
     if kind == "literal_error":
         return str(context["expected"]).replace("'", "").replace("True", "true")
     if kind.startswith("string_"):
-        return _WANTED_STRING.get(kind, "a string").format(**context)
+        return _EXPECTED_STRINGS.get(kind, "a string").format(**context)
     # A plug-in's model has pydantic's own messages.
-    return _WANTED.get(kind, detail["msg"].removeprefix("Input should be "))
+    return _EXPECTED.get(kind, detail["msg"].removeprefix("Input should be "))
 
 
-_WANTED = {
+_EXPECTED = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
     "dict_type": "a mapping",
     "tuple_type": "a list",
     "bool_type": "true or false",
 }
-_WANTED_STRING = {
+_EXPECTED_STRINGS = {
     "string_too_short": "a string of at least {min_length} characters",
     "string_too_long": "a string of at most {max_length} characters",
     "string_pattern_mismatch": "a name that matches {pattern}",
@@ -191,19 +189,19 @@ _WANTED_STRING = {
 def _bad_key(path: KeyPath, detail: ErrorDetails) -> Finding:
     if path[:-1] == ("models",):
         hint = "letters, digits, _ and -, the first a letter or digit, at most 128"
-        return Finding(path, f'"{printable(str(path[-1]))}" cannot be the name of a model', hint)
-    return Finding(path, f"the key must be {_wanted(detail)}")
+        return Finding(path, f'"{printable(str(path[-1]))}" is not a valid model name', hint)
+    return Finding(path, f"the key must be {_expected(detail)}")
 
 
 def _bad_dtype(path: KeyPath, value: object) -> Finding:
     name = value.lower().removeprefix("torch.").removeprefix("type_") if isinstance(value, str) else ""
     if name.startswith(_NEVER_SERVED):
         what = (
-            f"{printable(name)} can't be served: Triton's ONNX Runtime backend refuses BF16 and FP8 inputs and outputs"
+            f"{printable(name)} can't be served: Triton's ONNX Runtime backend rejects BF16 and FP8 inputs and outputs"
         )
         return Finding(path, what, "declare float32 or float16, and cast inside the model")
-    meant = _OTHER_NAMES.get(name) or closest(name, _DTYPES)
-    hint = f'did you mean "{meant}"?' if meant else ""
+    suggestion = _OTHER_NAMES.get(name) or closest(name, _DTYPES)
+    hint = f'did you mean "{suggestion}"?' if suggestion else ""
     return Finding(path, f"must be one of {', '.join(_DTYPES)}, not {value_text(value)}", hint)
 
 
@@ -213,7 +211,7 @@ def _missing_hint(path: KeyPath) -> str:
     if path[-1] == "source":
         return 'source: {factory: "models.py:build"}'
     if path[-1] == "models":
-        return "`repogen init` writes a spec to start from"
+        return "create one with `repogen init`"
     return ""
 
 
@@ -227,7 +225,7 @@ def _known_keys(model: type[BaseModel], loc: KeyPath) -> list[str]:
             field = annotation.model_fields.get(str(part))
             annotation = _without_none(field.annotation) if field else None
         else:
-            # A key of a mapping or a position in a list: the last type argument that is not `...` is what it holds.
+            # A mapping or list: its last type argument other than `...` is the type of its values.
             arguments = [argument for argument in get_args(annotation) if argument is not ...]
             annotation = arguments[-1] if arguments else None
     if annotation is GatesSpec:
@@ -237,7 +235,7 @@ def _known_keys(model: type[BaseModel], loc: KeyPath) -> list[str]:
     return [field.alias or name for name, field in annotation.model_fields.items()]
 
 
-_TOLD: dict[str, Callable[[KeyPath, object], Finding]] = {"dtype": _bad_dtype, "source": _bad_kind}
+_SPECIAL: dict[str, Callable[[KeyPath, object], Finding]] = {"dtype": _bad_dtype, "source": _bad_kind}
 
 
 def _without_none(annotation: object) -> object:

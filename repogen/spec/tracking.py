@@ -1,4 +1,4 @@
-"""Rules about where a spec tracks its builds."""
+"""Rules for the MLflow tracking URI."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _PATH = ("mlflow", "tracking_uri")
 
 
 def check_tracking_uri(uri: str | None) -> Iterator[Finding]:
-    """Yield why builds can't be tracked at ``uri``; None was left out, or is no string, which is said elsewhere."""
+    """Yield the problems of a tracking URI; None if it is not set or not a string, which is reported elsewhere."""
     if uri is None:
         return
     try:
         parts = urlsplit(uri)
         password = parts.password
     except ValueError:
-        yield Finding(_PATH, "is no URI", 'for example "sqlite:///mlflow.db" or "http://127.0.0.1:5000"')
+        yield Finding(_PATH, "is not a URI", 'for example "sqlite:///mlflow.db" or "http://127.0.0.1:5000"')
         return
     if parts.scheme.partition("+")[0] not in _SCHEMES and uri != "databricks":
         what = f'"{printable(parts.scheme or uri)}" is not a tracking store with a model registry'
-        yield Finding(_PATH, what, f"known: {', '.join(_SCHEMES)}; sqlite:///mlflow.db needs no server")
+        yield Finding(_PATH, what, f"use one of {', '.join(_SCHEMES)}; sqlite:///mlflow.db needs no server")
     elif password is not None:
-        what = "holds a password, which has no place in a file under version control"
-        hint = "leave user and password out, and set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+        what = "contains a password, which must not be in a file under version control"
+        hint = "remove user and password, and set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
         if parts.scheme not in {"http", "https"}:
-            hint = "leave tracking_uri out, and set MLFLOW_TRACKING_URI"
+            hint = "remove tracking_uri, and set MLFLOW_TRACKING_URI"
         yield Finding(_PATH, what, hint)

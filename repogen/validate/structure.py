@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from repogen.errors import ExportError, first_line
+from repogen.errors import ConfigError, ExportError, first_line
+from repogen.triton_config.rules.target import target_findings
 
 if TYPE_CHECKING:
     from repogen.artifacts.built_model import OnnxArtifact
     from repogen.targets import Target
+
+
+class TargetLimitError(ConfigError):
+    """The graph is too new for the target release: RG301 or RG302; another exporter may write an older one."""
 
 
 def check_structure(artifact: OnnxArtifact, target: Target) -> None:
@@ -19,21 +24,12 @@ def check_structure(artifact: OnnxArtifact, target: Target) -> None:
     The checker alone accepts IR 14 and opset 999, and reads an empty file as an empty model (triton-facts).
 
     Raises:
-        ExportError: The model is broken, or too new for the target.
+        ExportError: The model is broken.
+        TargetLimitError: The model is too new for the target.
     """
-    limits = f"Triton {target.release} (ONNX Runtime {target.onnxruntime})"
-    if artifact.opset > target.max_opset:
-        raise ExportError(
-            f"the model uses opset {artifact.opset}; {limits} loads up to {target.max_opset}",
-            f"set export.opset to {target.max_opset} or auto, or a newer target.triton",
-            code="validate.opset",
-        )
-    if artifact.ir_version > target.max_ir:
-        raise ExportError(
-            f"the model has ONNX IR {artifact.ir_version}; {limits} loads up to {target.max_ir}",
-            "set export.opset lower, or a newer target.triton",
-            code="validate.ir",
-        )
+    findings = target_findings(artifact.opset, artifact.ir_version, target)
+    if findings:
+        raise TargetLimitError(findings[0].message, findings[0].hint, code=findings[0].code)
     try:
         onnx.checker.check_model(artifact.path, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:

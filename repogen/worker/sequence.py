@@ -15,6 +15,7 @@ from repogen.onnx_graph.normalize import NormalizeOptions
 from repogen.optimize.passes import optimize
 from repogen.source.load import load_source
 from repogen.targets import targets
+from repogen.validate.structure import TargetLimitError
 from repogen.validate.validation import Validation, prove, validate
 from repogen.worker.imports import imported_code
 from repogen.worker.timeout import time_limit
@@ -68,7 +69,7 @@ def build_model(job: Job, log: BuildLog) -> BuiltModel:
         try:
             with time_limit(max(seconds, _MIN_SECONDS)):
                 verified = _try_exporter(exporter, source, job, log, guard_violations)
-        except (ExportError, ParityError) as error:
+        except (ExportError, ParityError, TargetLimitError) as error:
             reason = error.message.partition("\n")[0].removesuffix(":")
             log.add_attempt(ExportAttempt(exporter.name, ok=False, reason=reason, seconds=time.monotonic() - began))
             failures.append((exporter.name, error))
@@ -142,7 +143,7 @@ def _try_exporter(
     with log.step("validate"):
         try:
             validation = validate(artifact, source, job.model, target, golden, guard_violations)
-        except (ExportError, ParityError) as error:
+        except (ExportError, ParityError, TargetLimitError) as error:
             if artifact is exported or error.code in _MODEL_ERRORS:
                 raise
             log.set_passes(tuple(_skipped(outcome, error.message) for outcome in passes))

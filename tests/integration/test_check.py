@@ -50,11 +50,11 @@ def test_findings_are_told_with_place_and_correction(bad: Path) -> None:
     done = run(cwd=bad)
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
-        "model_repository/m/config.pbtxt:5:49: error RG207 output 'y' has dim 4 at axis 0 and the graph 3",
+        "model_repository/m/config.pbtxt:5:49: error RG207 output 'y' has dim 4 at axis 0, but the graph has 3",
         "  hint: write dims: [ 3 ]",
         "  + dims: [ 3 ]",
-        "model_repository/m/config.pbtxt:6:1: warning RG112 2 instance groups are named 'g'",
-        "  hint: give each its own name",
+        "model_repository/m/config.pbtxt:6:35: warning RG112 several instance groups are named 'g'",
+        "  hint: use a unique name for each group",
         "1 error, 1 warning",
     ]
 
@@ -87,7 +87,7 @@ def test_json_for_machines(bad: Path) -> None:
         "line": 5,
         "column": 49,
         "field": "output[0].dims[0]",
-        "message": "output 'y' has dim 4 at axis 0 and the graph 3",
+        "message": "output 'y' has dim 4 at axis 0, but the graph has 3",
         "hint": "write dims: [ 3 ]",
         "fix": "dims: [ 3 ]",
     }
@@ -98,7 +98,7 @@ def test_annotations_for_github(bad: Path) -> None:
     done = run("--format", "github", cwd=bad, environment={"GITHUB_WORKSPACE": str(bad), "PATH": "/usr/bin"})
     first, second = done.stdout.splitlines()
     assert first.startswith("::error file=model_repository/m/config.pbtxt,line=5,col=49,title=RG207::output 'y'")
-    assert second.startswith("::warning file=model_repository/m/config.pbtxt,line=6,col=1,title=RG112::")
+    assert second.startswith("::warning file=model_repository/m/config.pbtxt,line=6,col=35,title=RG112::")
 
 
 def test_nothing_heavy_is_imported() -> None:

@@ -1,4 +1,4 @@
-"""What the spec may say of config.pbtxt is loaded by a real Triton, or refused before it is asked."""
+"""A real Triton loads every section of config.pbtxt that a spec can set."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedO
 from tritonclient.utils import InferenceServerException
 
 from repogen.artifacts.built_model import BatchReport, OnnxArtifact
+from repogen.artifacts.named_file import path_in_model
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.check.checker import check
 from repogen.repository.golden import first_golden_inputs
-from repogen.repository.named_files import place_of
 from repogen.serving.servers import find_server
 from repogen.spec.models import ModelSpec
 from repogen.spec.sources import TorchSource
 from repogen.targets import DEFAULT_RELEASE, targets
 from repogen.triton_config.render.model import configure
+from repogen.triton_config.render.model_facts import RenderOptions, VerifiedModel
 from repogen.triton_config.sections.model import TritonSpec
-from tests.support import config_sections as wishes
-from tests.support import graphs
+from tests.support import config_sections, graphs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-WISHES: dict[str, dict[str, Any]] = {
+SECTIONS: dict[str, dict[str, Any]] = {
     "queue_policies": {
         "dynamic_batching": {
             "priority_levels": 2,
@@ -65,11 +65,11 @@ WISHES: dict[str, dict[str, Any]] = {
 
 PLAIN = Signature((TensorSpec("x", "float32", ("N", 4)),), (TensorSpec("y", "float32", ("N", 3)),))
 NOT_SERVED = {"ragged"}
-"""Loaded by the server's core alone: the embedded backend does not make batches of rows that differ in length."""
+"""Tested with the server's core only: the embedded backend does not support ragged batches."""
 
 
-def written(repository: Path, name: str, case: wishes.Case, graph: onnx.ModelProto) -> None:
-    """Write a model whose config says what a spec wishes, and the files that it names."""
+def write_model(repository: Path, name: str, case: config_sections.Case, graph: onnx.ModelProto) -> None:
+    """Write a model with the config for a section, and the files that the config names."""
     directory = repository / name / "1"
     directory.mkdir(parents=True)
     onnx.save_model(graph, directory / "model.onnx")
@@ -77,58 +77,51 @@ def written(repository: Path, name: str, case: wishes.Case, graph: onnx.ModelPro
     spec = ModelSpec(source=TorchSource(factory="m.py:f"), triton=TritonSpec.model_validate(case.triton))
     batch = BatchReport(batchable=case.largest > 0, max_batch_size=case.largest)
     root = repository.parent
-    wishes.write_golden(root, case.signature)
-    made = configure(
-        name,
-        spec,
-        artifact,
-        batch,
-        target=targets()[DEFAULT_RELEASE],
-        root=root,
-        golden_inputs=partial(first_golden_inputs, root),
-    )
-    for file in made.named_files:
-        (directory.parent / place_of(file.name)).parent.mkdir(exist_ok=True)
-        (directory.parent / place_of(file.name)).write_bytes(file.content)
-    (directory.parent / "config.pbtxt").write_text(made.text, encoding="utf-8")
+    config_sections.write_golden(root, case.signature)
+    verified = VerifiedModel(artifact, batch, golden_inputs=partial(first_golden_inputs, root))
+    config = configure(name, spec, verified, RenderOptions(targets()[DEFAULT_RELEASE], root=root))
+    for file in config.named_files:
+        (directory.parent / path_in_model(file.name)).parent.mkdir(exist_ok=True)
+        (directory.parent / path_in_model(file.name)).write_bytes(file.content)
+    (directory.parent / "config.pbtxt").write_text(config.text, encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a repository with a model for each kind of wish."""
-    directory: Path = tmp_path_factory.mktemp("wishes") / "repository"
+    """Return a repository with a model for each section."""
+    directory: Path = tmp_path_factory.mktemp("sections") / "repository"
     directory.mkdir()
-    wishes.write_files(directory.parent)
-    for name, triton in WISHES.items():
-        written(directory, name, wishes.Case(PLAIN, triton), graphs.matmul())
-    for name, case in wishes.CASES.items():
-        written(directory, name, case, case.graph())
+    config_sections.write_files(directory.parent)
+    for name, triton in SECTIONS.items():
+        write_model(directory, name, config_sections.Case(PLAIN, triton), graphs.matmul())
+    for name, case in config_sections.CASES.items():
+        write_model(directory, name, case, case.graph())
     return directory
 
 
 @pytest.fixture(scope="module")
 def client(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InferenceServerClient]:
-    """Return a client of a real Triton that serves them, but those that its backend does not serve."""
-    served: Path = tmp_path_factory.mktemp("served")
+    """Return a client of a real Triton that serves all models that its backend supports."""
+    repository_dir: Path = tmp_path_factory.mktemp("served")
     for model in repository.iterdir():
         if model.name not in NOT_SERVED:
-            (served / model.name).symlink_to(model)
+            (repository_dir / model.name).symlink_to(model)
     embedded = find_server("embedded", targets()[DEFAULT_RELEASE], Silent())
-    with embedded.running(served, ControlMode.NONE) as running:
+    with embedded.running(repository_dir, ControlMode.NONE) as running:
         client = InferenceServerClient(running.endpoint.grpc)
         yield client
         client.close()
 
 
-def test_every_wish_is_loaded_by_a_real_triton(client: InferenceServerClient) -> None:
-    """Strictly: one that is not would end the server."""
+def test_real_triton_loads_every_section(client: InferenceServerClient) -> None:
+    """The server exits if it cannot load a model."""
     index = client.get_model_repository_index()
     ready = {model.name for model in index.models if model.state == "READY"}
-    assert ready == {*WISHES, *wishes.CASES} - NOT_SERVED
+    assert ready == {*SECTIONS, *config_sections.CASES} - NOT_SERVED
 
 
-def test_the_servers_core_loads_what_the_embedded_backend_refuses(repository: Path, tmp_path: Path) -> None:
-    """With a backend that does not look: the core judges ragged inputs, and what is made of batches."""
+def test_core_loads_models_that_the_embedded_backend_rejects(repository: Path, tmp_path: Path) -> None:
+    """A lenient backend accepts every model, so that only the core checks ragged inputs and batch_input."""
     for name in NOT_SERVED:
         (tmp_path / "served").mkdir(exist_ok=True)
         (tmp_path / "served" / name).symlink_to(repository / name)
@@ -139,46 +132,46 @@ def test_the_servers_core_loads_what_the_embedded_backend_refuses(repository: Pa
     assert ready == NOT_SERVED
 
 
-def test_check_finds_nothing_in_any(repository: Path) -> None:
-    """Not even a warning, but of what the specs ask for in so many words."""
+def test_check_has_no_findings(repository: Path) -> None:
+    """Rendered configs cause neither errors nor warnings."""
     assert [str(finding) for finding in check(repository)] == []
 
 
-def counted(client: InferenceServerClient, name: str, rows: int = 1, **place: Any) -> float:
+def send_to_counter(client: InferenceServerClient, name: str, rows: int = 1, **sequence: Any) -> float:
     """Add 2 to a sequence's total, and return it."""
     shape = [rows, 4] if name != "sequence_alone" else [4]
     x = InferInput("x", shape, "FP32")
     x.set_data_from_numpy(np.full(shape, 2, np.float32))
-    return float(client.infer(name, [x], **place).as_numpy("total").ravel()[0])
+    return float(client.infer(name, [x], **sequence).as_numpy("total").ravel()[0])
 
 
 @pytest.mark.parametrize(("name", "first"), [("sequence_direct", 0.0), ("sequence_oldest", 10.0)])
-def test_states_are_kept_from_request_to_request(client: InferenceServerClient, name: str, first: float) -> None:
-    """By sequence; what each begins with is what the config says, zeros where the spec says nothing."""
-    starts = [counted(client, name, sequence_id=number, sequence_start=True) for number in (1, 2)]
+def test_states_persist_between_requests(client: InferenceServerClient, name: str, first: float) -> None:
+    """Each sequence has its own state, which starts with the configured values or zeros."""
+    starts = [send_to_counter(client, name, sequence_id=number, sequence_start=True) for number in (1, 2)]
     assert starts == [first + 2, first + 2]
-    assert counted(client, name, sequence_id=1) == first + 4
-    assert counted(client, name, sequence_id=2, sequence_end=True) == first + 4
-    assert counted(client, name, sequence_id=1, sequence_end=True) == first + 6
-    assert counted(client, name, sequence_id=2, sequence_start=True, sequence_end=True) == first + 2
+    assert send_to_counter(client, name, sequence_id=1) == first + 4
+    assert send_to_counter(client, name, sequence_id=2, sequence_end=True) == first + 4
+    assert send_to_counter(client, name, sequence_id=1, sequence_end=True) == first + 6
+    assert send_to_counter(client, name, sequence_id=2, sequence_start=True, sequence_end=True) == first + 2
 
 
-def test_a_sequence_takes_one_row_at_a_time(client: InferenceServerClient) -> None:
-    """What a smoke test must know: the server refuses a batch, and a request outside of any sequence."""
+def test_sequence_accepts_one_row_per_request(client: InferenceServerClient) -> None:
+    """The server rejects a batch, and a request without a sequence."""
     with pytest.raises(InferenceServerException, match="must specify batch-size 1 due to requirements of sequence"):
-        counted(client, "sequence_direct", rows=2, sequence_id=3, sequence_start=True, sequence_end=True)
+        send_to_counter(client, "sequence_direct", rows=2, sequence_id=3, sequence_start=True, sequence_end=True)
     with pytest.raises(InferenceServerException, match="must specify a non-zero or non-empty correlation ID"):
-        counted(client, "sequence_direct")
+        send_to_counter(client, "sequence_direct")
 
 
-def test_clients_see_the_dims_that_the_spec_says(client: InferenceServerClient) -> None:
-    """The model sees the graph's; classification uses the spec's names."""
+def test_clients_use_the_dims_of_the_spec(client: InferenceServerClient) -> None:
+    """The model uses the graph's dims; classification returns the spec's class names."""
     image, grid = InferInput("image", [1, 3, 4, 4], "FP32"), InferInput("grid", [1, 4], "FP32")
     ids = InferInput("ids", [1, 2], "INT64")
     image.set_data_from_numpy(np.zeros([1, 3, 4, 4], np.float32))
     grid.set_data_from_numpy(np.array([[1, 5, 3, 4]], np.float32))
     ids.set_data_from_numpy(np.zeros([1, 2], np.int64))
     scores = InferRequestedOutput("scores", class_count=1)
-    answer = client.infer("tensors", [image, grid, ids], outputs=[scores, InferRequestedOutput("grid_out")])
-    assert answer.as_numpy("grid_out").tolist() == [[[[1], [5], [3], [4]]]]
-    assert answer.as_numpy("scores").ravel()[0].decode() == "5.000000:1:dog"
+    response = client.infer("tensors", [image, grid, ids], outputs=[scores, InferRequestedOutput("grid_out")])
+    assert response.as_numpy("grid_out").tolist() == [[[[1], [5], [3], [4]]]]
+    assert response.as_numpy("scores").ravel()[0].decode() == "5.000000:1:dog"

@@ -220,7 +220,7 @@ def test_building_a_step_alone_reports_its_ensembles(project: Project) -> None:
 
     assert code == 7
     assert reports["scorer"]["error"]["code"] == "publish.ensemble"
-    assert "takes batches up to 8, and 'scorer' up to 4" in reports["scorer"]["error"]["message"]
+    assert "accepts batches up to 8, and 'scorer' up to 4" in reports["scorer"]["error"]["message"]
     assert project.run("check", "model_repository").returncode == 0
 
 

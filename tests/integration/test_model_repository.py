@@ -15,7 +15,7 @@ from repogen.build.fingerprint import changes
 from repogen.build.pipeline import BuildOptions, build
 from repogen.repository.layout import latest_version
 from repogen.repository.manifest import damaged_files, read_manifest
-from repogen.repository.ownership import RepositoryKind, RepositoryMark, read_mark
+from repogen.repository.ownership import RepositoryKind, RepositoryOwner, read_owner
 from repogen.spec.load import load_spec
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ def test_committed_version_is_intact_and_up_to_date() -> None:
     assert none == [reason for reason in reasons if not is_expected_change(reason)]
     assert damaged_files(MODEL / "1", manifest) == ()
     assert (MODEL / CONFIG_FILE).read_bytes() == (MODEL / "1" / CONFIG_FILE).read_bytes()
-    assert RepositoryMark(RepositoryKind.BUILT) == read_mark(MODEL.parent)
+    assert RepositoryOwner(RepositoryKind.BUILT) == read_owner(MODEL.parent)
 
 
 def test_build_reproduces_the_committed_version(tmp_path: Path) -> None:

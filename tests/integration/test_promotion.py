@@ -26,6 +26,7 @@ from repogen.spec.models import ModelSpec
 from repogen.spec.sources import TorchSource
 from repogen.targets import DEFAULT_RELEASE, targets
 from repogen.triton_config.render.model import configure
+from repogen.triton_config.render.model_facts import RenderOptions, VerifiedModel
 from tests.support.simulated_registry import SimulatedRegistry
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ class Release:
         case = GoldenCase("seed=0", 3, (GoldenTensor("x", "x"),), (GoldenTensor("y", "y"),))
         (root / GOLDEN_JSON).write_text(golden_to_json(Golden((case,), {"y": (1e-4, 1e-4)})), encoding="utf-8")
         spec = ModelSpec(source=TorchSource(factory="a.py:b"))
-        config = configure("m", spec, artifact, BatchReport(True, 8), target=targets()[DEFAULT_RELEASE])  # noqa: FBT003
+        verified = VerifiedModel(artifact, BatchReport(True, 8))  # noqa: FBT003
+        config = configure("m", spec, verified, RenderOptions(targets()[DEFAULT_RELEASE]))
         staged = stage_version(root, root / "none", config, artifact, root, PROVENANCE)
         return self.registry.register(staged.version_dir).version
 

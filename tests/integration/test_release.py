@@ -99,6 +99,8 @@ class Team:
             else:
                 pytest.fail(f"{line!r} was not printed:\n{''.join(lines)}")
             lines += process.stderr
+            assert process.stdout is not None
+            lines += process.stdout
         return process.returncode, "".join(lines)
 
     def versions(self) -> list[tuple[str, str, str]]:

@@ -13,7 +13,7 @@ from tritonclient.grpc import InferenceServerClient, InferInput
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.sync import SyncOptions
 from repogen.registry.sync.sync import sync
-from repogen.repository.layout import unserved_dir, versions
+from repogen.repository.layout import archive_dir, versions
 from repogen.serving import commands as live
 from tests.support.simulated_registry import SimulatedRegistry, version_of_bytes
 
@@ -82,7 +82,7 @@ def test_triton_follows_the_alias(tmp_path: Path) -> None:
 
     registry.point("moves", "champion", 1)
     sync(registry, repository, CHAMPION, Silent())
-    assert [versions(repository / "moves"), list(unserved_dir(repository).iterdir())] == [[1, 2], []]
+    assert [versions(repository / "moves"), list(archive_dir(repository).iterdir())] == [[1, 2], []]
     with (
         live.serve(repository, "embedded", poll=False, progress=Silent()) as triton,
         closing(InferenceServerClient(triton.endpoint.grpc)) as client,

@@ -1,4 +1,4 @@
-"""What specs may wish of config.pbtxt, each with its graph: golden files and a real Triton judge it."""
+"""Sections of config.pbtxt that a spec can set, each with a graph; used for golden files and with a real Triton."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Shape = tuple[int | str, ...]
 
 FILES = {"classes.txt": b"cat\ndog\n", "ten.bin": np.full(4, 10, np.float32).tobytes()}
-"""What the spec's directory holds."""
+"""Files of the spec's directory."""
 
 
 _ATTRIBUTES: dict[str, dict[str, Any]] = {"Split": {"axis": 1}}
@@ -37,13 +37,13 @@ _CONSTANTS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A model, and what its spec says of config.pbtxt.
+    """A model and the ``triton:`` section of its spec.
 
     Attributes:
-        signature: Of the graph.
-        triton: The spec's section.
-        largest: The measured batch; 0 where rows mix.
-        nodes: Of the graph: operator, inputs, outputs.
+        signature: Inputs and outputs of the graph.
+        triton: The section.
+        largest: The measured batch size; 0 if rows are not independent.
+        nodes: Nodes of the graph: operator, inputs, outputs.
     """
 
     signature: Signature
@@ -54,14 +54,14 @@ class Case:
     def graph(self) -> ModelProto:
         """Return the ONNX model."""
         nodes = [
-            helper.make_node(operator, given, made, **_ATTRIBUTES.get(operator, {}))
-            for operator, given, made in self.nodes
+            helper.make_node(operator, inputs, outputs, **_ATTRIBUTES.get(operator, {}))
+            for operator, inputs, outputs in self.nodes
         ]
-        inputs, outputs = (
+        graph_inputs, graph_outputs = (
             [graphs.value(spec.name, list(spec.shape), DTYPES[spec.dtype].onnx) for spec in specs]
             for specs in (self.signature.inputs, self.signature.outputs)
         )
-        return graphs.model(nodes, inputs, outputs, **_CONSTANTS)
+        return graphs.model(nodes, graph_inputs, graph_outputs, **_CONSTANTS)
 
 
 def signature(inputs: dict[str, tuple[str, Shape]], outputs: dict[str, Shape]) -> Signature:
@@ -85,15 +85,15 @@ COUNTER = signature(
     },
     {"total": _ROW, "after": _ROW},
 )
-TOLD = Signature(COUNTER.inputs[:-1], (TensorSpec("y", "float32", _ROW),))
-_COUNTING = (("Add", ["before", "x"], ["after"]), ("Identity", ["after"], ["total"]))
+CONTROLS = Signature(COUNTER.inputs[:-1], (TensorSpec("y", "float32", _ROW),))
+_COUNTER_NODES = (("Add", ["before", "x"], ["after"]), ("Identity", ["after"], ["total"]))
 _PLAIN = signature({"x": ("float32", _ROW)}, {"y": _ROW})
 _ECHO = (("Identity", ["x"], ["y"]),)
 IMAGES = signature(
     {"image": ("float32", ("batch", 3, 4, 4)), "grid": ("float32", ("batch", 2, 2)), "ids": ("int64", ("batch", "n"))},
     {"same": ("batch", 3, 4, 4), "scores": ("batch", 2), "grid_out": ("batch", 2, 2)},
 )
-_SEEING = (
+_IMAGE_NODES = (
     ("Identity", ["image"], ["same"]),
     ("Identity", ["grid"], ["grid_out"]),
     ("Split", ["grid"], ["first", "second"]),
@@ -117,7 +117,7 @@ CASES: dict[str, Case] = {
                 "state": [{"input_name": "before", "output_name": "after"}],
             }
         },
-        nodes=_COUNTING,
+        nodes=_COUNTER_NODES,
     ),
     "sequence_oldest": Case(
         COUNTER,
@@ -151,7 +151,7 @@ CASES: dict[str, Case] = {
                 ],
             }
         },
-        nodes=_COUNTING,
+        nodes=_COUNTER_NODES,
     ),
     "sequence_alone": Case(
         signature({"x": ("float32", (4,)), "before": ("float32", (4,))}, {"total": (4,), "after": (4,)}),
@@ -164,7 +164,7 @@ CASES: dict[str, Case] = {
             }
         },
         largest=0,
-        nodes=_COUNTING,
+        nodes=_COUNTER_NODES,
     ),
     "sequence_one_buffer": Case(
         COUNTER,
@@ -184,7 +184,7 @@ CASES: dict[str, Case] = {
                 ],
             }
         },
-        nodes=_COUNTING,
+        nodes=_COUNTER_NODES,
     ),
     "tensors": Case(
         IMAGES,
@@ -200,7 +200,7 @@ CASES: dict[str, Case] = {
             },
             "model_warmup": [{"sizes": {"n": 3}}],
         },
-        nodes=_SEEING,
+        nodes=_IMAGE_NODES,
     ),
     "ragged": Case(
         RAGGED,
@@ -231,7 +231,7 @@ CASES: dict[str, Case] = {
         },
         nodes=_ECHO,
     ),
-    # ones alone are found in the table, so that every row of the warmup's batch must be a golden one
+    # The table contains ones only, so every row of the warmup's batch must be a golden row.
     "golden_warmup_of_a_batch": Case(
         signature({"ids": ("int64", _FLAG)}, {"y": _FLAG}),
         {"model_warmup": [{"data": "golden", "batch_size": 8}]},
@@ -242,7 +242,7 @@ CASES: dict[str, Case] = {
         ),
     ),
     "golden_warmup_of_sequences": Case(
-        TOLD,
+        CONTROLS,
         {
             "sequence_batching": {
                 "control_input": [
@@ -258,26 +258,26 @@ CASES: dict[str, Case] = {
 
 
 def write_files(directory: Path) -> None:
-    """Write what the specs name."""
+    """Write the files that the sections name."""
     for name, content in FILES.items():
         (directory / name).write_bytes(content)
 
 
-def write_golden(directory: Path, given: Signature, outputs: Arrays | None = None) -> None:
+def write_golden(directory: Path, signature: Signature, outputs: Arrays | None = None) -> None:
     """Write golden tensors of two rows: ones, for every input."""
     inputs = {
         spec.name: np.ones([2 if isinstance(dim, str) else dim for dim in spec.shape], spec.dtype)
-        for spec in given.inputs
+        for spec in signature.inputs
     }
-    answers = outputs or {}
+    output_arrays = outputs or {}
     case = GoldenCase(
         "batch=2",
         2,
         tuple(GoldenTensor(name, f"in.{name}") for name in inputs),
-        tuple(GoldenTensor(name, f"out.{name}") for name in answers),
+        tuple(GoldenTensor(name, f"out.{name}") for name in output_arrays),
     )
-    golden = Golden((case,), dict.fromkeys(answers, (1e-5, 1e-6)))
+    golden = Golden((case,), dict.fromkeys(output_arrays, (1e-5, 1e-6)))
     (directory / GOLDEN_JSON).write_text(golden_to_json(golden), encoding="utf-8")
     arrays: dict[str, Any] = {f"in.{name}": array for name, array in inputs.items()}
-    arrays |= {f"out.{name}": array for name, array in answers.items()}
+    arrays |= {f"out.{name}": array for name, array in output_arrays.items()}
     np.savez(directory / GOLDEN_NPZ, **arrays)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard, cast
 
 from repogen.artifacts.file_names import CONFIG_FILE
+from repogen.artifacts.named_file import named_records
 from repogen.artifacts.registry import EntryState
 from repogen.artifacts.serving import ControlMode
 from repogen.artifacts.versions import ModelConfig, StagedVersion
@@ -19,7 +20,6 @@ from repogen.plugins import is_built_in, load_plugin
 from repogen.registry.gates.interface import Candidate, Champion, NotMeasuredError, Requires, Versions, failed_limits
 from repogen.repository.layout import model_dir
 from repogen.repository.manifest import read_manifest
-from repogen.repository.named_files import named_records
 from repogen.serving.servers import open_triton
 from repogen.smoke.inference import NoAnswerError, RefusedError
 from repogen.smoke.served import serving

@@ -1,1 +1,1 @@
-"""``repogen sync``: a Triton repository that follows an alias of a registry."""
+"""``repogen sync``: a Triton repository that follows a registry's alias."""

@@ -1,4 +1,4 @@
-"""What there is to do with a model: decided by looking only, so it serves a dry run, and again under the lock."""
+"""Plans the changes of one model, read-only: for a dry run, and again while holding the lock."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.registry import EntryState, RegistryEntry
-from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncOptions, Wanted
+from repogen.artifacts.sync import DesiredVersion, SyncAction, SyncedVersion, SyncOptions
 from repogen.errors import PublishError, RepogenError
-from repogen.repository.layout import model_dir, unserved_dir
-from repogen.repository.mirror import LocalModel, is_from_registry, look, served_versions, stale_versions
+from repogen.repository.layout import archive_dir, model_dir
+from repogen.repository.mirror import LocalModel, inspect_model, is_from_registry, served_from, stale_versions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,15 +17,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to do with a model: ``local`` is what there is of what to serve, ``path`` what to delete."""
+    """One change of a model.
 
-    done: SyncedVersion
+    Attributes:
+        result: The row of the report.
+        local: State of the model, for the version to serve.
+        path: The directory to archive or delete.
+    """
+
+    result: SyncedVersion
     local: LocalModel | None = None
     path: Path | None = None
 
 
-def planned(repository: Path, options: SyncOptions, name: str, entry: RegistryEntry | None) -> list[Step]:
-    """Return what there is to do with a model, or why that can't be said."""
+def plan_or_failure(repository: Path, options: SyncOptions, name: str, entry: RegistryEntry | None) -> list[Step]:
+    """Return the plan of a model, or one failed step."""
     try:
         return plan(repository, options, name, entry)
     except (RepogenError, OSError) as error:
@@ -33,84 +39,86 @@ def planned(repository: Path, options: SyncOptions, name: str, entry: RegistryEn
 
 
 def plan(repository: Path, options: SyncOptions, name: str, entry: RegistryEntry | None) -> list[Step]:
-    """Return what there is to do with a model, the version that the alias points to first.
+    """Return the plan of a model, the version that the alias points to first.
 
     Args:
         repository: The synced repository, which need not exist.
         options: Flags.
         name: The model.
-        entry: What the alias points to; None when the model does not have it.
+        entry: The version that the alias points to; None if the model does not have the alias.
 
     Raises:
-        PublishError: Something lies there that is not for repogen to touch.
+        PublishError: The repository contains files that repogen does not manage.
         OSError: It can't be read.
     """
     if entry is None:
         return _plan_without_alias(repository, options, name)
     if entry.state is EntryState.PENDING:
-        note = "left as it is: its build did not publish it; build it again to complete it"
+        note = "not changed: its build did not publish it; build it again to complete it"
         return [Step(SyncedVersion(name, SyncAction.IGNORED, entry.version, note))]
-    wanted = wanted_of(entry)
-    local = look(repository, wanted)
-    action = SyncAction.KEPT if local.in_order else SyncAction.PUBLISHED
-    steps = [Step(SyncedVersion(name, action, entry.version, _reason(repository, wanted, local)), local)]
-    return steps + (_plan_prune(repository, wanted, local) if options.prune else [])
+    desired = desired_version(entry)
+    local = inspect_model(repository, desired)
+    action = SyncAction.KEPT if local.up_to_date else SyncAction.PUBLISHED
+    steps = [Step(SyncedVersion(name, action, entry.version, _reason(repository, desired, local)), local)]
+    return steps + (_plan_prune(repository, desired, local) if options.prune else [])
 
 
-def wanted_of(entry: RegistryEntry) -> Wanted:
-    """Return what a repository should hold of an entry."""
-    return Wanted(entry.name, entry.version, entry.content)
+def desired_version(entry: RegistryEntry) -> DesiredVersion:
+    """Return the version that a repository should serve for an entry."""
+    return DesiredVersion(entry.name, entry.version, entry.content)
 
 
 def failed(name: str, entry: RegistryEntry | None, error: RepogenError | OSError) -> SyncedVersion:
-    """Return what a report says of a model that could not be synced."""
+    """Return the report's row of a model that could not be synced."""
     if isinstance(error, OSError):
         error = PublishError(
             f"{name}: {error.strerror or error} ({error.filename})",
-            "The model is as it was. Free disk space or mend permissions there, and sync again.",
+            "The model is unchanged. Free disk space or fix the permissions there, and sync again.",
             code="sync.write",
         )
     return SyncedVersion(name, SyncAction.FAILED, None if entry is None else entry.version, error=error.record)
 
 
 def _plan_without_alias(repository: Path, options: SyncOptions, name: str) -> list[Step]:
-    model, shelved = model_dir(repository, name), unserved_dir(repository) / name
+    model, archived = model_dir(repository, name), archive_dir(repository) / name
     steps = []
     if model.is_dir():
         if not is_from_registry(model):
-            note = "left as it is: it did not come from the registry"
+            note = "not changed: it did not come from the registry"
             return [Step(SyncedVersion(name, SyncAction.IGNORED, None, note))]
         action = SyncAction.PRUNED if options.prune else SyncAction.UNSERVED
-        note = f"lost {options.alias}" + ("" if options.prune else f"; kept in {shelved.parent.name}")
-        version = max(served_versions(model), default=None)
+        note = f"lost {options.alias}" + ("" if options.prune else f"; kept in {archived.parent.name}")
+        version = max(served_from(model), default=None)
         steps = [Step(SyncedVersion(name, action, version, note), path=model)]
-    if options.prune and shelved.is_dir():
-        steps.append(_shelved(name, shelved))
+    if options.prune and archived.is_dir():
+        steps.append(_prune_archived(name, archived))
     return steps
 
 
-def _shelved(name: str, path: Path) -> Step:
+def _prune_archived(name: str, path: Path) -> Step:
     note = f"was not served, kept in {path.parent.name}"
-    return Step(SyncedVersion(name, SyncAction.PRUNED, max(served_versions(path), default=None), note), path=path)
+    return Step(SyncedVersion(name, SyncAction.PRUNED, max(served_from(path), default=None), note), path=path)
 
 
-def _plan_prune(repository: Path, wanted: Wanted, local: LocalModel) -> list[Step]:
-    """Plan what goes once the wanted version is served, from where it will lie by then."""
-    model, shelved = repository / wanted.name, unserved_dir(repository) / wanted.name
-    stale = [] if local.home is None else [model / path.name for path in stale_versions(local.home, wanted)]
-    steps = [Step(SyncedVersion(wanted.name, SyncAction.PRUNED, int(path.name)), path=path) for path in stale]
-    return [*steps, _shelved(wanted.name, shelved)] if shelved.is_dir() and local.home != shelved else steps
+def _plan_prune(repository: Path, desired: DesiredVersion, local: LocalModel) -> list[Step]:
+    """Plan the deletions that follow once the desired version is served, by the paths that are valid then."""
+    model, archived = repository / desired.name, archive_dir(repository) / desired.name
+    stale = [] if local.directory is None else [model / path.name for path in stale_versions(local.directory, desired)]
+    steps = [Step(SyncedVersion(desired.name, SyncAction.PRUNED, int(path.name)), path=path) for path in stale]
+    if archived.is_dir() and local.directory != archived:
+        steps.append(_prune_archived(desired.name, archived))
+    return steps
 
 
-def _reason(repository: Path, wanted: Wanted, local: LocalModel) -> str:
-    """Return why a version has to be published; nothing when it need not."""
-    others = sorted(local.served - {wanted.version})
-    if local.in_order:
+def _reason(repository: Path, desired: DesiredVersion, local: LocalModel) -> str:
+    """Return why a version is published; empty if it is up to date."""
+    others = sorted(local.served - {desired.version})
+    if local.up_to_date:
         return ""
-    if local.home is None:
+    if local.directory is None:
         return "new"
     if not local.visible:
-        return f"back from {unserved_dir(repository).name}"
+        return f"back from {archive_dir(repository).name}"
     if others:
-        return f"instead of {', '.join(map(str, others))}"
-    return "config.pbtxt was not as it should be" if local.whole else "its files were not as they should be"
+        return f"replaces version {', '.join(map(str, others))}"
+    return "config.pbtxt differed" if local.intact else "its files differed"

@@ -1,4 +1,4 @@
-"""What stops a sync, or that of one model, whatever lies in the repository."""
+"""Conditions under which a sync, or the sync of one model, is rejected."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.registry import EntryState, ModelRegistry, RegistryEntry
 from repogen.errors import PublishError, SpecError, TrackingError
 from repogen.repository.ensembles import unfit
-from repogen.repository.layout import models_of, unserved_dir
+from repogen.repository.layout import archive_dir, models_of
 from repogen.repository.mirror import is_from_registry
 from repogen.spec.problems import printable
-
-NO_STEP = "sync.no-step"
-"""Code of an ensemble that waits for its steps."""
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,103 +18,105 @@ if TYPE_CHECKING:
     from repogen.artifacts.sync import SyncOptions
     from repogen.artifacts.versions import StagedVersion
 
+NO_STEP = "sync.no-step"
+"""Code of the error that an ensemble's steps are not in the repository yet."""
+
 
 def chosen_models(repository: Path, options: SyncOptions, aliased: dict[str, RegistryEntry]) -> list[str]:
-    """Return the models to look at.
+    """Return the names of the models to sync, sorted.
 
     Raises:
-        SpecError: One was asked for that neither the alias nor the repository knows.
+        SpecError: A requested model neither has the alias nor is in the repository.
     """
-    here = {*models_of(repository), *models_of(unserved_dir(repository))}
-    known = here | aliased.keys()
-    if unknown := [name for name in options.models if name not in known]:
+    candidates = {*models_of(repository), *models_of(archive_dir(repository)), *aliased}
+    if unknown := [name for name in options.models if name not in candidates]:
         raise SpecError(
             f"no model {', '.join(map(repr, unknown))} has the alias {options.alias}",
             f"it is on {', '.join(sorted(aliased)) or 'no model'}; set it with `repogen promote NAME --alias "
             f"{options.alias}`",
             code="sync.no-such-model",
         )
-    return sorted(set(options.models) or known)
+    return sorted(set(options.models) or candidates)
 
 
-def refuse_linked_shelf(repository: Path) -> None:
-    """Refuse to move models through a link, and to delete behind it.
+def require_plain_archive(repository: Path) -> None:
+    """Require that the archive is not a symlink: models are moved into it and deleted from it.
 
     Raises:
-        PublishError: The place of the unserved is a link.
+        PublishError: It is a symlink.
     """
-    shelf = unserved_dir(repository)
-    if shelf.is_symlink():
+    archive = archive_dir(repository)
+    if archive.is_symlink():
         raise PublishError(
-            f"{shelf} is a symlink, and repogen does not write through links",
+            f"{archive} is a symlink, and repogen does not write through links",
             "Replace it by a directory on the repository's filesystem, or remove it.",
             code="sync.symlink",
         )
 
 
-def refuse_foreign(alias: str, entries: list[RegistryEntry]) -> None:
-    """Refuse versions that repogen did not build.
+def require_built_by_repogen(alias: str, entries: list[RegistryEntry]) -> None:
+    """Require that repogen built every version that the alias points to.
 
     Raises:
-        TrackingError: There are some; the hint has the commands that would build them.
+        TrackingError: It did not; the hint contains the commands that build the models.
     """
     foreign = [entry for entry in entries if entry.state is EntryState.FOREIGN]
     if foreign:
         listed = ", ".join(f"{printable(entry.name)} version {entry.version}" for entry in foreign)
         raise TrackingError(
-            f"{alias} points to what repogen did not build, and nobody has verified: {listed}; nothing was changed",
-            "\n".join(_building(entry.name, alias) for entry in foreign),
+            f"{alias} points to unverified versions, which repogen did not build: {listed}; nothing was changed",
+            "\n".join(_build_command(entry.name, alias) for entry in foreign),
             code="sync.foreign-entry",
         )
 
 
-def refuse_other_registry(registry: ModelRegistry, repository: Path, aliased: dict[str, RegistryEntry]) -> None:
-    """Refuse to empty a repository because the registry is empty.
+def require_same_registry(registry: ModelRegistry, repository: Path, aliased: dict[str, RegistryEntry]) -> None:
+    """Require that the registry has a model of the repository: an empty registry must not empty the repository.
 
     Raises:
-        TrackingError: It knows no model that is served: it is another one, or lost its data.
+        TrackingError: It has none: it is a different registry, or lost its data.
     """
     served = [name for name in models_of(repository) if is_from_registry(repository / name)]
     if served and not any(name in aliased or registry.entries(name) for name in served):
         raise TrackingError(
-            f"the registry knows no model of {repository} ({', '.join(served)}), so it is another one than the "
+            f"the registry has no model of {repository} ({', '.join(served)}): it is not the registry that the "
             "repository was synced from, or it lost its data; nothing was changed",
-            "Check --tracking-uri and MLFLOW_TRACKING_URI. If the models are to go, delete their directories.",
+            "Check --tracking-uri and MLFLOW_TRACKING_URI. To remove the models, delete their directories.",
             code="sync.other-registry",
         )
 
 
-def refuse_moved_alias(registry: ModelRegistry, alias: str, name: str, entry: RegistryEntry | None) -> None:
-    """Refuse to serve what the alias no longer says: another sync may have followed it already.
+def require_unmoved_alias(registry: ModelRegistry, alias: str, name: str, entry: RegistryEntry | None) -> None:
+    """Require that the alias still points to the same version: another sync may have followed it already.
 
     Raises:
-        TrackingError: It points elsewhere than when the sync began, or the registry does not answer.
+        TrackingError: It was moved since the sync began, or the registry does not respond.
     """
-    now = next((found.version for found in registry.entries(name) if alias in found.aliases), None)
-    then = None if entry is None else entry.version
-    if now != then:
+    after = next((current.version for current in registry.entries(name) if alias in current.aliases), None)
+    before = None if entry is None else entry.version
+    if after != before:
         raise TrackingError(
-            f"{name}: {alias} was moved from {then or 'nothing'} to {now or 'nothing'} meanwhile; the "
-            "model was left as it is",
+            f"{name}: {alias} was moved from {before or 'nothing'} to {after or 'nothing'} during the sync; the "
+            "model was not changed",
             "Sync again.",
             code="sync.alias-moved",
         )
 
 
-def refuse_unfit_ensemble(staged: StagedVersion, repository: Path) -> None:
-    """Refuse an ensemble that Triton would not load beside the models that the repository serves.
+def require_loadable_ensemble(staged: StagedVersion, repository: Path) -> None:
+    """Require that Triton can load an ensemble with the models that the repository serves.
 
     Raises:
-        PublishError: A step's model or version is not there, or is another than the ensemble was built of.
+        PublishError: A step's model or version is missing, or differs from the one that the ensemble was built with.
     """
-    if why := unfit(staged.config.text, staged.name, repository):
+    if reason := unfit(staged.config.text, staged.name, repository):
         raise PublishError(
-            f"{staged.name} was not published: {why}",
-            "its steps must have the alias, too, and no pin (version:): the registry numbers versions anew",
+            f"{staged.name} was not published: {reason}",
+            "its steps must have the alias as well, and no pin (version:): the registry has its own version numbers",
             code=NO_STEP,
         )
 
 
-def _building(name: str, alias: str) -> str:
+def _build_command(name: str, alias: str) -> str:
     model = shlex.quote(name) if name.isprintable() else "NAME"
     return f"repogen build --model {model} && repogen promote {model} --alias {shlex.quote(alias)}"

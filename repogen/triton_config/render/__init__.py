@@ -1,1 +1,1 @@
-"""Model facts and spec sections -> ModelConfig: rendered, parsed back, compared, and checked against the graph."""
+"""A model's facts and its ``triton:`` section to config.pbtxt: rendered, parsed, compared, and checked by the rules."""

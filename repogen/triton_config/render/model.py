@@ -1,176 +1,180 @@
-"""Builds config.pbtxt for an ONNX or Python model."""
+"""Renders the config.pbtxt of an ONNX model, Python model or ensemble, and checks it."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.built_model import OnnxArtifact
+from repogen.artifacts.steps import EnsembleArtifact
 from repogen.artifacts.tensors import DTYPES
 from repogen.artifacts.versions import ModelConfig
 from repogen.errors import ConfigError
-from repogen.triton_config.render.model_facts import ONNXRUNTIME, ConfiguredModel, Known
-from repogen.triton_config.render.named_files import GoldenInputs, no_golden_inputs, with_files
-from repogen.triton_config.render.plan import message_for, plan_for
-from repogen.triton_config.render.template import origin_of, render
+from repogen.triton_config.render.expected import expected_config
+from repogen.triton_config.render.model_facts import ONNXRUNTIME, ModelFacts
+from repogen.triton_config.render.named_files import with_files
+from repogen.triton_config.render.spec_findings import spec_key
+from repogen.triton_config.render.template import (
+    ENSEMBLE_TEMPLATE,
+    TEMPLATE,
+    render,
+    template_origin,
+    template_variables,
+)
 from repogen.triton_config.rules.config_rules import config_findings
+from repogen.triton_config.rules.ensemble_repository import ModelInRepository, cycle_findings, ensemble_findings
 from repogen.triton_config.rules.findings import errors_of
-from repogen.triton_config.rules.graph import graph_findings, target_findings
+from repogen.triton_config.rules.graph import graph_findings
+from repogen.triton_config.rules.target import target_findings
+from repogen.triton_config.sections.base import key_text
+from repogen.triton_config.sections.model import NOT_FOR_ENSEMBLES
 from repogen.triton_config.text.compare import differences
-from repogen.triton_config.text.parse import parse
+from repogen.triton_config.text.parse import parse, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Sequence
+
+    from tritonclient.grpc.model_config_pb2 import ModelConfig as Message
 
     from repogen.artifacts.built_model import BatchReport
-    from repogen.artifacts.steps import PythonArtifact
     from repogen.artifacts.tensors import Signature
     from repogen.targets import Target
-    from repogen.triton_config.render.plan import Plan
+    from repogen.triton_config.render.model_facts import ConfiguredModel, RenderOptions, VerifiedModel
     from repogen.triton_config.rules.findings import Finding
     from repogen.triton_config.sections.model import TritonSpec
 
-_USUAL_SIZE = 16
-"""Of a dynamic dim in a warmup, where the spec says nothing and its bounds allow it."""
+_DEFAULT_WARMUP_SIZE = 16
+"""Size of a dynamic dim in a warmup, if the spec sets none and its bounds allow it."""
 
 
-def configure(  # noqa: PLR0913 - all that a config is made of
-    name: str,
-    model: ConfiguredModel,
-    artifact: OnnxArtifact | PythonArtifact,
-    batch: BatchReport,
-    *,
-    target: Target,
-    templates: Path | None = None,
-    labels: Mapping[str, Sequence[str]] | None = None,
-    root: Path = Path(),
-    golden_inputs: GoldenInputs = no_golden_inputs,
-    gpu: bool = False,
-) -> ModelConfig:
-    """Write config.pbtxt for a verified graph, or for Python code.
+def configure(name: str, model: ConfiguredModel, verified: VerifiedModel, options: RenderOptions) -> ModelConfig:
+    """Render config.pbtxt for a verified model.
 
-    The text is parsed back by tritonclient's protobuf classes, compared with what was meant, and checked against the
-    graph by the rules in ``repogen.triton_config.rules``. A template override may add fields, but not change or drop
-    those that the spec and the graph decide.
+    The text is parsed with tritonclient's protobuf classes, compared with the requested configuration, and checked
+    with the rules in ``repogen.triton_config.rules``: against the graph, or against the models of an ensemble's steps.
+    A template override may add fields, but not change or remove those that the spec and the graph decide.
 
     Args:
         name: Model name.
         model: The model's spec.
-        artifact: What to publish.
-        batch: The verdict on batching; its ``max_batch_size`` is what the config says.
-        target: The Triton release that will serve it.
-        templates: The spec's directory of template overrides.
-        labels: Names of classes by output; each becomes a file that the config names.
-        root: Directory of the spec, where the files that it names lie.
-        golden_inputs: Returns the inputs of a golden case, for warmups.
-        gpu: Whether the target runs a graph on GPUs where the spec does not say.
+        verified: The model to publish, and the measurements that the config depends on.
+        options: Settings that all models of the spec share.
 
     Returns:
-        The config; its signature is the graph's, with full shapes.
+        The config; its signature is the model's, with full shapes.
 
     Raises:
-        ConfigError: The spec asks for what the model can't do, the template is wrong, or the result breaks a rule.
+        ConfigError: The spec does not match the model, the template is invalid, or the result violates a rule.
     """
-    key = f"models.{name}.triton"
-    refuse_unservable(artifact.signature, name)
-    measured = not model.triton.ragged
-    largest = batch.max_batch_size if measured else _said(model.triton)
-    refuse_unkept_wishes(model.triton, batch, largest, key)
-    sizes = {dim: spec.example or max(spec.min, min(spec.max, _USUAL_SIZE)) for dim, spec in model.dims.items()}
-    graph = isinstance(artifact, OnnxArtifact)
-    backend = ONNXRUNTIME if graph else "python"
-    known = Known(name, artifact.signature, largest, measured, sizes, backend=backend, gpu=gpu and graph)
-    known, named_files = with_files(known, model.triton, labels or {}, root, golden_inputs)
-    plan = plan_for(model.triton, known)
-    text = render(plan, templates)
-    origin = f"config.pbtxt of {name}, rendered from {origin_of(templates)}"
+    artifact, triton = verified.artifact, model.triton
+    steps = artifact.steps if isinstance(artifact, EnsembleArtifact) else ()
+    facts = _model_facts(name, model, verified, options)
+    _check_tensors(artifact.signature, name)
+    _check_batch(triton, verified.batch, facts.max_batch_size, f"models.{name}.triton")
+    if steps:  # keys that all models of a spec inherit, such as instance_group
+        triton = triton.model_copy(update=NOT_FOR_ENSEMBLES)
+    facts, named_files = with_files(facts, triton, verified, options.root)
+    expected = expected_config(triton, facts, steps)
+    template = ENSEMBLE_TEMPLATE if steps else TEMPLATE
+    text = render(template_variables(triton, facts, expected, steps), options.templates, template)
+    origin = f"config.pbtxt of {name}, rendered from {template_origin(options.templates, template)}"
     parsed = parse(text, origin)
-    refuse_other_than_meant(name, differences(message_for(plan), parsed), origin)
-    findings = list(config_findings(parsed, name))
-    if graph:
-        findings += graph_findings(parsed, artifact.signature)
+    _check_equal(name, differences(expected, parsed), origin)
+    _check_rules(name, parsed, _findings(name, parsed, verified, options.target))
+    return ModelConfig(name, text, facts.max_batch_size, artifact.signature, named_files)
+
+
+def _model_facts(name: str, model: ConfiguredModel, verified: VerifiedModel, options: RenderOptions) -> ModelFacts:
+    artifact, is_graph = verified.artifact, isinstance(verified.artifact, OnnxArtifact)
+    measured = not model.triton.ragged or isinstance(artifact, EnsembleArtifact)
+    claimed = 0 if model.triton.max_batch_size == "auto" else model.triton.max_batch_size
+    return ModelFacts(
+        name=name,
+        signature=artifact.signature,
+        max_batch_size=verified.batch.max_batch_size if measured else claimed,
+        batch_measured=measured,
+        sizes={
+            dim: bounds.example or max(bounds.min, min(bounds.max, _DEFAULT_WARMUP_SIZE))
+            for dim, bounds in model.dims.items()
+        },
+        backend=ONNXRUNTIME if is_graph else "" if isinstance(artifact, EnsembleArtifact) else "python",
+        gpu=options.gpu and is_graph,
+    )
+
+
+def _findings(name: str, config: Message, verified: VerifiedModel, target: Target) -> list[Finding]:
+    findings = config_findings(config, name)
+    artifact = verified.artifact
+    if isinstance(artifact, OnnxArtifact):
+        findings += graph_findings(config, artifact.signature)
         findings += target_findings(artifact.opset, artifact.ir_version, target)
-    refuse_findings(findings, name, lambda finding: f"{key}.{_key_of(finding.field, plan)}".rstrip("."))
-    return ModelConfig(name, text, largest, artifact.signature, named_files)
+    if isinstance(artifact, EnsembleArtifact):
+        models = {**verified.models, name: ModelInRepository(config, ())}
+        findings += [*ensemble_findings(config, models), *cycle_findings(name, models)]
+    return findings
 
 
-def refuse_unservable(signature: Signature, name: str) -> None:
-    """Without a Triton dtype there is not even a config to render."""
-    bad = [t for t in (*signature.inputs, *signature.outputs) if t.dtype not in DTYPES]
-    if bad:
-        listed = ", ".join(f"{tensor.name!r} ({tensor.dtype})" for tensor in bad)
+def _check_tensors(signature: Signature, name: str) -> None:
+    """Raise ConfigError for a name or data type that config.pbtxt cannot express."""
+    for tensor in (*signature.inputs, *signature.outputs):
+        quoted(tensor.name)
+    tensors = [tensor for tensor in (*signature.inputs, *signature.outputs) if tensor.dtype not in DTYPES]
+    if tensors:
+        names = ", ".join(f"{tensor.name!r} ({tensor.dtype})" for tensor in tensors)
         raise ConfigError(
-            f"RG209: Triton's ONNX Runtime backend does not serve the data type of {listed}",
+            f"Triton's ONNX Runtime backend does not support the data type of {names}",
             "cast it to float32 or float16 inside the model",
-            code="config.RG209",
+            code="RG209",
             where=f"models.{name}",
         )
 
 
-def _said(triton: TritonSpec) -> int:
-    """Return the batch that the spec claims; where rows differ in length there is none to be measured."""
-    return 0 if triton.max_batch_size == "auto" else triton.max_batch_size
-
-
-def refuse_unkept_wishes(triton: TritonSpec, batch: BatchReport, allowed: int, key: str) -> None:
-    """Raise ConfigError when the spec asks for a batch, or for what needs one, that was not proved."""
-    wanted = triton.max_batch_size
-    why = batch.reason or ("max_batch_size is 0 in the spec" if wanted == 0 else "no batch was proved")
-    if wanted not in ("auto", allowed):
+def _check_batch(triton: TritonSpec, batch: BatchReport, largest: int, key: str) -> None:
+    """Raise ConfigError if the spec sets a batch size, or dynamic batching, that the measurements do not allow."""
+    size = triton.max_batch_size
+    reason = batch.reason or ("max_batch_size is 0 in the spec" if size == 0 else "batching was not verified")
+    if size not in ("auto", largest):
+        supported = f"supports {largest}" if largest else "does not batch"
         raise ConfigError(
-            f"max_batch_size is {wanted} in the spec, but the model may have {allowed}: {why}",
+            f"max_batch_size is {size} in the spec, but the model {supported}: {reason}",
             "set max_batch_size to auto, or make the model batch",
             code="config.max-batch-size",
             where=f"{key}.max_batch_size",
         )
     if triton.dynamic_batching is None:
         return
-    if allowed == 0:
+    if largest == 0:
         raise ConfigError(
-            f"dynamic_batching is asked for, but the model does not batch: {why}",
-            "drop dynamic_batching from the spec, or make the model batch",
+            f"the spec sets dynamic_batching, but the model does not batch: {reason}",
+            "remove dynamic_batching from the spec, or make the model batch",
             code="config.dynamic-batching",
             where=f"{key}.dynamic_batching",
         )
-    above = [size for size in triton.dynamic_batching.preferred_batch_size if size > allowed]
-    if above:
-        raise ConfigError(
-            f"preferred_batch_size {', '.join(map(str, above))} is above max_batch_size {allowed}",
-            f"prefer sizes up to {allowed}, or raise max_batch_size",
-            code="config.RG108",
-            where=f"{key}.dynamic_batching.preferred_batch_size",
-        )
 
 
-def refuse_other_than_meant(name: str, lines: Sequence[str], origin: str) -> None:
-    """Raise ConfigError when a rendered text says something else than what was meant, line by line."""
+def _check_equal(name: str, lines: Sequence[str], origin: str) -> None:
+    """Raise ConfigError if a rendered text differs from the requested configuration."""
     if lines:
         raise ConfigError(
-            f"{origin}, does not say what was meant:\n" + "\n".join(f"  {line}" for line in lines),
+            f"{origin}, does not match the requested configuration:\n" + "\n".join(f"  {line}" for line in lines),
             "a template may add fields, but must keep those that the spec and the graph decide",
             code="config.not-as-meant",
             where=f"models.{name}.triton",
         )
 
 
-def refuse_findings(found: Iterable[Finding], name: str, key_of: Callable[[Finding], str]) -> None:
-    """Raise ConfigError when there is an error among findings; warnings are for `repogen check`."""
-    errors = errors_of(list(found))
-    if errors:
-        raise ConfigError(
-            f"Triton would not serve {name} with its config:\n"
-            + "\n".join(f"  {finding.code} {finding.message}" for finding in errors),
-            "; ".join(dict.fromkeys(finding.hint for finding in errors)),
-            code=f"config.{errors[0].code}",
-            where=key_of(errors[0]),
-        )
-
-
-def _key_of(field: str, plan: Plan) -> str:
-    """Return the spec's key of a config's field: the same words, but tensors are by name."""
-    match = re.match(r"(input|output)\[(\d+)\]", field)
-    if match is None:
-        return field
-    tensors = plan.inputs if match[1] == "input" else plan.outputs
-    return f"{match[1]}.{tensors[int(match[2])].name}{field[match.end() :]}"
+def _check_rules(name: str, config: Message, findings: Sequence[Finding]) -> None:
+    """Raise ConfigError if a finding is an error; warnings are reported by `repogen check` only."""
+    errors = errors_of(findings)
+    if not errors:
+        return
+    if config.HasField("ensemble_scheduling"):
+        where = f"models.{name}.source.steps"
+    else:
+        where = key_text(("models", name, "triton", *spec_key(config, errors[0].field)))
+    raise ConfigError(
+        f"Triton would reject {name} with this config:\n"
+        + "\n".join(f"  {finding.code} {finding.message}" for finding in errors),
+        "; ".join(dict.fromkeys(finding.hint for finding in errors)),
+        code=errors[0].code,
+        where=where,
+    )

@@ -1,19 +1,25 @@
-"""What is known of a model when its config is written."""
+"""What a config is rendered from: the model's spec, verification results, options, and the facts derived from them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from repogen.artifacts.built_model import Artifact, BatchReport
     from repogen.artifacts.named_file import NamedFile
-    from repogen.artifacts.tensors import Signature
+    from repogen.artifacts.tensors import Array, Signature
+    from repogen.targets import Target
+    from repogen.triton_config.rules.ensemble_repository import ModelInRepository
     from repogen.triton_config.sections.model import TritonSpec
 
-
 ONNXRUNTIME = "onnxruntime"
+
+GoldenInputs: TypeAlias = "Callable[[bool], Mapping[str, Array] | None]"
+"""Returns the inputs of the first golden case, by name; for True, of the first case with at least one row."""
 
 
 class DimBounds(Protocol):
@@ -29,7 +35,7 @@ class DimBounds(Protocol):
 
     @property
     def example(self) -> int | None:
-        """The size while the model is exported, where the spec names one."""
+        """The size used for the export, if the spec sets one."""
 
 
 class ConfiguredModel(Protocol):
@@ -44,13 +50,53 @@ class ConfiguredModel(Protocol):
         """The dynamic dims, by name."""
 
 
+def no_golden_inputs(batched: bool) -> None:  # noqa: FBT001 - a ``GoldenInputs``
+    """Return None: the model has no golden cases."""
+
+
 @dataclass(frozen=True)
-class Sample:
-    """A golden row of one input, in a file that warmups name.
+class VerifiedModel:
+    """The result of export and validation.
 
     Attributes:
-        shape: As the model itself sees it, without the batch.
-        file: Its name in the model's ``warmup`` directory.
+        artifact: The graph, Python code or ensemble to publish.
+        batch: The result of the batching measurement.
+        labels: Class names by output, from the model itself; each list becomes a file that the config names.
+        golden_inputs: Returns the inputs of a golden case, for warmups.
+        models: The models of an ensemble's steps as they will be served, by name.
+    """
+
+    artifact: Artifact
+    batch: BatchReport
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    golden_inputs: GoldenInputs = no_golden_inputs
+    models: Mapping[str, ModelInRepository] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RenderOptions:
+    """Settings that all models of a spec share.
+
+    Attributes:
+        target: The Triton release that will serve the model.
+        templates: The spec's directory of template overrides.
+        root: Directory of the spec, which its paths are relative to.
+        gpu: Whether ONNX models run on GPUs if the spec has no instance_group.
+    """
+
+    target: Target
+    templates: Path | None = None
+    root: Path = Path()
+    gpu: bool = False
+
+
+@dataclass(frozen=True)
+class GoldenRow:
+    """A row of golden values for one input.
+
+    Attributes:
+        shape: Shape that the model receives, without the batch.
+        file: Name of the file with the values, in the model's ``warmup`` directory.
     """
 
     shape: tuple[int, ...]
@@ -58,20 +104,20 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Known:
-    """What is known of a model when its config is written.
+class ModelFacts:
+    """The facts about a model that its config depends on.
 
     Attributes:
         name: Model name.
-        signature: The graph's, full shapes.
-        max_batch_size: As measured and allowed; 0 when the model does not batch.
-        batch_measured: Whether it was measured that rows do not influence each other.
-        sizes: Of dynamic dims, for warmups that do not say.
+        signature: The graph's inputs and outputs, with full shapes.
+        max_batch_size: As measured and allowed; 0 if the model does not batch.
+        batch_measured: Whether the independence of rows was measured.
+        sizes: Default sizes of dynamic dims in warmups.
         labels: Name of the label file of each output that has one.
-        states: File for the model's ``initial_state`` directory, by the spec's path of it.
-        golden: A golden row, by input; empty where no warmup wants one.
-        backend: What runs it; empty for an ensemble.
-        gpu: Whether it is to run on GPUs where the spec does not say.
+        states: File for the model's ``initial_state`` directory, by the path in the spec.
+        golden: A golden row for each input; empty if no warmup uses one.
+        backend: Triton's backend; empty for an ensemble.
+        gpu: Whether the model runs on GPUs if the spec has no instance_group.
     """
 
     name: str
@@ -81,13 +127,13 @@ class Known:
     sizes: Mapping[str, int] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     states: Mapping[str, NamedFile] = field(default_factory=dict)
-    golden: Mapping[str, Sample] = field(default_factory=dict)
+    golden: Mapping[str, GoldenRow] = field(default_factory=dict)
     backend: str = ONNXRUNTIME
     gpu: bool = False
 
     @property
     def batched(self) -> bool:
-        """Whether Triton adds the first dim itself."""
+        """Whether Triton adds the first dim."""
         return self.max_batch_size > 0
 
     def where(self, path: str) -> str:

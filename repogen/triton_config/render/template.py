@@ -1,8 +1,8 @@
-"""The template becomes text, in a sandbox, because a spec may bring a template of its own."""
+"""Renders config.pbtxt from a template, in a sandbox because a spec may bring its own template."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from jinja2 import FileSystemLoader, StrictUndefined, TemplateError, TemplateSyntaxError
@@ -11,49 +11,149 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from repogen.errors import ConfigError
 from repogen.resources import templates_dir
-from repogen.triton_config.text.parse import message_text, quoted
+from repogen.triton_config.render.expected import instance_groups
+from repogen.triton_config.render.tensors import declared_inputs, declared_outputs
+from repogen.triton_config.text.parse import empty_config, message_text, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from jinja2.runtime import Context
+    from tritonclient.grpc.model_config_pb2 import ModelConfig as Message
 
-    from repogen.triton_config.render.plan import EnsemblePlan, Plan
+    from repogen.artifacts.steps import EnsembleStep
+    from repogen.triton_config.render.model_facts import ModelFacts
+    from repogen.triton_config.sections.model import (
+        DynamicBatchingSpec,
+        InstanceGroupSpec,
+        TritonSpec,
+        VersionPolicySpec,
+    )
+    from repogen.triton_config.text.view import TensorView
 
 TEMPLATE = "config.pbtxt.j2"
 ENSEMBLE_TEMPLATE = "ensemble.pbtxt.j2"
 
-# The largest config.pbtxt one can mean is some hundred KiB (thousands of tensors); beyond this a loop ran away.
+# Thousands of tensors need some hundred KiB; a longer text comes from an endless loop.
 MAX_CHARACTERS = 2**20
 _MAX_OPERAND = 2**31
+# Fields that the templates write themselves.
+_TEMPLATE_FIELDS = (
+    "name", "backend", "platform", "max_batch_size", "input", "output", "instance_group", "version_policy",
+    "ensemble_scheduling",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TemplateVariables:
+    """The variables of a template, documented in docs/config.md.
+
+    Attributes:
+        name: Model name.
+        backend: ``onnxruntime`` or ``python``; empty for an ensemble.
+        max_batch_size: 0 if the model does not batch.
+        batch_origin: Origin of max_batch_size, for a comment.
+        inputs: Tensors with Triton's data types and dims.
+        outputs: Tensors with Triton's data types and dims.
+        instance_groups: At least one; empty for an ensemble.
+        instances_from_spec: Whether the spec sets ``instance_group``.
+        dynamic_batching: None if not set.
+        version_policy: None if not set; Triton then serves the latest version.
+        steps: Steps of an ensemble, with ``model``, ``version`` (None for the newest), ``inputs`` and ``outputs``.
+        extra_fields: Text of all other fields: optimization, parameters, warmups and so on.
+        uses_graph: Whether ``extra_fields`` contains names, types or dims from the graph.
+    """
+
+    name: str
+    backend: str
+    max_batch_size: int
+    batch_origin: str
+    inputs: tuple[TensorView, ...]
+    outputs: tuple[TensorView, ...]
+    instance_groups: tuple[InstanceGroupSpec, ...]
+    instances_from_spec: bool
+    dynamic_batching: DynamicBatchingSpec | None
+    version_policy: VersionPolicySpec | None
+    steps: tuple[EnsembleStep, ...]
+    extra_fields: str
+    uses_graph: bool
+
+    @property
+    def more(self) -> str:
+        """The former name of ``extra_fields``, for template overrides."""
+        return self.extra_fields
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Jinja's sandbox, which limits ``range`` by itself, and here also products such as ``"a" * 10**9``."""
+    """Jinja's sandbox, which limits ``range``; this one also limits products such as ``"a" * 10**9``."""
 
     intercepted_binops = frozenset({"*", "**"})
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
-        """Multiply small integers only; a config needs no more."""
+        """Multiply small integers only."""
         for operand in (left, right):
             if not isinstance(operand, int) or abs(operand) > _MAX_OPERAND:
-                raise SecurityError(f"`{operator}` works on integers up to 2**31 here")
+                raise SecurityError(f"`{operator}` supports only integers up to 2**31 here")
         if operator == "**":
             raise SecurityError("`**` is not available here")
         return super().call_binop(context, operator, left, right)
 
 
-def render(plan: Plan | EnsemblePlan, overrides: Path | None, template: str = TEMPLATE) -> str:
-    """Return config.pbtxt's text for ``plan``.
+def template_variables(
+    triton: TritonSpec, facts: ModelFacts, expected: Message, steps: Sequence[EnsembleStep]
+) -> TemplateVariables:
+    """Return the variables for the template of a model.
 
     Args:
-        plan: The template's variables.
-        overrides: A directory whose template of that name, if there is one, is used in place of repogen's.
-        template: Its name.
+        triton: The spec's section.
+        facts: The facts about the model.
+        expected: The config that the text must contain.
+        steps: The steps of an ensemble.
 
     Raises:
-        ConfigError: The template can't be read, is wrong, uses an unknown variable, or writes without end.
+        ConfigError: The section does not match the graph.
+    """
+    rest = empty_config()
+    rest.CopyFrom(expected)
+    for field in (*_TEMPLATE_FIELDS, *(["dynamic_batching"] if triton.dynamic_batching is not None else [])):
+        rest.ClearField(field)
+    return TemplateVariables(
+        name=facts.name,
+        backend=facts.backend,
+        max_batch_size=facts.max_batch_size,
+        batch_origin=_batch_origin(triton, facts),
+        inputs=declared_inputs(triton, facts),
+        outputs=declared_outputs(triton, facts),
+        instance_groups=instance_groups(triton, facts),
+        instances_from_spec=bool(triton.instance_group),
+        dynamic_batching=triton.dynamic_batching,
+        version_policy=triton.version_policy,
+        steps=tuple(steps),
+        extra_fields=message_text(rest),
+        uses_graph=bool(triton.model_warmup or triton.sequence_batching or triton.batch_input or triton.batch_output),
+    )
+
+
+def _batch_origin(triton: TritonSpec, facts: ModelFacts) -> str:
+    from_spec = triton.max_batch_size != "auto"
+    if not facts.batch_measured:
+        return "from the spec, not measured: Triton forms the batches itself"
+    if not facts.batched:
+        return "from the spec" if from_spec else "measured: rows are not independent"
+    return "measured: rows are independent" + ("; size from the spec" if from_spec else "")
+
+
+def render(variables: TemplateVariables, overrides: Path | None, template: str = TEMPLATE) -> str:
+    """Return the text of config.pbtxt.
+
+    Args:
+        variables: The template's variables.
+        overrides: A directory; a template of this name in it replaces repogen's own.
+        template: Name of the template.
+
+    Raises:
+        ConfigError: The template cannot be read, is invalid, uses an unknown variable, or writes too much text.
     """
     roots = [str(root) for root in (overrides, templates_dir()) if root is not None]
     environment = _Sandbox(
@@ -65,38 +165,36 @@ def render(plan: Plan | EnsemblePlan, overrides: Path | None, template: str = TE
         keep_trailing_newline=True,
     )
     environment.filters["pbstr"] = quoted
-    environment.filters["pblist"] = _listed
-    variables = {field.name: getattr(plan, field.name) for field in fields(plan)}
-    variables["more"] = message_text(plan.more)  # as text: a template has no business in a message's methods
+    environment.filters["pblist"] = _list_text
+    values = {field.name: getattr(variables, field.name) for field in fields(variables)}
     try:
-        text = _bounded(environment.get_template(template).generate(variables))
+        return _bounded(environment.get_template(template).generate({**values, "more": variables.more}))
     except TemplateSyntaxError as error:
-        raise _wrong(f"{error.message}", f"{error.name}:{error.lineno}") from error
+        raise _template_error(f"{error.message}", f"{error.name}:{error.lineno}") from error
     except (TemplateError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError, OSError) as error:
-        raise _wrong(f"{error}", _line_in_template(error, template)) from error
-    return text
+        raise _template_error(f"{error}", _line_in_template(error, template)) from error
 
 
-def origin_of(overrides: Path | None, template: str = TEMPLATE) -> str:
-    """Return the name, for messages, of the template that ``render`` takes."""
+def template_origin(overrides: Path | None, template: str) -> str:
+    """Return the name, for messages, of the template that ``render`` uses."""
     if overrides is not None and (overrides / template).is_file():
         return f"{overrides.name}/{template}"
     return f"repogen's {template}"
 
 
 def _bounded(chunks: Iterable[str]) -> str:
-    taken: list[str] = []
+    parts: list[str] = []
     length = 0
     for chunk in chunks:
         length += len(chunk)
         if length > MAX_CHARACTERS:
-            raise SecurityError(f"it writes more than {MAX_CHARACTERS} characters")
-        taken.append(chunk)
-    return "".join(taken)
+            raise SecurityError(f"the text is longer than {MAX_CHARACTERS} characters")
+        parts.append(chunk)
+    return "".join(parts)
 
 
 def _line_in_template(error: BaseException, template: str) -> str:
-    """Return ``file:line`` of the deepest frame that jinja maps to a template."""
+    """Return ``file:line`` of the innermost frame that Jinja maps to a template."""
     line, trace = "", error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename.endswith(".j2"):
@@ -105,15 +203,15 @@ def _line_in_template(error: BaseException, template: str) -> str:
     return template + line
 
 
-def _wrong(what: str, where: str) -> ConfigError:
+def _template_error(reason: str, where: str) -> ConfigError:
     return ConfigError(
-        f"the template {where} can't be rendered: {what}",
-        "docs/config.md lists the variables and filters; repogen's own template is a start",
+        f"the template {where} can't be rendered: {reason}",
+        "docs/config.md lists the variables and filters; start from repogen's own template",
         code="config.template",
         where=where,
     )
 
 
-def _listed(values: Iterable[int]) -> str:
+def _list_text(values: Iterable[int]) -> str:
     items = ", ".join(map(str, values))
     return f"[ {items} ]" if items else "[ ]"

@@ -1,4 +1,4 @@
-"""Inputs and outputs as config.pbtxt declares them: what the graph says, and what the spec adds to it."""
+"""The inputs and outputs that config.pbtxt declares: the graph's tensors, and the spec's settings for them."""
 
 from __future__ import annotations
 
@@ -14,105 +14,125 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from repogen.artifacts.tensors import TensorSpec
-    from repogen.triton_config.render.model_facts import Known
+    from repogen.triton_config.render.model_facts import ModelFacts
     from repogen.triton_config.sections.model import TritonSpec
     from repogen.triton_config.sections.tensors import InputExtraSpec, OutputExtraSpec, ReshapeSpec
 
 
-def declared_inputs(triton: TritonSpec, known: Known) -> tuple[TensorView, ...]:
-    """Return what clients send: every input of the graph but those that Triton feeds.
+def declared_inputs(triton: TritonSpec, facts: ModelFacts) -> tuple[TensorView, ...]:
+    """Return the inputs that clients send: those of the graph that Triton does not fill.
 
     Raises:
-        ConfigError: The spec says something of what is none, or reshapes to another shape than the graph's.
+        ConfigError: The spec has settings for an unknown input, or reshapes to another shape than the graph's.
     """
-    views = _views(known.signature.inputs, fed_by_triton(triton), known)
-    _refuse_unknown("input", triton.input, views, known)
-    return tuple(_with_input_extra(view, triton.input.get(name), known) for name, view in views.items())
+    views = _views(facts.signature.inputs, triton_fed(triton), facts)
+    _check_names("input", triton.input, views, facts)
+    return tuple(_with_input_settings(view, triton.input.get(name), facts) for name, view in views.items())
 
 
-def declared_outputs(triton: TritonSpec, known: Known) -> tuple[TensorView, ...]:
-    """Return what clients get: every output of the graph but the states that Triton keeps.
+def declared_outputs(triton: TritonSpec, facts: ModelFacts) -> tuple[TensorView, ...]:
+    """Return the outputs that clients receive: those of the graph that are not states of a sequence.
 
     Raises:
         ConfigError: As ``declared_inputs``.
     """
-    views = _views(known.signature.outputs, kept_by_triton(triton), known)
-    _refuse_unknown("output", triton.output, views, known)
-    return tuple(_with_output_extra(view, triton.output.get(name), known) for name, view in views.items())
+    sequence = triton.sequence_batching
+    states = frozenset(state.output_name for state in sequence.state) if sequence is not None else frozenset()
+    views = _views(facts.signature.outputs, states, facts)
+    _check_names("output", triton.output, views, facts)
+    return tuple(_with_output_settings(view, triton.output.get(name), facts) for name, view in views.items())
 
 
-def fed_by_triton(triton: TritonSpec) -> frozenset[str]:
-    """Return the inputs that no client sends: a sequence's controls and states, and what a batch is."""
-    return frozenset((*controls_of(triton), *_states_of(triton), *_made_of_batches(triton)))
+def find_tensor(tensors: Iterable[TensorSpec], name: str, role: str, where: str) -> TensorSpec:
+    """Return the tensor of the graph that has a name.
+
+    Args:
+        tensors: The graph's inputs or outputs.
+        name: The name.
+        role: The tensor's role in the spec, for the message.
+        where: The key path that names it.
+
+    Raises:
+        ConfigError: The graph does not have the tensor.
+    """
+    by_name = {tensor.name: tensor for tensor in tensors}
+    if name not in by_name:
+        raise ConfigError(
+            f"{role} {name!r} is not in the graph",
+            f"the graph has {', '.join(map(repr, by_name)) or 'none'}",
+            code="config.no-such-tensor",
+            where=where,
+        )
+    return by_name[name]
 
 
-def controls_of(triton: TritonSpec) -> frozenset[str]:
-    """Return the inputs that tell of a request's place in its sequence."""
+def control_names(triton: TritonSpec) -> frozenset[str]:
+    """Return the control inputs of a sequence model."""
     sequence = triton.sequence_batching
     return frozenset(tensor.name for tensor in sequence.control_input) if sequence is not None else frozenset()
 
 
-def kept_by_triton(triton: TritonSpec) -> frozenset[str]:
-    """Return the outputs that go to no client: the states that a sequence's next request begins with."""
-    sequence = triton.sequence_batching
-    return frozenset(state.output_name for state in sequence.state) if sequence is not None else frozenset()
+def triton_fed(triton: TritonSpec) -> frozenset[str]:
+    """Return the inputs that Triton fills: controls and states of a sequence, and the targets of batch_input."""
+    return frozenset((*control_names(triton), *_state_inputs(triton), *_batch_input_targets(triton)))
 
 
-def view_of(spec: TensorSpec, known: Known) -> TensorView:
-    """Return a tensor as the graph alone would have it declared."""
-    dims, reshape = config_dims(spec.shape, batched=known.batched)
-    return TensorView(spec.name, DTYPES[spec.dtype].triton, dims, reshape)
+def graph_view(tensor: TensorSpec, facts: ModelFacts) -> TensorView:
+    """Return the declaration of a tensor without any settings of the spec."""
+    dims, reshape = config_dims(tensor.shape, batched=facts.batched)
+    return TensorView(tensor.name, DTYPES[tensor.dtype].triton, dims, reshape)
 
 
-def _states_of(triton: TritonSpec) -> Iterator[str]:
+def _state_inputs(triton: TritonSpec) -> Iterator[str]:
     for state in triton.sequence_batching.state if triton.sequence_batching is not None else ():
         yield state.input_name
 
 
-def _made_of_batches(triton: TritonSpec) -> Iterator[str]:
+def _batch_input_targets(triton: TritonSpec) -> Iterator[str]:
     for entry in triton.batch_input:
         yield from entry.target_name
 
 
-def _views(specs: Iterable[TensorSpec], others: frozenset[str], known: Known) -> dict[str, TensorView]:
-    return {spec.name: view_of(spec, known) for spec in specs if spec.name not in others}
+def _views(tensors: Iterable[TensorSpec], hidden: frozenset[str], facts: ModelFacts) -> dict[str, TensorView]:
+    return {tensor.name: graph_view(tensor, facts) for tensor in tensors if tensor.name not in hidden}
 
 
-def _refuse_unknown(kind: str, said: Iterable[str], views: Mapping[str, TensorView], known: Known) -> None:
-    if unknown := [name for name in said if name not in views]:
+def _check_names(kind: str, names: Iterable[str], views: Mapping[str, TensorView], facts: ModelFacts) -> None:
+    if unknown := [name for name in names if name not in views]:
         raise ConfigError(
-            f"triton.{kind} names {unknown[0]!r}, which is no {kind} that clients see",
-            f"there are {', '.join(map(repr, views)) or 'none'}",
+            f"triton.{kind} contains {unknown[0]!r}, which is not an {kind} that clients see",
+            f"the {kind}s are {', '.join(map(repr, views)) or 'none'}",
             code="config.no-such-tensor",
-            where=known.where(f"{kind}.{unknown[0]}"),
+            where=facts.where(f"{kind}.{unknown[0]}"),
         )
 
 
-def _with_input_extra(view: TensorView, extra: InputExtraSpec | None, known: Known) -> TensorView:
-    if extra is None:
+def _with_input_settings(view: TensorView, settings: InputExtraSpec | None, facts: ModelFacts) -> TensorView:
+    if settings is None:
         return view
-    if extra.allow_ragged_batch:  # its rows come one behind the other, of whatever length
+    if settings.allow_ragged_batch:  # Triton concatenates the rows, whatever their length
         view = replace(view, dims=(-1,), reshape=None, from_spec=True)
-    view = _reshaped("input", view, extra.dims, extra.reshape, known)
-    image = "" if extra.format in {None, "FORMAT_NONE"} else str(extra.format)
-    return replace(view, format=image, allow_ragged_batch=extra.allow_ragged_batch, optional=extra.optional)
+    view = _reshaped("input", view, settings.dims, settings.reshape, facts)
+    image_format = "" if settings.format in {None, "FORMAT_NONE"} else str(settings.format)
+    ragged, optional = settings.allow_ragged_batch, settings.optional
+    return replace(view, format=image_format, allow_ragged_batch=ragged, optional=optional)
 
 
-def _with_output_extra(view: TensorView, extra: OutputExtraSpec | None, known: Known) -> TensorView:
-    view = replace(view, label_filename=known.labels.get(view.name, ""))
-    return view if extra is None else _reshaped("output", view, extra.dims, extra.reshape, known)
+def _with_output_settings(view: TensorView, settings: OutputExtraSpec | None, facts: ModelFacts) -> TensorView:
+    view = replace(view, label_filename=facts.labels.get(view.name, ""))
+    return view if settings is None else _reshaped("output", view, settings.dims, settings.reshape, facts)
 
 
 def _reshaped(
-    kind: str, view: TensorView, dims: tuple[int, ...] | None, reshape: ReshapeSpec | None, known: Known
+    kind: str, view: TensorView, dims: tuple[int, ...] | None, reshape: ReshapeSpec | None, facts: ModelFacts
 ) -> TensorView:
-    """Let clients see a tensor in other dims than the graph's; ``reshape`` leads from them to the graph's."""
-    graph = view.model_dims
-    if reshape is not None and reshape.shape != graph:
+    """Return a view with the spec's dims for clients, which ``reshape`` converts to the graph's."""
+    graph_dims = view.model_dims
+    if reshape is not None and reshape.shape != graph_dims:
         raise ConfigError(
-            f"RG114: {kind} {view.name!r} is reshaped to {list(reshape.shape)}, and the graph has {list(graph)}",
-            f"dims: what clients see; repogen writes reshape: {{shape: {list(graph)}}} by itself",
-            code="config.RG114",
-            where=known.where(f"{kind}.{view.name}.reshape"),
+            f"{kind} {view.name!r} is reshaped to {list(reshape.shape)}, but the graph has {list(graph_dims)}",
+            f"dims are the dims for clients; repogen adds reshape: {{shape: {list(graph_dims)}}}",
+            code="RG114",
+            where=facts.where(f"{kind}.{view.name}.reshape"),
         )
-    return view if dims is None or dims == view.dims else replace(view, dims=dims, reshape=graph, from_spec=True)
+    return view if dims is None or dims == view.dims else replace(view, dims=dims, reshape=graph_dims, from_spec=True)

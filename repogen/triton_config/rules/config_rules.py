@@ -1,17 +1,16 @@
-"""Every rule of the RG1 family, applied to one config."""
+"""Applies the rules of family RG1, and RG5 within one ensemble, to one config."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from repogen.triton_config.rules.batching import batching_rules
-from repogen.triton_config.rules.ensemble import ensemble_rules
-from repogen.triton_config.rules.identity import identity_rules
-from repogen.triton_config.rules.instances import instance_rules
-from repogen.triton_config.rules.optimization import optimization_rules
-from repogen.triton_config.rules.sequence import sequence_rules
-from repogen.triton_config.rules.tensors import tensor_rules
-from repogen.triton_config.rules.warmup import warmup_rules
+from repogen.triton_config.rules.batching import batching_findings
+from repogen.triton_config.rules.ensemble import ensemble_config_findings
+from repogen.triton_config.rules.execution import execution_findings
+from repogen.triton_config.rules.identity import identity_findings
+from repogen.triton_config.rules.sequence import sequence_findings
+from repogen.triton_config.rules.tensors import tensor_findings
+from repogen.triton_config.rules.warmup import warmup_findings
 
 if TYPE_CHECKING:
     from tritonclient.grpc.model_config_pb2 import ModelConfig
@@ -19,21 +18,20 @@ if TYPE_CHECKING:
     from repogen.triton_config.rules.findings import Finding
 
 _RULES = (
-    tensor_rules,
-    batching_rules,
-    sequence_rules,
-    ensemble_rules,
-    instance_rules,
-    optimization_rules,
-    warmup_rules,
+    tensor_findings,
+    batching_findings,
+    sequence_findings,
+    ensemble_config_findings,
+    execution_findings,
+    warmup_findings,
 )
 
 
 def config_findings(config: ModelConfig, directory: str = "") -> list[Finding]:
-    """Return every rule of the RG1 family that a config breaks.
+    """Return the violations that can be found in a config alone.
 
     Args:
         config: The parsed config.
-        directory: Name of the directory that holds the config, when it lies in one.
+        directory: Name of the model directory that contains the config; empty if there is none.
     """
-    return [*identity_rules(config, directory), *(finding for rule in _RULES for finding in rule(config))]
+    return [*identity_findings(config, directory), *(finding for rule in _RULES for finding in rule(config))]

@@ -1,4 +1,4 @@
-"""Ensembles against the models that their steps name."""
+"""Rules that compare an ensemble with the models that its steps name."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Neighbor:
-    """Another model of the repository.
+class ModelInRepository:
+    """A model that an ensemble can use.
 
     Attributes:
-        config: Its config; None where it has none, or none that can be parsed.
-        versions: Numbers of the versions that are served.
-        guess: The largest batch that Triton gives it, where its config leaves that to Triton.
+        config: Its config; None if it has none, or one that cannot be parsed.
+        versions: Numbers of the served versions.
+        auto_max_batch_size: The max_batch_size that Triton sets if the config is incomplete; None if it is complete.
     """
 
     config: ModelConfig | None
     versions: tuple[int, ...]
-    guess: int | None = None
+    auto_max_batch_size: int | None = None
 
 
 @dataclass(frozen=True)
 class _Shape:
-    """What a tensor of the ensemble is, and who says so."""
+    """Type and shape of a tensor of the ensemble, and the model that declares it."""
 
     dtype: str
     dims: tuple[int, ...]
     batched: bool
-    said_by: str
+    declared_by: str
 
     @property
     def full(self) -> tuple[int, ...]:
@@ -44,95 +44,105 @@ class _Shape:
         return (-1, *self.dims) if self.batched else self.dims
 
 
-def ensemble_findings(config: ModelConfig, others: Mapping[str, Neighbor]) -> Iterator[Finding]:
-    """Yield what an ensemble asks of the repository's other models and does not get.
+def ensemble_findings(config: ModelConfig, models: Mapping[str, ModelInRepository]) -> Iterator[Finding]:
+    """Yield the mismatches between an ensemble and the models of its steps.
 
     Args:
-        config: The ensemble's.
-        others: Every model of the repository, by name.
+        config: The ensemble's config.
+        models: Every model of the repository, by name.
     """
-    known: dict[str, _Shape] = {}
+    shapes: dict[str, _Shape] = {}
     for kind, tensors in (("input", config.input), ("output", config.output)):
         for view in tensor_views(tensors):
-            # what goes on to the steps is what a reshape makes of it
-            known[view.name] = _Shape(view.dtype, view.model_dims, config.max_batch_size > 0, f"the ensemble's {kind}")
+            # The steps receive the shape after a reshape.
+            batched = config.max_batch_size > 0
+            shapes[view.name] = _Shape(view.dtype, view.model_dims, batched, f"the ensemble's {kind}")
     for index, step in enumerate(config.ensemble_scheduling.step):
         path = f"ensemble_scheduling.step[{index}]"
-        model = others.get(step.model_name)
+        model = models.get(step.model_name)
         if model is None:
             if step.model_name and not step.model_namespace:
-                message = f"step {index + 1} asks for model {step.model_name!r}, which is not in the repository"
+                message = f"step {index + 1} uses model {step.model_name!r}, which is not in the repository"
                 yield Finding("RG501", "error", message, "add it, or correct model_name", f"{path}.model_name")
             continue
-        if step.model_version >= 0 and step.model_version not in model.versions:
-            message = f"step {index + 1} asks for version {step.model_version} of {step.model_name!r}"
-            message += ", as one does that says nothing" if step.model_version == 0 else ""
-            hint = f"served are {', '.join(map(str, model.versions)) or 'none'}; model_version: -1 takes the newest"
-            yield Finding("RG501", "error", message, hint, f"{path}.model_version", "model_version: -1")
-        yield from _batch(config, path, step.model_name, model)
+        yield from _version_findings(index, step, model)
+        yield from _batch_findings(config, path, step.model_name, model)
         if model.config is not None and model.config.input and model.config.output:
-            yield from _mapped(path, index, step, model.config, known)
+            yield from _map_findings(index, step, model.config, shapes)
 
 
-def circle_findings(name: str, others: Mapping[str, Neighbor]) -> Iterator[Finding]:
-    """Yield an ensemble that comes back to itself through the models of its steps."""
+def cycle_findings(name: str, models: Mapping[str, ModelInRepository]) -> Iterator[Finding]:
+    """Yield an error if an ensemble contains itself through the models of its steps."""
     seen: set[str] = set()
     pending = [name]
     while pending:
-        neighbor = others.get(pending.pop())
-        for step in neighbor.config.ensemble_scheduling.step if neighbor and neighbor.config else ():
+        model = models.get(pending.pop())
+        for step in model.config.ensemble_scheduling.step if model and model.config else ():
             if step.model_name == name:
-                message = f"{name!r} is among its own steps, or among those of an ensemble in them"
-                yield Finding("RG505", "error", message, "break the circle", "ensemble_scheduling")
+                message = f"the steps of {name!r} lead back to {name!r}"
+                yield Finding("RG505", "error", message, "break the cycle", "ensemble_scheduling")
                 return
             if step.model_name not in seen:
                 seen.add(step.model_name)
                 pending.append(step.model_name)
 
 
-def _batch(config: ModelConfig, path: str, name: str, model: Neighbor) -> Iterator[Finding]:
-    largest = model.config.max_batch_size if model.guess is None and model.config is not None else model.guess
-    if largest and config.max_batch_size > largest:  # one of 0 takes whole tensors
-        message = f"the ensemble takes batches up to {config.max_batch_size}, and {name!r} up to {largest}"
+def _version_findings(index: int, step: ModelConfig, model: ModelInRepository) -> Iterator[Finding]:
+    if step.model_version >= 0 and step.model_version not in model.versions:
+        message = f"step {index + 1} uses version {step.model_version} of {step.model_name!r}, which is not served"
+        message += " (0 is the default of model_version)" if step.model_version == 0 else ""
+        served = ", ".join(map(str, model.versions)) or "none"
+        hint = f"served versions: {served}; model_version: -1 uses the newest"
+        field = f"ensemble_scheduling.step[{index}].model_version"
+        yield Finding("RG501", "error", message, hint, field, "model_version: -1")
+
+
+def _batch_findings(config: ModelConfig, path: str, name: str, model: ModelInRepository) -> Iterator[Finding]:
+    largest = model.auto_max_batch_size
+    if largest is None and model.config is not None:
+        largest = model.config.max_batch_size
+    if largest and config.max_batch_size > largest:  # a model with 0 accepts whole tensors
+        message = f"the ensemble accepts batches up to {config.max_batch_size}, and {name!r} up to {largest}"
         yield Finding("RG503", "error", message, "lower the ensemble's max_batch_size", path)
 
 
-def _mapped(
-    path: str, index: int, step: ModelConfig, model: ModelConfig, known: dict[str, _Shape]
-) -> Iterator[Finding]:
-    for key, mapped, tensors in (
+def _map_findings(index: int, step: ModelConfig, model: ModelConfig, shapes: dict[str, _Shape]) -> Iterator[Finding]:
+    path = f"ensemble_scheduling.step[{index}]"
+    for key, tensor_map, tensors in (
         ("input_map", step.input_map, model.input),
         ("output_map", step.output_map, model.output),
     ):
         views = {view.name: view for view in tensor_views(tensors)}
-        for theirs, ours in mapped.items():
-            if theirs not in views:
+        for model_name, ensemble_name in tensor_map.items():
+            if model_name not in views:
                 kind = key.removesuffix("_map")
-                message = f"step {index + 1} maps {kind} {theirs!r}, which {step.model_name!r} does not have"
+                message = f"step {index + 1} maps {kind} {model_name!r}, which {step.model_name!r} does not have"
                 yield Finding("RG502", "error", message, f"it has {', '.join(views)}", f"{path}.{key}")
                 continue
-            view = views[theirs]
+            view = views[model_name]
             shape = _Shape(view.dtype, view.dims, model.max_batch_size > 0, f"{step.model_name!r}")
-            yield from _agree(f"{path}.{key}", ours, known.setdefault(ours, shape), shape)
+            declared = shapes.setdefault(ensemble_name, shape)
+            yield from _mismatch_findings(f"{path}.{key}", ensemble_name, declared, shape)
     required = [tensor.name for tensor in model.input if not tensor.optional]
     if missing := [name for name in required if name not in step.input_map] if step.input_map else []:
-        message = f"step {index + 1} gives {step.model_name!r} no {', '.join(map(repr, missing))}"
+        message = f"step {index + 1} does not map {', '.join(map(repr, missing))} of {step.model_name!r}"
         yield Finding("RG502", "error", message, "map every input of the model", f"{path}.input_map")
 
 
-def _agree(path: str, name: str, one: _Shape, other: _Shape) -> Iterator[Finding]:
-    if one.dtype != other.dtype:
-        message = f"tensor {name!r} is TYPE_{one.dtype} by {one.said_by} and TYPE_{other.dtype} by {other.said_by}"
-        yield Finding("RG503", "error", message, "give it one type", path)
-    elif not _equal(one.full, other.full):
-        # Triton compares with the batch and without; requests have it or have it not
-        loads = one.batched != other.batched and _equal(one.dims, other.dims)
-        message = (
-            f"tensor {name!r} is {dims_text(one.full)} by {one.said_by} and {dims_text(other.full)} by {other.said_by} "
-            "(the batch included)"
-        )
-        yield Finding("RG503", "warning" if loads else "error", message, "give it one shape", path)
+def _mismatch_findings(path: str, name: str, first: _Shape, second: _Shape) -> Iterator[Finding]:
+    if first.dtype != second.dtype:
+        message = f"tensor {name!r} is TYPE_{first.dtype} in {first.declared_by} and "
+        message += f"TYPE_{second.dtype} in {second.declared_by}"
+        yield Finding("RG503", "error", message, "use the same type", path)
+    elif not _compatible(first.full, second.full):
+        # Triton compares dims with and without the batch at load; at inference they must match with the batch.
+        loads = first.batched != second.batched and _compatible(first.dims, second.dims)
+        message = f"tensor {name!r} is {dims_text(first.full)} in {first.declared_by} and "
+        message += f"{dims_text(second.full)} in {second.declared_by} (with the batch)"
+        yield Finding("RG503", "warning" if loads else "error", message, "use the same shape", path)
 
 
-def _equal(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    return len(one) == len(other) and all(-1 in pair or pair[0] == pair[1] for pair in zip(one, other, strict=True))
+def _compatible(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
+    return len(first) == len(second) and all(
+        -1 in pair or pair[0] == pair[1] for pair in zip(first, second, strict=True)
+    )

@@ -1,4 +1,4 @@
-"""What a rule says of a config, and every rule by its code."""
+"""The rules by code, and a violation of a rule as data."""
 
 from __future__ import annotations
 
@@ -10,87 +10,88 @@ if TYPE_CHECKING:
 
 Severity: TypeAlias = Literal["error", "warning"]
 
-# Codes are public: people write them into ignore lists and search for them. Never give one a new meaning.
+# Codes are public: users write them into ignore lists and search for them. Never reuse a code for another rule.
 RULES: dict[str, str] = {
-    "RG001": "config.pbtxt is protobuf text of a ModelConfig",
-    "RG002": "every field is one that the target release knows",
-    "RG003": "config.pbtxt begins without a byte order mark",
-    "RG004": "nothing of a template is left in config.pbtxt",
-    "RG005": "config.pbtxt is a readable file of UTF-8 text",
-    "RG101": "name equals the model directory's name",
-    "RG102": "backend, platform and runtime are known to Triton, and agree",
+    "RG001": "config.pbtxt is a ModelConfig in protobuf text format",
+    "RG002": "every field is supported by the target release",
+    "RG003": "config.pbtxt has no byte order mark",
+    "RG004": "config.pbtxt contains no template syntax",
+    "RG005": "config.pbtxt is a readable UTF-8 text file",
+    "RG101": "name equals the name of the model directory",
+    "RG102": "backend, platform and runtime are supported by Triton and consistent",
     "RG103": "max_batch_size is 0 or more",
-    "RG104": "tensor names are given, and unique among inputs and among outputs",
-    "RG105": "dims are never empty",
-    "RG106": "a dim is -1 or at least 1",
-    "RG107": "data types are those that Triton's ONNX Runtime backend serves",
-    "RG108": "preferred_batch_size lies between 1 and max_batch_size",
-    "RG109": "dynamic_batching stands only where the model batches",
-    "RG110": "an instance group names gpus only where its kind takes them",
-    "RG111": "an instance group has a number of instances that can be meant",
+    "RG104": "inputs and outputs have unique names",
+    "RG105": "dims are not empty",
+    "RG106": "every dim is -1 or at least 1",
+    "RG107": "data types are supported by Triton's ONNX Runtime backend",
+    "RG108": "preferred_batch_size is between 1 and max_batch_size",
+    "RG109": "dynamic_batching requires max_batch_size above 0",
+    "RG110": "an instance group lists gpus only if its kind uses GPUs",
+    "RG111": "the instance count is plausible",
     "RG112": "instance group names are unique",
     "RG113": "inputs and outputs are declared",
-    "RG114": "reshape holds as many elements as dims",
+    "RG114": "reshape has as many elements as dims",
     "RG115": "version_policy serves at least one version",
-    "RG116": "a warmup fits the model",
-    "RG117": "sequence batching keeps max_batch_size below 2147483647",
-    "RG118": "priorities lie between 1 and priority_levels",
-    "RG119": "preserve_ordering goes with one priority level and no DELAY",
-    "RG120": "a sequence's controls are given once each, with values of one type",
+    "RG116": "a warmup request matches the model",
+    "RG117": "sequence batching requires max_batch_size below 2147483647",
+    "RG118": "priorities are between 1 and priority_levels",
+    "RG119": "preserve_ordering is used without priorities and without DELAY",
+    "RG120": "each sequence control is defined once, with values of one type",
     "RG121": "the numbers of sequence_batching are in range",
-    "RG122": "a sequence's states have names, types, dims and data",
+    "RG122": "the states of a sequence have names, types, dims and data",
     "RG123": "an ensemble has steps, and each step maps its tensors",
-    "RG124": "format, allow_ragged_batch and optional go with the rest of the input",
-    "RG125": "batch_input and batch_output name what they are made from",
-    "RG126": "optimization levels and thresholds mean something to the backend",
-    "RG127": "an execution accelerator is one that the backend has",
-    "RG128": "parameters are known to the backend, and have values that it can read",
-    "RG129": "queue delays can be meant",
-    "RG130": "scheduling goes with what the model is",
-    "RG131": "rate limiter resources are named and counted",
-    "RG132": "a repository agent is one that Triton ships",
-    "RG133": "metric tags are labels that Prometheus takes",
-    "RG201": "every input is one of the graph's",
-    "RG202": "every input of the graph is given",
-    "RG203": "every output is one of the graph's",
-    "RG204": "every output of the graph is given",
-    "RG205": "data types equal the graph's",
-    "RG206": "ranks equal the graph's",
-    "RG207": "dims agree with the graph's",
-    "RG208": "a batching model's first dim is dynamic in every tensor",
-    "RG209": "the graph's data types can be served",
+    "RG124": "format, allow_ragged_batch and optional match the rest of the input",
+    "RG125": "batch_input and batch_output name their target and source tensors",
+    "RG126": "optimization levels are supported by the backend",
+    "RG127": "execution accelerators are supported by the backend",
+    "RG128": "parameters are supported by the backend and have valid values",
+    "RG129": "queue delays are plausible",
+    "RG130": "scheduling options match the model",
+    "RG131": "rate limiter resources have a name and a count",
+    "RG132": "repository agents are included in Triton",
+    "RG133": "metric tags are valid Prometheus labels",
+    "RG201": "every declared input is in the graph",
+    "RG202": "every input of the graph is declared",
+    "RG203": "every declared output is in the graph",
+    "RG204": "every output of the graph is declared",
+    "RG205": "data types equal those of the graph",
+    "RG206": "ranks equal those of the graph",
+    "RG207": "dims match those of the graph",
+    "RG208": "a batching model has a dynamic first dim in every tensor",
+    "RG209": "the data types of the graph can be served",
     "RG210": "the model file is an ONNX graph",
-    "RG211": "external data lies beside the model, whole",
-    "RG301": "the opset is one that the target release loads",
-    "RG302": "the IR version is one that the target release loads",
+    "RG211": "external data is complete and in the model's directory",
+    "RG301": "the opset is supported by the target release",
+    "RG302": "the IR version is supported by the target release",
     "RG401": "every directory in the repository is a model",
     "RG402": "a model has a config.pbtxt",
-    "RG403": "version directories are named by a number, from 1",
-    "RG404": "the versions that are served hold a model file",
-    "RG405": "files that the config names are there",
-    "RG406": "links stay in the repository",
-    "RG407": "files are as the manifest says",
-    "RG501": "the model of an ensemble's step is in the repository",
+    "RG403": "version directories are named by a number from 1",
+    "RG404": "every served version has a model file",
+    "RG405": "files that the config names exist",
+    "RG406": "links stay inside the repository",
+    "RG407": "files match the manifest",
+    "RG501": "the models of an ensemble's steps are in the repository",
     "RG502": "an ensemble maps tensors that the step's model has",
-    "RG503": "tensors of an ensemble have one type and shape from step to step",
-    "RG504": "every tensor of an ensemble is made once, and used",
-    "RG505": "an ensemble's steps do not wait for each other in a circle",
+    "RG503": "tensors of an ensemble have the same type and shape in every step",
+    "RG504": "every tensor of an ensemble is produced once and used",
+    "RG505": "the steps of an ensemble have no cycle",
 }
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule that is broken.
+    """A violation of a rule.
 
     Attributes:
         code: A key of ``RULES``.
-        severity: ``error`` where Triton refuses, dies or answers wrongly; ``warning`` where it does what few expect.
-        message: What is wrong, with the names and numbers.
+        severity: ``error`` if Triton rejects the model, crashes or returns wrong results; ``warning`` if it loads the
+            model with unexpected behavior.
+        message: What is wrong, with names and numbers.
         hint: What to do.
-        field: Path of the field that it is about, ``input[0].dims``; empty when it is about the whole.
-        fix: The corrected lines, where there is one right answer; else empty.
-        path: File or directory, as a reader of the message finds it; empty when there is none.
-        line: Line of a text, counted from 1; 0 when it is about the whole file.
+        field: Path of the field, ``input[0].dims`` or ``parameters["name"]``; empty for the whole config.
+        fix: The corrected lines, if there is exactly one correction; otherwise empty.
+        path: File or directory, relative to the user's working directory; empty if none.
+        line: Line of the text, counted from 1; 0 for the whole file.
         column: Column, counted from 1.
     """
 
@@ -106,5 +107,5 @@ class Finding:
 
 
 def errors_of(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the findings that keep a model from being served rightly."""
+    """Return the findings with severity ``error``."""
     return tuple(finding for finding in findings if finding.severity == "error")

@@ -1,4 +1,4 @@
-"""Who the model is, what serves it, and which versions."""
+"""Rules for name, backend, repository agents, metric tags and version_policy."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from repogen.triton_config.rules.findings import Finding
+from repogen.triton_config.text.source_map import entry_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 ONNX_PLATFORM = "onnxruntime_onnx"
 ONNX_BACKEND = "onnxruntime"
 ENSEMBLE = "ensemble"
-# What NVIDIA's containers ship. Source: triton-inference-server/backend, "Where can I find all the backends".
+# Included in NVIDIA's containers. Source: triton-inference-server/backend, "Where can I find all the backends".
 _BACKENDS = frozenset({
     "onnxruntime", "python", "pytorch", "tensorrt", "tensorflow", "openvino", "dali", "fil", "identity", "vllm",
     "tensorrtllm", "repeat", "square",
@@ -32,79 +33,85 @@ _PLATFORMS = {
 
 
 def is_onnx(config: ModelConfig) -> bool:
-    """Whether Triton hands the model to its ONNX Runtime backend; a config that says nothing gets it by its file."""
+    """Return whether Triton uses its ONNX Runtime backend; without a backend, the model's file decides."""
     if is_ensemble(config):
         return False
-    said = config.backend or _PLATFORMS.get(config.platform, config.platform)
-    return said in {"", ONNX_BACKEND}
+    backend = config.backend or _PLATFORMS.get(config.platform, config.platform)
+    return backend in {"", ONNX_BACKEND}
 
 
 def is_ensemble(config: ModelConfig) -> bool:
-    """Whether the model is a pipeline of others."""
+    """Return whether the model is an ensemble."""
     return bool(config.HasField("ensemble_scheduling")) or config.platform == ENSEMBLE
 
 
 def is_tensorrt(config: ModelConfig) -> bool:
-    """Whether the model is a TensorRT plan."""
+    """Return whether the model is a TensorRT plan."""
     return "tensorrt" in {config.backend, _PLATFORMS.get(config.platform, "")}
 
 
-def identity_rules(config: ModelConfig, directory: str) -> Iterator[Finding]:
-    """Yield what is wrong with name, backend, platform and version_policy."""
+def identity_findings(config: ModelConfig, directory: str) -> Iterator[Finding]:
+    """Yield the violations in name, backend, repository agents, metric tags and version_policy."""
     if directory and config.name not in {"", directory}:
         message = f"name is {config.name!r}, but the model's directory is {directory!r}"
         fix = f'name: "{directory}"'
-        yield Finding("RG101", "error", message, f"write {fix} or rename the directory", "name", fix)
-    yield from _backend(config)
-    if config.HasField("model_repository_agents") and not config.model_repository_agents.agents:
-        message = "model_repository_agents names no agent, which brings tritonserver 2.51 down"
-        yield Finding("RG132", "error", message, "drop it", "model_repository_agents")
-    for index, agent in enumerate(config.model_repository_agents.agents):
-        if agent.name != "checksum":
-            message = f"repository agent {agent.name!r} is none that Triton ships"
-            hint = "it ships checksum; one of your own is waved through: # repogen: ignore[RG132]"
-            yield Finding("RG132", "error", message, hint, f"model_repository_agents.agents[{index}]")
-    for index, key in enumerate(config.metric_tags):
+        yield Finding("RG101", "error", message, f"write {fix}, or rename the directory", "name", fix)
+    yield from _platform_findings(config)
+    yield from _backend_findings(config)
+    yield from _agent_findings(config)
+    for key in sorted(config.metric_tags):
         if key.startswith("__") or not re.fullmatch(r"[A-Za-z0-9_]*", key):
-            message = f"metric tag {key!r} is no label of Prometheus, which brings tritonserver 2.51 down"
-            yield Finding(
-                "RG133", "error", message, "use letters, digits and single underscores", f"metric_tags[{index}]"
-            )
-    yield from _version_policy(config)
+            message = f"metric tag {key!r} is not a valid Prometheus label, which crashes tritonserver 2.51"
+            hint = "use letters, digits and single underscores"
+            yield Finding("RG133", "error", message, hint, entry_path("metric_tags", key))
+    yield from _version_policy_findings(config)
 
 
-def _backend(config: ModelConfig) -> Iterator[Finding]:
+def _platform_findings(config: ModelConfig) -> Iterator[Finding]:
     if config.platform and config.platform not in _PLATFORMS:
         fix = f'backend: "{ONNX_BACKEND}"' if config.platform.startswith("onnx") else ""
-        hint = f"write {fix} in place of it" if fix else "say backend in place of it"
-        message = f"platform is {config.platform!r}, which Triton does not know"
-        yield Finding("RG102", "error", message, hint, "platform", fix)
+        message = f"platform {config.platform!r} is not supported by Triton"
+        yield Finding("RG102", "error", message, f"write {fix or 'backend'} instead", "platform", fix)
     elif config.platform and config.backend:
         same = _PLATFORMS[config.platform] == config.backend
         message = f"platform {config.platform!r} and backend {config.backend!r} are both set"
-        message += "" if same else ", and say different things"
+        message += "" if same else " and conflict"
         fix = f'backend: "{config.backend}"'
-        yield Finding("RG102", "warning" if same else "error", message, "drop platform", "platform", fix)
+        yield Finding("RG102", "warning" if same else "error", message, "remove platform", "platform", fix)
     elif config.platform == ONNX_PLATFORM:
         fix = f'backend: "{ONNX_BACKEND}"'
-        message = f"platform {config.platform!r} is the older way to name the backend"
-        yield Finding("RG102", "warning", message, f"write {fix} in place of it", "platform", fix)
+        message = f"platform {config.platform!r} is the older name of the backend"
+        yield Finding("RG102", "warning", message, f"write {fix} instead", "platform", fix)
+
+
+def _backend_findings(config: ModelConfig) -> Iterator[Finding]:
     if config.backend and config.backend not in _BACKENDS:
-        near = get_close_matches(config.backend.lower().strip(), sorted(_BACKENDS), n=1)
-        fix = f'backend: "{near[0]}"' if near else ""
-        message = f"backend {config.backend!r} is none that Triton ships"
-        hint = (f"write {fix}; " if fix else "") + "one of your own is waved through: # repogen: ignore[RG102]"
+        closest = get_close_matches(config.backend.lower().strip(), sorted(_BACKENDS), n=1)
+        fix = f'backend: "{closest[0]}"' if closest else ""
+        message = f"backend {config.backend!r} is not included in Triton"
+        hint = (f"write {fix}; " if fix else "") + "for a backend of your own: # repogen: ignore[RG102]"
         yield Finding("RG102", "error", message, hint, "backend", fix)
     if config.runtime and config.runtime not in {f"libtriton_{config.backend}.so", "model.py"}:
-        message = f"runtime {config.runtime!r} is no library of the backend"
-        yield Finding("RG102", "error", message, "drop it: Triton finds the library by the backend", "runtime")
+        message = f"runtime {config.runtime!r} is not a library of the backend"
+        yield Finding("RG102", "error", message, "remove it: Triton derives the library from the backend", "runtime")
 
 
-def _version_policy(config: ModelConfig) -> Iterator[Finding]:
+def _agent_findings(config: ModelConfig) -> Iterator[Finding]:
+    if config.HasField("model_repository_agents") and not config.model_repository_agents.agents:
+        message = "model_repository_agents has no agent, which crashes tritonserver 2.51"
+        yield Finding("RG132", "error", message, "remove it", "model_repository_agents")
+    for index, agent in enumerate(config.model_repository_agents.agents):
+        if agent.name != "checksum":
+            message = f"repository agent {agent.name!r} is not included in Triton"
+            hint = "Triton includes checksum; for an agent of your own: # repogen: ignore[RG132]"
+            yield Finding("RG132", "error", message, hint, f"model_repository_agents.agents[{index}]")
+
+
+def _version_policy_findings(config: ModelConfig) -> Iterator[Finding]:
     policy = config.version_policy
     if policy.HasField("specific") and not policy.specific.versions:
-        message = "version_policy is specific and names no version, so none is served"
-        yield Finding("RG115", "error", message, "name versions, or use latest", "version_policy")
+        message = "version_policy is specific without versions: no version is served, and the model does not load"
+        yield Finding("RG115", "error", message, "list versions, or use latest", "version_policy.specific")
     if policy.HasField("latest") and policy.latest.num_versions == 0:
-        message = "version_policy latest serves 0 versions"
-        yield Finding("RG115", "error", message, "write num_versions: 1 or more", "version_policy")
+        message = "version_policy serves the latest 0 versions: no version is served, and the model does not load"
+        yield Finding("RG115", "error", message, "set num_versions to 1 or more", "version_policy")

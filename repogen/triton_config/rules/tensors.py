@@ -1,4 +1,4 @@
-"""Inputs, outputs, and what Triton makes of them for a batch."""
+"""Rules for inputs, outputs, batch_input and batch_output."""
 
 from __future__ import annotations
 
@@ -18,116 +18,148 @@ if TYPE_CHECKING:
 
     from repogen.triton_config.rules.findings import Severity
 
-_SERVED = frozenset(dtype.triton for dtype in DTYPES.values())
+_SERVED_DTYPES = frozenset(dtype.triton for dtype in DTYPES.values())
 _IMAGE_DIMS = 3
-_COUNTS = frozenset({"INT32", "FP32"})
+_BATCH_INPUT_DTYPES = frozenset({"INT32", "FP32"})
 
 
-def tensor_rules(config: ModelConfig) -> Iterator[Finding]:
-    """Yield what is wrong with inputs, outputs, batch_input and batch_output."""
+def tensor_findings(config: ModelConfig) -> Iterator[Finding]:
+    """Yield the violations in input, output, batch_input and batch_output."""
     for kind, tensors in (("input", config.input), ("output", config.output)):
         if not tensors:
-            yield from _undeclared(config, kind)
-        for name, times in Counter(tensor.name for tensor in tensors).items():
-            if times > 1:
-                last = max(index for index, tensor in enumerate(tensors) if tensor.name == name)
-                message = f"{kind} {name!r} stands {times} times"
-                severity: Severity = "error" if kind == "input" and not is_ensemble(config) else "warning"
-                yield Finding("RG104", severity, message, "keep one of them", f"{kind}[{last}]")
+            yield from _undeclared_findings(config, kind)
+        yield from _duplicate_findings(config, kind, [tensor.name for tensor in tensors])
         for index, tensor in enumerate(tensors):
-            yield from _tensor(config, kind, f"{kind}[{index}]", tensor)
-            yield from _of_tensorrt(config, f"{kind}[{index}]", f"{kind} {tensor.name!r}", tensor)
-    yield from _image_formats(config)
-    yield from _ragged(config)
-    yield from _made_of_batches(config)
+            yield from _tensor_findings(config, kind, f"{kind}[{index}]", tensor)
+            yield from _tensorrt_findings(config, f"{kind}[{index}]", f"{kind} {tensor.name!r}", tensor)
+    yield from _image_findings(config)
+    yield from _ragged_findings(config)
+    yield from _batch_tensor_findings(config)
+    names: set[str] = set()
+    for name, field in triton_fed_inputs(config):
+        if name in names:
+            yield Finding("RG201", "error", f"Triton fills input {name!r} twice", "keep one", field)
+        names.add(name)
 
 
-def _undeclared(config: ModelConfig, kind: str) -> Iterator[Finding]:
+def triton_fed_inputs(config: ModelConfig) -> list[tuple[str, str]]:
+    """Return the inputs that Triton fills: controls and states of a sequence, and the targets of batch_input.
+
+    Returns:
+        Name of each input, and the path of the field that names it.
+    """
+    inputs: list[tuple[str, str]] = []
+    for index, tensor in enumerate(config.sequence_batching.control_input):
+        inputs.append((tensor.name, f"sequence_batching.control_input[{index}].name"))
+    for index, state in enumerate(config.sequence_batching.state):
+        inputs.append((state.input_name, f"sequence_batching.state[{index}].input_name"))
+    for index, entry in enumerate(config.batch_input):
+        for number, name in enumerate(entry.target_name):
+            inputs.append((name, f"batch_input[{index}].target_name[{number}]"))
+    return inputs
+
+
+def _duplicate_findings(config: ModelConfig, kind: str, names: list[str]) -> Iterator[Finding]:
+    for name, times in Counter(names).items():
+        if times > 1:
+            last = max(index for index, other in enumerate(names) if other == name)
+            message = f"{kind} {name!r} is declared {times} times"
+            severity: Severity = "error" if kind == "input" and not is_ensemble(config) else "warning"
+            yield Finding("RG104", severity, message, "keep one", f"{kind}[{last}]")
+
+
+def _undeclared_findings(config: ModelConfig, kind: str) -> Iterator[Finding]:
     if is_ensemble(config):
-        yield Finding("RG113", "error", f"the ensemble declares no {kind}", f"declare each {kind}")
+        yield Finding("RG113", "error", f"the ensemble declares no {kind}s", f"declare each {kind}")
     elif is_onnx(config):
-        message = f"no {kind} is declared, so Triton guesses, and takes any dynamic first axis for a batch"
+        message = f"no {kind}s are declared, so Triton assumes that any dynamic first axis is a batch"
         yield Finding("RG113", "warning", message, f"declare each {kind}")
 
 
-def _tensor(config: ModelConfig, kind: str, path: str, tensor: ModelInput | ModelOutput) -> Iterator[Finding]:
-    what = f"{kind} {tensor.name!r}"
+def _tensor_findings(config: ModelConfig, kind: str, path: str, tensor: ModelInput | ModelOutput) -> Iterator[Finding]:
+    subject = f"{kind} {tensor.name!r}"
     dtype = dtype_name(tensor.data_type)
     if not tensor.name:
-        yield Finding("RG104", "error", f"an {kind} has no name", "write the graph's name of it", path)
+        yield Finding("RG104", "error", f"an {kind} has no name", "write its name in the graph", path)
     if dtype == "INVALID":
-        yield Finding("RG107", "error", f"{what} has no data_type", "write the graph's", f"{path}.data_type")
-    elif is_onnx(config) and dtype not in _SERVED:
-        message = f"{what} has data_type TYPE_{dtype}, which the ONNX Runtime backend does not serve"
+        yield Finding("RG107", "error", f"{subject} has no data_type", "write the graph's", f"{path}.data_type")
+    elif is_onnx(config) and dtype not in _SERVED_DTYPES:
+        message = f"{subject} has data_type TYPE_{dtype}, which the ONNX Runtime backend does not support"
         hint = "cast to FP32 or FP16 inside the model"
         yield Finding("RG107", "error", message, hint, f"{path}.data_type")
     if not tensor.dims:
-        hint = "use dims: [ 1 ], with reshape { shape: [ ] } where the graph's shape is [batch]"
-        yield Finding("RG105", "error", f"{what} has empty dims", hint, path)
+        hint = "use dims: [ 1 ], with reshape { shape: [ ] } if the graph's shape is [batch]"
+        yield Finding("RG105", "error", f"{subject} has empty dims", hint, path)
     for name, dims in (("dims", tensor.dims), ("reshape.shape", tensor.reshape.shape)):
         for axis in (axis for axis, dim in enumerate(dims) if dim == 0 or dim < -1):
-            message = f"{what} has a dim of {dims[axis]}"
-            hint = "use -1 for a dynamic dim, else its size"
+            message = f"{subject} has a dim of {dims[axis]}"
+            hint = "use -1 for a dynamic dim, or its size"
             yield Finding("RG106", "error", message, hint, f"{path}.{name}[{axis}]")
     if tensor.HasField("reshape"):
-        yield from _reshape(config, path, what, tensor)
+        yield from _reshape_findings(config, path, subject, tensor)
 
 
-def _of_tensorrt(config: ModelConfig, path: str, what: str, tensor: ModelInput | ModelOutput) -> Iterator[Finding]:
+def _tensorrt_findings(
+    config: ModelConfig, path: str, subject: str, tensor: ModelInput | ModelOutput
+) -> Iterator[Finding]:
     for key in ("is_shape_tensor", "is_non_linear_format_io"):
         if getattr(tensor, key) and not is_tensorrt(config):
-            yield Finding("RG124", "error", f"{what} has {key}, which TensorRT alone takes", "drop it", f"{path}.{key}")
+            message = f"{subject} has {key}, which only TensorRT supports"
+            yield Finding("RG124", "error", message, "remove it", f"{path}.{key}")
 
 
-def _reshape(config: ModelConfig, path: str, what: str, tensor: ModelInput | ModelOutput) -> Iterator[Finding]:
+def _reshape_findings(
+    config: ModelConfig, path: str, subject: str, tensor: ModelInput | ModelOutput
+) -> Iterator[Finding]:
     dims, shape = tuple(tensor.dims), tuple(tensor.reshape.shape)
     if not shape and config.max_batch_size == 0:
-        message = f"{what} is reshaped to nothing, and without a batch nothing would be left"
-        yield Finding("RG114", "error", message, "drop reshape: a scalar has dims: [ 1 ]", f"{path}.reshape")
+        message = f"{subject} is reshaped to an empty shape, which requires max_batch_size above 0"
+        yield Finding("RG114", "error", message, "remove reshape: a scalar has dims: [ 1 ]", f"{path}.reshape")
     elif dims and not same_elements(dims, shape):
-        message = f"{what} reshapes {dims_text(dims)} to {dims_text(shape)}, which holds another number"
-        yield Finding("RG114", "error", message, "give both the same number of elements", f"{path}.reshape")
+        message = f"{subject} reshapes {dims_text(dims)} to {dims_text(shape)}, which has another number of elements"
+        yield Finding("RG114", "error", message, "make the number of elements equal", f"{path}.reshape")
 
 
-def _image_formats(config: ModelConfig) -> Iterator[Finding]:
+def _image_findings(config: ModelConfig) -> Iterator[Finding]:
     for index, tensor in enumerate(config.input):
         if tensor.format and len(tensor.dims) != _IMAGE_DIMS:
             name = type(tensor).Format.Name(tensor.format)
-            message = f"input {tensor.name!r} has {name} and {len(tensor.dims)} dims; an image has 3, without the batch"
-            yield Finding("RG124", "error", message, "drop format, or give three dims", f"input[{index}].format")
+            message = f"input {tensor.name!r} has {name} and {len(tensor.dims)} dims, but needs 3 without the batch"
+            yield Finding("RG124", "error", message, "remove format, or declare three dims", f"input[{index}].format")
 
 
-def _ragged(config: ModelConfig) -> Iterator[Finding]:
+def _ragged_findings(config: ModelConfig) -> Iterator[Finding]:
     for index, tensor in enumerate(config.input):
         if tensor.allow_ragged_batch and config.max_batch_size == 0:
-            message = f"input {tensor.name!r} allows ragged batches, and max_batch_size is 0"
-            hint = "drop allow_ragged_batch, or give a max_batch_size"
+            message = f"input {tensor.name!r} has allow_ragged_batch, but max_batch_size is 0"
+            hint = "remove allow_ragged_batch, or raise max_batch_size"
             yield Finding("RG124", "error", message, hint, f"input[{index}].allow_ragged_batch")
         if tensor.optional and config.max_batch_size > 0 and is_onnx(config):
-            message = f"input {tensor.name!r} is optional, which the ONNX Runtime backend does not take in a batch"
-            hint = "drop optional, or set max_batch_size: 0"
+            message = f"input {tensor.name!r} is optional, which the ONNX Runtime backend does not support in a batch"
+            hint = "remove optional, or set max_batch_size: 0"
             yield Finding("RG124", "error", message, hint, f"input[{index}].optional")
 
 
-def _made_of_batches(config: ModelConfig) -> Iterator[Finding]:
-    for kind, entries in (("batch_input", config.batch_input), ("batch_output", config.batch_output)):
-        for index, entry in enumerate(entries):
-            yield from _made(config, kind, f"{kind}[{index}]", entry)
+def _batch_tensor_findings(config: ModelConfig) -> Iterator[Finding]:
+    for index, batch_input in enumerate(config.batch_input):
+        path = f"batch_input[{index}]"
+        yield from _source_findings(config, "batch_input", path, batch_input)
+        if (dtype := dtype_name(batch_input.data_type)) not in _BATCH_INPUT_DTYPES:
+            message = f"a batch_input has data_type TYPE_{dtype}, but Triton supports INT32 and FP32"
+            yield Finding("RG125", "error", message, "use one of these", f"{path}.data_type")
+    for index, batch_output in enumerate(config.batch_output):
+        path = f"batch_output[{index}]"
+        yield from _source_findings(config, "batch_output", path, batch_output)
+        for target in sorted(set(batch_output.target_name) - {tensor.name for tensor in config.output}):
+            message = f"a batch_output has the target {target!r}, which is not an output"
+            yield Finding("RG125", "error", message, "name an output", f"{path}.target_name[0]")
 
 
-def _made(config: ModelConfig, kind: str, path: str, entry: BatchInput | BatchOutput) -> Iterator[Finding]:
+def _source_findings(config: ModelConfig, kind: str, path: str, entry: BatchInput | BatchOutput) -> Iterator[Finding]:
     for key in ("target_name", "source_input"):
-        if (times := len(getattr(entry, key))) != 1:
-            message = f"a {kind} has {times} {key}, and Triton takes one"
+        if (count := len(getattr(entry, key))) != 1:
+            message = f"a {kind} has {count} entries in {key}, but Triton requires exactly one"
             yield Finding("RG125", "error", message, "write one", path)
     for source in sorted(set(entry.source_input) - {tensor.name for tensor in config.input}):
-        message = f"a {kind} is made from {source!r}, which is no input"
+        message = f"a {kind} has the source {source!r}, which is not an input"
         yield Finding("RG125", "error", message, "name an input", f"{path}.source_input[0]")
-    if kind == "batch_input":
-        if (dtype := dtype_name(entry.data_type)) not in _COUNTS:
-            message = f"a batch_input is TYPE_{dtype}, and Triton makes INT32 or FP32"
-            yield Finding("RG125", "error", message, "write one of these", f"{path}.data_type")
-        return
-    for target in sorted(set(entry.target_name) - {tensor.name for tensor in config.output}):
-        message = f"a batch_output is {target!r}, which is no output"
-        yield Finding("RG125", "error", message, "name an output", f"{path}.target_name[0]")

@@ -1,10 +1,11 @@
-"""model_warmup: requests that Triton makes before the model is ready."""
+"""Rules for model_warmup."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from repogen.triton_config.rules.findings import Finding
+from repogen.triton_config.text.source_map import entry_path
 from repogen.triton_config.text.view import dims_text, dtype_name, fits
 
 if TYPE_CHECKING:
@@ -15,68 +16,70 @@ if TYPE_CHECKING:
     from repogen.triton_config.rules.findings import Severity
 
 
-def warmup_rules(config: ModelConfig) -> Iterator[Finding]:
-    """Yield what is wrong with warmups."""
+def warmup_findings(config: ModelConfig) -> Iterator[Finding]:
+    """Yield the violations in model_warmup."""
     if config.model_warmup and config.sequence_batching.state:
-        message = "a warmup cannot feed the states of a sequence, and without them the model does not run"
-        yield Finding("RG116", "error", message, "drop model_warmup", "model_warmup[0]")
+        message = "a warmup request cannot provide the states of a sequence model, and Triton rejects the model"
+        yield Finding("RG116", "error", message, "remove model_warmup", "model_warmup")
     for index, warmup in enumerate(config.model_warmup):
         path = f"model_warmup[{index}]"
-        if missing := sorted(_controls(config) - set(warmup.inputs)):
-            message = f"warmup {warmup.name!r} of a sequence model leaves out its control {', '.join(missing)}"
-            hint = "feed it, or drop the warmup: this brings tritonserver 2.51 down"
+        if missing := sorted(_control_names(config) - set(warmup.inputs)):
+            message = f"warmup {warmup.name!r} of a sequence model has no value for its control {', '.join(missing)}"
+            hint = "add it, or remove the warmup: tritonserver 2.51 crashes"
             yield Finding("RG116", "error", message, hint, path)
-        yield from _batch(config, path, warmup)
-        yield from _inputs(config, path, warmup)
+        yield from _batch_findings(config, path, warmup)
+        yield from _input_findings(config, path, warmup)
 
 
-def _controls(config: ModelConfig) -> set[str]:
+def _control_names(config: ModelConfig) -> set[str]:
     return {tensor.name for tensor in config.sequence_batching.control_input}
 
 
-def _batch(config: ModelConfig, path: str, warmup: ModelWarmup) -> Iterator[Finding]:
+def _batch_findings(config: ModelConfig, path: str, warmup: ModelWarmup) -> Iterator[Finding]:
     largest = max(config.max_batch_size, 1)
     if warmup.batch_size > largest:
-        message = f"warmup {warmup.name!r} has batch_size {warmup.batch_size}, more than {largest}"
-        hint = "lower it: this can bring Triton down"
+        message = f"warmup {warmup.name!r} has batch_size {warmup.batch_size}, but the largest batch is {largest}"
+        hint = "lower it: Triton can crash"
         yield Finding("RG116", "error", message, hint, f"{path}.batch_size")
     if not warmup.batch_size:
-        message = f"warmup {warmup.name!r} has no batch_size, so nothing is run"
+        message = f"warmup {warmup.name!r} has no batch_size, so Triton does not run it"
         yield Finding("RG116", "warning", message, "write batch_size: 1", path)
 
 
-def _inputs(config: ModelConfig, path: str, warmup: ModelWarmup) -> Iterator[Finding]:
+def _input_findings(config: ModelConfig, path: str, warmup: ModelWarmup) -> Iterator[Finding]:
     declared = {tensor.name: tensor for tensor in config.input}
-    what = f"warmup {warmup.name!r}"
+    subject = f"warmup {warmup.name!r}"
     if not warmup.inputs:
-        severity: Severity = "error" if warmup.batch_size else "warning"  # without a batch nothing is run
-        yield Finding("RG116", severity, f"{what} feeds no input", "give each input of the model", path)
-    controls = _controls(config)
-    for number, (name, fed) in enumerate(warmup.inputs.items()):
-        where = f"{path}.inputs[{number}]"
+        severity: Severity = "error" if warmup.batch_size else "warning"  # Triton runs it only with a batch size
+        yield Finding("RG116", severity, f"{subject} has no inputs", "add each input of the model", path)
+    controls = _control_names(config)
+    for name in sorted(warmup.inputs):
+        field = entry_path(f"{path}.inputs", name)
         if name in controls:
             continue
         if name not in declared:
-            message = f"{what} feeds {name!r}, unknown to the model; this can bring Triton down"
-            yield Finding("RG116", "error", message, "use the config's input names", where)
+            message = f"{subject} has input {name!r}, which the model does not have; Triton can crash"
+            yield Finding("RG116", "error", message, "use the input names of the config", field)
             continue
-        yield from _fed(where, f"{what}, input {name!r},", declared[name], fed)
+        value_subject = f"{subject}, input {name!r},"
+        yield from _value_findings(field, value_subject, declared[name], warmup.inputs[name])
     missing = [name for name, tensor in declared.items() if name not in warmup.inputs and not tensor.optional]
     if missing and warmup.inputs and declared.keys() | controls >= set(warmup.inputs):
-        message = f"{what} leaves out {', '.join(map(repr, missing))}"
-        yield Finding("RG116", "error", message, "give each input of the model", path)
+        message = f"{subject} has no value for {', '.join(map(repr, missing))}"
+        yield Finding("RG116", "error", message, "add each input of the model", path)
 
 
-def _fed(where: str, what: str, tensor: ModelInput, fed: ModelWarmup.Input) -> Iterator[Finding]:
-    if fed.data_type != tensor.data_type:
-        message = f"{what} is TYPE_{dtype_name(fed.data_type)} and the model's TYPE_{dtype_name(tensor.data_type)}"
-        yield Finding("RG116", "error", message, "write the model's data_type", where)
-    if any(dim < 1 for dim in fed.dims):
-        message = f"{what} has dims {dims_text(fed.dims)}, and a request has sizes"
-        yield Finding("RG116", "error", message, "write a size for each dim, without the batch", where)
-    elif not fits(tuple(fed.dims), tuple(tensor.dims)):
-        message = f"{what} has dims {dims_text(fed.dims)} and the model's are {dims_text(tensor.dims)}"
-        yield Finding("RG116", "error", message, "write dims that fit, without the batch", where)
-    if fed.WhichOneof("input_data_type") is None:
-        message = f"{what} has no data"
-        yield Finding("RG116", "error", message, "write zero_data: true, random_data: true or input_data_file", where)
+def _value_findings(field: str, subject: str, tensor: ModelInput, value: ModelWarmup.Input) -> Iterator[Finding]:
+    if value.data_type != tensor.data_type:
+        message = f"{subject} is TYPE_{dtype_name(value.data_type)}, but the model's input is "
+        message += f"TYPE_{dtype_name(tensor.data_type)}"
+        yield Finding("RG116", "error", message, "use the model's data_type", field)
+    if any(dim < 1 for dim in value.dims):
+        message = f"{subject} has dims {dims_text(value.dims)}, but a request needs a size for each dim"
+        yield Finding("RG116", "error", message, "write a size for each dim, without the batch", field)
+    elif not fits(tuple(value.dims), tuple(tensor.dims)):
+        message = f"{subject} has dims {dims_text(value.dims)}, but the model's are {dims_text(tensor.dims)}"
+        yield Finding("RG116", "error", message, "write matching dims, without the batch", field)
+    if value.WhichOneof("input_data_type") is None:
+        message = f"{subject} has no data"
+        yield Finding("RG116", "error", message, "write zero_data: true, random_data: true or input_data_file", field)

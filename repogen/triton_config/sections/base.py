@@ -1,4 +1,4 @@
-"""What the spec's models and scalars are made of."""
+"""Base class, scalar types and key paths of the spec's models."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class Section(BaseModel):
-    """A mapping of the spec; unknown keys are refused."""
+    """A mapping of the spec; unknown keys are rejected."""
 
-    # defer_build: the schema is made once, for SpecFile, and not once more for each class at import.
+    # defer_build: the schema is built once, for SpecFile, instead of once for each class at import.
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)
 
 
 def must_be(what: str) -> WrapValidator:
-    """Return a validator that answers every misfit with one sentence, instead of one error for each union member."""
+    """Return a validator that raises one error for any invalid value, instead of one error for each union member."""
 
     def validate(value: object, handler: ValidatorFunctionWrapHandler) -> object:
         try:
@@ -33,17 +33,30 @@ def must_be(what: str) -> WrapValidator:
 KeyPath: TypeAlias = tuple[str | int, ...]
 """Keys and indexes from a mapping to a value in it."""
 
+
+def key_text(path: KeyPath) -> str:
+    """Return ``path`` in the notation of messages.
+
+    >>> key_text(("models", "digits", "outputs", 0))
+    'models.digits.outputs[0]'
+    """
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
 Seconds = Annotated[
     float, Field(strict=True, gt=0, le=86_400, allow_inf_nan=False), must_be("a number of seconds > 0 and <= 86400")
 ]
 Tolerance = Annotated[float, Field(strict=True, ge=0, le=1e6, allow_inf_nan=False), must_be("a number >= 0")]
 INT32_MAX = 2**31 - 1
-# Without their sentence: for unions, which say it for both sides.
+# Without must_be: for members of a union, whose own must_be describes all members.
 AnySize = Annotated[int, Field(strict=True, ge=1, le=INT32_MAX)]
 AnyCount = Annotated[int, Field(strict=True, ge=0, le=INT32_MAX)]
 Size = Annotated[AnySize, must_be("an integer >= 1")]
 Count = Annotated[AnyCount, must_be("an integer >= 0")]
-# Without control characters, line breaks, and what changes the direction of text or has no width.
+# Without control characters, line breaks, and characters that change the direction of text or have no width.
 TensorName = Annotated[
     str,
     Field(

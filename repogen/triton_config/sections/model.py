@@ -1,6 +1,6 @@
-"""What config.pbtxt says beyond the signature: ``triton:`` of a model, in ModelConfig's own words.
+"""The ``triton:`` section of a model: the parts of config.pbtxt that do not follow from the graph.
 
-Names of sections and keys are those of Triton's model_config.proto, so that what its documentation says can be written.
+Sections and keys have the names of Triton's model_config.proto, so that Triton's documentation applies to them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ParameterValue = Annotated[
 
 
 class QueuePolicySpec(Section):
-    """What becomes of requests that wait too long, or are too many."""
+    """Limits for requests that wait in a queue."""
 
     timeout_action: Literal["REJECT", "DELAY"] = "REJECT"
     default_timeout_microseconds: Microseconds = 0
@@ -51,7 +51,7 @@ class DynamicBatchingSpec(Section):
 
 
 class ResourceSpec(Section):
-    """What an instance takes of the rate limiter."""
+    """A rate limiter resource that an instance needs."""
 
     name: TensorName
     count: Size = 1
@@ -59,7 +59,7 @@ class ResourceSpec(Section):
 
 
 class RateLimiterSpec(Section):
-    """When an instance may run."""
+    """Resources and priority of an instance in the rate limiter."""
 
     resources: tuple[ResourceSpec, ...] = ()
     priority: Count = 0
@@ -72,7 +72,7 @@ class InstanceGroupSpec(Section):
     kind: Literal["KIND_AUTO", "KIND_CPU", "KIND_GPU", "KIND_MODEL"] = "KIND_CPU"
     gpus: tuple[Count, ...] = ()
     name: TensorName | None = None
-    profile: tuple[Text, ...] = Field(default=(), description="TensorRT's alone: Triton refuses it of others")
+    profile: tuple[Text, ...] = Field(default=(), description="TensorRT only: Triton rejects it for other backends")
     rate_limiter: RateLimiterSpec | None = None
     passive: StrictBool = False
     host_policy: Text = ""
@@ -85,7 +85,7 @@ class LatestPolicy(Section):
 
 
 class VersionPolicySpec(Section):
-    """Which versions Triton serves; exactly one of the three."""
+    """The versions that Triton serves: exactly one of the three keys."""
 
     latest: LatestPolicy | None = None
     all: Literal[True] | None = None
@@ -93,13 +93,13 @@ class VersionPolicySpec(Section):
 
 
 class GraphSpec(Section):
-    """How far ONNX Runtime optimizes: -1 basic, 1 extended, 2 not at all; all of it when left out."""
+    """Graph optimizations of ONNX Runtime: -1 basic, 1 extended, 2 none; all of them if left out."""
 
     level: Level = 0
 
 
 class CudaSpec(Section):
-    """CUDA graphs and their like; TensorRT's, mostly."""
+    """CUDA options, mostly for TensorRT."""
 
     graphs: StrictBool = False
     busy_wait_events: StrictBool = False
@@ -114,20 +114,20 @@ class AcceleratorSpec(Section):
 
 
 class AcceleratorsSpec(Section):
-    """Execution providers, the first that takes an operator runs it."""
+    """Execution providers; the first one that supports an operator runs it."""
 
     gpu_execution_accelerator: tuple[AcceleratorSpec, ...] = Field(default=(), description="tensorrt, with parameters")
     cpu_execution_accelerator: tuple[AcceleratorSpec, ...] = Field(default=(), description="openvino")
 
 
 class PinnedMemorySpec(Section):
-    """Whether a buffer is in pinned memory."""
+    """Whether a buffer uses pinned memory."""
 
     enable: StrictBool = True
 
 
 class OptimizationSpec(Section):
-    """How a model is run."""
+    """Optimization settings of a model."""
 
     graph: GraphSpec | None = None
     priority: Literal["PRIORITY_DEFAULT", "PRIORITY_MAX", "PRIORITY_MIN"] | None = None
@@ -140,25 +140,25 @@ class OptimizationSpec(Section):
 
 
 class WarmupSpec(Section):
-    """Requests that are made before the model is ready; each feeds every input."""
+    """Requests that Triton runs before the model is ready, with a value for each input."""
 
     name: TensorName = "warmup"
     batch_size: Size = 1
     count: Size = 1
     data: Literal["zero", "random", "golden"] = Field(
-        default="random", description="golden: a row of the golden tensors, in files that are published with the model"
+        default="random", description="golden: a row of the golden tensors, in files published with the model"
     )
-    sizes: dict[str, Size] = Field(default_factory=dict, description="Of dynamic dims; dims: of the model otherwise")
+    sizes: dict[str, Size] = Field(default_factory=dict, description="Sizes of dynamic dims; from dims: if left out")
 
 
 class ResponseCacheSpec(Section):
-    """Whether answers are kept for equal requests."""
+    """Whether Triton caches responses for equal requests."""
 
     enable: StrictBool = True
 
 
-def parameter_text(value: bool | float | str) -> str:  # noqa: FBT001 - a value of the spec's
-    """Return a parameter as Triton has it, which is as text: booleans as ``true``, numbers as JSON writes them.
+def parameter_text(value: bool | float | str) -> str:  # noqa: FBT001 - a value of the spec
+    """Return a parameter as the text that Triton expects: ``true`` or ``false`` for booleans, JSON for numbers.
 
     >>> parameter_text(False), parameter_text(2), parameter_text("FP16")
     ('false', '2', 'FP16')
@@ -167,7 +167,7 @@ def parameter_text(value: bool | float | str) -> str:  # noqa: FBT001 - a value 
 
 
 class TritonSpec(Section):
-    """What config.pbtxt says beyond the signature."""
+    """The parts of config.pbtxt that do not follow from the graph."""
 
     max_batch_size: AutoOrCount = "auto"
     input: dict[TensorName, InputExtraSpec] = Field(default_factory=dict, description="By name of the graph's input")
@@ -180,40 +180,42 @@ class TritonSpec(Section):
     version_policy: VersionPolicySpec | None = None
     optimization: OptimizationSpec | None = None
     default_model_filename: (
-        Annotated[Literal["model.onnx"], must_be("model.onnx: repogen publishes every graph by that name")] | None
+        Annotated[Literal["model.onnx"], must_be("model.onnx: repogen publishes every graph under that name")] | None
     ) = None
     parameters: dict[Text, ParameterValue] = Field(
-        default_factory=dict, description="Of the backend: intra_op_thread_count, enable_mem_arena, …"
+        default_factory=dict, description="Parameters of the backend: intra_op_thread_count, enable_mem_arena, …"
     )
     metric_tags: dict[Text, Text] = Field(default_factory=dict)
     model_warmup: tuple[WarmupSpec, ...] = ()
     response_cache: ResponseCacheSpec | None = None
     extra: str = Field(
-        default="", max_length=2**16, description="config.pbtxt's own text, for what no key says; checked like all"
+        default="",
+        max_length=2**16,
+        description="Text of config.pbtxt for fields without a key here; checked like all others",
     )
 
     @property
     def ragged(self) -> bool:
-        """Whether a batch is more than rows one behind the other, so that nothing outside Triton can make one."""
+        """Whether batches are not plain concatenated rows, so that only Triton can form them."""
         return bool(self.batch_input) or any(extra.allow_ragged_batch for extra in self.input.values())
 
     @property
     def files(self) -> dict[KeyPath, str]:
-        """The user's files that config.pbtxt is to name, by key path below ``triton``."""
-        states = enumerate(self.sequence_batching.state if self.sequence_batching is not None else ())
-        firsts = [(n, first.data_file) for n, state in states for first in state.initial_state]
-        return {
+        """The files that the section names, by key path below ``triton``."""
+        labels: dict[KeyPath, str] = {
             ("output", name, "label_filename"): extra.label_filename
             for name, extra in self.output.items()
             if extra.label_filename is not None
-        } | {
-            ("sequence_batching", "state", n, "initial_state", 0, "data_file"): file
-            for n, file in firsts
-            if file is not None
+        }
+        return labels | {
+            ("sequence_batching", "state", index, "initial_state", 0, "data_file"): initial.data_file
+            for index, state in enumerate(self.sequence_batching.state if self.sequence_batching is not None else ())
+            for initial in state.initial_state
+            if initial.data_file is not None
         }
 
 
-NOT_OF_ENSEMBLES = {
+NOT_FOR_ENSEMBLES = {
     "dynamic_batching": None,
     "sequence_batching": None,
     "batch_input": (),
@@ -223,4 +225,4 @@ NOT_OF_ENSEMBLES = {
     "model_warmup": (),
     "default_model_filename": None,
 }
-"""Keys of ``triton``, and what stands for their absence."""
+"""Keys of ``triton`` that Triton rejects in an ensemble, with their defaults."""

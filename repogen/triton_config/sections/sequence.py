@@ -1,4 +1,4 @@
-"""``sequence_batching`` of ``triton:``: which requests belong together, and what Triton keeps between them."""
+"""``sequence_batching`` of ``triton:``: control tensors and the states that Triton keeps between requests."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pydantic import Field, StrictBool
 from repogen.triton_config.sections.base import INT32_MAX, AnySize, Count, Section, Size, TensorName, must_be
 
 Int32 = Annotated[int, Field(strict=True, ge=-(2**31), le=INT32_MAX)]
-Float = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+_FLOAT32_MAX = 3.4028234e38
+Float = Annotated[float, Field(strict=True, ge=-_FLOAT32_MAX, le=_FLOAT32_MAX, allow_inf_nan=False)]
 Share = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False), must_be("a number from 0 to 1 (RG121)")]
-# One below what brings tritonserver 2.51 down.
+# One below the value that crashes tritonserver 2.51.
 Candidates = Annotated[
     int, Field(strict=True, ge=1, lt=INT32_MAX), must_be("an integer from 1 to 2147483646 (RG121)")
 ]  # fmt: skip
@@ -28,14 +29,14 @@ DataType = Literal[
 
 
 class DirectSpec(Section):
-    """Each running sequence has a slot of the batch to itself."""
+    """Each running sequence has its own slot in the batch."""
 
     max_queue_delay_microseconds: Count = 0
     minimum_slot_utilization: Share = 0.0
 
 
 class OldestSpec(Section):
-    """Requests of different sequences make up a batch, oldest first."""
+    """A batch contains requests of different sequences, oldest first."""
 
     max_candidate_sequences: Candidates
     preferred_batch_size: tuple[Size, ...] = ()
@@ -44,7 +45,7 @@ class OldestSpec(Section):
 
 
 class ControlSpec(Section):
-    """What a control tensor says; without values its type is the graph's, and false and true are 0 and 1."""
+    """The meaning of a control tensor; without values its type is the graph's, and false and true are 0 and 1."""
 
     kind: Literal["CONTROL_SEQUENCE_START", "CONTROL_SEQUENCE_END", "CONTROL_SEQUENCE_READY", "CONTROL_SEQUENCE_CORRID"]
     int32_false_true: Annotated[tuple[Int32, Int32], must_be("two integers, [false, true] (RG120)")] | None = None
@@ -56,18 +57,18 @@ class ControlSpec(Section):
             must_be("TYPE_UINT64, TYPE_INT64, TYPE_UINT32, TYPE_INT32 or TYPE_STRING (RG120)"),
         ]
         | None
-    ) = Field(default=None, description="Of CONTROL_SEQUENCE_CORRID; the graph's when left out")
+    ) = Field(default=None, description="For CONTROL_SEQUENCE_CORRID; the graph's if left out")
 
 
 class ControlInputSpec(Section):
-    """An input of the graph that Triton's sequence batcher feeds."""
+    """An input of the graph that Triton's sequence batcher fills."""
 
     name: TensorName
     control: tuple[ControlSpec, ...]
 
 
 class InitialStateSpec(Section):
-    """What a state is when a sequence starts; exactly one of zero_data and data_file."""
+    """The value of a state when a sequence starts: exactly one of zero_data and data_file."""
 
     name: TensorName | None = None
     data_type: DataType | None = None
@@ -79,13 +80,13 @@ class InitialStateSpec(Section):
 
 
 class StateSpec(Section):
-    """An output of the graph that becomes an input of the sequence's next request."""
+    """An output of the graph that becomes an input of the next request in the sequence."""
 
     input_name: TensorName
     output_name: TensorName
-    data_type: DataType | None = Field(default=None, description="The graph's when left out")
-    dims: StateDims | None = Field(default=None, description="Without the batch; the graph's when left out")
-    initial_state: tuple[InitialStateSpec, ...] = Field(default=(), description="One; zeros when left out")
+    data_type: DataType | None = Field(default=None, description="The graph's if left out")
+    dims: StateDims | None = Field(default=None, description="Without the batch; the graph's if left out")
+    initial_state: tuple[InitialStateSpec, ...] = Field(default=(), description="At most one; zeros if left out")
     use_same_buffer_for_input_output: StrictBool = False
     use_growable_memory: StrictBool = False
 
@@ -95,7 +96,7 @@ class SequenceBatchingSpec(Section):
 
     direct: DirectSpec | None = None
     oldest: OldestSpec | None = None
-    max_sequence_idle_microseconds: Idle | None = Field(default=None, description="Triton's own is one second")
+    max_sequence_idle_microseconds: Idle | None = Field(default=None, description="Triton's default is one second")
     control_input: tuple[ControlInputSpec, ...] = ()
     state: tuple[StateSpec, ...] = ()
     iterative_sequence: StrictBool = False

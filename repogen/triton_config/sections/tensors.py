@@ -1,4 +1,4 @@
-"""What ``triton:`` may say of a tensor beyond what the graph says, and of tensors that Triton makes of a batch."""
+"""Tensors in ``triton:``: settings that the graph does not have, and tensors that Triton derives from a batch."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ _Dim = Annotated[int, Field(strict=True, ge=-1, le=2**63 - 1)]
 Dims = Annotated[
     tuple[_Dim, ...], Field(min_length=1), must_be("a list of dims without the batch, -1 for a dynamic one (RG106)")
 ]
-OneName = Annotated[tuple[TensorName], must_be("a list of one tensor's name (RG125)")]
+OneName = Annotated[tuple[TensorName], must_be("a list with one tensor name (RG125)")]
 
 
 class ReshapeSpec(Section):
-    """The shape that the model itself sees: the graph's, and so without need to be said."""
+    """The shape that the model receives or returns; it must be the graph's, so it can be left out."""
 
     shape: tuple[_Dim, ...]
 
 
 class InputExtraSpec(Section):
-    """What config.pbtxt says of an input beyond its signature."""
+    """Settings of an input in addition to its signature."""
 
     format: Literal["FORMAT_NONE", "FORMAT_NHWC", "FORMAT_NCHW"] | None = None
     allow_ragged_batch: StrictBool = False
     optional: StrictBool = False
-    dims: Dims | None = Field(default=None, description="What clients send, where it is reshaped to the graph's")
+    dims: Dims | None = Field(default=None, description="Dims that clients send, if reshaped to the graph's")
     reshape: ReshapeSpec | None = Field(default=None, description="As in config.pbtxt; it must be the graph's shape")
 
 
 class OutputExtraSpec(Section):
-    """What config.pbtxt says of an output beyond its signature."""
+    """Settings of an output in addition to its signature."""
 
     label_filename: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
-        default=None, description="Names of classes, one a line; relative to the spec, and published with the model"
+        default=None, description="File of class names, one per line; relative to the spec, published with the model"
     )
-    dims: Dims | None = Field(default=None, description="What clients get, where the graph's is reshaped to it")
+    dims: Dims | None = Field(default=None, description="Dims that clients receive, if reshaped from the graph's")
     reshape: ReshapeSpec | None = Field(default=None, description="As in config.pbtxt; it must be the graph's shape")
 
 
 class BatchInputSpec(Section):
-    """An input of the graph that Triton makes from what a batch is."""
+    """An input of the graph that Triton derives from the batch."""
 
     kind: Literal[
         "BATCH_ELEMENT_COUNT",
@@ -55,12 +55,12 @@ class BatchInputSpec(Section):
     target_name: OneName
     source_input: OneName
     data_type: Annotated[Literal["TYPE_INT32", "TYPE_FP32"], must_be("TYPE_INT32 or TYPE_FP32 (RG125)")] | None = Field(
-        default=None, description="The graph's when left out"
+        default=None, description="The graph's if left out"
     )
 
 
 class BatchOutputSpec(Section):
-    """An output of the graph that Triton cuts up by what a batch is."""
+    """An output of the graph that Triton splits by request."""
 
     kind: Literal["BATCH_SCATTER_WITH_INPUT_SHAPE"] = "BATCH_SCATTER_WITH_INPUT_SHAPE"
     target_name: OneName

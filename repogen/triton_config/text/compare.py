@@ -1,4 +1,4 @@
-"""Two ModelConfigs, field by field: is what was meant really there?"""
+"""Comparison of two ModelConfig messages, field by field."""
 
 from __future__ import annotations
 
@@ -9,61 +9,61 @@ from google.protobuf.message import Message
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# These mean something when left out: 0 is "does not batch", no reshape is "as it is". So an addition is a difference.
-_TOLD_BY_ABSENCE = frozenset({"max_batch_size", "reshape", "shape"})
+# A missing value has a meaning in these fields: 0 disables batching, no reshape keeps the shape.
+_MEANINGFUL_IF_MISSING = frozenset({"max_batch_size", "reshape", "shape"})
 
 
-def differences(meant: Message, found: Message) -> list[str]:
-    """Return every field that ``meant`` sets and ``found`` has otherwise, one line each.
+def differences(expected: Message, actual: Message) -> list[str]:
+    """Return one line for each field that ``expected`` sets and that differs in ``actual``.
 
-    Fields that ``meant`` leaves out may be anything: a server fills in defaults, a template may add a block. Lists
-    must have the same length.
+    Fields that ``expected`` does not set may have any value, because a server fills in defaults and a template may add
+    a block. Lists must have the same length.
 
     Args:
-        meant: What was asked for.
-        found: What a text or a server says.
+        expected: The requested configuration.
+        actual: The configuration of a text or a server.
     """
-    return list(_walk(meant, found, ""))
+    return list(_differences(expected, actual, ""))
 
 
-def _walk(meant: Message, found: Message, path: str) -> Iterator[str]:
-    for field in meant.DESCRIPTOR.fields:
-        here = f"{path}.{field.name}".lstrip(".")
-        if not _is_set(meant, field.name):
-            if field.name in _TOLD_BY_ABSENCE and _is_set(found, field.name):
-                yield f"{here}: meant to be left out, found {_shown(found, field.name)}"
-        elif not _is_set(found, field.name):
-            yield f"{here}: meant {_shown(meant, field.name)}, found nothing"
+def _differences(expected: Message, actual: Message, path: str) -> Iterator[str]:
+    for field in expected.DESCRIPTOR.fields:
+        field_path = f"{path}.{field.name}".lstrip(".")
+        if not _is_set(expected, field.name):
+            if field.name in _MEANINGFUL_IF_MISSING and _is_set(actual, field.name):
+                yield f"{field_path}: expected no value, found {_value_text(actual, field.name)}"
+        elif not _is_set(actual, field.name):
+            yield f"{field_path}: expected {_value_text(expected, field.name)}, found no value"
         else:
-            yield from _both(meant, found, field.name, here)
+            yield from _value_differences(expected, actual, field.name, field_path)
 
 
-def _both(meant: Message, found: Message, name: str, here: str) -> Iterator[str]:
-    wanted, got = getattr(meant, name), getattr(found, name)
-    if isinstance(wanted, Message):
-        yield from _walk(wanted, got, here)
-    elif _holds_messages(meant, name):
-        if len(wanted) != len(got):
-            yield f"{here}: meant {len(wanted)} of them, found {len(got)}"
+def _value_differences(expected: Message, actual: Message, name: str, path: str) -> Iterator[str]:
+    expected_value, actual_value = getattr(expected, name), getattr(actual, name)
+    if isinstance(expected_value, Message):
+        yield from _differences(expected_value, actual_value, path)
+    elif _is_message_list(expected, name):
+        if len(expected_value) != len(actual_value):
+            yield f"{path}: expected length {len(expected_value)}, found length {len(actual_value)}"
             return
-        for index, (one, other) in enumerate(zip(wanted, got, strict=True)):
-            yield from _walk(one, other, f"{here}[{index}]")
-    elif wanted != got:
-        yield f"{here}: meant {_shown(meant, name)}, found {_shown(found, name)}"
+        for index, (expected_item, actual_item) in enumerate(zip(expected_value, actual_value, strict=True)):
+            yield from _differences(expected_item, actual_item, f"{path}[{index}]")
+    elif expected_value != actual_value:
+        yield f"{path}: expected {_value_text(expected, name)}, found {_value_text(actual, name)}"
 
 
-def _holds_messages(message: Message, name: str) -> bool:
+def _is_message_list(message: Message, name: str) -> bool:
     kind = message.DESCRIPTOR.fields_by_name[name].message_type
     return kind is not None and not kind.GetOptions().map_entry
 
 
 def _is_set(message: Message, name: str) -> bool:
-    """Presence of a message, else "not the default": in proto3, scalars, lists and maps know no other."""
+    """Return whether a message field is present, or another field differs from proto3's default."""
     value = getattr(message, name)
     return message.HasField(name) if isinstance(value, Message) else bool(value)
 
 
-def _shown(message: Message, name: str) -> str:
+def _value_text(message: Message, name: str) -> str:
     value = getattr(message, name)
     enum = message.DESCRIPTOR.fields_by_name[name].enum_type
     if enum is not None and isinstance(value, int):

@@ -1,4 +1,4 @@
-"""What a graph's shape becomes in config.pbtxt and on the wire: the one place that knows."""
+"""Conversions between a graph's shapes, the dims of config.pbtxt, and the shapes of requests."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 def config_dims(shape: Sequence[Dim], *, batched: bool) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
     """Return ``dims`` and ``reshape`` for a tensor of the graph.
 
-    Triton wants at least one dim. A batching model's ``[batch]`` tensor therefore travels as ``[batch, 1]`` and is
-    reshaped; a 0-d tensor travels as ``[1]``, without a reshape, which Triton's backend undoes by itself.
+    Triton requires at least one dim. A batching model's ``[batch]`` tensor is therefore sent as ``[batch, 1]`` and
+    reshaped; a 0-d tensor is sent as ``[1]`` without a reshape, because Triton's backend removes that dim itself.
 
     Args:
         shape: The graph's full shape, the batch included; symbolic dims by name.
-        batched: Whether ``max_batch_size`` is above 0, so that Triton adds the first dim itself.
+        batched: Whether ``max_batch_size`` is above 0, in which case Triton adds the first dim.
 
     Returns:
         ``dims`` with -1 for symbolic dims, and the shape for ``reshape`` or None.
@@ -40,11 +40,11 @@ def config_dims(shape: Sequence[Dim], *, batched: bool) -> tuple[tuple[int, ...]
 
 
 def client_dims(view: TensorView, shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the dims in which clients send or receive a tensor.
+    """Return the shape in which clients send or receive a tensor.
 
     Args:
-        view: The tensor as it is declared.
-        shape: Sizes of one that the model itself sees; without the batch where the model batches.
+        view: The tensor as declared in config.pbtxt.
+        shape: Sizes that the model receives or returns, without the batch if the model batches.
 
     >>> from repogen.triton_config.text.view import TensorView
     >>> client_dims(TensorView("x", "FP32", (64, -1), (1, 64, -1)), (1, 64, 5))
@@ -59,7 +59,7 @@ def client_dims(view: TensorView, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def wire_shape(shape: Sequence[int], *, batched: bool) -> tuple[int, ...]:
-    """Return the shape in which a client sends or receives an array of the model's own ``shape``.
+    """Return the shape in which a client sends or receives an array that has ``shape`` in the model.
 
     >>> wire_shape((4,), batched=True)
     (4, 1)

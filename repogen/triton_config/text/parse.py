@@ -1,30 +1,41 @@
-"""Text to protobuf and strings to text, by protobuf's own rules."""
+"""config.pbtxt text to protobuf messages and back, by protobuf's own rules."""
 
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from google.protobuf import descriptor_pool, text_format
+from google.protobuf.text_encoding import CEscape
 
 from repogen.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
 
     from google.protobuf.descriptor import FieldDescriptor
     from google.protobuf.message import Message
     from tritonclient.grpc.model_config_pb2 import ModelConfig as ModelConfig  # noqa: PLC0414 - others import it here
 
 
-_NO_FIELD = re.compile(r'Message type "(?P<message>[\w.]+)" has no field named "(?P<field>[^"]*)"')
+_PROTOBUF_MODULE = "tritonclient.grpc.model_config_pb2"
+_UNKNOWN_FIELD = re.compile(r'Message type "(?P<message>[\w.]+)" has no field named "(?P<field>[^"]*)"')
 
 
 class PbtxtError(ConfigError):
-    """A text is not a ModelConfig (exit 5).
+    """A text that is not a ModelConfig (exit 5).
 
     Attributes:
-        line: Line of the text, counted from 1; 0 when the whole text is meant.
+        line: Line of the text, counted from 1; 0 if the error is about the whole text.
         column: Column, counted from 1.
     """
 
@@ -32,31 +43,52 @@ class PbtxtError(ConfigError):
     line = column = 0
 
     def __init__(self, message: str, hint: str, *, line: int = 0, column: int = 0, where: str = "") -> None:
-        """Keep the place apart from the message."""
+        """Store the position separately from the message."""
         super().__init__(message, hint, where=where)
         self.line = line
         self.column = column
 
 
+@cache
+def model_config_pb2() -> ModuleType:
+    """Return tritonclient's protobuf classes of ModelConfig without importing gRPC.
+
+    ``import tritonclient.grpc.model_config_pb2`` first runs ``tritonclient/grpc/__init__.py``, which imports gRPC and
+    NumPy: ten times the cost of the module itself, which every command that loads a spec would pay. The generated file
+    imports protobuf only, so it is loaded by its path. Its classes belong to protobuf's default descriptor pool: a
+    later ordinary import returns the same classes.
+    """
+    package = find_spec("tritonclient")
+    folders = [str(Path(folder) / "grpc") for folder in (package and package.submodule_search_locations) or ()]
+    spec = PathFinder.find_spec(_PROTOBUF_MODULE, folders)
+    if _PROTOBUF_MODULE in sys.modules or spec is None or spec.loader is None:
+        return import_module(_PROTOBUF_MODULE)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def empty_config() -> ModelConfig:
+    """Return a ModelConfig message with no field set."""
+    return model_config_pb2().ModelConfig()
+
+
 def parse(text: str, origin: str) -> ModelConfig:
-    """Read a config.pbtxt.
+    """Parse a config.pbtxt.
 
     Args:
         text: The file's text.
-        origin: What the text is, for messages: a path or ``rendered config.pbtxt.j2``.
+        origin: Name of the text for messages: a path or ``rendered config.pbtxt.j2``.
 
     Returns:
-        tritonclient's ``inference.ModelConfig`` message.
+        An ``inference.ModelConfig`` message.
 
     Raises:
         PbtxtError: Not a ModelConfig; the message names ``origin:line:column``.
     """
-    from google.protobuf import text_format  # noqa: PLC0415 - `repogen --help` must not pay for gRPC
-    from tritonclient.grpc.model_config_pb2 import ModelConfig as Message  # noqa: PLC0415
-
     if text.startswith("\N{BYTE ORDER MARK}"):
         raise PbtxtError(
-            f"{origin} begins with a UTF-8 byte order mark, which Triton refuses",
+            f"{origin} begins with a UTF-8 byte order mark, which Triton rejects",
             "save the file as UTF-8 without BOM",
             line=1,
             column=1,
@@ -64,54 +96,38 @@ def parse(text: str, origin: str) -> ModelConfig:
         )
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of an escape that Python does not know, which is told of as an error
-            return text_format.Parse(text, Message())
+            warnings.simplefilter("ignore")  # an unknown escape, which is also reported as an error
+            return text_format.Parse(text, empty_config())
     except text_format.ParseError as error:
         line, column = error.GetLine() or 0, error.GetColumn() or 0
-        what = str(error).removeprefix(f"{line}:{column} : ")
-        hint = _nearest(what) or "see Triton's model_configuration.md for the fields of config.pbtxt"
-        raise PbtxtError(
-            f"{origin}:{line}:{column}: {what}",
-            hint,
-            line=line,
-            column=column,
-            where=f"{origin}:{line}:{column}",
-        ) from error
+        message = str(error).removeprefix(f"{line}:{column} : ")
+        where = f"{origin}:{line}:{column}"
+        hint = _field_hint(message) or "see Triton's model_configuration.md for the fields of config.pbtxt"
+        raise PbtxtError(f"{where}: {message}", hint, line=line, column=column, where=where) from error
 
 
-def _nearest(what: str) -> str:
-    """Return the field that a misspelled one may stand for, as a hint; empty when nothing is near."""
-    from google.protobuf.descriptor_pool import Default  # noqa: PLC0415 - as above
-
-    match = _NO_FIELD.search(what)
+def _field_hint(message: str) -> str:
+    """Return the hint for an unknown field: the field with the closest name, or all fields; empty for other errors."""
+    match = _UNKNOWN_FIELD.search(message)
     if match is None:
         return ""
-    fields = Default().FindMessageTypeByName(match["message"]).fields_by_name
-    near = get_close_matches(match["field"], fields, n=1)
-    return f"did you mean {near[0]}?" if near else f"it has {', '.join(fields)}"
-
-
-def empty_config() -> ModelConfig:
-    """Return tritonclient's message with nothing set, to be filled field by field."""
-    from tritonclient.grpc.model_config_pb2 import ModelConfig as Message  # noqa: PLC0415 - as above
-
-    return Message()
+    fields = descriptor_pool.Default().FindMessageTypeByName(match["message"]).fields_by_name
+    closest = get_close_matches(match["field"], fields, n=1)
+    return f"did you mean {closest[0]}?" if closest else f"its fields are {', '.join(fields)}"
 
 
 def quoted(text: str) -> str:
     r"""Return ``text`` as a string literal of protobuf's text format.
 
-    What can be seen stays as it is, as UTF-8; controls, bidirectional marks and line separators become escapes, so
-    that an editor shows what a parser reads.
+    Printable characters stay UTF-8; control characters, bidirectional marks and line separators become escapes, so
+    that an editor displays what a parser reads.
 
     Raises:
-        ConfigError: ``text`` holds a lone surrogate, which UTF-8 cannot carry.
+        ConfigError: ``text`` contains a lone surrogate, which UTF-8 cannot encode.
 
     >>> quoted('a "b"\n')
     '"a \\"b\\"\\n"'
     """
-    from google.protobuf.text_encoding import CEscape  # noqa: PLC0415 - as above
-
     try:
         return '"' + "".join(CEscape(char.encode(), char.isprintable()) for char in text) + '"'
     except UnicodeEncodeError as error:
@@ -119,10 +135,10 @@ def quoted(text: str) -> str:
 
 
 def message_text(message: Message) -> str:
-    """Return a message as a person would write it: two spaces a level, short lists on a line, a gap between fields.
+    """Return a message in text format: two spaces per level, short lists on one line, a blank line between fields.
 
-    The same message gives the same text; maps are sorted by key. A ``kind`` is written even where it is the first of
-    its enum, which protobuf takes for nothing to be said.
+    The same message gives the same text: maps are sorted by key. A ``kind`` is written even if it is the first value
+    of its enum, which protobuf does not distinguish from a missing field.
     """
     return "\n\n".join("\n".join(_field(field, value)) for field, value in message.ListFields())
 
@@ -142,12 +158,12 @@ def _field(field: FieldDescriptor, value: Any) -> Iterator[str]:  # noqa: ANN401
 
 
 def _lines(message: Message) -> list[str]:
-    said: list[tuple[Any, Any]] = list(message.ListFields())
+    fields: list[tuple[Any, Any]] = list(message.ListFields())
     kind = message.DESCRIPTOR.fields_by_name.get("kind")
-    if kind is not None and kind.enum_type is not None and not any(field.name == "kind" for field, _ in said):
-        said.append((kind, 0))
-        said.sort(key=lambda pair: pair[0].number)
-    return [line for field, value in said for line in _field(field, value)]
+    if kind is not None and kind.enum_type is not None and not any(field.name == "kind" for field, _ in fields):
+        fields.append((kind, 0))
+        fields.sort(key=lambda pair: pair[0].number)
+    return [line for field, value in fields for line in _field(field, value)]
 
 
 def _block(name: str, inside: list[str]) -> Iterator[str]:
@@ -163,7 +179,7 @@ def _block(name: str, inside: list[str]) -> Iterator[str]:
 
 
 def _entry(field: FieldDescriptor, key: object, value: object) -> Iterator[str]:
-    """Yield a map's entry: its key, then its value."""
+    """Yield the lines of a map entry: its key, then its value."""
     kinds: Any = field.message_type and field.message_type.fields_by_name
     first = f"key: {_scalar(kinds['key'], key)}"
     if kinds["value"].message_type is None:

@@ -1,9 +1,11 @@
-"""Tensors of a ModelConfig as plain frozen data, and its values as people read them."""
+"""Tensors of a ModelConfig as frozen dataclasses, and readable forms of its values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from repogen.triton_config.text.parse import model_config_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,12 +23,12 @@ class TensorView:
         name: Tensor name.
         dtype: Data type without ``TYPE_``, for example ``FP32``; ``INVALID`` when left out.
         dims: Without the batch when the model batches.
-        reshape: The shape the model itself sees, without the batch; None when not given.
-        label_filename: File of an output's class names; empty when it has none.
-        format: Of an image, ``FORMAT_NCHW`` or ``FORMAT_NHWC``; empty when not said.
+        reshape: Shape that the model receives or returns, without the batch; None if not set.
+        label_filename: File of an output's class names; empty if not set.
+        format: ``FORMAT_NCHW`` or ``FORMAT_NHWC`` for an image; empty if not set.
         allow_ragged_batch: Whether the rows of a batch may differ in length.
         optional: Whether a request may leave it out.
-        from_spec: Whether a spec, and not the graph, says its dims.
+        from_spec: Whether its dims come from the spec instead of the graph.
     """
 
     name: str
@@ -41,12 +43,12 @@ class TensorView:
 
     @property
     def model_dims(self) -> tuple[int, ...]:
-        """Dims as the model sees them, without the batch."""
+        """Dims that the model receives or returns, without the batch."""
         return self.dims if self.reshape is None else self.reshape
 
 
 def tensor_views(tensors: Iterable[ModelInput | ModelOutput]) -> tuple[TensorView, ...]:
-    """Return the inputs or outputs of a parsed config (see ``parse``)."""
+    """Return the inputs or outputs of a parsed config."""
     return tuple(
         TensorView(
             name=tensor.name,
@@ -60,15 +62,13 @@ def tensor_views(tensors: Iterable[ModelInput | ModelOutput]) -> tuple[TensorVie
 
 
 def dtype_name(number: int) -> str:
-    """Return the name of a ``data_type`` without ``TYPE_``; of a number that is none, the number."""
-    from tritonclient.grpc.model_config_pb2 import DataType  # noqa: PLC0415 - loaded by whoever parsed the config
-
-    value = DataType.DESCRIPTOR.values_by_number.get(number)
+    """Return the name of a ``data_type`` without ``TYPE_``; the number itself if it has no name."""
+    value = model_config_pb2().DataType.DESCRIPTOR.values_by_number.get(number)
     return str(number) if value is None else value.name.removeprefix("TYPE_")
 
 
 def dims_text(dims: Iterable[Dim] | Sequence[int]) -> str:
-    """Return dims as config.pbtxt writes them.
+    """Return dims in the notation of config.pbtxt.
 
     >>> dims_text((3, -1)), dims_text(())
     ('[ 3, -1 ]', '[ ]')
@@ -78,7 +78,7 @@ def dims_text(dims: Iterable[Dim] | Sequence[int]) -> str:
 
 
 def fits(sizes: Sequence[int], dims: Sequence[int]) -> bool:
-    """Whether sizes are of a shape with dims, of which -1 takes any.
+    """Return whether a shape of these sizes matches dims, where -1 matches any size.
 
     >>> fits((3, 5), (3, -1)), fits((3,), (3, -1)), fits((4, 5), (3, -1))
     (True, False, False)

@@ -64,7 +64,7 @@ CASES = (
     _case("onnx_ids_undeclared", "batch", "the same without a range; 0 and 1 are IDs of any table", "lookup"),
     _case(
         "onnx_new_operator",
-        "rejected:export.opset|validate.opset",
+        "rejected:export.opset|RG301",
         "the target does not support RMSNormalization of opset 23, and it has no conversion",
         "new_operator",
     ),

@@ -24,6 +24,7 @@ from repogen.spec.models import ModelSpec
 from repogen.spec.sources import TorchSource
 from repogen.targets import DEFAULT_RELEASE, targets
 from repogen.triton_config.render.model import configure
+from repogen.triton_config.render.model_facts import RenderOptions, VerifiedModel
 from repogen.triton_config.sections.model import TritonSpec
 
 if TYPE_CHECKING:
@@ -134,9 +135,9 @@ class Stage:
         _write_golden(model, directory, tolerance)
         spec = ModelSpec(source=TorchSource(factory="a.py:b"), triton=model.triton)
         verdict = BatchReport(model.max_batch_size > 0, model.max_batch_size)
-        made = configure(
-            name, spec, artifact, verdict, target=TARGET, golden_inputs=partial(first_golden_inputs, directory)
-        )
+        golden_inputs = partial(first_golden_inputs, directory)
+        verified = VerifiedModel(artifact, verdict, golden_inputs=golden_inputs)
+        made = configure(name, spec, verified, RenderOptions(TARGET))
         if config is not None:
             made = ModelConfig(name, config, made.max_batch_size, made.signature)
         return stage_version(self.root, self.scratch / "published", made, artifact, directory, PROVENANCE)

@@ -50,7 +50,7 @@ def test_damage_fails_its_own_version(triton: Any, two_versions: Path) -> None:
     golden = two_versions / "10" / "golden.json"
     golden.write_bytes(golden.read_bytes().replace(b"seed=0", b"seed=1"))
     reports = smoke_repository(triton.running, triton.repository, [two_versions.name])
-    assert [failures(report) for report in reports] == [[], [("files", "golden.json has another sha256")]]
+    assert [failures(report) for report in reports] == [[], [("files", "golden.json has a different sha256")]]
 
 
 def test_version_without_a_manifest_is_reported(triton: Any, two_versions: Path) -> None:

@@ -1,4 +1,4 @@
-"""A repository's findings: its layout, its graphs, and which of them are asked for."""
+"""Findings about a repository's layout and graphs, and the selection of findings."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ EXAMPLE = Path(__file__).parents[3] / "model_repository"
 
 
 @pytest.mark.parametrize("name", [".git", "notes", ".m.tmp"])
-def test_a_directory_that_is_no_model_takes_the_server_down(repository: Path, name: str) -> None:
-    """Files are ignored."""
+def test_directory_that_is_not_a_model(repository: Path, name: str) -> None:
+    """Triton fails to start; files are ignored."""
     (repository / "README.md").touch()
     (repository / name).mkdir()
     assert told(repository) == [("RG401", name, 0)]
@@ -34,25 +34,30 @@ def test_a_directory_that_is_no_model_takes_the_server_down(repository: Path, na
         ("0", "warning", "1"),
         ("1.old", "warning", ""),
         ("2.tmp", "error", "2"),
+        ("+3", "error", "3"),
+        (" 4", "error", "4"),
+        ("+1", "warning", ""),
+        ("-2", "warning", ""),
+        ("-0", "warning", "0"),
         ("99999999999999999999", "error", ""),
     ],
 )
-def test_a_version_s_name(repository: Path, name: str, severity: str, fix: str) -> None:
-    """It is a number from 1, written as one."""
+def test_name_of_a_version(repository: Path, name: str, severity: str, fix: str) -> None:
+    """It must be a plain number from 1."""
     shutil.copytree(repository / "m" / "1", repository / "m" / name)
     (finding,) = check(repository)
     assert (finding.code, finding.severity, finding.fix) == ("RG403", severity, fix)
 
 
-def test_names_that_are_no_number_are_no_versions(repository: Path) -> None:
-    """Triton ignores them."""
+def test_names_that_are_not_numbers_are_ignored(repository: Path) -> None:
+    """Triton ignores them as well."""
     (repository / "m" / "warmup").mkdir()
     (repository / "m" / "v2").mkdir()
     assert check(repository) == []
 
 
-def test_the_versions_that_are_served_hold_a_model(repository: Path) -> None:
-    """The newest by default, though an older one is good; all of them where the policy says so."""
+def test_served_versions_need_a_model(repository: Path) -> None:
+    """By default the newest version, even if an older one is complete; otherwise those of the policy."""
     (repository / "m" / "2").mkdir()
     assert told(repository) == [("RG404", "m/2", 0)]
     config = repository / "m" / "config.pbtxt"
@@ -62,21 +67,21 @@ def test_the_versions_that_are_served_hold_a_model(repository: Path) -> None:
     assert told(repository) == [("RG404", "m/2", 0)]
 
 
-def test_a_model_without_versions(repository: Path) -> None:
-    """It has nothing to serve."""
+def test_model_without_versions(repository: Path) -> None:
+    """Triton has nothing to serve."""
     shutil.rmtree(repository / "m" / "1")
     assert told(repository) == [("RG404", "m", 0)]
 
 
-def test_a_model_without_a_config_is_a_guess(repository: Path) -> None:
-    """Triton takes it, and any dynamic first axis for a batch."""
+def test_model_without_config(repository: Path) -> None:
+    """Triton treats a dynamic first axis as a batch."""
     (repository / "m" / "config.pbtxt").unlink()
     (finding,) = check(repository)
     assert (finding.code, finding.severity) == ("RG402", "warning")
 
 
 def test_files_that_the_config_names(repository: Path) -> None:
-    """Labels lie beside the config, warmup data in warmup/."""
+    """Label files are next to the config, warmup data is in warmup/."""
     text = CONFIG.replace("dims: [ 3 ]", 'dims: [ 3 ] label_filename: "labels.txt"')
     text += (
         'model_warmup { name: "w" batch_size: 1 inputs { key: "x" value { data_type: TYPE_FP32 dims: [ 4 ] '
@@ -88,13 +93,13 @@ def test_files_that_the_config_names(repository: Path) -> None:
     (repository / "m" / "warmup").mkdir()
     (repository / "m" / "warmup" / "rows").write_bytes(bytes(15))
     (finding,) = check(repository)
-    assert finding.message == "'warmup/rows' has 15 bytes, and its dims and type make 16"
+    assert finding.message == "'warmup/rows' has 15 bytes, but its dims and data type require 16"
     (repository / "m" / "warmup" / "rows").write_bytes(bytes(16))
     assert check(repository) == []
 
 
 def test_links_that_leave_the_repository(repository: Path, tmp_path: Path) -> None:
-    """They work here and nowhere else; links within it are fine."""
+    """They do not work in a copy; links within the repository are valid."""
     model = repository / "m" / "1" / "model.onnx"
     shutil.move(model, tmp_path / "weights.onnx")
     model.symlink_to(tmp_path / "weights.onnx")
@@ -106,21 +111,21 @@ def test_links_that_leave_the_repository(repository: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("content", [b"", b"no graph", b"version https://git-lfs.github.com/spec/v1\n"])
-def test_a_model_file_that_is_no_graph(repository: Path, content: bytes) -> None:
-    """Whatever onnx.load would say to it."""
+def test_model_file_that_is_not_a_graph(repository: Path, content: bytes) -> None:
+    """Also a file that onnx.load accepts."""
     (repository / "m" / "1" / "model.onnx").write_bytes(content)
     assert told(repository) == [("RG210", "m/1/model.onnx", 0)]
 
 
 @pytest.mark.parametrize("location", ["../../etc/passwd", "/etc/passwd", "absent", ""])
-def test_external_data_lies_beside_the_model(repository: Path, location: str) -> None:
-    """Wherever else it leads, it is said; it is not opened."""
+def test_external_data_must_be_next_to_the_model(repository: Path, location: str) -> None:
+    """Any other location is reported, and not opened."""
     graphs.with_external(repository / "m" / "1" / "model.onnx", location)
     assert told(repository) == [("RG211", "m/1/model.onnx", 0)]
 
 
-def test_every_version_is_held_against_the_config(repository: Path) -> None:
-    """A config belongs to the model: a version that does not fit it is found before it is served."""
+def test_every_version_is_compared_with_the_config(repository: Path) -> None:
+    """A config belongs to the model: a version that does not match is reported before it is served."""
     add_model(repository, "n", CONFIG.replace('"m"', '"n"'), 1, 2)
     graph = graphs.model(
         [helper.make_node("Relu", ["x"], ["y"])],
@@ -140,8 +145,8 @@ def test_every_version_is_held_against_the_config(repository: Path) -> None:
     assert check(repository, release="25.10", selection=Selection(select=("RG3",))) == []
 
 
-def test_files_are_held_against_the_manifest(tmp_path: Path) -> None:
-    """A changed byte is found, and so is a manifest that is none."""
+def test_files_are_compared_with_the_manifest(tmp_path: Path) -> None:
+    """A changed byte and an invalid manifest are reported."""
     repository = tmp_path / "repository"
     shutil.copytree(EXAMPLE, repository)
     assert check(repository) == []
@@ -153,8 +158,8 @@ def test_files_are_held_against_the_manifest(tmp_path: Path) -> None:
     assert [code for code, *_ in told(repository)] == ["RG407"]
 
 
-def test_what_may_be_given(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A repository, a model, its config, a model file, several of them; each finding comes once."""
+def test_kinds_of_paths(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repository, a model, its config, a model file, or several; each finding is reported once."""
     bad = CONFIG.replace('name: "m"', 'name: "other"')
     add_model(repository, "n", bad)
     (repository / "junk").mkdir()
@@ -171,8 +176,8 @@ def test_what_may_be_given(repository: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [finding.code for finding in repogen.check("config.pbtxt")] == ["RG101"]
 
 
-def test_what_is_asked_for(repository: Path) -> None:
-    """Codes or families, chosen or left out."""
+def test_selection(repository: Path) -> None:
+    """Codes or families are selected or ignored."""
     (repository / "m" / "config.pbtxt").write_text(CONFIG.replace('name: "m"', 'name: "o"').replace("[ 3 ]", "[ 4 ]"))
 
     def codes(**selection: tuple[str, ...]) -> list[str]:
@@ -188,8 +193,8 @@ def test_what_is_asked_for(repository: Path) -> None:
     ("path", "release", "select", "code"),
     [("absent", "24.10", (), "check.path"), (".", "24.99", (), "check.release"), (".", "24.10", ("X1",), "check.code")],
 )
-def test_bad_questions(path: str, release: str, select: tuple[str, ...], code: str) -> None:
-    """They are exit code 2, and say what there is."""
+def test_invalid_arguments(path: str, release: str, select: tuple[str, ...], code: str) -> None:
+    """They are exit code 2."""
     with pytest.raises(SpecError) as caught:
         check(path, release=release, selection=Selection(select))
     assert (caught.value.code, caught.value.exit_code) == (code, ExitCode.SPEC)

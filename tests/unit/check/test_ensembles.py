@@ -1,4 +1,4 @@
-"""An ensemble is held against the models that its steps name."""
+"""An ensemble is compared with the models that its steps name."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def with_ensemble(repository: Path, text: str) -> Path:
     return repository
 
 
-def test_a_good_ensemble_has_no_findings(repository: Path) -> None:
-    """Its version directory is empty, and that is right."""
+def test_valid_ensemble_has_no_findings(repository: Path) -> None:
+    """Its version directory is empty, as it should be."""
     assert check(with_ensemble(repository, ENSEMBLE)) == []
 
 
@@ -56,7 +56,7 @@ def test_a_good_ensemble_has_no_findings(repository: Path) -> None:
         ("max_batch_size: 8", "max_batch_size: 16", "RG503", 8),
     ],
 )
-def test_what_does_not_fit(repository: Path, old: str, new: str, code: str, line: int) -> None:
+def test_mismatches(repository: Path, old: str, new: str, code: str, line: int) -> None:
     """Models, versions, tensors, types, shapes and batches, at the line of the ensemble's config."""
     found = check(with_ensemble(repository, ENSEMBLE.replace(old, new)))
     assert (code, line) in {(finding.code, finding.line) for finding in found}
@@ -64,11 +64,11 @@ def test_what_does_not_fit(repository: Path, old: str, new: str, code: str, line
 
 
 def test_tensors_between_steps(repository: Path) -> None:
-    """What one step makes is what the next one takes."""
+    """A step's output must match the input of the next step."""
     add_model(repository, "n", CONFIG.replace('"m"', '"n"'))
     maps = 'input_map { key: "x" value: "t" } output_map { key: "y" value: "out" }'
     second = f'    {{ model_name: "n" model_version: -1 {maps} }}\n'
     text = ENSEMBLE.replace('value: "out" }\n    }\n', f'value: "t" }}\n    }},\n{second}')
     (finding,) = check(with_ensemble(repository, text))
     assert finding.code == "RG503"
-    assert finding.message == ("tensor 't' is [ -1, 3 ] by 'm' and [ -1, 4 ] by 'n' (the batch included)")
+    assert finding.message == ("tensor 't' is [ -1, 3 ] in 'm' and [ -1, 4 ] in 'n' (with the batch)")

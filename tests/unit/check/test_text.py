@@ -1,4 +1,4 @@
-"""config.pbtxt as text: what Triton's parser would refuse, at its line, and what comments wave through."""
+"""config.pbtxt as text: what Triton's parser rejects, with line numbers, and suppressing comments."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def rewritten(repository: Path, content: str | bytes) -> Path:
     return repository
 
 
-def test_a_good_repository_has_no_findings(repository: Path) -> None:
-    """Nothing is found where nothing is wrong."""
+def test_valid_repository_has_no_findings(repository: Path) -> None:
+    """A valid repository has no findings."""
     assert check(repository) == []
 
 
@@ -44,28 +44,28 @@ def test_a_good_repository_has_no_findings(repository: Path) -> None:
         (b"#" * (16 * 2**20 + 1), "RG005", 0),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_the_text(repository: Path, content: str | bytes, code: str, line: int) -> None:
-    """One finding says it, at its line."""
+def test_invalid_text(repository: Path, content: str | bytes, code: str, line: int) -> None:
+    """Each error is one finding with its line."""
     found = [entry for entry in told(rewritten(repository, content)) if entry[0] != "RG128"]
     assert found == [(code, "m/config.pbtxt", line)]
 
 
-def test_a_template_s_left_over_in_a_comment_is_nobody_s(repository: Path) -> None:
-    """Comments are not read."""
+def test_template_syntax_in_a_comment_is_ignored(repository: Path) -> None:
+    """Comments are not parsed."""
     assert check(rewritten(repository, CONFIG + "# ${BATCH} {{ x }}\n")) == []
 
 
-def test_a_field_is_unknown_to_releases_before_it(repository: Path) -> None:
-    """The message says when it came, and a newer target takes it."""
+def test_field_of_a_newer_release(repository: Path) -> None:
+    """The message names the release that added it, and a newer target accepts it."""
     rewritten(repository, CONFIG + "model_metrics { }\n")
     (finding,) = check(repository)
-    assert finding.message == "model_metrics of ModelConfig is unknown to Triton 24.10: it came with 24.11"
+    assert finding.message == "model_metrics of ModelConfig is unknown to Triton 24.10: it was added in 24.11"
     assert check(repository, release="24.11") == []
 
 
 @pytest.mark.parametrize("kind", ["directory", "pipe", "dangling"])
-def test_a_config_that_is_no_file(repository: Path, kind: str) -> None:
-    """It is said, and nothing waits for a pipe's other end."""
+def test_config_that_is_not_a_file(repository: Path, kind: str) -> None:
+    """It is reported, and check does not block on a pipe."""
     path = repository / "m" / "config.pbtxt"
     path.unlink()
     if kind == "directory":
@@ -87,14 +87,14 @@ def test_a_config_that_is_no_file(repository: Path, kind: str) -> None:
         ("  # repogen: ignore[]", 1),
     ],
 )
-def test_a_comment_waves_through_findings_of_its_line(repository: Path, comment: str, left: int) -> None:
-    """By code or family, and no others."""
+def test_comment_suppresses_findings_of_its_line(repository: Path, comment: str, left: int) -> None:
+    """By code or family, and no other findings."""
     rewritten(repository, CONFIG.replace("dims: [ 3 ] }", "dims: [ 4 ] }" + comment))
     assert len(check(repository)) == left
 
 
-def test_a_comment_alone_waves_through_the_next_line_or_the_file(repository: Path) -> None:
-    """Whichever it says."""
+def test_comment_on_its_own_line_suppresses_the_next_line_or_the_file(repository: Path) -> None:
+    """Depending on its keyword."""
     bad = CONFIG.replace("dims: [ 3 ]", "dims: [ 4 ]").replace('name: "m"', 'name: "other"')
     rewritten(repository, bad.replace("output", "# repogen: ignore[RG207]\noutput"))
     assert [code for code, *_ in told(repository)] == ["RG101"]

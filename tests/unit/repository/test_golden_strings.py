@@ -1,4 +1,4 @@
-"""Strings in golden.npz: their very bytes, without pickle."""
+"""Strings in golden.npz: exact bytes, without pickle."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from repogen.repository.golden import packed, unpacked
 
 
 @given(st.lists(st.binary(max_size=8), max_size=6))
-def test_any_bytes_survive(items: list[bytes]) -> None:
-    """Also NULs at an end, which NumPy's own strings lose, and empty ones."""
+def test_any_bytes_round_trip(items: list[bytes]) -> None:
+    """Including trailing NULs, which NumPy's strings lose, and empty strings."""
     array = np.empty((len(items), 1), dtype=object)
     array[:, 0] = items
     file = io.BytesIO()
@@ -28,7 +28,7 @@ def test_any_bytes_survive(items: list[bytes]) -> None:
     assert found.tolist() == array.tolist()
 
 
-def test_numbers_are_as_they_are() -> None:
+def test_numbers_are_unchanged() -> None:
     """One array, under its own key."""
     array = np.arange(3)
 
@@ -37,7 +37,7 @@ def test_numbers_are_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("ends", [[3, 2], [1, 2], [9]])
-def test_strings_that_do_not_fit_together_are_told(ends: list[int]) -> None:
-    """A file that somebody changed."""
-    with pytest.raises(ValueError, match="do not fit together"):
+def test_inconsistent_strings_are_an_error(ends: list[int]) -> None:
+    """The ends of the strings do not match their bytes."""
+    with pytest.raises(ValueError, match="do not match their bytes"):
         unpacked({"k": np.zeros(3, np.uint8), "k.ends": np.array(ends)}, "k")

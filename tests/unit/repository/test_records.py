@@ -1,9 +1,10 @@
-"""golden.json and manifest.json: back and forth, and what damage says."""
+"""golden.json and manifest.json: round trips, and the errors of damaged files."""
 
 from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,11 +15,14 @@ from repogen.artifacts.built_model import FileRecord, Golden, GoldenCase, Golden
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.artifacts.versions import Manifest, Provenance
 from repogen.errors import RepogenError
+from repogen.repository.decode import MalformedRecordError
 from repogen.repository.golden import golden_from_json, golden_to_json
 from repogen.repository.manifest import manifest_from_json, manifest_to_json
+from repogen.repository.ownership import OWNER_FILE, RepositoryKind, RepositoryOwner, read_owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 SIZE = st.integers(min_value=0, max_value=2**62)
@@ -86,13 +90,17 @@ def test_unknown_members_are_tolerated() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "no JSON"),
-        ("[" * 100_000, "no JSON"),
-        ("[]", "must be a JSON object"),
-        ("{}", "`schema` is missing"),
-        ('{"schema": true}', "`schema` must be an integer"),
-        ('{"schema": -1}', "`schema` must not be negative"),
-        ('{"schema": 2}', "newer than this repogen"),
+        ("", "Invalid JSON"),
+        ("[" * 100_000, "Invalid JSON: recursion limit"),
+        ('{"schema": ' + "9" * 5000 + "}", "Invalid JSON: number out of range"),
+        ("\ufeff{}", "Invalid JSON"),
+        ("[]", "should be an object"),
+        ("{}", "schema: Field required"),
+        ('{"schema": true}', "schema: Input should be a valid integer"),
+        ('{"schema": 1.0}', "schema: Input should be a valid integer"),
+        ('{"schema": -1}', "schema: Input should be greater than or equal to 0"),
+        ('{"schema": 2}', "schema: schema 2 is newer than this repogen"),
+        ('{"schema": ' + "9" * 400 + "}", "newer than this repogen"),
     ],
 )
 @pytest.mark.parametrize("read", [manifest_from_json, golden_from_json])
@@ -106,15 +114,20 @@ def test_no_record(read: Callable[[str, str], object], text: str, expected: str)
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ('"path": "model.onnx"', '"path": "../model.onnx"', r"files\[0\]: `path` '../model.onnx' leads out"),
-        ('"path": "model.onnx"', '"path": "/model.onnx"', "leads out"),
+        ('"path": "model.onnx"', '"path": "../model.onnx"', r"files\[0\]: path '../model.onnx' is outside"),
+        ('"path": "model.onnx"', '"path": "/model.onnx"', "is outside"),
         ('"path": "model.onnx"', '"path": "other"', "does not list model.onnx"),
         ("0" * 64, "0" * 63, "64 hex digits"),
-        ('"float32"', '"float31"', r"inputs\[0\]: `dtype` 'float31'"),
-        ('"batch",', "1.5,", "`shape` must hold"),
-        ('"size": 1', '"size": "1"', "`size` must be an integer"),
-        ('"parity_max_abs_diff": 0.0', '"parity_max_abs_diff": "0"', "`parity_max_abs_diff` must be a number"),
-        ('"tools": {}', '"tools": {"torch": 2}', "tools: `torch` must be a string"),
+        ('"float32"', '"float31"', r"inputs\[0\]: dtype 'float31'"),
+        ('"batch",', "1.5,", r"inputs\[0\].shape\[0\]"),
+        ('"batch",', "true,", r"inputs\[0\].shape\[0\]"),
+        ('"batch",', "-1,", r"inputs\[0\]: shape must contain sizes"),
+        ('"size": 1', '"size": "1"', r"files\[0\].size: Input should be a valid integer"),
+        ('"size": 1', '"size": -1', r"files\[0\]: size must not be negative"),
+        ('"opset": 20', '"opset": -1', "provenance.opset: Input should be greater"),
+        ('"parity_max_abs_diff": 0.0', '"parity_max_abs_diff": "0"', "provenance.parity_max_abs_diff: .* valid number"),
+        ('"parity_max_abs_diff": 0.0', f'"parity_max_abs_diff": 1{"0" * 400}', "parity_max_abs_diff: .* valid number"),
+        ('"tools": {}', '"tools": {"torch": 2}', "provenance.tools.torch: Input should be a valid string"),
     ],
 )
 def test_damaged_manifest(old: str, new: str, expected: str) -> None:
@@ -130,3 +143,101 @@ def test_output_without_tolerance() -> None:
     text = golden_to_json(Golden(GOLDEN.cases, {}))
     with pytest.raises(RepogenError, match="no tolerance for ÿ/1"):
         golden_from_json(text)
+
+
+def test_format_of_the_manifest_is_stable() -> None:
+    """The bytes that earlier versions of repogen wrote are those that this one writes."""
+    manifest = replace(
+        MANIFEST, provenance=replace(MANIFEST.provenance, parity_max_rel_diff=math.inf, tools={"b": "ä"})
+    )
+    assert (
+        manifest_to_json(manifest)
+        == """\
+{
+  "files": [
+    {
+      "path": "model.onnx",
+      "sha256": "0000000000000000000000000000000000000000000000000000000000000000",
+      "size": 1
+    }
+  ],
+  "inputs": [
+    {
+      "dtype": "float32",
+      "name": "x",
+      "shape": [
+        "batch",
+        4
+      ]
+    }
+  ],
+  "max_batch_size": 8,
+  "model": "m",
+  "outputs": [],
+  "provenance": {
+    "exporter": "dynamo",
+    "fingerprint": {},
+    "git_commit": "",
+    "ir_version": 10,
+    "nodes_exported": 1,
+    "nodes_optimized": 1,
+    "opset": 20,
+    "parity_cases": 1,
+    "parity_max_abs_diff": 0.0,
+    "parity_max_rel_diff": "inf",
+    "spec_sha256": "",
+    "target": "24.10",
+    "tools": {
+      "b": "ä"
+    }
+  },
+  "schema": 1
+}
+"""
+    )
+
+
+def test_format_of_the_golden_cases_is_stable() -> None:
+    """The bytes that earlier versions of repogen wrote are those that this one writes."""
+    text = golden_to_json(Golden((GoldenCase("a", 2, (GoldenTensor("x", "0.x"),), ()),), {"y": (0.001, math.nan)}))
+    assert json.loads(text) == {
+        "schema": 1,
+        "cases": [{"name": "a", "batch": 2, "inputs": [{"name": "x", "key": "0.x"}], "outputs": []}],
+        "tolerances": {"y": {"rtol": 0.001, "atol": "nan"}},
+    }
+    assert text.startswith('{\n  "cases": [\n    {\n      "batch": 2,\n')
+
+
+@pytest.mark.parametrize(
+    ("owner", "text"),
+    [
+        (RepositoryOwner(RepositoryKind.BUILT), '{"schema": 1, "kind": "built"}\n'),
+        (
+            RepositoryOwner(RepositoryKind.SYNCED, ("chämpion",)),
+            '{"schema": 1, "kind": "synced", "aliases": ["chämpion"]}\n',
+        ),
+    ],
+)
+def test_owner_round_trip(tmp_path: Path, owner: RepositoryOwner, text: str) -> None:
+    """The file's bytes are those that earlier versions of repogen wrote."""
+    assert owner.to_json() == text
+    (tmp_path / OWNER_FILE).write_text(text, encoding="utf-8")
+    assert read_owner(tmp_path) == owner
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{", "Invalid JSON"),
+        ('{"schema": 2, "kind": "built"}', "schema: schema 2 is newer"),
+        ('{"schema": 1}', "kind: Field required"),
+        ('{"schema": 1, "kind": "other"}', "kind: Input should be 'built' or 'synced'"),
+        ('{"schema": 1, "kind": "synced", "aliases": [1]}', r"aliases\[0\]: Input should be a valid string"),
+    ],
+)
+def test_damaged_owner(tmp_path: Path, text: str, expected: str) -> None:
+    """The error names the file and the key."""
+    (tmp_path / OWNER_FILE).write_text(text, encoding="utf-8")
+    with pytest.raises(MalformedRecordError, match=expected) as caught:
+        read_owner(tmp_path)
+    assert caught.value.where == str(tmp_path / OWNER_FILE)

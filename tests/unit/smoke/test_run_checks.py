@@ -166,7 +166,7 @@ def test_failures_are_raised_with_their_details(simulated: Simulated) -> None:
         raise_for(server, checks)
     expected = (
         "double version 1 failed the smoke test on Triton 2.51.0 (embedded):\n"
-        "  config: instance_group[0].count: meant 1, found 2"
+        "  config: instance_group[0].count: expected 1, found 2"
     )
     assert expected == caught.value.message
     raise_for(server, checks_of(simulated))

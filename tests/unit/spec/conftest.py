@@ -1,4 +1,4 @@
-"""A directory to load specs from, and a way to see every problem of one."""
+"""A directory with specs, and a function that returns all problems of a spec."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a directory with what the specs of these tests name."""
+    """Return a directory with the files that the specs of these tests name."""
     (tmp_path / "models.py").write_text("def build(): ...\n")
     (tmp_path / "weights.pt").write_bytes(b"")
     (tmp_path / "templates").mkdir()
@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def problems(folder: Path) -> Callable[[str | bytes], list[tuple[str, str, str]]]:
-    """Return a function from a spec's text to place, key path and words (hint in brackets) of its every problem."""
+    """Return a function from a spec's text to position, key path and text (hint in parentheses) of each problem."""
 
     def load(text: str | bytes) -> list[tuple[str, str, str]]:
         path = folder / "repogen.yaml"

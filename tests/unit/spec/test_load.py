@@ -81,7 +81,7 @@ def test_many_problems_are_cut_in_the_message_only(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("gone.yaml", "there is no spec"), (".", "is a directory"), ("a\0b", "can't be read")]
+    ("name", "message"), [("gone.yaml", "spec not found"), (".", "is a directory"), ("a\0b", "can't be read")]
 )
 def test_a_file_that_can_not_be_read_is_a_spec_error(name: str, message: str, tmp_path: Path) -> None:
     """A missing file, a directory and an impossible name are errors with words."""
@@ -93,7 +93,7 @@ def test_a_missing_spec_points_to_init(tmp_path: Path) -> None:
     """Who has no spec yet is told how to get one."""
     with pytest.raises(SpecError) as caught:
         load_spec(tmp_path / "repogen.yaml")
-    assert "`repogen init` writes a spec to start from" == caught.value.hint  # noqa: SIM300 - expected first
+    assert "create one with `repogen init`" == caught.value.hint  # noqa: SIM300 - expected first
 
 
 def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:

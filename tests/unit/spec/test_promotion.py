@@ -66,7 +66,7 @@ def test_holdout_is_accepted_as_the_old_name_of_evaluation(load: Callable[[str],
     ("section", "key", "what"),
     [
         ("{gate: {}}", "gate", 'unknown key (did you mean "gates"?)'),
-        ("{gates: {latency: {p95: 3}}}", "gates.latency.p95", "unknown key (known: p95_max_ms, max_ratio)"),
+        ("{gates: {latency: {p95: 3}}}", "gates.latency.p95", "unknown key (use one of p95_max_ms, max_ratio)"),
         ("{gates: {size: {max_ratio: 0}}}", "gates.size.max_ratio", "must be a number > 0 and <= 1e9, not 0"),
         ("{gates: {smoke: 1}}", "gates.smoke", "must be true or false, not 1"),
         ("{gates: {evaluation: {min: 1}}}", "gates.evaluation", "callable is missing"),
@@ -74,7 +74,7 @@ def test_holdout_is_accepted_as_the_old_name_of_evaluation(load: Callable[[str],
          ('"x" is neither file.py:callable nor package.module:callable (for example "gates.py:accuracy", or '
          '"package.module:accuracy")')),
         ("{gates: {evaluation: {callable: 'g.py:f'}}}", "gates.evaluation.callable",
-         'there is no file "g.py" (paths are relative to the spec)'),
+         'file "g.py" does not exist (paths are relative to the spec)'),
     ],
 )  # fmt: skip
 def test_invalid_section_is_reported_with_its_key(problems: Problems, section: str, key: str, what: str) -> None:

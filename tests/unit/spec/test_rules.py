@@ -1,4 +1,4 @@
-"""Well-formed specs that mean nothing good, each with its place, its key path and its words."""
+"""Well-formed but invalid specs, each with the position, key path and text of its problem."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def triton(text: str) -> str:
     return f"{GOOD}    triton: {{{text}}}\n"
 
 
-REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
+REJECTED: dict[str, tuple[str, tuple[str, str, str]]] = {
     "undeclared dim": (
         GOOD.replace("[batch, 4]", "[batch, length]"),
         ("4:49", "models.m.inputs.x.shape[1]", '"length" is not declared in dims (dims: {length: {min: 1, max: 32}})'),
     ),
     "unused dim": (
         GOOD.replace("max: 8}", "max: 8}, q: {max: 2}"),
-        ("5:29", "models.m.dims.q", "no input's shape has this dim (remove it, or name it in a shape)"),
+        ("5:29", "models.m.dims.q", "no input's shape has this dim (remove it, or use it in a shape)"),
     ),
     "min above max": (
         GOOD.replace("max: 8", "min: 9, max: 8"),
@@ -59,7 +59,7 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
         (
             "5:20",
             "models.m.dims.batch.max",
-            "a dim that may only be 1 is not dynamic (write 1 in the shape instead)",
+            "a dim that can only be 1 is not dynamic (write 1 in the shape instead)",
         ),
     ),
     "integer without values": (
@@ -68,7 +68,7 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
             "4:14",
             "models.m.inputs.x",
             (
-                "int64 has neither range nor fill, and no random integer is safe to try"
+                "int64 has neither range nor fill, and random integers may be invalid"
                 " (range: [0, 30521] (inclusive), or fill: ones)"
             ),
         ),
@@ -83,15 +83,15 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
     ),
     "range beyond the dtype": (
         integer("range: [-1, 3],", "uint8"),
-        ("4:32", "models.m.inputs.x.range", "leaves the bounds of uint8, 0 to 255"),
+        ("4:32", "models.m.inputs.x.range", "exceeds the range of uint8, 0 to 255"),
     ),
     "range for a float": (
         integer("range: [0, 3],", "float32"),
-        ("4:34", "models.m.inputs.x.range", "range is for integers, and this input is float32 (remove it)"),
+        ("4:34", "models.m.inputs.x.range", "range is for integers, but this input is float32 (remove it)"),
     ),
     "range for a bool": (
         integer("range: [0, 1],", "bool"),
-        ("4:31", "models.m.inputs.x.range", "range is for integers, and this input is bool (remove it)"),
+        ("4:31", "models.m.inputs.x.range", "range is for integers, but this input is bool (remove it)"),
     ),
     "range and fill": (
         integer("range: [0, 1], fill: ones,"),
@@ -101,10 +101,10 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
         HEAD,
         ("2:3", "models.m", "has neither inputs nor examples (declare inputs: {name: {dtype: …, shape: […]}})"),
     ),
-    "duplicate output": (GOOD + "    outputs: [a, a]\n", ("6:18", "models.m.outputs[1]", '"a" is given twice')),
+    "duplicate output": (GOOD + "    outputs: [a, a]\n", ("6:18", "models.m.outputs[1]", 'duplicate output "a"')),
     "output that is an input": (
         GOOD + "    outputs: [x]\n",
-        ("6:15", "models.m.outputs[0]", '"x" is an input too (give the output a name of its own)'),
+        ("6:15", "models.m.outputs[0]", '"x" is also an input (use another name for the output)'),
     ),
     "two version policies": (
         triton("version_policy: {all: true, latest: {}}"),
@@ -124,14 +124,21 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
     ),
     "no specific version": (
         triton("version_policy: {specific: []}"),
-        ("6:31", "models.m.triton.version_policy.specific", "names no version"),
+        (
+            "6:31",
+            "models.m.triton.version_policy.specific",
+            "RG115: version_policy is specific without versions: no version is served, and the model does not load (list versions, or use latest)",
+        ),
     ),
     "unknown release": (
         'target: {triton: "24.13"}\n' + GOOD,
         (
             "1:10",
             "target.triton",
-            '"24.13" is not a Triton release known to this repogen (nearest: 24.12, newest: 26.08, oldest: 23.08)',
+            (
+                '"24.13" is not a Triton release that this version of repogen supports'
+                " (nearest: 24.12, newest: 26.08, oldest: 23.08)"
+            ),
         ),
     ),
     "opset above the target's": (
@@ -139,7 +146,10 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
         (
             "6:14",
             "models.m.export.opset",
-            "opset 22 is newer than Triton 24.10 loads, 21 (use auto, 21 or less, or a newer target.triton)",
+            (
+                "RG301: opset 22 is too new: Triton 24.10 (ONNX Runtime 1.19.2) supports up to 21"
+                " (use auto, 21 or less, or a newer target.triton)"
+            ),
         ),
     ),
     "opset below the exporters'": (
@@ -147,7 +157,7 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
         (
             "6:14",
             "models.m.export.opset",
-            "opset 6 is older than any that PyTorch writes and ONNX Runtime promises to run (use auto, or 7 and more)",
+            "opset 6 is older than PyTorch and ONNX Runtime support (use auto, or 7 or newer)",
         ),
     ),
     "preferred above max": (
@@ -155,7 +165,7 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
         (
             "6:78",
             "models.m.triton.dynamic_batching.preferred_batch_size[1]",
-            "8 is above max_batch_size, 4: Triton refuses the model",
+            ("RG108: preferred_batch_size 8 is not between 1 and max_batch_size 4 (lower it, or raise max_batch_size)"),
         ),
     ),
     "dynamic batching without a batch": (
@@ -163,7 +173,10 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
         (
             "6:33",
             "models.m.triton.dynamic_batching",
-            "needs max_batch_size above 0 (remove it, or raise max_batch_size)",
+            (
+                "RG109: dynamic_batching has no effect because max_batch_size is 0"
+                " (remove dynamic_batching, or raise max_batch_size if the model can batch)"
+            ),
         ),
     ),
     "max_batch_size above the dim": (
@@ -209,12 +222,16 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
         (
             "6:48",
             "models.m.triton.instance_group[0].gpus",
-            "KIND_CPU takes no gpus: Triton refuses the model (remove gpus, or use kind: KIND_GPU)",
+            "RG110: an instance group of KIND_CPU has gpus [ 0 ] (use KIND_GPU, or remove gpus)",
         ),
     ),
     "duplicate instance group": (
         triton("instance_group: [{name: a}, {name: a}]"),
-        ("6:43", "models.m.triton.instance_group[1].name", 'the instance group "a" is given twice'),
+        (
+            "6:43",
+            "models.m.triton.instance_group[1].name",
+            "RG112: several instance groups are named 'a' (use a unique name for each group)",
+        ),
     ),
     "factory form": (
         GOOD.replace("models.py:build", "models.py"),
@@ -229,19 +246,19 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
     ),
     "factory file": (
         GOOD.replace("models.py:build", "gone.py:build"),
-        ("3:14", "models.m.source.factory", 'there is no file "gone.py" (paths are relative to the spec)'),
+        ("3:14", "models.m.source.factory", 'file "gone.py" does not exist (paths are relative to the spec)'),
     ),
     "weights suffix": (
         GOOD.replace('build"', 'build", weights: w.pkl'),
         (
             "3:42",
             "models.m.source.weights",
-            'can\'t read weights from "w.pkl" (known: .safetensors, .pt, .pth; safetensors is the one to prefer)',
+            'can\'t read weights from "w.pkl" (use one of .safetensors, .pt, .pth, preferably safetensors)',
         ),
     ),
     "weights file": (
         GOOD.replace('build"', 'build", weights: w.pt'),
-        ("3:42", "models.m.source.weights", 'there is no file "w.pt" (paths are relative to the spec)'),
+        ("3:42", "models.m.source.weights", 'file "w.pt" does not exist (paths are relative to the spec)'),
     ),
     "examples form": (
         GOOD + "    examples: e.npy\n",
@@ -256,7 +273,7 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
     ),
     "examples file": (
         GOOD + "    examples: e.npz\n",
-        ("6:5", "models.m.examples", 'there is no file "e.npz" (paths are relative to the spec)'),
+        ("6:5", "models.m.examples", 'file "e.npz" does not exist (paths are relative to the spec)'),
     ),
     "tracer warning": (
         GOOD + "    export: {allow_tracer_warnings: [models.py]}\n",
@@ -264,7 +281,7 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
     ),
     "templates missing": (
         "templates: gone\n" + GOOD,
-        ("1:1", "templates", 'there is no directory "gone" (paths are relative to the spec)'),
+        ("1:1", "templates", 'directory "gone" does not exist (paths are relative to the spec)'),
     ),
     "repository that holds the spec": (
         "repository: .\n" + GOOD,
@@ -272,14 +289,14 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
             "1:1",
             "repository",
             (
-                "holds the spec, and Triton would take the directories beside the spec for models"
-                " (give the repository a directory of its own: model_repository)"
+                "contains the spec, and Triton would treat the directories next to the spec as models"
+                " (use a separate directory: model_repository)"
             ),
         ),
     ),
     "repository inside the templates": (
         "repository: templates/out\ntemplates: templates\n" + GOOD,
-        ("1:1", "repository", "and templates lie in one another (give each a directory of its own)"),
+        ("1:1", "repository", "and templates contain one another (use separate directories)"),
     ),
     "repository that is a file": (
         "repository: models.py\n" + GOOD,
@@ -288,9 +305,7 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
 }
 
 
-@pytest.mark.parametrize(("text", "expected"), REFUSED.values(), ids=REFUSED)
-def test_is_refused_at_its_place_and_nothing_else_is(
-    text: str, expected: tuple[str, str, str], problems: Problems
-) -> None:
-    """Each mistake gives exactly one problem: its line and column, its key path, its words."""
+@pytest.mark.parametrize(("text", "expected"), REJECTED.values(), ids=REJECTED)
+def test_spec_is_rejected_at_its_position(text: str, expected: tuple[str, str, str], problems: Problems) -> None:
+    """Each mistake gives exactly one problem with line and column, key path and text."""
     assert [expected] == problems(text)

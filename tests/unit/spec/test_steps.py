@@ -115,7 +115,7 @@ def test_a_whole_one_is_read(folder: Path) -> None:
                 (
                     "18:38",
                     "models.whole.source.steps[1].outputs.embedding",
-                    '"x" is made by step 1, too (give each tensor a name of its own)',
+                    '"x" is also an output of step 1 (use a unique name for each tensor)',
                 )
             ],
             id="made twice",
@@ -126,7 +126,7 @@ def test_a_whole_one_is_read(folder: Path) -> None:
                 (
                     "14:69",
                     "models.whole.source.steps[1].model",
-                    "encoder is asked for in two versions (ask for one of them)",
+                    "encoder is used in two versions (use one version)",
                 )
             ],
             id="two versions",
@@ -138,11 +138,14 @@ def test_a_whole_one_is_read(folder: Path) -> None:
             triton: {instance_group: [{count: 2}]}
             """,
             [
-                ("15:5", "models.whole.inputs", "an ensemble's inputs are those of its steps (remove it)"),
+                ("15:5", "models.whole.inputs", "the inputs of an ensemble follow from its steps (remove it)"),
                 (
                     "16:14",
                     "models.whole.triton.instance_group",
-                    "an ensemble runs nothing by itself: Triton refuses it (say it of the models in its steps)",
+                    (
+                        "applies only to the models in the steps; Triton rejects it in an ensemble"
+                        " (set it for the models in the steps)"
+                    ),
                 ),
             ],
             id="what Triton refuses of it",
@@ -175,8 +178,8 @@ def test_a_circle_is_told_of_each_in_it(problems: Problems) -> None:
     )
 
     assert problems(text) == [
-        ("14:30", "models.one.source.steps", "its steps lead back to itself (break the circle)"),
-        ("16:30", "models.two.source.steps", "its steps lead back to itself (break the circle)"),
+        ("14:30", "models.one.source.steps", "the steps lead back to this ensemble (break the cycle)"),
+        ("16:30", "models.two.source.steps", "the steps lead back to this ensemble (break the cycle)"),
     ]
 
 
@@ -186,12 +189,12 @@ def test_a_circle_is_told_of_each_in_it(problems: Problems) -> None:
         (
             "    inputs: {text: {dtype: string, shape: [batch, 1]}}\n",
             "",
-            ("2:3", "models.tokenizer", "Python code declares its inputs"),
+            ("2:3", "models.tokenizer", "Python code must declare its inputs"),
         ),
         (
             "outputs: {ids: {dtype: int64, shape: [batch, tokens]}}",
             "outputs: [ids]",
-            ("6:5", "models.tokenizer.outputs", "Python code declares its outputs"),
+            ("6:5", "models.tokenizer.outputs", "Python code must declare its outputs"),
         ),
         (
             "{dtype: int64, shape: [batch, tokens]}",
@@ -201,7 +204,7 @@ def test_a_circle_is_told_of_each_in_it(problems: Problems) -> None:
         (
             "    examples: models.py:texts\n",
             "",
-            ("4:14", "models.tokenizer.inputs.text", "no random string is safe to try"),
+            ("4:14", "models.tokenizer.inputs.text", "random strings may be invalid, so examples are required"),
         ),
         ("==0.23.3", "", ("3:60", "models.tokenizer.source.requirements[0]", "must be NAME==VERSION")),
         (
@@ -212,12 +215,12 @@ def test_a_circle_is_told_of_each_in_it(problems: Problems) -> None:
         (
             "path: models.py,",
             "path: model.py,",
-            ("3:28", "models.tokenizer.source.path", 'there is no file "model.py"'),
+            ("3:28", "models.tokenizer.source.path", 'file "model.py" does not exist'),
         ),
         (
             "requirements:",
             "data: [weights.pt, x/vocab.txt], requirements:",
-            ("3:64", "models.tokenizer.source.data[1]", 'there is no file "x/vocab.txt"'),
+            ("3:64", "models.tokenizer.source.data[1]", 'file "x/vocab.txt" does not exist'),
         ),
         (
             "outputs: [embedding]",
@@ -227,7 +230,7 @@ def test_a_circle_is_told_of_each_in_it(problems: Problems) -> None:
         (
             "inputs: {ids: {dtype: int64, shape: [batch, tokens], range: [0, 9]}}",
             "inputs: {ids: {dtype: string, shape: [batch, tokens]}}",
-            ("10:20", "models.encoder.inputs.ids.dtype", "strings are for kind: python"),
+            ("10:20", "models.encoder.inputs.ids.dtype", "only kind: python supports strings"),
         ),
     ],
 )
@@ -254,10 +257,10 @@ def test_files_beside_the_code_need_names_of_their_own(folder: Path, problems: P
     assert [(key, what) for _, key, what in found] == [
         (
             "models.tokenizer.source.data[1]",
-            '"vocab.txt" can\'t lie beside model.py: another one has that name (rename it)',
+            '"vocab.txt" can\'t be stored next to model.py: another file has this name (rename it)',
         ),
         (
             "models.tokenizer.source.data[2]",
-            "\"manifest.json\" can't lie beside model.py: repogen's own file has that name (rename it)",
+            '"manifest.json" can\'t be stored next to model.py: a file of repogen has this name (rename it)',
         ),
     ]

@@ -34,7 +34,7 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
     ),
     "unknown key, none near": (
         GOOD + "    limits: {zzz: 1}\n",
-        ("6:14", "models.m.limits.zzz", "unknown key (known: timeout_seconds, memory_mb)"),
+        ("6:14", "models.m.limits.zzz", "unknown key (use one of timeout_seconds, memory_mb)"),
     ),
     "unknown key in defaults": (
         "defaults:\n  paritty: {}\n" + GOOD,
@@ -47,14 +47,14 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
     "no models": ("models: {}\n", ("1:1", "models", "needs at least one entry")),
     "models missing": (
         "repository: out\n",
-        ("1:1", "", "models is missing (`repogen init` writes a spec to start from)"),
+        ("1:1", "", "models is missing (create one with `repogen init`)"),
     ),
     "model name": (
         GOOD.replace("  m:", "  a b:"),
         (
             "2:3",
             "models.a b",
-            '"a b" cannot be the name of a model (letters, digits, _ and -, the first a letter or digit, at most 128)',
+            '"a b" is not a valid model name (letters, digits, _ and -, the first a letter or digit, at most 128)',
         ),
     ),
     "line break in an output": (
@@ -144,7 +144,7 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
             "4:18",
             "models.m.inputs.x.dtype",
             (
-                "bfloat16 can't be served: Triton's ONNX Runtime backend refuses BF16 and FP8 inputs and outputs"
+                "bfloat16 can't be served: Triton's ONNX Runtime backend rejects BF16 and FP8 inputs and outputs"
                 " (declare float32 or float16, and cast inside the model)"
             ),
         ),
@@ -155,7 +155,7 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
             "4:18",
             "models.m.inputs.x.dtype",
             (
-                "float8_e4m3fn can't be served: Triton's ONNX Runtime backend refuses BF16 and FP8 inputs and outputs"
+                "float8_e4m3fn can't be served: Triton's ONNX Runtime backend rejects BF16 and FP8 inputs and outputs"
                 " (declare float32 or float16, and cast inside the model)"
             ),
         ),

@@ -1,4 +1,4 @@
-"""Well-formed ``triton:`` sections that Triton would refuse, each with its place, its key path and its words."""
+"""Well-formed ``triton:`` sections that Triton would reject, with position, key path and text of the problem."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ models:
     dims: {batch: {max: 8}}
     triton: {%s}
 """
-# Four lines each: a name, what the section says, the problem's place and key, its words.
+# Four lines each: name, section, position and key of the problem, text of the problem.
 BLOCKS = Path(__file__).with_name("triton_refused.txt").read_text(encoding="utf-8").split("\n\n")
-REFUSED = {block.splitlines()[0]: block.splitlines()[1:] for block in BLOCKS}
+REJECTED = {block.splitlines()[0]: block.splitlines()[1:] for block in BLOCKS}
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_is_refused_at_its_place_and_nothing_else_is(name: str, problems: Problems) -> None:
-    """Each mistake gives exactly one problem, which names the rule that `repogen check` has of it."""
-    triton, at, words = REFUSED[name]
-    place, key = at.split()
-    assert problems(SPEC % triton) == [(place, f"models.m.triton.{key}", words)]
+@pytest.mark.parametrize("name", REJECTED)
+def test_section_is_rejected_at_its_position(name: str, problems: Problems) -> None:
+    """Each mistake gives exactly one problem, with the code of the rule of `repogen check`."""
+    triton, location, text = REJECTED[name]
+    position, key = location.split()
+    assert problems(SPEC % triton) == [(position, f"models.m.triton.{key}", text)]
 
 
-def test_all_are_told_at_once(problems: Problems) -> None:
-    """Of one section, in one go."""
+def test_all_problems_are_reported_at_once(problems: Problems) -> None:
+    """One run reports all problems of a section."""
     sequence = "sequence_batching: {state: [{input_name: x, output_name: q}]}"
     triton = f"parameters: {{execution_mode: 2}}, input: {{z: {{}}}}, {sequence}"
     keys = [key.removeprefix("models.m.triton.") for _, key, _ in problems(SPEC % triton)]
     assert keys == ["parameters.execution_mode", "input.z", "sequence_batching.state[0].output_name"]
 
 
-def test_files_that_config_pbtxt_names_are_the_specs(folder: Path) -> None:
-    """Found from the spec's directory, and known to whoever asks what a build depends on."""
+def test_files_are_relative_to_the_spec(folder: Path) -> None:
+    """The section lists the files that a build depends on."""
     (folder / "classes.txt").write_text("cat\n")
     (folder / "repogen.yaml").write_text(SPEC % "output: {y: {label_filename: classes.txt}}")
     triton = load_spec(folder / "repogen.yaml").models["m"].triton

@@ -25,7 +25,7 @@ GOOD = HEAD + INPUTS
 REFUSED: dict[str, tuple[str | bytes, tuple[str, str, str]]] = {
     "duplicate key": (
         GOOD + "    dims: {}\n",
-        ("6:5", "models.m.dims", "is given twice, first on line 5 (keep one of the two)"),
+        ("6:5", "models.m.dims", "duplicate key, first on line 5 (keep one of the two)"),
     ),
     "boolean name": (
         GOOD.replace("  m:", "  no:"),
@@ -53,7 +53,7 @@ REFUSED: dict[str, tuple[str | bytes, tuple[str, str, str]]] = {
     ),
     "merge key": (
         GOOD + "    <<: {}\n",
-        ("6:5", "models.m.<<", "merge keys are not allowed (put what models share under defaults:)"),
+        ("6:5", "models.m.<<", "merge keys are not allowed (put settings that models share under defaults:)"),
     ),
     "second document": (
         GOOD + "---\nmodels: {}\n",
@@ -64,7 +64,7 @@ REFUSED: dict[str, tuple[str | bytes, tuple[str, str, str]]] = {
         (
             "6:15",
             "models.m.examples",
-            "the tag !!python/object/apply:os.system is not allowed (a spec holds plain data only; remove the tag)",
+            "the tag !!python/object/apply:os.system is not allowed (a spec contains plain data only; remove the tag)",
         ),
     ),
     "tag of a scalar": (
@@ -72,19 +72,19 @@ REFUSED: dict[str, tuple[str | bytes, tuple[str, str, str]]] = {
         (
             "6:15",
             "models.m.examples",
-            "the tag !!binary is not allowed (a spec holds plain data only; remove the tag)",
+            "the tag !!binary is not allowed (a spec contains plain data only; remove the tag)",
         ),
     ),
     "false tag": (
         GOOD + "    parity: {seed: !!int a}\n",
-        ("6:20", "models.m.parity.seed", "is not what its tag !!int says"),
+        ("6:20", "models.m.parity.seed", "does not match its tag !!int"),
     ),
     "beyond int32": (
         GOOD + "    parity: {seed: 2147483648}\n",
         (
             "6:20",
             "models.m.parity.seed",
-            "is beyond the range of int32 (integers lie between -2147483648 and 2147483647)",
+            "is beyond the range of int32 (integers are between -2147483648 and 2147483647)",
         ),
     ),
     "NaN": (GOOD + "    parity: {rtol: .nan}\n", ("6:20", "models.m.parity.rtol", ".nan is not a finite number")),
@@ -109,7 +109,7 @@ REFUSED: dict[str, tuple[str | bytes, tuple[str, str, str]]] = {
         (
             "6:15",
             "models.m.examples",
-            'some YAML readers take 1:30 for a number in base 60 (quote it: "1:30")',
+            'some YAML readers read 1:30 as a number in base 60 (quote it: "1:30")',
         ),
     ),
     "unknown alias": (
@@ -136,13 +136,13 @@ REFUSED: dict[str, tuple[str | bytes, tuple[str, str, str]]] = {
     "UTF-16": (GOOD.encode("utf-16"), ("1:1", "", "is not UTF-8: byte 0xff (save the file as UTF-8)")),
     "control character": (
         GOOD + "# \x07\n",
-        ("6:3", "", "holds the control character U+0007 (remove it)"),
+        ("6:3", "", "contains the control character U+0007 (remove it)"),
     ),
-    "empty": ("", ("1:1", "", "the spec is empty (`repogen init` writes a spec to start from)")),
-    "comments only": ("# nothing\n", ("1:1", "", "the spec is empty (`repogen init` writes a spec to start from)")),
+    "empty": ("", ("1:1", "", "the spec is empty (create one with `repogen init`)")),
+    "comments only": ("# nothing\n", ("1:1", "", "the spec is empty (create one with `repogen init`)")),
     "a list": (
         "\n- models\n",
-        ("2:1", "", "the spec must be a mapping with models: (`repogen init` writes a spec to start from)"),
+        ("2:1", "", "the spec must be a mapping with models: (create one with `repogen init`)"),
     ),
 }
 
@@ -159,7 +159,10 @@ def test_nested_aliases_end_fast(problems: Problems) -> None:
     """A billion laughs are counted, not told."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
-    expected = ("5:", "the file has more than 20000 values, aliases expanded (split the spec, or use fewer aliases)")
+    expected = (
+        "5:",
+        "the file has more than 20000 values after aliases are expanded (split the spec, or use fewer aliases)",
+    )
     (place, _, what), *_ = problems("\n".join(lines))
     assert expected == (place[:2], what)
 

@@ -16,7 +16,7 @@ from torch import nn
 
 from repogen.artifacts.built_model import OnnxArtifact, ParityCase, ParityReport
 from repogen.artifacts.tensors import TensorSpec
-from repogen.errors import ExportError, ParityError
+from repogen.errors import ConfigError, ExportError, ParityError
 from repogen.export.fallback_chain import export_with, fallback_chain
 from repogen.onnx_graph.normalize import NormalizeOptions, normalize
 from repogen.repository.golden import golden_from_json
@@ -223,15 +223,15 @@ def test_invalid_file_is_rejected(artifact: OnnxArtifact, tmp_path: Path, conten
 @pytest.mark.parametrize(
     ("changed", "code", "words"),
     [
-        ({"opset": 22}, "validate.opset", "uses opset 22; Triton 24.10 (ONNX Runtime 1.19.2) loads up to 21"),
-        ({"ir_version": 11}, "validate.ir", "has ONNX IR 11; Triton 24.10 (ONNX Runtime 1.19.2) loads up to 10"),
+        ({"opset": 22}, "RG301", "opset 22 is too new: Triton 24.10 (ONNX Runtime 1.19.2) supports up to 21"),
+        ({"ir_version": 11}, "RG302", "IR version 11 is too new: Triton 24.10 (ONNX Runtime 1.19.2) supports up to 10"),
     ],
 )
 def test_graph_that_is_too_new_is_rejected(
     artifact: OnnxArtifact, changed: dict[str, int], code: str, words: str
 ) -> None:
     """The message has the limit of the release."""
-    with pytest.raises(ExportError) as caught:
+    with pytest.raises(ConfigError) as caught:
         check_structure(OnnxArtifact(**{**vars(artifact), **changed}), TARGET)
     assert caught.value.code == code
     assert words in caught.value.message

@@ -15,7 +15,7 @@ import pytest
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.sync import SyncAction, SyncOptions
 from repogen.registry.sync.sync import sync
-from repogen.repository.layout import unserved_dir
+from repogen.repository.layout import archive_dir
 from tests.support.failing_disk import Failing
 
 from .conftest import contents, served
@@ -89,7 +89,7 @@ def between(registry: SimulatedRegistry, register: Register, repository: Path) -
         if scenario.shelved:
             registry.point("m", "champion", None)
             sync(registry, repository, CHAMPION, Silent())
-            home = unserved_dir(repository)
+            home = archive_dir(repository)
         if scenario.spoil:
             (home / "m" / scenario.spoil).write_text(EDITED)
         registry.point("m", "champion", scenario.after)
@@ -111,7 +111,7 @@ def test_sigkill(
     between(scenario)
     pickled = tmp_path / "registry.pickle"
     pickled.write_bytes(pickle.dumps(registry))
-    program = [sys.executable, "-m", "tests.unit.syncing.killed_sync", str(pickled), str(repository), str(at)]
+    program = [sys.executable, "-m", "tests.unit.registry.sync.killed_sync", str(pickled), str(repository), str(at)]
     code = subprocess.run(program + ["prune"] * scenario.prune, cwd=ROOT, check=False).returncode
 
     completed = at == scenario.operations

@@ -14,7 +14,7 @@ from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncOptions, SyncR
 from repogen.errors import PublishError, RepogenError, SpecError, TrackingError
 from repogen.registry.sync.sync import sync
 from repogen.repository.filesystem import Disk
-from repogen.repository.layout import unserved_dir
+from repogen.repository.layout import archive_dir
 from repogen.repository.lock import locked
 from repogen.repository.mirror import synced_repository
 from tests.support.simulated_registry import CONFIG, SimulatedRegistry, version_of_bytes
@@ -80,12 +80,12 @@ def test_follows_the_alias_forth_and_back(registry: SimulatedRegistry, register:
     sync(registry, repository, CHAMPION, Silent())
     register("m", b"2", "champion", batch=0, shape=("batch", 5))
     (row,) = sync(registry, repository, CHAMPION, Silent()).versions
-    assert SyncedVersion("m", SyncAction.PUBLISHED, 2, "instead of 1") == row
+    assert SyncedVersion("m", SyncAction.PUBLISHED, 2, "replaces version 1") == row
     assert served(repository) == 2
     registry.point("m", "champion", 1)
     shutil.rmtree(registry.artifacts(registry.entries("m")[1]))
     (row,) = sync(registry, repository, CHAMPION, Silent()).versions
-    assert SyncedVersion("m", SyncAction.PUBLISHED, 1, "instead of 2") == row
+    assert SyncedVersion("m", SyncAction.PUBLISHED, 1, "replaces version 2") == row
     assert served(repository) == 1
     registry.point("m", "champion", None)
     assert actions(sync(registry, repository, CHAMPION, Silent())) == [("m", "unserved", 1)]  # not 2, which is there
@@ -111,13 +111,13 @@ def test_unserves_and_serves_again(registry: SimulatedRegistry, register: Regist
     report = sync(registry, repository, CHAMPION, Silent())
     assert actions(report) == [("m", "unserved", 1), ("stays", "kept", 1)]
     assert not (repository / "m").exists()
-    assert served(unserved_dir(repository)) == 1
+    assert served(archive_dir(repository)) == 1
     registry.point("m", "champion", 1)
     shutil.rmtree(registry.artifacts(registry.entries("m")[0]))
     assert sync(registry, repository, CHAMPION, Silent()).versions[0].note == "back from repo.unserved"
     assert served(repository) == 1
     assert inode == (repository / "m").stat().st_ino
-    assert list(unserved_dir(repository).iterdir()) == []
+    assert list(archive_dir(repository).iterdir()) == []
 
 
 def test_comes_back_as_another_version(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
@@ -126,7 +126,7 @@ def test_comes_back_as_another_version(registry: SimulatedRegistry, register: Re
     sync(registry, repository, CHAMPION, Silent())
     registry.point("m", "champion", None)
     sync(registry, repository, CHAMPION, Silent())
-    (unserved_dir(repository) / "m" / "1" / "model.onnx").write_bytes(b"spoilt")
+    (archive_dir(repository) / "m" / "1" / "model.onnx").write_bytes(b"spoilt")
     register("m", b"2", "champion")
     assert actions(sync(registry, repository, CHAMPION, Silent())) == [("m", "published", 2)]
     assert served(repository) == 2
@@ -147,7 +147,7 @@ def test_prune(registry: SimulatedRegistry, register: Register, repository: Path
     assert actions(report) == [("a", "kept", 2), ("a", "pruned", 1), ("b", "pruned", 1), ("c", "pruned", 1)]
     assert sorted(path.name for path in (repository / "a").iterdir()) == ["2", "9", "config.pbtxt", "labels.txt"]
     assert [path.name for path in repository.iterdir() if path.is_dir()] == ["a"]
-    assert list(unserved_dir(repository).iterdir()) == []
+    assert list(archive_dir(repository).iterdir()) == []
 
 
 def test_prunes_what_the_same_run_replaces(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
@@ -192,7 +192,7 @@ def test_an_ensemble_that_pins_another_number_is_left_out(
     report = sync(registry, repository, CHAMPION, Silent())
 
     assert actions(report) == [("a", "failed", 1), ("m", "published", 1)]
-    assert "asks for version 7 of 'm'" in str(report.versions[0].error)
+    assert "uses version 7 of 'm'" in str(report.versions[0].error)
 
 
 def test_dry_run(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
@@ -385,7 +385,7 @@ def test_another_registry_empties_nothing(
     """A registry that knows none of the models is refused, however its alias looks."""
     register("m", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
-    with pytest.raises(TrackingError, match=r"knows no model of .*repo \(m\)") as caught:
+    with pytest.raises(TrackingError, match=r"has no model of .*repo \(m\)") as caught:
         sync(SimulatedRegistry(tmp_path / "empty"), repository, CHAMPION, Silent())
     assert caught.value.code == "sync.other-registry"
     assert served(repository) == 1
@@ -427,7 +427,7 @@ def test_linked_place_of_the_unserved(
     register("m", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
     (tmp_path / "away" / "precious").mkdir(parents=True)
-    unserved_dir(repository).symlink_to(tmp_path / "away")
+    archive_dir(repository).symlink_to(tmp_path / "away")
     with pytest.raises(PublishError, match="is a symlink"):
         sync(registry, repository, PRUNE, Silent())
     assert (tmp_path / "away" / "precious").is_dir()
@@ -437,7 +437,7 @@ def test_the_way_out_is_blocked(registry: SimulatedRegistry, register: Register,
     """A directory of the same name among the unserved is not overwritten."""
     register("m", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
-    (unserved_dir(repository) / "m").mkdir(parents=True)
+    (archive_dir(repository) / "m").mkdir(parents=True)
     registry.point("m", "champion", None)
     (row,) = sync(registry, repository, CHAMPION, Silent()).versions
     assert row.error is not None
@@ -504,7 +504,7 @@ def test_no_place_for_downloads(registry: SimulatedRegistry, register: Register,
     """Where nothing can lie beside the repository, the hint says what is needed, and names no flag of `build`."""
     register("m", b"1", "champion")
     (tmp_path / "file").touch()
-    with pytest.raises(PublishError, match="cannot be made") as caught:
+    with pytest.raises(PublishError, match="cannot be created") as caught:
         sync(registry, tmp_path / "file" / "repo", CHAMPION, Silent())
     assert "must be writable" in caught.value.hint
     assert "--stage-dir" not in caught.value.hint
@@ -541,7 +541,7 @@ def test_filesystem_that_cannot_swap(registry: SimulatedRegistry, register: Regi
     (repository / "m" / "1" / "model.onnx").write_bytes(b"spoilt")
     (row,) = sync(registry, repository, CHAMPION, Silent(), CannotSwap()).versions
     assert row.error is not None
-    assert f"Remove {repository / 'm'} while no Triton needs it" in row.error.hint
+    assert f"Remove {repository / 'm'} while no Triton serves it" in row.error.hint
     assert (repository / "m" / "1" / "model.onnx").read_bytes() == b"spoilt"
     register("m", b"2", "champion")
     sync(registry, repository, PRUNE, Silent(), CannotSwap())

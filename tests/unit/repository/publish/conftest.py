@@ -1,4 +1,4 @@
-"""Versions made of a few bytes, staged by the real room, and what a fresh Triton would make of a repository."""
+"""Versions of a few bytes, staged by the real code, and the versions that a fresh Triton would serve."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from repogen.artifacts.built_model import OnnxArtifact
 from repogen.artifacts.named_file import data_file, label_file
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.artifacts.versions import ModelConfig, Provenance, StagedVersion
-from repogen.repository.layout import versions
+from repogen.repository.layout import triton_versions
 from repogen.repository.stage import stage_version
-from repogen.repository.version_policy import version_policy
+from repogen.repository.version_policy import served_versions
+from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +35,7 @@ class Stage(Protocol):
         labels: tuple[str, ...] = (),
         warmup: bytes = b"",
     ) -> StagedVersion:
-        """Return the staged version; ``policy`` is what stands in ``version_policy { … }``."""
+        """Return the staged version; ``policy`` is the text inside ``version_policy { … }``."""
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def stage(tmp_path: Path, repository: Path) -> Stage:
-    """Return what stages versions, each in a root of its own."""
+    """Return a function that stages versions, each in its own root."""
     roots = (tmp_path / f"stage-{n}" for n in count())
 
     def make(
@@ -88,13 +89,13 @@ def _facts(config: str) -> tuple[int, str]:
 
 @pytest.fixture
 def served() -> Served:
-    """Return the judge of what a freshly started Triton would serve."""
+    """Return a function to the versions that a freshly started Triton would serve."""
 
     def judge(repository: Path) -> list[int]:
         model = repository / "m"
         text = (model / "config.pbtxt").read_text()
         batch, graph = _facts(text)
-        loaded = version_policy(text).served(versions(model))
+        loaded = served_versions(parse(text, model.name), triton_versions(model))
         assert loaded, "nothing would be served"
         assert all((model / file).is_file() for file in re.findall(r'label_filename: "(.*?)"', text)), "no label file"
         assert all((model / "warmup" / file).is_file() for file in re.findall(r'input_data_file: "(.*?)"', text))
@@ -111,7 +112,7 @@ def served() -> Served:
 
 
 class Served(Protocol):
-    """Returns the versions of model ``m`` that a fresh Triton serves; fails where one would not load."""
+    """Returns the versions of model ``m`` that a fresh Triton serves; fails if one would not load."""
 
     def __call__(self, repository: Path) -> list[int]:
         """Judge ``repository``."""

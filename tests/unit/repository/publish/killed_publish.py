@@ -14,7 +14,7 @@ from repogen.repository.publish import publish
 
 
 class Killed(Disk):
-    """The disk, until the operation number ``at``: then the process dies, in the midst of it where it has a midst."""
+    """The disk, until operation number ``at``: then the process is killed, in the middle of a write."""
 
     def __init__(self, at: int) -> None:
         """Count down from ``at``."""
@@ -25,26 +25,26 @@ class Killed(Disk):
         return self.left < 0
 
     def rename(self, source: Path, target: Path) -> None:
-        """Rename or die."""
+        """Rename or kill the process."""
         if self._tick():
             _die()
         super().rename(source, target)
 
     def exchange(self, first: Path, second: Path) -> None:
-        """Swap or die."""
+        """Swap or kill the process."""
         if self._tick():
             _die()
         super().exchange(first, second)
 
     def write(self, path: Path, text: str) -> None:
-        """Write all, or half and die."""
+        """Write everything, or write half and kill the process."""
         if self._tick():
             path.write_text(text[: len(text) // 2])
             _die()
         super().write(path, text)
 
     def remove(self, path: Path) -> None:
-        """Remove or die."""
+        """Remove or kill the process."""
         if self._tick():
             _die()
         super().remove(path)

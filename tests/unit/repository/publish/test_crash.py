@@ -1,4 +1,4 @@
-"""Killed or failing at any operation, a publish leaves what a fresh Triton serves, and a rerun completes."""
+"""After a kill or an error at any operation, a fresh Triton serves the repository, and a rerun completes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ KILLS = [(name, at) for name, (_, _, _, operations) in SCENARIOS.items() for at 
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "first"])
 def test_order(name: str, stage: Stage, repository: Path) -> None:
-    """Each change takes the order whose every moment is safe."""
+    """Each change uses the order that is safe at every moment."""
     before, after, expected, _ = SCENARIOS[name]
     for version in before:
         publish(stage(**version), repository, breaking=True)
@@ -106,7 +106,7 @@ def _contents(root: Path) -> dict[str, bytes | None]:
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(("name", "at"), [(name, at) for name, at in KILLS if at < SCENARIOS[name][3]])
 def test_failure(name: str, at: int, stage: Stage, repository: Path, *, late: bool) -> None:
-    """A full disk at any operation leaves the repository byte for byte as it was."""
+    """A full disk at any operation leaves the repository unchanged, byte for byte."""
     before, after, _, _ = SCENARIOS[name]
     for version in before:
         publish(stage(**version), repository, breaking=True)

@@ -1,11 +1,11 @@
-"""The version policy as Triton's text format may spell it, read and replaced."""
+"""The version policy in each spelling of protobuf's text format, read and replaced."""
 
 from __future__ import annotations
 
 import pytest
 
-from repogen.errors import PublishError
-from repogen.repository.version_policy import serving_only, version_policy
+from repogen.repository.version_policy import served_versions, serving_only
+from repogen.triton_config.text.parse import parse
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,11 @@ from repogen.repository.version_policy import serving_only, version_policy
         ('name: "m"', {4}),
         ("version_policy { latest { num_versions: 2 } }", {3, 4}),
         ("version_policy: <latest: <num_versions: 9>>", {1, 3, 4}),
-        ("version_policy { latest { } }", {4}),
+        ("version_policy { }", {1, 3, 4}),
+        ("version_policy { latest { } }", set()),
+        ("version_policy { latest { num_versions: 0 } }", set()),
+        ("version_policy { specific { } }", set()),
+        ("version_policy { specific { versions: [3, 3, 9] } }", {3}),
         ("version_policy { all { } }", {1, 3, 4}),
         ("version_policy { specific { versions: [1, 3] } }", {1, 3}),
         ("version_policy{specific{versions:1 versions:0x2,versions:3}}", {1, 3}),
@@ -23,19 +27,18 @@ from repogen.repository.version_policy import serving_only, version_policy
         ('name: "version_policy { all {} }"', {4}),
         ("# version_policy { all {} }\n", {4}),
         ("parameters { key: 'version_policy' value { string_value: '{ all' } }", {4}),
-        ("parameters { version_policy { all {} } }\nversion_policy { latest { num_versions: 2 } }", {3, 4}),
         ("version_policy { latest { num_versions: 2 } }\ninstance_group { count: 7 }", {3, 4}),
     ],
 )
 def test_served(config: str, expected: set[int]) -> None:
-    """The versions served of 1, 3 and 4."""
-    assert expected == version_policy(config).served([1, 3, 4])
+    """The served versions among 1, 3 and 4, newest first; tests/integration/test_versions.py asks the real server."""
+    assert served_versions(parse(config, "m"), [1, 3, 4]) == tuple(sorted(expected, reverse=True))
 
 
-def test_no_number() -> None:
-    """What is no number is an error, not a version."""
-    with pytest.raises(PublishError, match="version_policy holds"):
-        version_policy("version_policy { specific { versions: 1x } }")
+def test_model_without_config() -> None:
+    """Triton serves the newest version."""
+    assert served_versions(None, [1, 3, 4]) == (4,)
+    assert served_versions(None, []) == ()
 
 
 @pytest.mark.parametrize(
@@ -55,8 +58,9 @@ def test_no_number() -> None:
     ],
 )
 def test_serving_only(config: str, expected: str) -> None:
-    """The policy is replaced where it stands, or put last, and comments and strings that look like one are not it."""
+    """The policy is replaced in its place, or appended; comments and strings that look like one are not changed."""
     policy = "version_policy: { specific: { versions: [ 3 ] } }"
     assert expected.replace("P", policy) == serving_only(config, 3)
     assert serving_only(config, 3) == serving_only(serving_only(config, 4), 3)
-    assert version_policy(serving_only(config, 3)).served([1, 3, 4]) == {3}
+    if "x: 1" not in config and "a: 1" not in config and "parameters { version" not in config:  # valid configs
+        assert served_versions(parse(serving_only(config, 3), "m"), [1, 3, 4]) == (3,)

@@ -1,4 +1,4 @@
-"""What publish accepts, what it refuses, and how the repository looks afterwards."""
+"""What publish accepts and rejects, and the repository afterwards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PUBLISH = """
 import pickle, sys
 from pathlib import Path
-from repogen.publish import publish
+from repogen.repository.publish import publish
 staged = pickle.loads(Path(sys.argv[1]).read_bytes())
 sys.stdin.read()  # wait for the starting signal
 print(publish(staged, Path(sys.argv[2]), breaking=False).version)
@@ -32,7 +32,7 @@ print(publish(staged, Path(sys.argv[2]), breaking=False).version)
 
 
 def test_first_and_next(stage: Stage, repository: Path) -> None:
-    """Versions count from 1, and the record says where the version lies and what its model hashes to."""
+    """Versions are numbered from 1, and the result contains the version's path and its model's digest."""
     first, second = stage(b"1"), stage(b"2")
     one, two = publish(first, repository, breaking=False), publish(second, repository, breaking=False)
     assert [one.version, two.version] == [1, 2]
@@ -42,8 +42,8 @@ def test_first_and_next(stage: Stage, repository: Path) -> None:
     assert damaged_files(two.path, second.manifest) == ()
 
 
-def test_everyone_may_read(stage: Stage, repository: Path) -> None:
-    """Directories are 0755 and files 0644, whatever the builder's were: Triton runs as another user."""
+def test_published_files_are_readable_by_all_users(stage: Stage, repository: Path) -> None:
+    """Directories are 0755 and files 0644, whatever their modes were: Triton may run as a different user."""
     staged = stage()
     for path in staged.model_dir.rglob("*"):
         path.chmod(0o700 if path.is_dir() else 0o600)
@@ -56,7 +56,7 @@ def test_everyone_may_read(stage: Stage, repository: Path) -> None:
 
 
 def test_two_processes(stage: Stage, repository: Path, tmp_path: Path) -> None:
-    """Two first publishes of one model at once become versions 1 and 2, both whole."""
+    """Two first publishes of one model at once become versions 1 and 2, both complete."""
     processes = []
     for n in range(2):
         pickled = tmp_path / f"{n}.pickle"
@@ -77,28 +77,28 @@ def test_two_processes(stage: Stage, repository: Path, tmp_path: Path) -> None:
         assert damaged_files(directory, read_manifest(directory)) == ()
 
 
-def test_signature_change_is_refused(stage: Stage, repository: Path) -> None:
-    """Every difference is listed, with what to do; nothing is written."""
+def test_signature_change_is_rejected(stage: Stage, repository: Path) -> None:
+    """Every difference is listed, with a hint; nothing is written."""
     publish(stage(), repository, breaking=False)
     with pytest.raises(PublishError, match=r"differ from version 1") as caught:
         publish(stage(shape=("batch", 5)), repository, breaking=False)
     assert caught.value.code == "publish.breaking"
     assert "input 'x' was float32 [-1, 4], is float32 [-1, 5]" in caught.value.message
     assert "output 'y' was float32 [-1, 4], is float32 [-1, 5]" in caught.value.message
-    assert "--breaking" in caught.value.hint
+    assert "--allow-breaking" in caught.value.hint
     assert versions(repository / "m") == [1]
 
 
 def test_dim_names_do_not_matter(stage: Stage, repository: Path) -> None:
-    """A symbolic dim by another name is the same signature; a fixed one in its place is not."""
+    """A renamed symbolic dim does not change the signature; a fixed dim does."""
     publish(stage(), repository, breaking=False)
     assert publish(stage(shape=("rows", 4)), repository, breaking=False).version == 2
     with pytest.raises(PublishError):
         publish(stage(shape=(8, 4)), repository, breaking=False)
 
 
-def test_breaking_leaves_no_misfit_served(stage: Stage, repository: Path) -> None:
-    """--breaking does not help a version policy under which Triton would go down over the old version."""
+def test_breaking_change_does_not_serve_an_incompatible_version(stage: Stage, repository: Path) -> None:
+    """--allow-breaking does not permit a version policy under which Triton fails to load an old version."""
     publish(stage(), repository, breaking=False)
     with pytest.raises(PublishError, match="version 1: input 'x' was") as caught:
         publish(stage(shape=("batch", 5), policy="all {}"), repository, breaking=True)
@@ -107,7 +107,7 @@ def test_breaking_leaves_no_misfit_served(stage: Stage, repository: Path) -> Non
 
 @pytest.mark.parametrize("before", [0, 1, 2])
 def test_policy_that_serves_nothing(stage: Stage, repository: Path, before: int) -> None:
-    """A version policy that names neither a present version nor the new one is refused, the first time included."""
+    """A version policy that names neither an existing version nor the new one is rejected."""
     for _ in range(before):
         publish(stage(), repository, breaking=False)
     with pytest.raises(PublishError, match="Triton would serve nothing") as caught:
@@ -119,15 +119,15 @@ def test_policy_that_serves_nothing(stage: Stage, repository: Path, before: int)
     assert before + 1 == publish(staged, repository, breaking=False).version
 
 
-def test_unproven_batching_is_not_claimed(stage: Stage, repository: Path) -> None:
+def test_unverified_batching_is_rejected(stage: Stage, repository: Path) -> None:
     """A version published as not batching is not served by a config that batches."""
     publish(stage(batch=0), repository, breaking=False)
     with pytest.raises(PublishError, match="published with max_batch_size 0, not 8"):
         publish(stage(policy="latest { num_versions: 2 }"), repository, breaking=False)
 
 
-def test_swap_keeps_old_versions_and_strangers(stage: Stage, repository: Path, served: Served) -> None:
-    """A swapped model directory holds everything the old one held; old versions are the same files, not copies."""
+def test_swap_keeps_old_versions_and_other_files(stage: Stage, repository: Path, served: Served) -> None:
+    """A swap keeps the other contents of a model's directory; old versions are the same files, not copies."""
     publish(stage(), repository, breaking=False)
     model = repository / "m"
     (model / "labels.txt").write_text("cat\n")
@@ -142,7 +142,7 @@ def test_swap_keeps_old_versions_and_strangers(stage: Stage, repository: Path, s
 
 
 class NoExchange(Disk):
-    """A filesystem that knows no swap, as the kernel says it."""
+    """A filesystem that does not support a swap, with the kernel's error."""
 
     def exchange(self, first: Path, second: Path) -> None:
         """Swap what cannot be swapped: the errors are the real ones of renameat2 across filesystems."""
@@ -151,7 +151,7 @@ class NoExchange(Disk):
 
 
 def test_no_exchange(stage: Stage, repository: Path, served: Served) -> None:
-    """Without RENAME_EXCHANGE a change that needs it is refused with a way out, and undone."""
+    """Without RENAME_EXCHANGE a change that requires it is rejected with a hint, and undone."""
     publish(stage(), repository, breaking=False)
     with pytest.raises(PublishError, match="cannot swap two directories atomically") as caught:
         publish(stage(shape=("batch", 5)), repository, breaking=True, filesystem=NoExchange())
@@ -159,12 +159,12 @@ def test_no_exchange(stage: Stage, repository: Path, served: Served) -> None:
     assert served(repository) == [1]
 
 
-def test_foreign_models_are_left_alone(stage: Stage, repository: Path) -> None:
-    """A model without manifest, or without versions, is refused; an empty directory is taken."""
+def test_foreign_models_are_not_changed(stage: Stage, repository: Path) -> None:
+    """A model without manifest, or without versions, is rejected; an empty directory is used."""
     model = repository / "m"
     model.mkdir(parents=True)
     (model / "config.pbtxt").write_text("")
-    with pytest.raises(PublishError, match="holds no version"):
+    with pytest.raises(PublishError, match="has no version"):
         publish(stage(), repository, breaking=False)
     (model / "1").mkdir()
     with pytest.raises(PublishError, match=r"no manifest\.json in its newest version 1") as caught:
@@ -179,11 +179,11 @@ def test_damaged_newest_version(stage: Stage, repository: Path) -> None:
     """A broken manifest is reported, and the number is not used again."""
     path = publish(stage(), repository, breaking=False).path
     (path / "manifest.json").write_text('{"schema": 1}')
-    with pytest.raises(PublishError, match=r"newest version 1 is damaged: m/1/manifest\.json: `model` is missing"):
+    with pytest.raises(PublishError, match=r"newest version 1 is damaged: m/1/manifest\.json: model: Field required"):
         publish(stage(), repository, breaking=False)
 
 
-def test_spent_numbers(stage: Stage, repository: Path) -> None:
+def test_numbers_in_use_are_skipped(stage: Stage, repository: Path) -> None:
     """A directory that Triton reads as version 5 makes the next version 6."""
     publish(stage(), repository, breaking=False)
     (repository / "m" / "5.tmp-abc").mkdir()
@@ -191,8 +191,8 @@ def test_spent_numbers(stage: Stage, repository: Path) -> None:
 
 
 @pytest.mark.parametrize("linked", ["m", "m/config.pbtxt"])
-def test_symlinks_are_refused(stage: Stage, repository: Path, tmp_path: Path, linked: str) -> None:
-    """Nothing is written through a link that leads out of the repository."""
+def test_symlinks_are_rejected(stage: Stage, repository: Path, tmp_path: Path, linked: str) -> None:
+    """Nothing is written through a link out of the repository."""
     publish(stage(), repository, breaking=False)
     (repository / linked).rename(tmp_path / "outside")
     (repository / linked).symlink_to(tmp_path / "outside")
@@ -201,7 +201,7 @@ def test_symlinks_are_refused(stage: Stage, repository: Path, tmp_path: Path, li
 
 
 def test_edited_config_is_not_overwritten(stage: Stage, repository: Path) -> None:
-    """A hand edit is refused with the command that takes it back; the same edit in the spec is accepted."""
+    """A manual edit is rejected with the command that reverts it; the same edit in the spec is accepted."""
     publish(stage(), repository, breaking=False)
     config = repository / "m" / "config.pbtxt"
     config.write_text(stage(batch=16).config.text)
@@ -214,8 +214,8 @@ def test_edited_config_is_not_overwritten(stage: Stage, repository: Path) -> Non
     assert recover(repository, "m")
 
 
-def test_older_config_is_no_edit(stage: Stage, repository: Path) -> None:
-    """A config.pbtxt put back to an older version's is repogen's own; recovery leaves it, publishing replaces it."""
+def test_older_config_is_not_an_edit(stage: Stage, repository: Path) -> None:
+    """A config.pbtxt restored from an older version is not an edit; recovery keeps it, publishing replaces it."""
     publish(stage(batch=4), repository, breaking=False)
     publish(stage(batch=8), repository, breaking=False)
     config = repository / "m" / "config.pbtxt"
@@ -227,7 +227,7 @@ def test_older_config_is_no_edit(stage: Stage, repository: Path) -> None:
 
 
 def test_missing_config_is_restored(stage: Stage, repository: Path, served: Served) -> None:
-    """A lost config.pbtxt comes back with the next version."""
+    """A missing config.pbtxt is restored with the next version."""
     publish(stage(), repository, breaking=False)
     (repository / "m" / "config.pbtxt").unlink()
     publish(stage(), repository, breaking=False)
@@ -235,7 +235,7 @@ def test_missing_config_is_restored(stage: Stage, repository: Path, served: Serv
 
 
 def test_locked_out(stage: Stage, repository: Path) -> None:
-    """A publish that cannot have the lock says who has it, and gives up."""
+    """A publish that cannot acquire the lock reports its holder, and fails."""
     repository.mkdir()
     with (
         locked(repository, 1.0),
@@ -246,13 +246,13 @@ def test_locked_out(stage: Stage, repository: Path) -> None:
 
 
 def test_recover_without_repository(repository: Path) -> None:
-    """Nothing is in order where nothing is, and nothing is made."""
+    """Without a repository the result is False, and nothing is created."""
     assert not recover(repository, "m")
     assert not repository.exists()
 
 
-def test_torn_journal_means_nothing_happened(stage: Stage, repository: Path) -> None:
-    """A journal cut in the middle is removed, and the hand edit beside it is not mistaken for ours."""
+def test_incomplete_journal_is_removed(stage: Stage, repository: Path) -> None:
+    """A truncated journal is removed, and a manual edit of config.pbtxt is kept."""
     publish(stage(), repository, breaking=False)
     config = repository / "m" / "config.pbtxt"
     config.write_text("edited")
@@ -263,8 +263,8 @@ def test_torn_journal_means_nothing_happened(stage: Stage, repository: Path) -> 
     assert not journal.exists()
 
 
-def test_marks_a_repository_as_built(stage: Stage, repository: Path) -> None:
-    """The first publish says who writes the repository; later ones leave the file alone, whatever else it says."""
+def test_first_publish_writes_the_owner(stage: Stage, repository: Path) -> None:
+    """The first publish writes repogen.json; later ones do not change it."""
     publish(stage(b"1"), repository, breaking=False)
     mark = repository / "repogen.json"
     assert mark.read_text() == '{"schema": 1, "kind": "built"}\n'
@@ -277,8 +277,8 @@ def test_marks_a_repository_as_built(stage: Stage, repository: Path) -> None:
     assert mark.is_file()
 
 
-def test_synced_repository_is_refused(stage: Stage, repository: Path) -> None:
-    """What follows a registry is not published into, even when it became so after the build's own look."""
+def test_synced_repository_is_rejected(stage: Stage, repository: Path) -> None:
+    """A repository that follows a registry is rejected, even if it became one after the build's own check."""
     repository.mkdir()
     (repository / "repogen.json").write_text('{"schema": 1, "kind": "synced", "aliases": ["prod"]}')
     with pytest.raises(PublishError, match="written by `repogen sync`") as caught:
@@ -288,8 +288,8 @@ def test_synced_repository_is_refused(stage: Stage, repository: Path) -> None:
     assert sorted(path.name for path in repository.iterdir()) == [".repogen.lock", "repogen.json"]
 
 
-def test_labels_lie_beside_the_config(stage: Stage, repository: Path) -> None:
-    """Each version keeps its own; those of another content lie beside them, and damaged ones are replaced."""
+def test_label_files_are_next_to_the_config(stage: Stage, repository: Path) -> None:
+    """Versions with different labels have different files, and a damaged file is replaced."""
     for labels in (("a", "b"), ("c", "d")):
         publish(stage(labels=labels), repository, breaking=False)
     texts = {path.read_text() for path in (repository / "m").glob("labels-*.txt")}

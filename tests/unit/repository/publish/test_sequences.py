@@ -1,4 +1,4 @@
-"""Any sequence of publishes, some of them killed, keeps every promise."""
+"""Properties of any sequence of publishes, some of them killed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Power(BaseException):
-    """The power went off: whatever tries to clean up fails as well."""
+    """The power failed: cleanup fails as well."""
 
 
 class Mortal(Disk):
-    """The disk, until the operation number ``at``: from then on nothing works any more, as after a kill."""
+    """The disk, until the operation number ``at``: then every operation fails, as after a kill."""
 
     def __init__(self, at: int) -> None:
         """Live for ``at`` operations."""
@@ -74,7 +74,7 @@ STEP = st.tuples(
 def test_sequences(
     steps: list[tuple[int, int, str, bool, int, bool]], stage: Stage, served: Served, tmp_path: Path
 ) -> None:
-    """Published versions stay whole and numbers rise; what a policy serves fits the config at every moment."""
+    """Versions stay intact, numbers increase, and the served versions fit the config at every moment."""
     repository = Path(tempfile.mkdtemp(dir=tmp_path))
     highest = 0
     for batch, size, policy, breaking, lives, recovers in steps:
@@ -98,7 +98,7 @@ def test_sequences(
             assert bool(present) == recover(repository, "m")
 
 
-def test_mortal_dies() -> None:
-    """The simulation does end."""
+def test_simulated_disk_fails() -> None:
+    """The simulation does fail."""
     with pytest.raises(Power):
         Mortal(0).remove(Path("never-there"))

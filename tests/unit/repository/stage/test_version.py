@@ -1,4 +1,4 @@
-"""A staged version: its layout, its manifest, and that equal builds are equal bytes."""
+"""A staged version: its layout, its manifest, and reproducible bytes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _tree(directory: Path) -> dict[str, bytes]:
 
 
 def test_layout(tmp_path: Path) -> None:
-    """The model directory is as the repository will hold it, external data beside the model."""
+    """The model directory is as in the repository, with external data next to the model."""
     with prepare_stage_root(tmp_path / "repo", None) as root:
         staged = _stage(root, tmp_path / "repo", data=True)
         tree = _tree(staged.model_dir)
@@ -67,7 +67,7 @@ def test_layout(tmp_path: Path) -> None:
 
 
 def test_manifest(tmp_path: Path) -> None:
-    """The manifest lists every other file with the digest of its bytes, and reads back as it was."""
+    """The manifest lists every other file with the digest of its bytes, and round-trips."""
     with prepare_stage_root(tmp_path / "repo", None) as root:
         staged = _stage(root, tmp_path / "repo")
         assert read_manifest(staged.version_dir) == staged.manifest
@@ -84,12 +84,12 @@ def test_manifest(tmp_path: Path) -> None:
         assert damaged_files(staged.version_dir, staged.manifest) == (
             "golden.json has 2 bytes, not 11",
             "golden.npz is missing",
-            "model.onnx has another sha256",
+            "model.onnx has a different sha256",
         )
 
 
-def test_equal_builds_are_equal_bytes(tmp_path: Path) -> None:
-    """Another place and another time give the same files."""
+def test_equal_builds_have_equal_bytes(tmp_path: Path) -> None:
+    """A different directory and time give the same files."""
     trees = []
     for place in ("one", "two"):
         with prepare_stage_root(tmp_path / place / "repo", None) as root:
@@ -97,8 +97,8 @@ def test_equal_builds_are_equal_bytes(tmp_path: Path) -> None:
     assert trees[0] == trees[1]
 
 
-def test_own_files_are_linked_and_others_copied(tmp_path: Path) -> None:
-    """A model built in the root is not copied; one that lies elsewhere stays its owner's."""
+def test_files_in_the_root_are_linked_and_others_copied(tmp_path: Path) -> None:
+    """A model built in the root is not copied; one from elsewhere is."""
     outside = _outputs(tmp_path / "outside")
     with prepare_stage_root(tmp_path / "repo", None) as root:
         own = _outputs(root / "worker")
@@ -108,14 +108,14 @@ def test_own_files_are_linked_and_others_copied(tmp_path: Path) -> None:
 
 
 def test_next_number(tmp_path: Path) -> None:
-    """The tentative number follows what is in the repository."""
+    """The tentative number follows the versions in the repository."""
     (tmp_path / "repo" / "m" / "41").mkdir(parents=True)
     with prepare_stage_root(tmp_path / "repo", None) as root:
         assert _stage(root, tmp_path / "repo").version == 42
 
 
 def test_missing_external_data(tmp_path: Path) -> None:
-    """Data that does not lie beside the model is an error that names the file."""
+    """Missing external data is an error that names the file."""
     with prepare_stage_root(tmp_path / "repo", None) as root:
         artifact = _outputs(root / "worker", data=True)
         artifact.path.with_name("model.onnx.data").unlink()
@@ -124,16 +124,16 @@ def test_missing_external_data(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../m", "a/b", ".hidden", "nul\0"])
-def test_names_that_lead_elsewhere(tmp_path: Path, name: str) -> None:
-    """A model's name never leads out of the repository."""
+def test_invalid_model_names(tmp_path: Path, name: str) -> None:
+    """A model's name cannot escape the repository."""
     with prepare_stage_root(tmp_path / "repo", None) as root:
         artifact = _outputs(root / "worker")
-        with pytest.raises(PublishError, match="cannot be a model's directory"):
+        with pytest.raises(PublishError, match="cannot be the name of a model's directory"):
             stage_version(root, tmp_path / "repo", ModelConfig(name, "", 0, SIGNATURE), artifact, root / "worker", MADE)
 
 
-def test_companions_and_labels_travel(tmp_path: Path) -> None:
-    """Both are the version's, listed in its manifest; labels also lie where Triton looks for them."""
+def test_companions_and_labels_are_published(tmp_path: Path) -> None:
+    """Both are in the version and in its manifest; labels are also where Triton looks for them."""
     labels = label_file(["yes", "no"])
     config = ModelConfig("m", CONFIG.text, 8, SIGNATURE, (labels,))
     (tmp_path / "tokenizer.json").write_text("{}")
@@ -149,8 +149,8 @@ def test_companions_and_labels_travel(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "manifest.json", "../escape.json"])
-def test_a_companion_takes_no_place_of_ours(name: str, tmp_path: Path) -> None:
-    """Nor one outside the version."""
+def test_reserved_companion_names(name: str, tmp_path: Path) -> None:
+    """A companion cannot replace a file of the version, or be outside of it."""
     with prepare_stage_root(tmp_path / "repo", None) as root:
         artifact = _outputs(root / "worker")
         taken = {name: root / "worker" / "golden.json"}

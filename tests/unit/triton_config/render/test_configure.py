@@ -1,4 +1,4 @@
-"""configure: golden texts, hostile names, template overrides, and what is refused."""
+"""configure: golden texts, hostile names, template overrides, and rejected configurations."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from repogen.spec.models import ModelSpec
 from repogen.spec.sources import TorchSource
 from repogen.targets import DEFAULT_RELEASE, targets
 from repogen.triton_config.render.model import configure
+from repogen.triton_config.render.model_facts import RenderOptions, VerifiedModel
 from repogen.triton_config.sections.model import (
     DynamicBatchingSpec,
     InstanceGroupSpec,
@@ -29,7 +30,7 @@ from repogen.triton_config.sections.model import (
 )
 from repogen.triton_config.text.parse import PbtxtError, parse
 from repogen.triton_config.text.view import tensor_views
-from tests.support import config_sections as wishes
+from tests.support import config_sections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +46,7 @@ DIGITS = Signature((IMAGE,), (LOGITS,))
 
 
 def artifact(signature: Signature = DIGITS, *, opset: int = 20, ir_version: int = 9) -> OnnxArtifact:
-    """Return a graph on disk, which configure never opens."""
+    """Return a graph; configure does not open its file."""
     return OnnxArtifact(
         Path("model.onnx"),
         external_data=False,
@@ -58,12 +59,12 @@ def artifact(signature: Signature = DIGITS, *, opset: int = 20, ir_version: int 
 
 
 def batches(largest: int) -> BatchReport:
-    """Return the verdict on batching; 0 means that rows mix."""
+    """Return the result of the batching measurement; 0 means that rows are not independent."""
     return BatchReport(batchable=largest > 0, max_batch_size=largest, reason="" if largest else "rows mix")
 
 
 def spec(triton: TritonSpec | None = None) -> ModelSpec:
-    """Return a spec with these wishes."""
+    """Return a spec with this section."""
     return ModelSpec(source=TorchSource(factory="models.py:build"), triton=triton or TritonSpec())
 
 
@@ -71,13 +72,14 @@ def configured(
     signature: Signature = DIGITS, triton: TritonSpec | None = None, largest: int = 32, templates: Path | None = None
 ) -> ModelConfig:
     """Configure a model named digits."""
-    return configure("digits", spec(triton), artifact(signature), batches(largest), target=TARGET, templates=templates)
+    verified = VerifiedModel(artifact(signature), batches(largest))
+    return configure("digits", spec(triton), verified, RenderOptions(TARGET, templates))
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Return a spec's directory with the files that wishes name."""
-    wishes.write_files(tmp_path)
+    """Return a spec's directory with the files that the sections name."""
+    config_sections.write_files(tmp_path)
     return tmp_path
 
 
@@ -170,32 +172,26 @@ CASES = {
     "unbatched": (SCALARS, TritonSpec(version_policy=VersionPolicySpec(all=True)), 0),
     **{
         name: (case.signature, TritonSpec.model_validate(case.triton), case.largest)
-        for name, case in wishes.CASES.items()
+        for name, case in config_sections.CASES.items()
     },
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_text_equals_the_golden_file(name: str, directory: Path) -> None:
-    """The rendered text is, to the byte, the one that was read and approved."""
+def test_text_equals_golden_file(name: str, directory: Path) -> None:
+    """The rendered text equals the approved file byte for byte."""
     signature, triton, largest = CASES[name]
-    wishes.write_golden(directory, signature)
-    config = configure(
-        "digits",
-        spec(triton),
-        artifact(signature),
-        batches(largest),
-        target=TARGET,
-        root=directory,
-        golden_inputs=partial(first_golden_inputs, directory),
-    )
+    config_sections.write_golden(directory, signature)
+    golden_inputs = partial(first_golden_inputs, directory)
+    verified = VerifiedModel(artifact(signature), batches(largest), golden_inputs=golden_inputs)
+    config = configure("digits", spec(triton), verified, RenderOptions(TARGET, root=directory))
     assert (GOLDEN / f"{name}.pbtxt").read_text(encoding="utf-8") == config.text
 
 
-def test_every_key_of_the_section_has_a_golden_file() -> None:
-    """What a spec may say under ``triton:`` is said by one of the cases, but what is only there to be refused."""
-    said = {path for _, triton, _ in CASES.values() if triton is not None for path in _set_keys(triton)}
-    assert set(_known_keys(TritonSpec)) - said == {"instance_group.profile"}
+def test_every_key_is_in_a_golden_file() -> None:
+    """Each key of ``triton:`` is set by a case, except those that are always rejected."""
+    keys = {path for _, triton, _ in CASES.values() if triton is not None for path in _set_keys(triton)}
+    assert set(_all_keys(TritonSpec)) - keys == {"instance_group.profile"}
 
 
 def _set_keys(section: BaseModel, prefix: str = "") -> Iterator[str]:
@@ -211,11 +207,11 @@ def _below(value: object, prefix: str) -> Iterator[str]:
         yield from _below(item, prefix)
 
 
-def _known_keys(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
+def _all_keys(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
     for name, info in section.model_fields.items():
         yield f"{prefix}{name}"
         for below in _sections(info.annotation):
-            yield from _known_keys(below, f"{prefix}{name}.")
+            yield from _all_keys(below, f"{prefix}{name}.")
 
 
 def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -225,20 +221,20 @@ def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _sections(argument)
 
 
-def test_every_golden_file_has_its_case() -> None:
-    """No golden file is left over from a case that is gone."""
+def test_every_golden_file_has_a_case() -> None:
+    """No golden file remains of a removed case."""
     assert sorted(f"{name}.pbtxt" for name in CASES) == sorted(path.name for path in GOLDEN.glob("*.pbtxt"))
 
 
-def test_result_carries_the_graphs_signature_and_batch() -> None:
-    """Later steps read full shapes and the batch from the result, not from its text."""
+def test_result_contains_signature_and_batch_size() -> None:
+    """Later steps read full shapes and the batch size from the result."""
     config = configured()
     assert (config.name, config.signature, config.max_batch_size) == ("digits", DIGITS, 32)
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1), st.text(st.characters(codec="utf-8"), min_size=1))
-def test_any_tensor_name_survives(input_name: str, output_name: str) -> None:
-    """Quotes, line ends, backslashes, NUL and any letter of Unicode come back from the text as they were."""
+def test_any_tensor_name_is_preserved(input_name: str, output_name: str) -> None:
+    """Quotes, line ends, backslashes, NUL and all of Unicode are read back unchanged."""
     signature = Signature(
         (TensorSpec(input_name, "float32", ("batch", 2)),), (TensorSpec(output_name, "float32", ("batch", 2)),)
     )
@@ -247,61 +243,62 @@ def test_any_tensor_name_survives(input_name: str, output_name: str) -> None:
 
 
 def test_invisible_characters_are_escaped() -> None:
-    """A name with a right-to-left override or a line separator can't make the file look other than it is."""
+    """A right-to-left override or line separator in a name does not change how the file is displayed."""
     signature = Signature((TensorSpec("a\u202eb\u2028", "float32", ("batch",)),), (LOGITS,))
     assert r'name: "a\342\200\256b\342\200\250"' in configured(signature).text
 
 
-def test_lone_surrogate_is_a_clear_error() -> None:
-    """A name that UTF-8 can't carry is refused as a name, not as a crash."""
+def test_lone_surrogate_is_rejected() -> None:
+    """A name that UTF-8 cannot encode is an error, not a crash."""
     signature = Signature((TensorSpec("a\ud800", "float32", ("batch",)),), (LOGITS,))
     with pytest.raises(ConfigError, match="cannot be written as UTF-8"):
         configured(signature)
 
 
-def test_unproved_batch_is_refused_with_the_reason() -> None:
-    """A spec that insists on a batch learns why the model has none."""
-    with pytest.raises(ConfigError, match="max_batch_size is 8 in the spec, but the model may have 0: rows mix"):
+def test_unverified_batch_size_is_rejected_with_the_reason() -> None:
+    """The message contains the reason from the measurement."""
+    with pytest.raises(ConfigError, match="max_batch_size is 8 in the spec, but the model does not batch: rows mix"):
         configured(triton=TritonSpec(max_batch_size=8), largest=0)
 
 
-def test_dynamic_batching_without_batch_is_refused_with_the_reason() -> None:
-    """With max_batch_size auto, a wish for dynamic batching is answered, not dropped."""
-    with pytest.raises(ConfigError, match="dynamic_batching is asked for, but the model does not batch: rows mix"):
+def test_dynamic_batching_without_batch_is_rejected_with_the_reason() -> None:
+    """With max_batch_size auto, dynamic_batching is not ignored."""
+    with pytest.raises(ConfigError, match="the spec sets dynamic_batching, but the model does not batch: rows mix"):
         configured(triton=TritonSpec(dynamic_batching=DynamicBatchingSpec()), largest=0)
 
 
-def test_preferred_size_above_the_largest_is_refused() -> None:
-    """Triton would refuse it at load; the spec's author learns it before."""
+def test_preferred_size_above_the_largest_is_rejected() -> None:
+    """Triton would reject it at load."""
     triton = TritonSpec(dynamic_batching=DynamicBatchingSpec(preferred_batch_size=(8, 64)))
-    with pytest.raises(ConfigError, match="preferred_batch_size 64 is above max_batch_size 32"):
+    with pytest.raises(ConfigError, match="RG108 preferred_batch_size 64 is not between 1 and max_batch_size 32"):
         configured(triton=triton)
 
 
-def test_batch_over_a_fixed_first_dim_is_refused() -> None:
-    """A batch claimed over a graph whose first dim is fixed breaks RG208 for each such tensor."""
+def test_batch_with_a_fixed_first_dim_is_rejected() -> None:
+    """RG208 is reported for each tensor with a fixed first dim."""
     signature = Signature((TensorSpec("image", "float32", (1, 3)),), (TensorSpec("y", "float32", (1, 2)),))
     with pytest.raises(ConfigError) as caught:
         configured(signature, largest=1)
     assert caught.value.message.count("RG208") == 2
 
 
-def test_bfloat16_is_refused_by_name() -> None:
-    """A dtype that Triton does not serve is named with its tensor."""
+def test_bfloat16_is_rejected_by_name() -> None:
+    """The message contains the tensor and its unsupported dtype."""
     signature = Signature((TensorSpec("image", "bfloat16", ("batch",)),), (LOGITS,))
     with pytest.raises(ConfigError, match=r"'image' \(bfloat16\)"):
         configured(signature)
 
 
-def test_graph_newer_than_the_target_is_refused() -> None:
+def test_graph_newer_than_the_target_is_rejected() -> None:
     """Opset and IR above the target's limits are both reported."""
+    verified = VerifiedModel(artifact(opset=22, ir_version=11), batches(8))
     with pytest.raises(ConfigError) as caught:
-        configure("digits", spec(), artifact(opset=22, ir_version=11), batches(8), target=TARGET)
+        configure("digits", spec(), verified, RenderOptions(TARGET))
     assert [line.split()[0] for line in caught.value.message.splitlines()[1:]] == ["RG301", "RG302"]
 
 
-def test_kind_cpu_with_gpus_is_refused() -> None:
-    """The group is as the spec says, and Triton would refuse it."""
+def test_kind_cpu_with_gpus_is_rejected() -> None:
+    """Triton would reject the instance group."""
     triton = TritonSpec(instance_group=(InstanceGroupSpec(kind="KIND_CPU", gpus=(0,)),))
     with pytest.raises(ConfigError, match="RG110"):
         configured(triton=triton)
@@ -320,28 +317,38 @@ def own_template() -> str:
 
 
 def test_override_may_add_a_field(tmp_path: Path) -> None:
-    """What the spec is silent on is the template's to say."""
+    """A template can set a field that the spec does not set."""
     added = 'parameters: { key: "intra_op_thread_count" value: { string_value: "2" } }\n'
     assert added in configured(templates=override(tmp_path, own_template() + added)).text
 
 
 def test_override_directory_without_the_file_changes_nothing(tmp_path: Path) -> None:
-    """An override is found by file name; others fall back to repogen's own."""
+    """Templates that the directory does not contain are repogen's own."""
     assert configured().text == configured(templates=tmp_path).text
 
 
 @pytest.mark.parametrize(
     ("old", "new", "difference"),
     [
-        ("max_batch_size: {{ max_batch_size }}", "", "max_batch_size: meant 32, found nothing"),
-        ("count: {{ group.count }}", "count: 4", "instance_group[0].count: meant 1, found 4"),
-        ("TYPE_{{ t.dtype }}", "TYPE_FP64", "input[0].data_type: meant TYPE_FP32, found TYPE_FP64"),
-        ("input [", 'input { name: "extra" data_type: TYPE_FP32 dims: 1 }\ninput [', "input: meant 1 of them, found 2"),
-        ("    dims: {{", "    reshape: { shape: 64 }\n    dims: {{", "input[0].reshape: meant to be"),
+        ("max_batch_size: {{ max_batch_size }}", "", "max_batch_size: expected 32, found no value"),
+        ("count: {{ group.count }}", "count: 4", "instance_group[0].count: expected 1, found 4"),
+        ("TYPE_{{ t.dtype }}", "TYPE_FP64", "input[0].data_type: expected TYPE_FP32, found TYPE_FP64"),
+        (
+            "input [",
+            'input { name: "extra" data_type: TYPE_FP32 dims: 1 }\ninput [',
+            "input: expected length 1, found length 2",
+        ),
+        (
+            "    dims: {{",
+            "    reshape: { shape: 64 }\n    dims: {{",
+            "input[0].reshape: expected no value, found shape: 64",
+        ),
     ],
 )
-def test_override_that_changes_what_was_meant_is_found(tmp_path: Path, old: str, new: str, difference: str) -> None:
-    """A template that drops or changes a field that the spec or the graph decides is named with the field."""
+def test_override_that_changes_the_configuration_is_rejected(
+    tmp_path: Path, old: str, new: str, difference: str
+) -> None:
+    """The error names the field of the spec or graph that the template changes or removes."""
     text = own_template()
     assert old in text
     with pytest.raises(ConfigError) as caught:
@@ -351,7 +358,7 @@ def test_override_that_changes_what_was_meant_is_found(tmp_path: Path, old: str,
 
 
 def test_unknown_field_names_line_and_template(tmp_path: Path) -> None:
-    """A field that is none of Triton's is found by the parser, at its place in the rendered text."""
+    """The error contains the position of the field in the rendered text."""
     with pytest.raises(PbtxtError) as caught:
         configured(templates=override(tmp_path / "mine", 'name: "digits"\nbackends: "x"\n'))
     assert (caught.value.line, caught.value.column) == (2, 1)
@@ -359,7 +366,7 @@ def test_unknown_field_names_line_and_template(tmp_path: Path) -> None:
 
 
 def test_unknown_variable_is_an_error_with_its_line(tmp_path: Path) -> None:
-    """StrictUndefined: a typo in a template is no empty string."""
+    """A typo in a template is an error instead of an empty string."""
     with pytest.raises(ConfigError, match=r"config\.pbtxt\.j2:2 can't be rendered: 'nane' is undefined"):
         configured(templates=override(tmp_path, "\n{{ nane }}"))
 
@@ -378,8 +385,8 @@ def test_unknown_variable_is_an_error_with_its_line(tmp_path: Path) -> None:
         "{{ 1 | pblist }}",
     ],
 )
-def test_wrong_template_is_a_template_error(tmp_path: Path, bomb: str) -> None:
-    """A template that runs away, breaks out or breaks down ends as an error that says it is the template's."""
+def test_invalid_template_is_a_template_error(tmp_path: Path, bomb: str) -> None:
+    """Endless loops, sandbox escapes and failures are reported as errors of the template."""
     with pytest.raises(ConfigError) as caught:
         configured(templates=override(tmp_path, bomb))
     assert caught.value.code == "config.template"
@@ -390,8 +397,8 @@ def test_wrong_template_is_a_template_error(tmp_path: Path, bomb: str) -> None:
     st.booleans(),
     st.sampled_from(["float32", "int64", "bool", "string"]),
 )
-def test_any_shape_gives_a_config_that_keeps_the_rules(shape: list[int | str], batch: bool, dtype: str) -> None:  # noqa: FBT001
-    """Whatever the graph's shape, with a batch or without, the config agrees with it."""
+def test_any_shape_gives_a_valid_config(shape: list[int | str], batch: bool, dtype: str) -> None:  # noqa: FBT001
+    """The config matches graphs of any shape, with and without a batch."""
     full = ("batch", *shape) if batch else tuple(shape)
     signature = Signature((TensorSpec("x", dtype, full),), (TensorSpec("y", dtype, full),))
     x = tensor_views(parse(configured(signature, largest=4 if batch else 0).text, "test").input)[0]
@@ -399,67 +406,68 @@ def test_any_shape_gives_a_config_that_keeps_the_rules(shape: list[int | str], b
     assert (expected or (1,), () if batch and not shape else None) == (x.dims, x.reshape)
 
 
-def test_labels_are_a_file_named_by_its_content() -> None:
-    """The config names it for its output alone, and other labels are another file."""
-    made = [
-        configure("digits", spec(), artifact(), batches(8), target=TARGET, labels={"logits": labels})
+def test_label_file_is_named_by_its_content() -> None:
+    """The config names it for its output only; other labels are in another file."""
+    configs = [
+        configure("digits", spec(), VerifiedModel(artifact(), batches(8), {"logits": labels}), RenderOptions(TARGET))
         for labels in (["zero", "one"], ["eins", "zwei"])
     ]
-    (first,), (second,) = (config.named_files for config in made)
+    (first,), (second,) = (config.named_files for config in configs)
     assert first.content == b"zero\none\n"
     assert first.name != second.name
-    config = parse(made[0].text, "test")
+    config = parse(configs[0].text, "test")
     assert [tensor.label_filename for tensor in tensor_views((*config.input, *config.output))] == ["", first.name]
 
 
 @pytest.mark.parametrize(
-    ("triton", "code", "said"),
+    ("triton", "code", "message"),
     [
         ({"extra": "max_batchsize: 3"}, "config.syntax", 'no field named "max_batchsize"'),
-        ({"extra": 'name: "other"'}, "config.extra", "says name, which the spec and the graph decide"),
+        ({"extra": 'name: "other"'}, "config.extra", "contains name, which the spec and the graph decide"),
         (
             {"extra": "response_cache { }", "response_cache": {}},
             "config.extra",
-            "says response_cache, which another key",
+            "contains response_cache, which another key of the spec sets",
         ),
         ({"extra": "optimization { graph { level: 99 } }"}, "", ""),
-        ({"parameters": {"intra_op_thread_count": "two"}}, "config.RG128", "a number of 32 bits is read from it"),
-        ({"metric_tags": {"a-b": "c"}}, "config.RG133", "no label of Prometheus"),
-        ({"model_warmup": [{"batch_size": 64}]}, "config.RG116", "has batch_size 64, more than 32"),
-        ({"dynamic_batching": {"priority_levels": 2}}, "config.RG118", "default_priority_level is 0 of 2 levels"),
+        ({"parameters": {"intra_op_thread_count": "two"}}, "RG128", "it must be a 32-bit integer"),
+        ({"metric_tags": {"a-b": "c"}}, "RG133", "is not a valid Prometheus label"),
+        ({"model_warmup": [{"batch_size": 64}]}, "RG116", "has batch_size 64, but the largest batch is 32"),
+        ({"dynamic_batching": {"priority_levels": 2}}, "RG118", "default_priority_level is 0, and there are 2 levels"),
         (
             {"optimization": {"execution_accelerators": {"cpu_execution_accelerator": [{"name": "onednn"}]}}},
-            "config.RG127",
-            "cpu_execution_accelerator is 'onednn'",
+            "RG127",
+            "cpu_execution_accelerator 'onednn' is not supported",
         ),
     ],
 )
-def test_wishes_that_triton_would_refuse(triton: dict[str, Any], code: str, said: str) -> None:
-    """The rule is named; what Triton merely ignores is built."""
+def test_sections_that_triton_would_reject(triton: dict[str, Any], code: str, message: str) -> None:
+    """The error has the code of the rule; settings that Triton ignores are rendered."""
     if not code:
         assert "level: 99" in configured(triton=TritonSpec.model_validate(triton)).text
         return
     with pytest.raises(ConfigError) as caught:
         configured(triton=TritonSpec.model_validate(triton))
     assert caught.value.code == code
-    assert said in caught.value.message
+    assert message in caught.value.message
 
 
-def test_a_warmup_needs_a_size_for_each_dynamic_dim() -> None:
-    """Its own, or the example of the spec's dim."""
-    wish = TritonSpec.model_validate({"model_warmup": [{"sizes": {"sequence": 7}}]})
-    config = parse(configured(SEQUENCES, wish).text, "test")
+def test_warmup_needs_a_size_for_each_dynamic_dim() -> None:
+    """The size is set in the warmup or is the example size of the dim."""
+    section = TritonSpec.model_validate({"model_warmup": [{"sizes": {"sequence": 7}}]})
+    config = parse(configured(SEQUENCES, section).text, "test")
     fed = config.model_warmup[0].inputs
     assert {name: list(tensor.dims) for name, tensor in fed.items()} == {"input_ids": [7], "length": [1]}
     with pytest.raises(ConfigError, match="needs a size for dim 'sequence' of input 'input_ids'"):
         configured(SEQUENCES, TritonSpec.model_validate({"model_warmup": [{}]}))
 
 
-@pytest.mark.parametrize(("said", "kind"), [((), "KIND_GPU"), ((InstanceGroupSpec(count=2),), "KIND_CPU")])
-def test_a_target_with_gpus_decides_where_the_spec_does_not(said: tuple[InstanceGroupSpec, ...], kind: str) -> None:
-    """One instance on each GPU; what the spec says of a model goes before."""
-    wishes = TritonSpec(instance_group=said)
-    text = configure("digits", spec(wishes), artifact(), batches(8), target=TARGET, gpu=True).text
+@pytest.mark.parametrize(("groups", "kind"), [((), "KIND_GPU"), ((InstanceGroupSpec(count=2),), "KIND_CPU")])
+def test_target_with_gpus_sets_the_default_instance_group(groups: tuple[InstanceGroupSpec, ...], kind: str) -> None:
+    """One instance per GPU, unless the spec sets instance_group."""
+    section = TritonSpec(instance_group=groups)
+    verified = VerifiedModel(artifact(), batches(8))
+    text = configure("digits", spec(section), verified, RenderOptions(TARGET, gpu=True)).text
 
     (group,) = parse(text, "config.pbtxt").instance_group
     assert type(group).Kind.Name(group.kind) == kind

@@ -1,4 +1,4 @@
-"""Every rule: a config that breaks it is found by its code, at its field; one that keeps all of them is left alone."""
+"""Every rule: a violation is reported with its code and field; a valid config has no findings."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.targets import targets
 from repogen.triton_config.rules.config_rules import config_findings
 from repogen.triton_config.rules.findings import RULES, Finding, errors_of
-from repogen.triton_config.rules.graph import graph_findings, target_findings
+from repogen.triton_config.rules.graph import graph_findings
+from repogen.triton_config.rules.target import target_findings
 from repogen.triton_config.text.dims import same_elements
 from repogen.triton_config.text.parse import parse
+from repogen.triton_config.text.source_map import locate_fields
 
 if TYPE_CHECKING:
     from tritonclient.grpc.model_config_pb2 import ModelConfig
@@ -98,27 +100,29 @@ ALONE = [
     ("RG110", "error", "instance_group[0].gpus", changed(PARTS, (GROUP, "KIND_CPU", "KIND_CPU gpus: [ 0 ]"))),
     ("RG111", "warning", "instance_group[0].count", changed(PARTS, (GROUP, "count: 1", "count: -1"))),
     ("RG111", "warning", "instance_group[0].count", changed(PARTS, (GROUP, "count: 1", "count: 100"))),
-    ("RG112", "warning", "instance_group", changed(PARTS, (GROUP, '"b"', '"a"'))),
+    ("RG112", "warning", "instance_group[1].name", changed(PARTS, (GROUP, '"b"', '"a"'))),
     ("RG113", "warning", "", without(PARTS, "output")),
     ("RG114", "error", "output[0].reshape", changed(PARTS, ("output", "[ 10 ]", "[ 10 ] reshape { shape: [ 2, 4 ] }"))),
-    ("RG115", "error", "version_policy", without(PARTS, more="version_policy { specific { } }")),
+    ("RG115", "error", "version_policy.specific", without(PARTS, more="version_policy { specific { } }")),
     ("RG116", "error", "model_warmup[0].batch_size", changed(PARTS, (WARM, "batch_size: 8", "batch_size: 9"))),
-    ("RG116", "error", "model_warmup[0].inputs[0]", changed(PARTS, (WARM, '"x"', '"z"'))),
-    ("RG116", "error", "model_warmup[0].inputs[0]", changed(PARTS, (WARM, "FP32", "FP16"))),
+    ("RG116", "error", 'model_warmup[0].inputs["z"]', changed(PARTS, (WARM, '"x"', '"z"'))),
+    ("RG116", "error", 'model_warmup[0].inputs["x"]', changed(PARTS, (WARM, "FP32", "FP16"))),
     ("RG117", "warning", "max_batch_size", changed(SEQUENCE, ("max_batch_size", "8", "2147483647"))),
     ("RG117", "error", "max_batch_size",
      without(PLAIN, "max_batch_size", most="max_batch_size: 2147483647", more="sequence_batching { direct { } }")),
     ("RG118", "error", "dynamic_batching.default_priority_level", changed(PARTS, (STEP, "{", "{ priority_levels: 2"))),
     ("RG119", "error", "dynamic_batching.preserve_ordering",
      changed(PARTS, (STEP, "{", "{ preserve_ordering: true priority_levels: 2 default_priority_level: 1"))),
-    ("RG120", "error", "sequence_batching.control_input[0].control[0]", changed(SEQUENCE, (STEP, "[ 0, 1 ]", "[ 0 ]"))),
-    ("RG120", "error", "sequence_batching.control_input[1].control[0]", changed(SEQUENCE, (STEP, "UINT64", "FP32"))),
+    ("RG120", "error", "sequence_batching.control_input[0].control[0].int32_false_true",
+     changed(SEQUENCE, (STEP, "[ 0, 1 ]", "[ 0 ]"))),
+    ("RG120", "error", "sequence_batching.control_input[1].control[0].data_type",
+     changed(SEQUENCE, (STEP, "UINT64", "FP32"))),
     ("RG122", "error", "sequence_batching.state[0]", changed(SEQUENCE, (STEP, 'output_name: "t"', ""))),
     ("RG122", "warning", "sequence_batching.state[0]", changed(
         SEQUENCE, (STEP, 'initial_state { name: "zero" data_type: TYPE_FP32 dims: [ 4 ] zero_data: true }', ""),
         (STEP, "kind: CONTROL_SEQUENCE_START", "kind: CONTROL_SEQUENCE_READY"))),
-    ("RG116", "error", "model_warmup[0]", without(SEQUENCE, more=f"model_warmup {{ name: 'w' batch_size: 1 {FED} }}")),
-    ("RG128", "warning", "parameters[0]", without(
+    ("RG116", "error", "model_warmup", without(SEQUENCE, more=f"model_warmup {{ name: 'w' batch_size: 1 {FED} }}")),
+    ("RG128", "warning", 'parameters["session.use_device_allocator_for_initialiser"]', without(
         PARTS, more='parameters { key: "session.use_device_allocator_for_initialiser" value { string_value: "1" } }')),
     ("RG123", "error", "platform", without(ENSEMBLE, "scheduling")),
     ("RG123", "error", "ensemble_scheduling", without(ENSEMBLE, "scheduling", more="ensemble_scheduling { }")),
@@ -127,9 +131,9 @@ ALONE = [
     ("RG126", "warning", "optimization.graph.level", without(PARTS, more="optimization { graph { level: 99 } }")),
     ("RG127", "error", "optimization.execution_accelerators.gpu_execution_accelerator[0]",
      without(PARTS, more='optimization { execution_accelerators { gpu_execution_accelerator { name: "trt" } } }')),
-    ("RG128", "error", "parameters[0]",
+    ("RG128", "error", 'parameters["intra_op_thread_count"]',
      without(PARTS, more='parameters { key: "intra_op_thread_count" value { string_value: "two" } }')),
-    ("RG128", "warning", "parameters[0]",
+    ("RG128", "warning", 'parameters["intra_op_num_threads"]',
      without(PARTS, more='parameters { key: "intra_op_num_threads" value { string_value: "2" } }')),
     ("RG129", "warning", "dynamic_batching.max_queue_delay_microseconds", changed(PARTS, (STEP, "100", "100000000"))),
     ("RG504", "error", "ensemble_scheduling.step[1].input_map",
@@ -157,29 +161,29 @@ TOO_NEW = [("RG301", (22, 10)), ("RG302", (21, 11))]
 
 
 @pytest.mark.parametrize("parts", [PARTS, PLAIN, ENSEMBLE, SEQUENCE])
-def test_a_good_config_breaks_no_rule(parts: dict[str, str]) -> None:
-    """Nothing is found where nothing is wrong."""
+def test_valid_config_has_no_findings(parts: dict[str, str]) -> None:
+    """Each of these configs is valid."""
     assert config_findings(config(parts), "m") == []
 
 
 @pytest.mark.parametrize(("code", "severity", "field", "broken"), ALONE)
 def test_config_rule(code: str, severity: str, field: str, broken: ModelConfig) -> None:
-    """Exactly this rule is broken, with this severity, at this field; the message and the hint say something."""
-    (found,) = config_findings(broken, "m")
-    assert (code, severity, field) == (found.code, found.severity, found.field)
-    assert found.message
-    assert found.hint
+    """There is exactly one finding, with this code, severity and field, a message and a hint."""
+    (finding,) = config_findings(broken, "m")
+    assert (code, severity, field) == (finding.code, finding.severity, finding.field)
+    assert finding.message
+    assert finding.hint
 
 
 @pytest.mark.parametrize(("code", "severity", "over", "graph"), OVER_GRAPH)
 def test_graph_rule(code: str, severity: str, over: ModelConfig, graph: Signature) -> None:
-    """Exactly this rule is broken over the graph, with this severity."""
-    (found,) = graph_findings(over, graph)
-    assert (code, severity) == (found.code, found.severity)
+    """There is exactly one finding, with this code and severity."""
+    (finding,) = graph_findings(over, graph)
+    assert (code, severity) == (finding.code, finding.severity)
 
 
-def test_what_a_sequence_fills_need_not_be_declared() -> None:
-    """Control and state tensors are the graph's, and no client sends them."""
+def test_tensors_of_a_sequence_need_not_be_declared() -> None:
+    """Clients do not send control and state tensors."""
     fed = [
         TensorSpec("start", "int32", ("n", 1)),
         TensorSpec("id", "uint64", ("n", 1)),
@@ -192,12 +196,12 @@ def test_what_a_sequence_fills_need_not_be_declared() -> None:
     assert graph_findings(config(SEQUENCE), graph) == []
     missing = graph_findings(config(SEQUENCE), replace(graph, inputs=(graph.inputs[0], *fed[1:])))
     assert [(finding.code, finding.message) for finding in missing] == [
-        ("RG201", "Triton is to fill the input 'start', which is not in the graph")
+        ("RG201", "Triton fills input 'start', which is not in the graph")
     ]
 
 
-def test_an_initializer_may_be_given_or_not() -> None:
-    """It is no input that must be there, and none that may not."""
+def test_overridable_initializer_is_an_optional_input() -> None:
+    """The config may declare it, and must then mark it as optional."""
     spare = (TensorSpec("z", "float32", ("n", 1)),)
     assert graph_findings(config(PARTS), GRAPH, spare) == []
     entry = 'input { name: "z" data_type: TYPE_FP32 dims: [ 1 ] optional: true }'
@@ -210,20 +214,20 @@ def test_an_initializer_may_be_given_or_not() -> None:
 
 @pytest.mark.parametrize(("code", "graph"), TOO_NEW)
 def test_target_rule(code: str, graph: tuple[int, int]) -> None:
-    """Exactly this rule is broken for 24.10; the message names release and ONNX Runtime."""
-    (found,) = target_findings(*graph, targets()["24.10"])
-    assert code == found.code
-    assert "Triton 24.10 (ONNX Runtime 1.19.2)" in found.message
+    """There is exactly one finding for 24.10; its message contains the release and its ONNX Runtime."""
+    (finding,) = target_findings(*graph, targets()["24.10"])
+    assert code == finding.code
+    assert "Triton 24.10 (ONNX Runtime 1.19.2)" in finding.message
 
 
-def test_an_output_of_one_right_shape_is_corrected() -> None:
-    """The fix is what the file should say."""
-    (found,) = graph_findings(changed(PARTS, ("output", "[ 10 ]", "[ -1 ]")), GRAPH)
-    assert (found.field, found.fix) == ("output[0].dims[0]", "dims: [ 10 ]")
+def test_fix_contains_the_graphs_dims() -> None:
+    """The fix is the text to write into the file."""
+    (finding,) = graph_findings(changed(PARTS, ("output", "[ 10 ]", "[ -1 ]")), GRAPH)
+    assert (finding.field, finding.fix) == ("output[0].dims[0]", "dims: [ 10 ]")
     rows = Signature(GRAPH.inputs, (TensorSpec("y", "int64", ("n",)),))
-    (found,) = graph_findings(config(PARTS), rows)
-    assert found.code == "RG206"
-    assert found.fix == "dims: [ 1 ]\nreshape { shape: [ ] }"
+    (finding,) = graph_findings(config(PARTS), rows)
+    assert finding.code == "RG206"
+    assert finding.fix == "dims: [ 1 ]\nreshape { shape: [ ] }"
 
 
 @pytest.mark.parametrize(
@@ -233,18 +237,30 @@ def test_an_output_of_one_right_shape_is_corrected() -> None:
 def test_reshapes_keep_the_elements_between_variable_dims(
     one: tuple[int, ...], same: tuple[int, ...], other: tuple[int, ...]
 ) -> None:
-    """As Triton compares them."""
+    """Elements are compared in the same way as in Triton."""
     assert same_elements(one, same)
     assert not same_elements(one, other)
 
 
-def test_errors_are_what_keeps_a_model_from_being_served() -> None:
-    """Warnings are none."""
+def test_findings_in_a_map_are_located_by_key() -> None:
+    """Protobuf does not keep the order of a map's entries, so an index would point to another line."""
+    names = [f"p{index}" for index in range(9)] + ["enable_mem_arenas"]
+    lines = [f'parameters {{ key: "{name}" value {{ string_value: "1" }} }}' for name in names]
+    lines += [f'metric_tags {{ key: "{name}" value: "a" }}' for name in ("z", "a", "m-n")]
+    text = "\n".join([*PARTS.values(), *lines])
+    positions = locate_fields(text, "test")
+    for finding in config_findings(parse(text, "test"), "m"):
+        name = finding.message.split("'")[1]
+        assert name in text.splitlines()[positions.position(finding.field).line - 1]
+
+
+def test_errors_of_omits_warnings() -> None:
+    """Only findings with severity error are returned."""
     warning = Finding("RG112", "warning", "m", "h")
     error = Finding("RG101", "error", "m", "h")
     assert errors_of([warning, error]) == (error,)
 
 
-def test_every_code_is_in_the_table() -> None:
-    """No finding has a code that nobody can look up."""
+def test_every_code_is_in_rules() -> None:
+    """Every code of these tests has a summary."""
     assert {case[0] for case in (*ALONE, *OVER_GRAPH, *TOO_NEW)} <= RULES.keys()

@@ -1,6 +1,9 @@
-"""parse: what is no ModelConfig is an error with its place."""
+"""Parsing of config.pbtxt, and the protobuf classes without gRPC."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
 
 import pytest
 
@@ -8,7 +11,7 @@ from repogen.triton_config.text.parse import PbtxtError, parse
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "position"),
     [
         ('name: "m"\n  nmae: "m"', (2, 3)),
         ("max_batch_size: 99999999999", (1, 17)),
@@ -18,9 +21,23 @@ from repogen.triton_config.text.parse import PbtxtError, parse
         ('data_type: "x', (1, 1)),
     ],
 )
-def test_a_wrong_text_is_placed(text: str, place: tuple[int, int]) -> None:
-    """The error knows line and column, and says them with the file's name."""
+def test_error_names_the_position(text: str, position: tuple[int, int]) -> None:
+    """The error contains file, line and column."""
     with pytest.raises(PbtxtError) as caught:
         parse(text, "digits/config.pbtxt")
-    assert place == (caught.value.line, caught.value.column)
-    assert f"digits/config.pbtxt:{place[0]}:{place[1]}" == caught.value.where
+    assert position == (caught.value.line, caught.value.column)
+    assert f"digits/config.pbtxt:{position[0]}:{position[1]}" == caught.value.where
+
+
+def test_parsing_does_not_import_grpc() -> None:
+    """The classes are those that tritonclient imports later."""
+    code = """
+import sys
+from repogen.triton_config.text.parse import empty_config, parse
+config = parse('name: "m"', "test")
+assert not {"grpc", "numpy", "tritonclient"} & sys.modules.keys()
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+assert type(config) is ModelConfig
+assert type(empty_config()) is ModelConfig
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

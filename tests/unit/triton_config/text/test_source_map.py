@@ -1,4 +1,4 @@
-"""Every field of a text is found where it stands."""
+"""Positions of fields in a text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repogen.triton_config.text.parse import PbtxtError
-from repogen.triton_config.text.source_map import Place, fields_of
+from repogen.triton_config.text.source_map import Position, locate_fields
 
 TEXT = """\
 # a comment: { not a brace
@@ -42,28 +42,30 @@ future_field { a: 1 b [ 2 ] }
         ("input[2].reshape.shape[7]", 9, 29),
         ("input", 4, 1),
         ("parameters[0].value.string_value", 10, 31),
+        ('parameters["k"]', 10, 1),
+        ('parameters["unknown"]', 10, 1),
         ("future_field.a", 11, 16),
         ("nothing.like[3].that", 1, 1),
     ],
 )
-def test_a_field_stands_where_it_is_written(path: str, line: int, column: int) -> None:
-    """Lists, angle brackets, neighboring strings and unknown fields included; what is absent is at its parent."""
-    assert fields_of(TEXT, "test").place(path) == Place(line, column)
+def test_position_of_a_field(path: str, line: int, column: int) -> None:
+    """Lists, angle brackets, adjacent strings and unknown fields; a missing field has its parent's position."""
+    assert locate_fields(TEXT, "test").position(path) == Position(line, column)
 
 
-def test_what_the_schema_knows_is_told_by_message() -> None:
-    """Fields and enum values, each at its first place."""
-    known = fields_of(TEXT, "test").known
-    assert known["inference.ModelInput", "dims"] == Place(5, 36)
-    assert known["inference.DataType", "TYPE_FP32"] == Place(5, 26)
-    assert not any(name == "future_field" for _, name in known)
+def test_schema_fields_have_the_position_of_their_first_use() -> None:
+    """Fields and enum values are included, unknown fields are not."""
+    fields = locate_fields(TEXT, "test").schema_fields
+    assert fields["inference.ModelInput", "dims"] == Position(5, 36)
+    assert fields["inference.DataType", "TYPE_FP32"] == Position(5, 26)
+    assert not any(name == "future_field" for _, name in fields)
 
 
 @pytest.mark.parametrize("text", ["input {", "input [ { name: ", "a { b < c }", "{" * 200, "a{" * 100])
 def test_what_does_not_close_is_an_error_with_a_place(text: str) -> None:
     """It is told, and nothing runs out of stack."""
     with pytest.raises(PbtxtError) as caught:
-        fields_of(text, "test")
+        locate_fields(text, "test")
     assert caught.value.line == 1
 
 
@@ -71,4 +73,4 @@ def test_what_does_not_close_is_an_error_with_a_place(text: str) -> None:
 def test_any_text_ends(text: str) -> None:
     """In fields or in an error."""
     with contextlib.suppress(PbtxtError):
-        assert fields_of(text, "test").place("") == Place(1, 1)
+        assert locate_fields(text, "test").position("") == Position(1, 1)

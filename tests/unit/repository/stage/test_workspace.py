@@ -1,4 +1,4 @@
-"""The private root: where it lies, what refuses it, and that nothing stays behind."""
+"""The private root: its path, its errors, and its removal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from repogen.repository.workspace import preflight, prepare_stage_root, private_
 BUILD = """
 import sys, time
 from pathlib import Path
-from repogen.stage import prepare_stage_root
+from repogen.repository.workspace import prepare_stage_root
 with prepare_stage_root(Path(sys.argv[1]), None) as root:
     (root / "work").write_text("x")
     print(root, flush=True)
@@ -27,8 +27,8 @@ def _names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def test_lies_beside_the_repository(tmp_path: Path) -> None:
-    """The root lies beside the repository, readable for a Triton of another user, and goes away with its parents."""
+def test_root_is_next_to_the_repository(tmp_path: Path) -> None:
+    """The root is next to the repository, readable for other users, and removed with its parents."""
     repository = tmp_path / "deep" / "repo"
     with prepare_stage_root(repository, None) as root:
         assert root.parent == tmp_path / "deep" / ".repo.repogen-stage"
@@ -39,7 +39,7 @@ def test_lies_beside_the_repository(tmp_path: Path) -> None:
 
 
 def test_is_removed_on_interrupt(tmp_path: Path) -> None:
-    """Ctrl-C leaves nothing."""
+    """Ctrl-C leaves no files."""
 
     def build() -> None:
         with prepare_stage_root(tmp_path / "repo", None) as root:
@@ -52,7 +52,7 @@ def test_is_removed_on_interrupt(tmp_path: Path) -> None:
 
 
 def test_two_builds(tmp_path: Path) -> None:
-    """Two builds at once have a root each, and the first to end leaves the other's alone."""
+    """Concurrent builds have different roots, and the first to end does not remove the other."""
     with prepare_stage_root(tmp_path / "repo", None) as one:
         with prepare_stage_root(tmp_path / "repo", None) as two:
             assert one != two
@@ -61,8 +61,8 @@ def test_two_builds(tmp_path: Path) -> None:
         assert not two.exists()
 
 
-def test_killed_build_is_swept(tmp_path: Path) -> None:
-    """What a build leaves after SIGKILL is kept while it lives, and removed by the next build once it is dead."""
+def test_root_of_a_killed_build_is_removed(tmp_path: Path) -> None:
+    """The root of a running build is kept, and removed by the next build after SIGKILL."""
     with subprocess.Popen(
         [sys.executable, "-c", BUILD, str(tmp_path / "repo")], stdout=subprocess.PIPE, text=True
     ) as process:
@@ -78,7 +78,7 @@ def test_killed_build_is_swept(tmp_path: Path) -> None:
 
 
 def test_stage_dir(tmp_path: Path) -> None:
-    """--stage-dir is used, and stays when it was there before."""
+    """--stage-dir is used, and kept if it existed before."""
     (tmp_path / "stage").mkdir()
     with prepare_stage_root(tmp_path / "repo", tmp_path / "stage") as root:
         assert root.parent == tmp_path / "stage" / ".repo.repogen-stage"
@@ -87,14 +87,14 @@ def test_stage_dir(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("inside", ["repo", "repo/sub", "repo/sub/.."])
 def test_inside_the_repository(tmp_path: Path, inside: str) -> None:
-    """Triton would take a staging directory in the repository for a model."""
+    """Triton would load a staging directory in the repository as a model."""
     with pytest.raises(PublishError, match="inside the model repository") as caught:
         preflight(tmp_path / "repo", tmp_path / inside)
     assert caught.value.code == "stage.inside-repository"
 
 
 def test_other_filesystem(tmp_path: Path) -> None:
-    """Another filesystem is refused with the remedy, and nothing is left."""
+    """Another filesystem is rejected with a hint, and no files remain."""
     with pytest.raises(PublishError, match="another filesystem") as caught:
         preflight(tmp_path / "repo", Path("/proc/self"))
     assert caught.value.code == "stage.other-filesystem"
@@ -103,22 +103,22 @@ def test_other_filesystem(tmp_path: Path) -> None:
 
 
 def test_repository_is_a_file(tmp_path: Path) -> None:
-    """A file where the repository, or a directory above it, should be is refused."""
+    """A file where the repository, or a directory above it, should be is rejected."""
     (tmp_path / "file").touch()
     for repository in (tmp_path / "file", tmp_path / "file" / "repo"):
-        with pytest.raises(PublishError, match="is no directory"):
+        with pytest.raises(PublishError, match="is not a directory"):
             preflight(repository, tmp_path)
 
 
 def test_not_writable() -> None:
-    """A place where nobody can make a file is refused, root included."""
+    """A directory in which no user can create a file is rejected, also for root."""
     with pytest.raises(PublishError, match="must be writable") as caught:
         preflight(Path("/proc/self/repo"), None)
     assert caught.value.code == "stage.not-writable"
 
 
 def test_nothing_can_be_removed(tmp_path: Path) -> None:
-    """Where removing fails as well, as on a read-only filesystem, the first failure is what is said."""
+    """If removing fails as well, as on a read-only filesystem, the first error is reported."""
     # a directory whose path leaves no room for a name: to make and to remove a file in it both fail, for root too
     repository = tmp_path
     while room := 4085 - len(str(repository)):
@@ -130,7 +130,7 @@ def test_nothing_can_be_removed(tmp_path: Path) -> None:
 
 
 def test_linked_repository(tmp_path: Path) -> None:
-    """A repository reached by a symlink is staged beside the real one."""
+    """A repository reached by a symlink is staged next to its target."""
     (tmp_path / "real" / "repo").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "real" / "repo")
     with prepare_stage_root(tmp_path / "link", None) as root:

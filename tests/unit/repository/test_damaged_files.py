@@ -1,0 +1,70 @@
+"""Files compared with their manifest."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.artifacts.built_model import FileRecord
+from repogen.artifacts.named_file import data_file
+from repogen.artifacts.tensors import Signature
+from repogen.artifacts.versions import Manifest, Provenance
+from repogen.repository.digest import sha256_bytes
+from repogen.repository.manifest import damaged_files, damaged_named_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROVENANCE = Provenance({}, "", "", {}, "24.10", "dynamo", 20, 10, 1, 1, 1, 0.0, 0.0)
+
+
+def published(directory: Path, size: int) -> Manifest:
+    """Write two files and return their manifest."""
+    records = []
+    for name in ("model.onnx", "model.onnx.data"):
+        content = os.urandom(size)
+        (directory / name).write_bytes(content)
+        records.append(FileRecord(name, sha256_bytes(content), size))
+    return Manifest("m", 0, Signature((), ()), tuple(records), PROVENANCE)
+
+
+@pytest.mark.parametrize("size", [10, 5_000_000], ids=["small", "in threads"])
+def test_each_kind_of_damage_is_reported(size: int, tmp_path: Path) -> None:
+    """A flipped byte, a different size and a missing file, with one thread and with several."""
+    manifest = published(tmp_path, size)
+    assert damaged_files(tmp_path, manifest) == ()
+    with (tmp_path / "model.onnx").open("r+b") as stream:
+        first = stream.read(1)
+        stream.seek(0)
+        stream.write(bytes([first[0] ^ 1]))
+    assert damaged_files(tmp_path, manifest) == ("model.onnx has a different sha256",)
+    (tmp_path / "model.onnx").write_bytes(b"x")
+    (tmp_path / "model.onnx.data").unlink()
+    assert damaged_files(tmp_path, manifest) == (
+        f"model.onnx has 1 bytes, not {size}",
+        "model.onnx.data is missing",
+    )
+
+
+def test_unreadable_file_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that exists and cannot be read is reported, not raised as an OSError."""
+    manifest = published(tmp_path, 10)
+
+    def failing(path: Path) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("repogen.repository.digest.sha256_file", failing)
+    assert damaged_files(tmp_path, manifest) == ("model.onnx cannot be read", "model.onnx.data cannot be read")
+
+
+def test_named_files_are_compared_in_the_model_s_directory(tmp_path: Path) -> None:
+    """Their size is compared as well as their digest."""
+    file = data_file("warmup", b"1234")
+    records = (FileRecord(file.name, sha256_bytes(b"1234"), 4), FileRecord("model.onnx", "0" * 64, 1))
+    (tmp_path / "warmup").mkdir()
+    (tmp_path / "warmup" / file.name).write_bytes(b"1234")
+    assert damaged_named_files(tmp_path, records) == ()
+    (tmp_path / "warmup" / file.name).write_bytes(b"12345")
+    assert damaged_named_files(tmp_path, records) == (f"{file.name} has 5 bytes, not 4",)
