@@ -28,7 +28,7 @@ def test_the_tutorial(tmp_path: Path) -> None:
 
     first = repogen(tmp_path, "build")
     assert first.returncode == 0, first.stderr
-    assert "model.eval() was called; it matters for layers.5" in first.stdout
+    assert "repogen called model.eval(); this affects layers.5" in first.stdout
     again = repogen(tmp_path, "build")
     assert re.search(r"^digits +unchanged +1 +32 ", again.stdout, re.MULTILINE)
 
