@@ -1,4 +1,4 @@
-"""Each rule has a page; what its example breaks is found at the line that says so, and its fix keeps every rule."""
+"""Each rule has a page; its example violates the rule at the marked line, and its fix violates no rule."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def page(code: str) -> str:
 
 
 def blocks(code: str, language: str) -> list[str]:
-    """Return what stands in the fences of a page: its example, and the fix."""
+    """Return the fenced blocks of a page in one language: the example and the fix."""
     return re.findall(rf"^```{language}\n(.*?)^```$", page(code), re.MULTILINE | re.DOTALL)
 
 
 def repository_of(root: Path, config: str) -> Path:
-    """Write the repository that the pages' examples stand in; return it."""
+    """Write a repository that contains an example; return it."""
     model = add_model(root, "m", CONFIG if "ensemble" in config else config)
     if 'backend: "python"' in config:
         (model / "1" / "model.py").touch()
@@ -46,28 +46,28 @@ def test_every_code_has_a_page() -> None:
 
 @pytest.mark.parametrize("code", RULES)
 def test_a_page_s_shape(code: str) -> None:
-    """The rule as its title, the same sections on each, an example and a fix, and how to wave it through."""
+    """The title is the rule; every page has the same sections, an example, a fix, and how to suppress the finding."""
     lines = page(code).splitlines()
     assert lines[0] == f"# {code}: {RULES[code]}"
     assert [line for line in lines if line.startswith("## ")] == ["## Why", "## Example", "## Fix"]
     assert len(blocks(code, "pbtxt")) + len(blocks(code, "text")) == 2
-    assert lines[-1] in {f"Waved through by: `# repogen: ignore[{code}]`", f"Waved through by: `--ignore {code}`"}
+    assert lines[-1] in {f"Suppress with: `# repogen: ignore[{code}]`", f"Suppress with: `--ignore {code}`"}
 
 
 @pytest.mark.parametrize("code", WITH_CONFIG)
 def test_an_example_breaks_its_rule(tmp_path: Path, code: str) -> None:
-    """It is found at each line that the page marks, at no other, and a comment there waves it through."""
+    """The rule is reported at each marked line and nowhere else, and a comment there suppresses it."""
     example, _ = blocks(code, "pbtxt")
     marked = {number for number, line in enumerate(example.splitlines(), 1) if line.endswith(HERE)}
     found = check(repository_of(tmp_path / "marked", example))
     assert {finding.line for finding in found if finding.code == code} == marked != set()
-    waved = repository_of(tmp_path / "waved", example.replace(HERE, f"  # repogen: ignore[{code}]"))
-    assert code not in {finding.code for finding in check(waved)}
+    suppressed = repository_of(tmp_path / "suppressed", example.replace(HERE, f"  # repogen: ignore[{code}]"))
+    assert code not in {finding.code for finding in check(suppressed)}
 
 
 @pytest.mark.parametrize("code", WITH_CONFIG)
 def test_a_fix_keeps_every_rule(tmp_path: Path, code: str) -> None:
-    """The rule itself as well as any whose breach is an error."""
+    """The fix violates neither the rule itself nor any rule whose violation is an error."""
     _, fix = blocks(code, "pbtxt")
     found = check(repository_of(tmp_path, fix))
     assert errors_of(found) == ()
