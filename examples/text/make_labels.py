@@ -31,7 +31,7 @@ def main() -> None:
     model, centers = build(), []
     for sentences in SENTENCES.values():
         encoded = tokenizer.encode_batch(sentences)
-        ids, mask = (torch.tensor([getattr(encoding, key) for encoding in encoded]) for key in ("ids", "attention_mask"))
+        ids, mask = (torch.tensor([getattr(each, key) for each in encoded]) for key in ("ids", "attention_mask"))
         with torch.no_grad():
             center = model(ids, mask).mean(0).numpy()
         centers.append(center / np.linalg.norm(center))
