@@ -174,8 +174,11 @@ def spec_page() -> str:
         _properties(schema),
     ]
     for name, definition in definitions.items():
-        if "properties" in definition:
-            parts += [f"## {name} {{ #{name.lower()} }}", _description(definition), _properties(definition)]
+        # such as a pass: its name, or a mapping
+        variants = (definition, *definition.get("anyOf", ()))
+        mapping = next((variant for variant in variants if "properties" in variant), None)
+        if mapping is not None:
+            parts += [f"## {name} {{ #{name.lower()} }}", _description(mapping), _properties(mapping)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
