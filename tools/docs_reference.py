@@ -26,12 +26,13 @@ from repogen.spec.schema import json_schema  # noqa: E402 - the same
 from repogen.triton_config.rules.findings import RULES  # noqa: E402 - the same
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
+_LINK = re.compile(r"\[(\w+)\]\(#(\w+)\)")
 RULE_TABLES = re.compile(r"<!-- rules (RG\d) -->")
 """In ``reference/rules.md``, the place of the table of a family."""
 
@@ -174,12 +175,15 @@ def spec_page() -> str:
         _properties(schema),
     ]
     for name, definition in definitions.items():
-        # such as a pass: its name, or a mapping
-        variants = (definition, *definition.get("anyOf", ()))
-        mapping = next((variant for variant in variants if "properties" in variant), None)
-        if mapping is not None:
-            parts += [f"## {name} {{ #{name.lower()} }}", _description(mapping), _properties(mapping)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+        if "properties" in definition:
+            parts += [f"## {name} {{ #{name.lower()} }}", _description(definition), _properties(definition)]
+    return _LINK.sub(_plain_unless_defined(definitions), "\n\n".join(part for part in parts if part)) + "\n"
+
+
+def _plain_unless_defined(definitions: Mapping[str, Any]) -> Callable[[re.Match[str]], str]:
+    """Return a replacement of links to definitions: those without a section of their own become plain text."""
+    sections = {name.lower() for name, definition in definitions.items() if "properties" in definition}
+    return lambda match: match[0] if match[2] in sections else match[1].removesuffix("Spec").lower()
 
 
 def json_page() -> str:

@@ -1,1 +1,1 @@
-"""``repogen init``: a commented, working spec with a tiny model or for a model that is there, and a GitHub workflow."""
+"""``repogen init``: writes a commented, working spec for an example or an existing model, and a GitHub workflow."""

@@ -1,4 +1,4 @@
-"""Tells what a path is, and reads what can be known of it without running or unpickling anything."""
+"""Detects what kind of model a path is and describes it, without running or unpickling anything."""
 
 from __future__ import annotations
 
@@ -6,62 +6,97 @@ import os
 import re
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from repogen.errors import SpecError
-from repogen.scaffold.archives import describe_program, describe_script
+from repogen.errors import SourceError, SpecError
 from repogen.scaffold.code import describe_callable
-from repogen.scaffold.huggingface import describe_directory
-from repogen.scaffold.onnx_file import describe_onnx
-
-if TYPE_CHECKING:
-    from repogen.scaffold.description import Found
+from repogen.scaffold.description import ModelDescription, model_name
+from repogen.scaffold.model_files import describe_onnx, describe_program, describe_script
+from repogen.source.huggingface.checkpoint import CONFIG, ConfigFile, read_json
 
 _CALLABLE = re.compile(r"(?P<module>.+):(?P<attribute>[^\W\d][\w.]*)")
-_WEIGHTS = {".safetensors", ".pth", ".pt", ".ckpt"}
-_KINDS = (
-    "an .onnx file, a Hugging Face directory (with config.json), a .pt2 of torch.export, a TorchScript archive, "
+_WEIGHTS_SUFFIXES = {".safetensors", ".pth", ".pt", ".ckpt"}
+_WEIGHTS_FILES = ("*.safetensors", "pytorch_model*.bin")
+_SUPPORTED = (
+    "an .onnx file, a Hugging Face directory (with config.json), a .pt2 file of torch.export, a TorchScript archive, "
     "or file.py:callable"
 )
 
 
-def describe(path: str, directory: Path) -> Found:
-    """Find out what a model is.
+def describe(path: str, directory: Path) -> ModelDescription:
+    """Detect the kind of a model and describe it.
 
     Args:
-        path: A file or directory, as seen from here; or ``file.py:callable`` or ``module:callable``.
-        directory: Where the spec is to be; its paths are written relative to it.
+        path: A file or directory relative to the working directory, ``file.py:callable``, or ``module:callable``.
+        directory: Directory of the new spec; paths in the spec are relative to it.
 
     Raises:
-        SpecError: It is not there, or nothing that repogen takes.
-        MissingExtraError: What reads such a file is not installed.
+        SpecError: The path does not exist, or is not a supported kind of model.
+        MissingExtraError: A package that reads this kind of file is not installed.
     """
-    place = Path(path)
-    named = _CALLABLE.fullmatch(path)
-    if not place.exists() and named is not None:
-        return describe_callable(named["module"], named["attribute"], directory)
-    if not place.exists():
-        raise _refused(path, "is not there")
-    shown = os.path.relpath(place, directory)
-    return describe_directory(place, shown) if place.is_dir() else _describe_file(place, shown)
+    model_path = Path(path)
+    reference = _CALLABLE.fullmatch(path)
+    if not model_path.exists() and reference is not None:
+        return describe_callable(reference["module"], reference["attribute"], directory)
+    if not model_path.exists():
+        raise _unsupported(path, "does not exist")
+    relative = os.path.relpath(model_path, directory)
+    if model_path.is_dir():
+        return _describe_directory(model_path, relative)
+    return _describe_file(model_path, relative)
 
 
-def _describe_file(path: Path, shown: str) -> Found:
+def _describe_file(path: Path, relative: str) -> ModelDescription:
     if path.suffix == ".onnx":
-        return describe_onnx(path, shown)
+        return describe_onnx(path, relative)
     if path.suffix == ".py":
-        raise _refused(str(path), f"is a file of code: say which callable makes the model, {path}:build")
-    names = _members(path)
+        raise _unsupported(str(path), f"is a Python file: name the callable that returns the model, as in {path}:build")
+    names = _archive_members(path)
     if any(name.endswith("models/model.json") for name in names):
-        return describe_program(path, shown)
+        return describe_program(path, relative)
     if any(name.endswith("/constants.pkl") for name in names):
-        return describe_script(path, shown)
-    if any(name.endswith("data.pkl") for name in names) or path.suffix in _WEIGHTS:
-        raise _refused(str(path), "holds weights, and no model: name the callable that makes it, models.py:build")
-    raise _refused(str(path), "is nothing that repogen takes")
+        return describe_script(path, relative)
+    if any(name.endswith("data.pkl") for name in names) or path.suffix in _WEIGHTS_SUFFIXES:
+        raise _unsupported(
+            str(path), "contains only weights: name the callable that returns the model, as in models.py:build"
+        )
+    raise _unsupported(str(path), "is not a supported model format")
 
 
-def _members(path: Path) -> list[str]:
+def _describe_directory(path: Path, relative: str) -> ModelDescription:
+    """Describe a directory that ``save_pretrained`` wrote; transformers is not required.
+
+    Raises:
+        SpecError: The directory has no valid ``config.json`` of a model.
+    """
+    if not (path / CONFIG).is_file():
+        raise SpecError(
+            f"{path} has no config.json, so it is not a Hugging Face model",
+            "name the directory that save_pretrained wrote, or a file in this directory",
+            code="init.from",
+        )
+    try:
+        config = read_json(path / CONFIG, ConfigFile)
+    except SourceError as error:
+        raise SpecError(f"{path}: {error.message}", error.hint, code="init.from") from error
+    if not config.model_type:
+        raise SpecError(f"{path / CONFIG} has no model_type", "check that it is a transformers model", code="init.from")
+    architectures = ", ".join(config.architectures or ()) or "not specified"
+    weights = sorted(file.name for pattern in _WEIGHTS_FILES for file in path.glob(pattern))
+    comments = [
+        f"Model type {config.model_type}, architecture {architectures} (config.json).",
+        f"Weights: {', '.join(weights[:3])}" if weights else "CHECK: the directory has no weights.",
+        "config.json determines the task, and the task determines inputs, outputs and dynamic dims; or set task: …",
+    ]
+    if config.has_remote_code:
+        comments.append(
+            "CHECK: it requires its own Python code. If you trust that code, add trust_remote_code: true to source."
+        )
+    missing = "" if weights else f"put the weights into {path}"
+    source: dict[str, object] = {"kind": "huggingface", "model": relative}
+    return ModelDescription(model_name(path.resolve().name), source, tuple(comments), (), missing)
+
+
+def _archive_members(path: Path) -> list[str]:
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.namelist()
@@ -69,5 +104,5 @@ def _members(path: Path) -> list[str]:
         return []
 
 
-def _refused(path: str, what: str) -> SpecError:
-    return SpecError(f"{path} {what}", f"--from takes {_KINDS}", code="init.from")
+def _unsupported(path: str, problem: str) -> SpecError:
+    return SpecError(f"{path} {problem}", f"--from accepts {_SUPPORTED}", code="init.from")

@@ -1,24 +1,29 @@
-"""What ``repogen init --from`` finds out about a model, and how it becomes lines of a spec."""
+"""The description of an existing model, and how it becomes lines of a spec."""
 
 from __future__ import annotations
 
 import json
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-_LONGEST = 128
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MAX_NAME_LENGTH = 128
+_YAML_KEYWORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
 
 @dataclass(frozen=True)
-class Found:
-    """A model as it can be known without running it.
+class ModelDescription:
+    """What can be determined about a model without running it.
 
     Attributes:
-        name: For Triton.
+        name: Name of the model in Triton.
         source: Keys and values of ``source:``.
-        comments: What was found and what to check, a line each.
-        keys: Further lines of the model's block, some of them comments.
-        missing: What a person has to fill in before it builds; empty when nothing.
+        comments: Facts and remarks, one line each.
+        keys: Further lines of the model's block in the spec; some are comments.
+        missing: What to add before the spec builds; empty when nothing is missing.
     """
 
     name: str
@@ -29,17 +34,28 @@ class Found:
 
 
 def model_name(text: str) -> str:
-    """Return a name that Triton takes, made of a file's.
+    """Return a valid Triton model name derived from a file name.
 
     >>> model_name("ResNet 18 (v2)")
     'ResNet_18_v2'
     """
-    plain = re.sub(r"[^A-Za-z0-9-]+", "_", text).strip("_-")[:_LONGEST]
-    return plain or "model"
+    name = re.sub(r"[^A-Za-z0-9-]+", "_", text).strip("_-")[:_MAX_NAME_LENGTH]
+    return name or "model"
+
+
+def input_placeholders(names: Iterable[str]) -> tuple[str, ...]:
+    """Return commented lines that declare inputs, to be completed by the user."""
+    return (
+        "# FILL IN forward's inputs with their real dtypes and shapes; names in a shape are dynamic dims:",
+        "# inputs:",
+        *(f"#   {name}: {{dtype: float32, shape: [batch, 3]}}" for name in names),
+        "# dims: {batch: {min: 1, max: 32}}",
+        "# Integer inputs also need a range: {dtype: int64, shape: [batch, sequence], range: [0, 30521]}",
+    )
 
 
 def flow(value: object) -> str:
-    """Return a value as YAML on one line: JSON, with bare words where YAML takes them for strings.
+    """Return a value as YAML on one line: JSON with unquoted strings where YAML allows them.
 
     >>> flow({"kind": "onnx", "shape": ["batch", 4], "path": "my model.onnx"})
     '{kind: onnx, shape: [batch, 4], path: "my model.onnx"}'
@@ -48,21 +64,16 @@ def flow(value: object) -> str:
         return f"{{{', '.join(f'{flow(key)}: {flow(child)}' for key, child in value.items())}}}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(flow(child) for child in value)}]"
-    if isinstance(value, str) and _is_bare(value):
-        return value
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_./-]*", value):
+        return json.dumps(value) if value.lower() in _YAML_KEYWORDS else value
     return json.dumps(value, ensure_ascii=False)
 
 
-def _is_bare(text: str) -> bool:
-    word = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_./-]*", text)
-    return word is not None and text.lower() not in {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
-
-
 def one_line(text: str) -> str:
-    """Return text that stays in its comment, whatever a file calls its tensors."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    """Replace unprintable characters, so that text from a file cannot end the comment that contains it."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
-def shape_text(dims: list[int | str]) -> str:
-    """Return a shape as people write it."""
+def shape_text(dims: Iterable[object]) -> str:
+    """Return a shape as it is written in a spec."""
     return f"[{', '.join(str(dim) for dim in dims)}]"

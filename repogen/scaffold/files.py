@@ -1,4 +1,4 @@
-"""The files that ``repogen init`` writes, all of them or none."""
+"""Writes the files of ``repogen init``."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
-    from repogen.scaffold.description import Found
+    from repogen.scaffold.description import ModelDescription
 
 SPEC = "repogen.yaml"
 WORKFLOW = ".github/workflows/repogen.yml"
 ACTION = "triton-repogen/repogen"
-"""Where GitHub finds repogen's action and reusable workflow."""
+"""The GitHub repository of repogen's action and reusable workflow."""
 
 
 def scaffold(directory: Path, *, force: bool, github: bool = False) -> tuple[Path, ...]:
-    """Write ``repogen.yaml`` and ``models.py`` into ``directory``, all of them or none.
+    """Write ``repogen.yaml`` and ``models.py`` into ``directory``.
 
     Args:
-        directory: Made when it does not exist.
-        force: Overwrite.
-        github: Write a workflow, too, into the git repository of ``directory``; a spec that is there is then kept as
-            it is, with its models, whatever ``force`` says.
+        directory: Created if it does not exist.
+        force: Overwrite existing files.
+        github: Also write a workflow into the git repository of ``directory``. An existing spec and its models are
+            then kept, even with ``force``.
 
     Returns:
         The files written.
 
     Raises:
-        SpecError: A file is already there and ``force`` is not given, or one cannot be written.
+        SpecError: A file exists and ``force`` is not set, in which case nothing is written; or a write failed.
     """
     files = {}
     if not (github and (directory / SPEC).exists()):
@@ -46,24 +46,26 @@ def scaffold(directory: Path, *, force: bool, github: bool = False) -> tuple[Pat
     if github:
         root = _repository_root(directory)
         spec = (directory.resolve() / SPEC).relative_to(root).as_posix()
-        files[Path(os.path.relpath(root / WORKFLOW))] = _workflow(spec)
+        template = _environment("github", variable=("[[", "]]")).get_template("repogen.yml.j2")
+        workflow = template.render(action=ACTION, ref=f"v{__version__}", spec=spec)
+        files[Path(os.path.relpath(root / WORKFLOW))] = workflow
     _write(files, directory, force=force)
     return tuple(files)
 
 
-def scaffold_from(model: Found, directory: Path, *, force: bool) -> tuple[Path, ...]:
-    """Write a ``repogen.yaml`` for a model that is there.
+def scaffold_from(model: ModelDescription, directory: Path, *, force: bool) -> tuple[Path, ...]:
+    """Write a ``repogen.yaml`` for an existing model.
 
     Args:
-        model: As ``describe`` returned it.
-        directory: Made when it does not exist.
-        force: Overwrite.
+        model: The result of ``describe``.
+        directory: Created if it does not exist.
+        force: Overwrite an existing spec.
 
     Returns:
         The files written.
 
     Raises:
-        SpecError: There is a spec already and ``force`` is not given, or it cannot be written.
+        SpecError: A spec exists and ``force`` is not set, or the write failed.
     """
     template = _environment("init_from", trim=True).get_template("repogen.yaml.j2")
     text = template.render(
@@ -78,11 +80,11 @@ def scaffold_from(model: Found, directory: Path, *, force: bool) -> tuple[Path, 
 
 
 def _write(files: Mapping[Path, str], directory: Path, *, force: bool) -> None:
-    present = [os.path.relpath(path, directory) for path in files if path.exists()]
-    if present and not force:
+    existing = [os.path.relpath(path, directory) for path in files if path.exists()]
+    if existing and not force:
         raise SpecError(
-            f"{directory} already has {', '.join(present)}; nothing was written",
-            "use another directory, or --force to overwrite",
+            f"{directory} already has {', '.join(existing)}; nothing was written",
+            "use another directory, or overwrite with --force",
             code="init.exists",
         )
     for path, text in files.items():
@@ -93,21 +95,11 @@ def _write(files: Mapping[Path, str], directory: Path, *, force: bool) -> None:
             raise SpecError(f"cannot write {path}: {error.strerror}", code="init.unwritable") from error
 
 
-def _workflow(spec: str) -> str:
-    """Return a workflow that calls repogen's own.
-
-    Args:
-        spec: Path of the spec in the git repository.
-    """
-    template = _environment("github", variable=("[[", "]]")).get_template("repogen.yml.j2")
-    return template.render(action=ACTION, ref=f"v{__version__}", spec=spec)
-
-
 def _environment(folder: str, variable: tuple[str, str] = ("{{", "}}"), *, trim: bool = False) -> Environment:
-    """Return what renders templates; GitHub's own expressions are written with braces, so its template has others."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - for this alone
+    """Return the Jinja environment of a template folder; GitHub's expressions use braces, so its delimiters differ."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - only `init` needs it
 
-    return Environment(  # noqa: S701 - YAML, no HTML; values from outside are written as JSON, or in comments
+    return Environment(  # noqa: S701 - YAML, not HTML; outside values are written as JSON or in comments
         loader=FileSystemLoader(templates_dir() / folder),
         undefined=StrictUndefined,
         variable_start_string=variable[0],
@@ -118,6 +110,6 @@ def _environment(folder: str, variable: tuple[str, str] = ("{{", "}}"), *, trim:
 
 
 def _repository_root(directory: Path) -> Path:
-    """Return the top of the git repository, where GitHub looks for workflows; ``directory`` outside of one."""
-    here = directory.resolve()
-    return next((place for place in (here, *here.parents) if (place / ".git").exists()), here)
+    """Return the top of the git repository, where GitHub looks for workflows; without one, ``directory`` itself."""
+    start = directory.resolve()
+    return next((path for path in (start, *start.parents) if (path / ".git").exists()), start)

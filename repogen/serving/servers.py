@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from pydantic import ValidationError
 
 from repogen.artifacts.serving import ControlMode
-from repogen.errors import ServerError
+from repogen.errors import ServerError, SpecError
 from repogen.plugins import load_plugin, plugins
 from repogen.serving.interface import ServerOptions, ServerPlugin
 
@@ -64,10 +64,10 @@ def find_server(kind: str, target: Target, progress: Progress) -> TritonServer:
         name, argument = "remote", kind
     plugin = load_plugin("repogen.servers", name)
     if not isinstance(plugin, ServerPlugin):
-        raise ServerError(
+        raise SpecError(
             f"the entry point {name!r} of repogen.servers is not a ServerPlugin",
             f"see repogen.serving.interface; the entry point is {registered[name].value}",
-            code="server.plugin",
+            code="plugin.interface",
         )
     return plugin.create(_options(name, argument, plugin.options), target, progress)
 

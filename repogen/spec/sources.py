@@ -69,7 +69,7 @@ class HuggingFaceSource(SourceOptions):
     trust_remote_code: StrictBool = Field(default=False, description="Run the Python code stored with the weights")
     dtype: Precision | None = Field(default=None, description="Cast floating-point weights; bfloat16 is always cast")
 
-    loader: ClassVar[str] = "repogen.source.huggingface.loading:load_huggingface"
+    loader: ClassVar[str] = "repogen.source.huggingface.loader:load_huggingface"
 
 
 class TorchExportSource(SourceOptions):
@@ -174,7 +174,7 @@ def source_options(kind: str) -> type[SourceOptions]:
         f"the source kind {kind!r} is not a subclass of {SourceOptions.__module__}.{SourceOptions.__name__} with "
         f"kind: Literal[{kind!r}] and a loader",
         "fix or uninstall the plug-in that registers it",
-        code="plugin.invalid",
+        code="plugin.interface",
     )
 
 

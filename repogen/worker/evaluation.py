@@ -14,7 +14,7 @@ from repogen.smoke.predict import Address  # noqa: TC001 - pydantic decodes by t
 from repogen.worker.supervisor import SupervisedProcess, SupervisionError, Task, TimeLimitError
 
 _START_SECONDS = 300.0
-_CODE = "gate.holdout"
+_CODE = "gate.evaluation"
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,6 @@ def _cut_short(error: SupervisionError, job: EvaluationJob, process: SupervisedP
     return GateError(
         f"{job.callable} was still running after {job.timeout_seconds:g} s",
         "evaluate fewer rows, or raise evaluation.timeout_seconds",
-        code="gate.holdout-timeout",
+        code="gate.evaluation-timeout",
         where=log.location,
     )

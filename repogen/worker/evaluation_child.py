@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from repogen.source.common.callables import UserCallable
 
-_CODE = "gate.holdout"
+_CODE = "gate.evaluation"
 
 
 def evaluate(job_json: bytes, send: Callable[[bytes], None]) -> None:

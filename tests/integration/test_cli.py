@@ -372,7 +372,7 @@ def test_a_missing_extra_is_said_before_the_export(tmp_path: Path, new_project: 
     command = [sys.executable, "-c", program, "build", "--no-smoke"]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout) == (2, "")
-    *_, error, hint = run.stderr.splitlines()
+    *_, error, hint, _ = run.stderr.splitlines()
     assert error == "error: building needs packages that are not installed: onnxscript"
     assert "pip install 'triton-repogen[build]'" in hint
     assert "import" not in run.stderr.partition("error:")[0]

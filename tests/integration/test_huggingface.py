@@ -1,4 +1,4 @@
-"""A directory of transformers, built by the real command, served by the real Triton, its classes by their names."""
+"""A transformers checkpoint, built with the command line and served by a real Triton with class labels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LABELS = ("red", "green", "deep blue")
 
 
 def write_checkpoint(directory: Path) -> Any:
-    """Write a small classifier with random weights, and what lies beside one on the hub."""
+    """Write a small classifier with random weights, and files that accompany one on the Hub."""
     torch.manual_seed(0)
     config = transformers.BertConfig(
         vocab_size=99,
@@ -55,24 +55,24 @@ def write_checkpoint(directory: Path) -> Any:
 
 @pytest.fixture
 def original(new_project: Callable[[Path], Project], tmp_path: Path) -> tuple[Project, Any]:
-    """Return a project with a checkpoint, and the model that was saved."""
-    made = new_project(tmp_path)
-    made.spec.write_text(SPEC)
-    return made, write_checkpoint(made.directory / "checkpoint")
+    """Return a project with a checkpoint, and the saved model."""
+    project = new_project(tmp_path)
+    project.spec.write_text(SPEC)
+    return project, write_checkpoint(project.directory / "checkpoint")
 
 
-def test_classes_are_served_by_name(original: tuple[Project, Any]) -> None:
-    """Triton's classification extension names what PyTorch's logits rank first; companions lie in the version."""
+def test_class_labels_are_served(original: tuple[Project, Any]) -> None:
+    """Triton's classification extension returns the labels of the highest logits; companion files are published."""
     project, model = original
-    done = project.run("build", "--json")
-    assert done.returncode == 0, done.stderr
-    (report,) = json.loads(done.stdout)["models"]
+    process = project.run("build", "--json")
+    assert process.returncode == 0, process.stderr
+    (report,) = json.loads(process.stdout)["models"]
     assert (report["status"], report["version"]) == ("published", 1)
     repository = project.directory / "model_repository"
     manifest = json.loads((repository / "colors" / "1" / "manifest.json").read_text())
     assert {"tokenizer.json", "config.json", "LICENSE"} <= {file["path"] for file in manifest["files"]}
-    (again,) = json.loads(project.run("build", "--json").stdout)["models"]
-    assert again["status"] == "unchanged"
+    (repeated,) = json.loads(project.run("build", "--json").stdout)["models"]
+    assert repeated["status"] == "unchanged"
 
     ids = np.array([[5, 6, 7, 8], [9, 10, 11, 0]], np.int64)
     mask = np.array([[1, 1, 1, 1], [1, 1, 1, 0]], np.int64)
@@ -87,7 +87,7 @@ def test_classes_are_served_by_name(original: tuple[Project, Any]) -> None:
 
 
 def served_classes(repository: Path, inputs: dict[str, np.ndarray[Any, Any]]) -> list[list[str]]:
-    """Return the names of the two classes that the served model ranks first, for each row."""
+    """Return the labels of the two highest classes of the served model, for each row."""
     embedded = find_server("embedded", targets()[DEFAULT_RELEASE], Silent())
     embedded.preflight()
     tensors = []
@@ -96,8 +96,8 @@ def served_classes(repository: Path, inputs: dict[str, np.ndarray[Any, Any]]) ->
         tensors[-1].set_data_from_numpy(array)
     with embedded.running(repository, ControlMode.NONE) as running:
         client = InferenceServerClient(running.endpoint.grpc)
-        wanted = [InferRequestedOutput("logits", class_count=2)]
-        answer = client.infer("colors", tensors, outputs=wanted).as_numpy("logits")
+        outputs = [InferRequestedOutput("logits", class_count=2)]
+        classes = client.infer("colors", tensors, outputs=outputs).as_numpy("logits")
         client.close()
-    assert answer is not None
-    return [[entry.decode().split(":", 2)[2] for entry in row] for row in answer]
+    assert classes is not None
+    return [[entry.decode().split(":", 2)[2] for entry in row] for row in classes]

@@ -1,20 +1,68 @@
-"""Every code has a page."""
+"""Every code that repogen can report has a page, and every page is about such a code."""
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from repogen.explain import codes as explained_codes
+from repogen.triton_config.rules.findings import RULES
 
-ROOT = Path(__file__).resolve().parents[2]
-EXPLAINED = r"(?:source|export|validate|parity|config|worker)\.[a-z-]+"
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-NO_CODES = {"worker.log", "config.json", "config.pbtxt", "source.spm", "parity.cases"}  # files, a metric
+PACKAGE = Path(__file__).resolve().parents[2] / "repogen"
+_CODE = re.compile(r"[a-z][a-z-]*(?:\.[a-z-]+)?")
+_RECORDS = {"ErrorRecord"}
+_NAMES = {"default_code"}
 
 
-def test_every_error_code_has_a_page() -> None:
-    """And every page is about a code that exists."""
-    text = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "repogen").rglob("*.py")))
-    codes = set(re.findall(rf'"({EXPLAINED})"', text)) - NO_CODES
-    assert {code for code in explained_codes() if re.fullmatch(EXPLAINED, code)} == codes
+def reported_codes() -> set[str]:
+    """Return the error codes in the source: ``code=`` arguments, default codes of classes, and error records."""
+    return {
+        code
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for code in _codes_of(ast.parse(path.read_text(encoding="utf-8")))
+        if _CODE.fullmatch(code)
+    }
+
+
+def _codes_of(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            values = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
+            if isinstance(node.func, ast.Name) and node.func.id in _RECORDS:
+                values += node.args[:1]
+            for value in values:
+                yield from _texts(value)
+        elif isinstance(node, ast.Assign) and any(getattr(target, "id", "") in _NAMES for target in node.targets):
+            yield from _texts(node.value)
+
+
+def _texts(value: ast.expr) -> Iterator[str]:
+    if isinstance(value, ast.IfExp):
+        yield from _texts(value.body)
+        yield from _texts(value.orelse)
+    elif isinstance(value, ast.Constant) and isinstance(value.value, str):
+        yield value.value
+
+
+def test_every_code_has_a_page() -> None:
+    """``repogen explain CODE`` works for every code that an error prints."""
+    assert reported_codes() - set(explained_codes()) == set()
+
+
+def test_every_rule_has_a_page() -> None:
+    """And every rule page is about a rule."""
+    assert {code for code in explained_codes() if code.startswith("RG")} == set(RULES)
+
+
+def test_every_page_is_about_a_code_that_exists() -> None:
+    """Codes that are computed, or come from another process, are found as text anywhere in the source."""
+    source = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    unknown = {
+        code for code in explained_codes() if code not in RULES and not re.search(rf"[\"'`]{re.escape(code)}\b", source)
+    }
+    assert unknown == set()

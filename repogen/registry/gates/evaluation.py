@@ -55,12 +55,12 @@ class Evaluation(Gate[EvaluationGate, Evaluations]):
         """Check that the files of the callable and of the data exist."""
         finding = next(check_evaluation(options.callable, root, ()), None)
         if finding is not None:
-            raise SpecError(f"evaluation gate: {finding.what}", finding.hint, code="promotion.holdout-callable")
+            raise SpecError(f"evaluation gate: {finding.what}", finding.hint, code="promotion.evaluation-callable")
         if options.data is not None and not (root / options.data).is_file():
             raise SpecError(
                 f"evaluation gate: data file not found: {options.data}",
                 "its path is relative to the spec, or to the working directory if there is no spec",
-                code="promotion.holdout-data",
+                code="promotion.evaluation-data",
             )
 
     def compares(self, options: EvaluationGate) -> bool:

@@ -11,7 +11,7 @@ from repogen.errors import SourceError
 from repogen.source.interface import PUBLISHED_MODULE_PREFIX
 from repogen.source.onnx.read import read_onnx
 from repogen.source.onnx.reference import file_reference
-from repogen.source.python.model import described_config, open_python
+from repogen.source.python.model import PythonCode, model_config, open_python
 from repogen.triton_config.text.dims import wire_array
 
 if TYPE_CHECKING:
@@ -109,12 +109,15 @@ def open_published(name: str, built: Mapping[str, BuiltStep]) -> Reference:
         path = directory / MODEL_FILE
         return file_reference(read_onnx(path), path, inputs, outputs)
     if (directory / PYTHON_FILE).is_file():
-        config = described_config(name, step.signature, step.max_batch_size, {})
-        file = f"{name}/{directory.name}/{PYTHON_FILE}"
-        model_dir = directory.parent
-        return open_python(
-            model_dir, directory.name, step.signature, config, file, model_dir, prefix=PUBLISHED_MODULE_PREFIX
+        code = PythonCode(
+            directory=directory.parent,
+            version=directory.name,
+            signature=step.signature,
+            config=model_config(name, step.signature, step.max_batch_size, {}),
+            file=f"{name}/{directory.name}/{PYTHON_FILE}",
+            root=directory.parent,
         )
+        return open_python(code, prefix=PUBLISHED_MODULE_PREFIX)
     models = {inner.model: wire_model(open_published(inner.model, built), built[inner.model]) for inner in step.steps}
     return ComposedModel(sort_steps(step.steps), models, tuple(outputs))
 

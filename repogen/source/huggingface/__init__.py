@@ -1,5 +1,5 @@
-"""``kind: huggingface``: a directory of transformers, or a name on the hub -> SourceModel, with no further spec.
+"""``kind: huggingface``: loads a transformers model from a directory or the Hugging Face Hub.
 
-The directory is read by repogen itself; transformers is given a configuration and tensors, never the directory, so
-that nothing in it (pickles, adapters, kernels, code) is run unless the spec trusts its code.
+repogen reads the directory itself and passes only a configuration and tensors to transformers. Nothing in the
+directory (pickles, adapters, kernels, code) is run unless the spec sets ``trust_remote_code``.
 """

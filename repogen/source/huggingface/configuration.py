@@ -1,99 +1,87 @@
-"""``config.json`` -> transformers' configuration, without what would fetch kernels, quantize, or answer in tuples."""
+"""Builds the transformers configuration, without settings that download kernels, quantize, or return tuples."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from repogen.errors import SourceError
-from repogen.source.huggingface.files import CONFIG, has_remote_code
+from repogen.source.huggingface.checkpoint import CONFIG
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from repogen.source.huggingface.checkpoint import Checkpoint
 
-    from repogen.source.huggingface.files import Checkpoint
-    from repogen.source.huggingface.untyped import Config, Json
+Config: TypeAlias = Any
+"""A transformers configuration; its attributes depend on the architecture."""
 
-# An attention or kernel of the hub's is downloaded code; transformers' own choice is what the checkpoint is run with.
-_IGNORED = frozenset({
+# Attention implementations and kernels from the Hub are downloaded code; transformers' default is used instead.
+_IGNORED_KEYS = frozenset({
     "attn_implementation", "_attn_implementation", "_attn_implementation_internal", "experts_implementation",
     "_experts_implementation", "_experts_implementation_internal", "kernel_config", "fusion_config",
     "distributed_config", "transformers_weights",
 })  # fmt: skip
-_BY_PRODUCTS = ("hidden_states", "attentions")
+_INTERMEDIATE_OUTPUTS = ("hidden_states", "attentions")
+_MAX_REASON_LENGTH = 300
 
 
 def read_config(checkpoint: Checkpoint, outputs: tuple[str, ...]) -> Config:
-    """Return the configuration to build the model with.
+    """Return the configuration to build the model with; the checkpoint's own code is run if it has any.
 
-    Args:
-        checkpoint: Where it lies; code of its own is run, so it must be trusted.
-        outputs: Outputs that the spec asks for: hidden states and attentions only come when they are.
+    Hidden states and attentions are computed only when ``outputs``, the names in the spec, has them.
 
     Raises:
-        SourceError: It is not one that transformers knows, or its weights are quantized.
+        SourceError: transformers does not support the configuration, or the weights are quantized.
     """
-    raw = checkpoint.config
-    if raw.get("quantization_config"):
+    if checkpoint.config.quantization_config:
+        method = checkpoint.config.quantization_config.get("quant_method", "unknown method")
         raise SourceError(
-            f"the weights of {checkpoint.name} are quantized ({_method(raw)}), and no exporter translates them",
+            f"the weights of {checkpoint.name} are quantized ({method}), which no exporter supports",
             "export the original float model, and quantize the ONNX file: onnxruntime.quantization.quantize_dynamic",
             code="source.quantized",
             where=CONFIG,
         )
     try:
-        config = _with_own_code(checkpoint) if has_remote_code(raw) else _known(raw)
+        config = _load_config(checkpoint)
     except SourceError:
         raise
-    except Exception as error:  # validators of each configuration raise what they like
-        reason = " ".join(str(error).split())[:300]
+    except Exception as error:  # each configuration class has its own validators and exceptions
+        reason = " ".join(str(error).split())[:_MAX_REASON_LENGTH]
         raise SourceError(
-            f"transformers {transformers.__version__} does not take {CONFIG} of {checkpoint.name}: {reason}",
-            "correct it, or save the model again with this transformers",
+            f"transformers {transformers.__version__} rejects {CONFIG} of {checkpoint.name}: {reason}",
+            "correct it, or save the model again with this version of transformers",
             code="source.hf-files",
             where=CONFIG,
         ) from error
     config.return_dict = True
-    for part in (
-        config,
-        *(value for value in vars(config).values() if isinstance(value, transformers.PreTrainedConfig)),
-    ):
-        part.use_cache = False  # a graph of logits has no place for keys and values of the past
-    for kind in _BY_PRODUCTS:
-        asked = any(kind in name for name in outputs)
-        if asked and kind == "attentions":
-            config._attn_implementation = "eager"  # noqa: SLF001 - the other ones never have the weights in hand
-        setattr(config, f"output_{kind}", asked)
+    parts = (value for value in vars(config).values() if isinstance(value, transformers.PreTrainedConfig))
+    for part in (config, *parts):
+        part.use_cache = False  # an exported graph has no inputs or outputs for past keys and values
+    for kind in _INTERMEDIATE_OUTPUTS:
+        requested = any(kind in name for name in outputs)
+        if requested and kind == "attentions":
+            config._attn_implementation = "eager"  # noqa: SLF001 - only this implementation returns attention weights
+        setattr(config, f"output_{kind}", requested)
     return config
 
 
-def _known(raw: Mapping[str, object]) -> Config:
-    kind = raw.get("model_type")
-    if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
-        what = f"model_type {kind!r} is unknown to transformers {transformers.__version__}" if kind else "no model_type"
+def _load_config(checkpoint: Checkpoint) -> Config:
+    if checkpoint.config.has_remote_code:
+        return transformers.AutoConfig.from_pretrained(checkpoint.directory, trust_remote_code=True)
+    kind = checkpoint.config.model_type
+    if not kind or kind not in CONFIG_MAPPING:
+        unsupported = f"model_type {kind!r} is not supported by transformers {transformers.__version__}"
         raise SourceError(
-            f"{CONFIG}: {what}",
+            f"{CONFIG}: {unsupported if kind else 'model_type is missing'}",
             "upgrade transformers, or write a factory: source: {factory: …}",
             code="source.hf-task",
             where=CONFIG,
         )
-    return CONFIG_MAPPING[kind].from_dict(_without(raw))
+    return CONFIG_MAPPING[kind].from_dict(_without_ignored(checkpoint.raw_config))
 
 
-def _without(value: Json) -> Json:
+def _without_ignored(value: Any) -> Any:  # noqa: ANN401 - a JSON value
     if isinstance(value, dict):
-        return {key: _without(child) for key, child in value.items() if key not in _IGNORED}
-    return [_without(child) for child in value] if isinstance(value, list) else value
-
-
-def _with_own_code(checkpoint: Checkpoint) -> Config:
-    return transformers.AutoConfig.from_pretrained(checkpoint.directory, trust_remote_code=True)
-
-
-def _method(raw: Mapping[str, object]) -> str:
-    quantization = raw["quantization_config"]
-    return (
-        str(quantization.get("quant_method", "method unknown")) if isinstance(quantization, dict) else "method unknown"
-    )
+        return {key: _without_ignored(child) for key, child in value.items() if key not in _IGNORED_KEYS}
+    return [_without_ignored(child) for child in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""A model's directory: beside the spec, or fetched from the hub into its cache."""
+"""Finds a model's directory: a local one, or a snapshot downloaded from the Hugging Face Hub into its cache."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from huggingface_hub import HfApi, constants, snapshot_download
 from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
-from repogen.errors import SourceError
-from repogen.source.huggingface.files import (
+from repogen.errors import SourceError, first_line
+from repogen.source.huggingface.checkpoint import (
     CONFIG,
     LICENSES,
     PICKLED_WEIGHTS,
     PROCESSORS,
     SAFE_WEIGHTS,
     Checkpoint,
-    has_remote_code,
-    look_through,
+    ConfigFile,
+    open_checkpoint,
     read_json,
 )
 
@@ -31,107 +31,114 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _TIMEOUT = 10.0
 _SHARDS = ("model-*.safetensors", "pytorch_model-*.bin")
+_REJECTIONS = (RepositoryNotFoundError, RevisionNotFoundError, HFValidationError)
+_MAX_REASON_LENGTH = 300
 
 
 def find_checkpoint(source: HuggingFaceSource, root: Path) -> Checkpoint:
-    """Return the directory that a spec entry means.
+    """Return the checkpoint of a spec entry, downloading it if necessary.
 
     Args:
-        source: Names a directory relative to ``root``, or a model of the hub.
+        source: Names a directory relative to ``root``, or a model on the Hub.
         root: Directory of the spec.
 
     Raises:
-        SourceError: There is none, the hub cannot be reached, or it is not usable; see ``look_through``.
+        SourceError: There is no such model, the Hub cannot be reached, or ``open_checkpoint`` rejects the directory.
     """
     local = root / source.model
     if local.is_dir():
-        return look_through(local, source.model, trusted=source.trust_remote_code, local=True)
+        return open_checkpoint(local, source.model, trusted=source.trust_remote_code, local=True)
     if not _HUB_ID.fullmatch(source.model) or source.model.startswith((".", "/", "~")):
-        raise _missing(f"there is no directory {source.model!r}", "paths are relative to the spec")
-    hub = _Hub(source, root, source.revision, None, offline=True) if constants.HF_HUB_OFFLINE else _ask(source, root)
-    snapshot = _fetch(hub)
-    pinned = source.revision is not None and _COMMIT.fullmatch(source.revision) is not None
-    how = f"source.revision: {snapshot.name} makes it stay"
-    notes = () if pinned else (f"{source.model} is not pinned: commit {snapshot.name} was used; {how}",)
-    if hub.silence is not None:
-        notes = (*notes, f"the hub could not be reached ({type(hub.silence).__name__}): its cache was used")
-    return look_through(snapshot, source.model, trusted=source.trust_remote_code, local=False, notes=notes)
+        raise _not_found(f"directory not found: {source.model!r}", "paths are relative to the spec")
+    if constants.HF_HUB_OFFLINE:
+        request = _HubRequest(source, root, source.revision, offline=True)
+    else:
+        request = _resolve_revision(source, root)
+    snapshot = _fetch(request)
+    notes: tuple[str, ...] = ()
+    if source.revision is None or not _COMMIT.fullmatch(source.revision):
+        pin = f"source.revision: {snapshot.name}"
+        notes = (f"{source.model} is not pinned: commit {snapshot.name} was used; pin it with {pin}",)
+    if request.unreachable is not None:
+        reason = type(request.unreachable).__name__
+        notes = (*notes, f"the Hugging Face Hub could not be reached ({reason}): the local cache was used")
+    return open_checkpoint(snapshot, source.model, trusted=source.trust_remote_code, local=False, notes=notes)
 
 
 @dataclass(frozen=True)
-class _Hub:
-    """How the hub is asked.
+class _HubRequest:
+    """What to download from the Hub.
 
     Attributes:
-        source: What for.
+        source: The model.
         root: Directory of the spec, for messages.
-        revision: Which revision; the commit where the hub told it.
-        silence: Why it can't be reached; None when it can, or nobody tried.
-        offline: Whether nobody may try.
+        revision: The commit if the Hub resolved it, else the revision in the spec.
+        unreachable: Why the Hub cannot be reached; None when it can, or when no attempt was made.
+        offline: Whether HF_HUB_OFFLINE is set.
     """
 
     source: HuggingFaceSource
     root: Path
     revision: str | None
-    silence: Exception | None
-    offline: bool
+    unreachable: Exception | None = None
+    offline: bool = False
 
 
-def _ask(source: HuggingFaceSource, root: Path) -> _Hub:
-    """Ask the hub for a revision's commit, and not for long: its client's own requests wait without end."""
+def _resolve_revision(source: HuggingFaceSource, root: Path) -> _HubRequest:
+    """Resolve a revision to a commit, with a timeout: the client's download requests have none."""
     try:
-        found = HfApi().model_info(source.model, revision=source.revision, timeout=_TIMEOUT)
-    except (RepositoryNotFoundError, RevisionNotFoundError, HFValidationError) as error:
-        raise _not_had(_Hub(source, root, None, error, offline=False), error) from error
-    except Exception as error:  # noqa: BLE001 - those of its HTTP client, which it has changed twice
-        return _Hub(source, root, source.revision, error, offline=False)
-    return _Hub(source, root, found.sha or source.revision, None, offline=False)
+        info = HfApi().model_info(source.model, revision=source.revision, timeout=_TIMEOUT)
+    except _REJECTIONS as error:
+        raise _download_error(_HubRequest(source, root, None, error), error) from error
+    except Exception as error:  # noqa: BLE001 - the client's HTTP errors have no stable base class
+        return _HubRequest(source, root, source.revision, error)
+    return _HubRequest(source, root, info.sha or source.revision)
 
 
-def _fetch(hub: _Hub) -> Path:
-    """Fetch what is needed and no more: another framework's weights can be as large again."""
-    snapshot = _download(hub, (*PROCESSORS, *LICENSES, *SAFE_WEIGHTS, _SHARDS[0]))
+def _fetch(request: _HubRequest) -> Path:
+    """Download only the files that are needed: weights of other frameworks can double the size."""
+    snapshot = _download(request, (*PROCESSORS, *LICENSES, *SAFE_WEIGHTS, _SHARDS[0]))
     if any((snapshot / name).is_file() for name in SAFE_WEIGHTS) or not (snapshot / CONFIG).is_file():
         return snapshot
-    if has_remote_code(read_json(snapshot / CONFIG)) and not hub.source.trust_remote_code:
-        return snapshot  # it will be refused: nothing more is needed
-    return _download(hub, (*PICKLED_WEIGHTS, _SHARDS[1]))
+    if read_json(snapshot / CONFIG, ConfigFile).has_remote_code and not request.source.trust_remote_code:
+        return snapshot  # open_checkpoint will reject it
+    return _download(request, (*PICKLED_WEIGHTS, _SHARDS[1]))
 
 
-def _download(hub: _Hub, patterns: tuple[str, ...]) -> Path:
+def _download(request: _HubRequest, patterns: tuple[str, ...]) -> Path:
     disable_progress_bars()
-    code = ("*.py",) if hub.source.trust_remote_code else ()
+    code = ("*.py",) if request.source.trust_remote_code else ()
     try:
-        found = snapshot_download(
-            hub.source.model,
-            revision=hub.revision,
+        snapshot = snapshot_download(
+            request.source.model,
+            revision=request.revision,
             allow_patterns=[*patterns, *code],
             ignore_patterns=["*/*"],
-            local_files_only=hub.offline or hub.silence is not None,
+            local_files_only=request.offline or request.unreachable is not None,
         )
-    except Exception as error:  # its own, those of its HTTP client, OSError and ValueError
-        raise _not_had(hub, hub.silence or error) from error
-    return Path(found)
+    except Exception as error:  # the client's own errors, those of its HTTP library, OSError and ValueError
+        raise _download_error(request, request.unreachable or error) from error
+    return Path(snapshot)
 
 
-def _not_had(hub: _Hub, error: Exception) -> SourceError:
-    source = hub.source
+def _download_error(request: _HubRequest, error: Exception) -> SourceError:
+    source = request.source
     kind = type(error).__name__
-    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    shown = source.model if source.revision is None else f"{source.model} at {source.revision}"
-    if hub.offline:
-        what = f"{shown} is not in the hub's cache, and HF_HUB_OFFLINE keeps repogen from fetching it"
-        hint = f"fetch it where there is a network: hf download {source.model}, and share HF_HOME"
-    elif isinstance(error, (RepositoryNotFoundError, RevisionNotFoundError, HFValidationError)):
-        what = f"the hub does not give {shown} ({kind})"
-        hint = "correct the name or the revision; a private or gated model needs a login: hf auth login"
+    model = source.model if source.revision is None else f"{source.model} at {source.revision}"
+    if request.offline:
+        message = f"{model} is not in the Hugging Face cache, and HF_HUB_OFFLINE prevents a download"
+        hint = f"download it on a machine with network access: hf download {source.model}, and share HF_HOME"
+    elif isinstance(error, _REJECTIONS):
+        message = f"the Hugging Face Hub has no accessible model {model} ({kind})"
+        hint = "correct the name or the revision; a private or gated model requires a login: hf auth login"
     else:
-        what = f"{shown} could not be fetched from the hub, and is not in its cache: {kind}: {said[:300]}"
-        hint = "look at the network and HF_ENDPOINT, or name a directory that save_pretrained wrote"
-    if "/" in source.model and (hub.root / source.model).parent.is_dir():
-        what = f"there is no directory {source.model!r}, and {what}"
-    return _missing(what, hint, str(error))
+        reason = first_line(error)[:_MAX_REASON_LENGTH]
+        message = f"{model} could not be downloaded from the Hub and is not in its cache: {kind}: {reason}"
+        hint = "check the network and HF_ENDPOINT, or name a directory that save_pretrained wrote"
+    if "/" in source.model and (request.root / source.model).parent.is_dir():
+        message = f"directory not found: {source.model!r}; {message}"
+    return _not_found(message, hint, str(error))
 
 
-def _missing(what: str, hint: str, details: str = "") -> SourceError:
-    return SourceError(what, hint, code="source.hf-files", details=details)
+def _not_found(message: str, hint: str, details: str = "") -> SourceError:
+    return SourceError(message, hint, code="source.hf-files", details=details)

@@ -1,9 +1,9 @@
-"""What a model is for: the class of transformers that has the right head, and the outputs that matter."""
+"""Tasks: the transformers class with the right head, and the outputs to serve."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import transformers
 from transformers.models.auto import modeling_auto
@@ -11,21 +11,29 @@ from transformers.models.auto import modeling_auto
 from repogen.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from repogen.source.huggingface.untyped import Config, Model
+    from repogen.source.huggingface.checkpoint import Checkpoint, ConfigFile
+    from repogen.source.huggingface.configuration import Config
+
+Model: TypeAlias = Any
+"""A transformers model, its class, or an auto class."""
+
+CONTRASTIVE = "zero-shot-image-classification"
+_FEATURES = "feature-extraction"
+_AUTO = "auto"
 
 
 @dataclass(frozen=True)
 class Task:
-    """One kind of model.
+    """What a model does.
 
     Attributes:
-        name: As pipelines call it.
-        mappings: Names in transformers' ``modeling_auto`` of the tables from a model's type to its class.
-        autos: Its auto classes, which a model with code of its own is registered for.
-        outputs: Keys of its answer that are served, as far as it has them; empty for all that are no by-product.
-        labels: Output whose last axis ``id2label`` names.
+        name: The name that transformers' pipelines use.
+        mappings: Names of the tables in ``modeling_auto`` that map a model type to its class.
+        autos: Auto classes that a model with its own code is registered for.
+        outputs: Outputs to serve, as far as the model returns them; empty for all but by-products.
+        labels: Output whose last axis ``id2label`` describes.
         encoder: Whether only the encoder is exported.
     """
 
@@ -39,11 +47,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Head:
-    """A task and the class that does it.
+    """A task and the class that performs it.
 
     Attributes:
         task: The task.
-        model: A class of transformers, or the auto class for a model with code of its own.
+        model: A class of transformers, or an auto class for a model with its own code.
     """
 
     task: Task
@@ -51,12 +59,12 @@ class Head:
 
 
 def _task(name: str, *kinds: str, outputs: tuple[str, ...] = ("logits",), labels: str = "") -> Task:
-    """Return a task whose tables and auto classes are called alike, as ``ImageClassification``."""
-    mappings = tuple(f"MODEL_FOR_{_TABLES.get(kind) or _snake(kind)}_MAPPING_NAMES" for kind in kinds)
+    """Return a task whose tables and auto classes have matching names, such as ``ImageClassification``."""
+    mappings = tuple(f"MODEL_FOR_{_TABLES.get(kind) or _upper_snake(kind)}_MAPPING_NAMES" for kind in kinds)
     return Task(name, mappings, tuple(f"AutoModelFor{kind}" for kind in kinds), outputs, labels)
 
 
-def _snake(name: str) -> str:
+def _upper_snake(name: str) -> str:
     return "".join(f"_{letter}" if letter.isupper() else letter.upper() for letter in name).lstrip("_")
 
 
@@ -67,19 +75,19 @@ _TABLES = {
     "Seq2SeqLM": "SEQ_TO_SEQ_CAUSAL_LM",
     "SpeechSeq2Seq": "SPEECH_SEQ_2_SEQ",
 }
-_PAIRS = ("logits_per_image", "logits_per_text")
-_QA = ("start_logits", "end_logits")
+_IMAGE_TEXT_SCORES = ("logits_per_image", "logits_per_text")
+_SPAN_SCORES = ("start_logits", "end_logits")
 _MASKS = ("logits", "class_queries_logits", "masks_queries_logits", "pred_boxes", "pred_masks")
 _BASE = (("MODEL_MAPPING_NAMES", "MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES"), ("AutoModel", "AutoModelForTextEncoding"))
-_ENCODER = _task("seq2seq-encoder", "Seq2SeqLM", "SpeechSeq2Seq", outputs=("last_hidden_state",))
+_ENCODER = replace(_task("seq2seq-encoder", "Seq2SeqLM", "SpeechSeq2Seq", outputs=("last_hidden_state",)), encoder=True)
 
-# In the order in which an architecture is looked up: some are in several tables, and the first is what they are for.
+# Architectures are looked up in this order: some are in several tables, and the first is their purpose.
 TASKS = (
     _task("text-classification", "SequenceClassification", labels="logits"),
     _task("zero-shot-classification", "SequenceClassification", labels="logits"),
     _task("token-classification", "TokenClassification"),
-    _task("question-answering", "QuestionAnswering", outputs=_QA),
-    Task(_ENCODER.name, _ENCODER.mappings, _ENCODER.autos, _ENCODER.outputs, encoder=True),
+    _task("question-answering", "QuestionAnswering", outputs=_SPAN_SCORES),
+    _ENCODER,
     _task("fill-mask", "MaskedLM"),
     _task("text-generation", "CausalLM"),
     _task("image-classification", "ImageClassification", labels="logits"),
@@ -95,10 +103,10 @@ TASKS = (
     _task("depth-estimation", "DepthEstimation", outputs=("predicted_depth",)),
     _task("audio-classification", "AudioClassification", labels="logits"),
     _task("automatic-speech-recognition", "CTC"),
-    _task("zero-shot-image-classification", "ZeroShotImageClassification", outputs=_PAIRS),
-    Task("feature-extraction", *_BASE),
+    _task(CONTRASTIVE, "ZeroShotImageClassification", outputs=_IMAGE_TEXT_SCORES),
+    Task(_FEATURES, *_BASE),
     Task("image-feature-extraction", *_BASE),
-)  # fmt: skip
+)
 _BY_NAME = {task.name: task for task in TASKS}
 _ALIASES = {
     "sentiment-analysis": "text-classification",
@@ -106,8 +114,8 @@ _ALIASES = {
     "text-ranking": "text-classification",
     "nli": "zero-shot-classification",
     "ner": "token-classification",
-    "sentence-similarity": "feature-extraction",
-    "sentence-embeddings": "feature-extraction",
+    "sentence-similarity": _FEATURES,
+    "sentence-embeddings": _FEATURES,
     "masked-lm": "fill-mask",
     "causal-lm": "text-generation",
     "text2text-generation": "seq2seq-encoder",
@@ -120,79 +128,79 @@ _ALIASES = {
 }
 
 
-def choose_head(wanted: str, config: Config, raw: Mapping[str, object], tag: str = "") -> Head:
-    """Choose the task and the class of a checkpoint.
+def choose_head(task_name: str, checkpoint: Checkpoint, config: Config) -> Head:
+    """Choose the task and the class of a checkpoint that has no code of its own.
 
-    Args:
-        wanted: The spec's task; ``auto`` for what the configuration tells.
-        config: The configuration as transformers reads it.
-        raw: ``config.json``.
-        tag: Task that the model card names, asked when the configuration names no architecture.
+    The task ``auto`` is derived from the architecture, or else from the model card.
 
     Raises:
-        SourceError: The task is not known, not told, or there is no class for it.
+        SourceError: The task is unknown or cannot be derived, or transformers has no class for it.
     """
-    architecture = _architecture(raw)
-    own = _own_head(architecture, config)
-    if wanted == "auto" and own is not None:
-        return own
-    if wanted == "auto" and architecture:
-        raise _unknown(f"the task of {architecture} is none that repogen knows")
-    name = tag if wanted == "auto" else wanted
-    task = _BY_NAME.get(_ALIASES.get(name, name))
+    architecture = checkpoint.config.architecture
+    derived = _head_of_architecture(architecture, config) if task_name == _AUTO else None
+    if derived is not None:
+        return derived
+    if task_name == _AUTO and architecture:
+        raise _task_error(f"repogen does not support the task of {architecture}")
+    name = checkpoint.pipeline_tag if task_name == _AUTO else task_name
+    task = _find_task(name)
     if task is None:
-        told = f"task {name!r} is none that repogen knows" if name else "config.json names no architecture"
-        raise _unknown(told)
+        raise _task_error(_unsupported(name) if name else "config.json has no architecture to derive the task from")
     model = _class_for(task, architecture, config)
-    if task.name == "feature-extraction" and getattr(config, "is_encoder_decoder", False) and model is not None:
-        task = Task(task.name, task.mappings, task.autos, encoder=True)
     if model is None:
         kind = getattr(config, "model_type", "this model")
-        able = ", ".join(dict.fromkeys(other.name for other in TASKS if _class_for(other, "", config)))
-        raise _unknown(f"transformers {transformers.__version__} has no {name} for {kind}; it has: {able or 'none'}")
+        available = ", ".join(dict.fromkeys(other.name for other in TASKS if _class_for(other, "", config)))
+        raise _task_error(
+            f"transformers {transformers.__version__} does not support {name} for {kind}; "
+            f"it supports: {available or 'no task'}"
+        )
+    if task.name == _FEATURES and getattr(config, "is_encoder_decoder", False):
+        task = replace(task, encoder=True)
     return Head(task, model)
 
 
-def remote_head(wanted: str, raw: Mapping[str, object]) -> Head:
-    """Choose the task and the auto class of a checkpoint with code of its own, which is trusted.
+def remote_head(task_name: str, config: ConfigFile) -> Head:
+    """Choose the task and the auto class of a checkpoint whose own code is trusted.
 
     Raises:
-        SourceError: It is registered for no auto class of the task.
+        SourceError: The code is not registered for an auto class of the task.
     """
-    named = raw.get("auto_map")
-    offered = list(named) if isinstance(named, dict) else []
-    task = _BY_NAME.get(_ALIASES.get(wanted, wanted))
-    if wanted != "auto" and task is None:
-        raise _unknown(f"task {wanted!r} is none that repogen knows")
+    registered = list(config.auto_map or {})
+    task = _find_task(task_name)
+    if task_name != _AUTO and task is None:
+        raise _task_error(_unsupported(task_name))
     for candidate in TASKS if task is None else (task,):
         for auto in candidate.autos:
-            if auto in offered:
+            if auto in registered:
                 return Head(candidate, getattr(transformers, auto))
-    raise _unknown(f"the model's own code offers {', '.join(offered) or 'nothing'}, and no class for the task {wanted}")
+    classes = ", ".join(registered) or "nothing"
+    raise _task_error(f"the model's code registers {classes}, but no class for the task {task_name}")
 
 
-def related(config: Config) -> Iterator[Model]:
-    """Yield every class that transformers has for a configuration: with the heads of all tasks."""
-    seen = set()
-    for table in vars(modeling_auto):
-        if table.startswith("MODEL") and table.endswith("_MAPPING_NAMES"):
-            for name in _classes(table, getattr(config, "model_type", "")):
-                model = getattr(transformers, name, None)
-                if model is not None and name not in seen:
-                    seen.add(name)
-                    yield model
+def related_models(config: Config) -> Iterator[Model]:
+    """Yield every class that transformers has for a configuration, with the heads of all tasks."""
+    kind = getattr(config, "model_type", "")
+    tables = [name for name in vars(modeling_auto) if name.startswith("MODEL") and name.endswith("_MAPPING_NAMES")]
+    for name in dict.fromkeys(name for table in tables for name in _class_names(table, kind)):
+        model = getattr(transformers, name, None)
+        if model is not None:
+            yield model
 
 
-def _own_head(architecture: str, config: Config) -> Head | None:
+def _find_task(name: str) -> Task | None:
+    return _BY_NAME.get(_ALIASES.get(name, name))
+
+
+def _head_of_architecture(architecture: str, config: Config) -> Head | None:
     model = getattr(transformers, architecture, None) if architecture else None
     if model is None:
         return None
     for task in TASKS:
-        if any(architecture in names for table in task.mappings for names in _names(table)):
-            encoder = task.encoder or (task.name == "feature-extraction" and _has_decoder(architecture, config))
-            return Head(Task(task.name, task.mappings, task.autos, task.outputs, task.labels, encoder), model)
+        if any(architecture in names for table in task.mappings for names in _all_class_names(table)):
+            encoder = task.encoder or (task.name == _FEATURES and _has_decoder(architecture, config))
+            return Head(replace(task, encoder=encoder), model)
     if "For" not in architecture and issubclass(model, transformers.PreTrainedModel):
-        return Head(_BY_NAME["feature-extraction"], model)  # such as CLIPTextModelWithProjection
+        return Head(_BY_NAME[_FEATURES], model)  # such as CLIPTextModelWithProjection
     return None
 
 
@@ -202,35 +210,34 @@ def _has_decoder(architecture: str, config: Config) -> bool:
 
 
 def _class_for(task: Task, architecture: str, config: Config) -> Model:
-    """Return the class for a task: the checkpoint's own architecture where it does it; None where there is none."""
+    """Return the class for a task: the checkpoint's architecture if it fits; None when there is no class."""
     kind = getattr(config, "model_type", "")
-    names = [name for table in task.mappings for name in _classes(table, kind)]
-    if task.name == "feature-extraction" and getattr(config, "is_encoder_decoder", False):
-        names += [name for table in _ENCODER.mappings for name in _classes(table, kind)]
+    tables = task.mappings
+    if task.name == _FEATURES and getattr(config, "is_encoder_decoder", False):
+        tables += _ENCODER.mappings
+    names = [name for table in tables for name in _class_names(table, kind)]
     chosen = architecture if architecture in names else next(iter(names), "")
     return getattr(transformers, chosen, None) if chosen else None
 
 
-def _names(table: str) -> Iterator[tuple[str, ...]]:
-    for names in getattr(modeling_auto, table, {}).values():
-        yield (names,) if isinstance(names, str) else tuple(names)
+def _all_class_names(table: str) -> Iterator[tuple[str, ...]]:
+    for kind in getattr(modeling_auto, table, {}):
+        yield _class_names(table, kind)
 
 
-def _classes(table: str, kind: str) -> tuple[str, ...]:
+def _class_names(table: str, kind: str) -> tuple[str, ...]:
     names = getattr(modeling_auto, table, {}).get(kind, ())
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _architecture(raw: Mapping[str, object]) -> str:
-    named = raw.get("architectures")
-    first = named[0] if isinstance(named, list) and named else ""
-    return first if isinstance(first, str) else ""
+def _unsupported(name: str) -> str:
+    return f"repogen does not support the task {name!r}"
 
 
-def _unknown(what: str) -> SourceError:
-    known = ", ".join(_BY_NAME)
+def _task_error(message: str) -> SourceError:
     return SourceError(
-        what,
-        f"source.task is one of: {known}; for any other model write a factory (source.factory) and declare inputs",
+        message,
+        f"set source.task to one of: {', '.join(_BY_NAME)}; for any other model, write a factory (source.factory) and "
+        "declare inputs",
         code="source.hf-task",
     )

@@ -1,4 +1,4 @@
-"""Tokens: ids of ordinary words in rows of different length, padded on the right as tokenizers pad."""
+"""Text inputs: IDs of ordinary tokens in rows of different lengths, padded on the right as tokenizers do."""
 
 from __future__ import annotations
 
@@ -10,64 +10,63 @@ import numpy as np
 import torch
 
 from repogen.artifacts.tensors import TensorSpec
+from repogen.source.huggingface.inputs import ModalityInputs
 from repogen.spec.models import DimSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from repogen.artifacts.tensors import Array
     from repogen.source.common.call import Parameters
-    from repogen.source.huggingface.files import Checkpoint
-    from repogen.source.huggingface.untyped import Config, Model
+    from repogen.source.huggingface.checkpoint import Checkpoint
+    from repogen.source.huggingface.configuration import Config
+    from repogen.source.huggingface.tasks import Model
 
-SEQUENCE = "sequence"
-MOST_TOKENS = 512
-"""Longer sequences are asked for by the spec: attention grows with their square."""
+IDS, SEQUENCE = "input_ids", "sequence"
+MAX_TOKENS = 512
+"""Largest sequence unless the spec sets another: the cost of attention grows with its square."""
 
-_SPECIAL = ("pad", "bos", "eos", "cls", "sep", "mask", "unk", "decoder_start")
-_FEWEST_ORDINARY = 2
-_BOXES = "bbox"
+_MASK, _TYPES, _BOXES = "attention_mask", "token_type_ids", "bbox"
+_SPECIAL_TOKENS = ("pad", "bos", "eos", "cls", "sep", "mask", "unk", "decoder_start")
+_MIN_ORDINARY_TOKENS = 2
+_DEFAULT_VOCABULARY = 128
 
 
 @dataclass(frozen=True)
-class TextPart:
-    """Inputs of a model of text.
+class TextSampler:
+    """Draws text inputs; all inputs of one draw belong together, such as IDs and their mask.
 
     Attributes:
-        specs: ``input_ids`` and what else the forward takes.
-        bounds: Of the sequence.
-        vocabulary: Number of ids.
-        special: Ids that have a meaning of their own.
-        pad: Id behind a row's end.
-        end: Id at a row's end: some models look for it.
+        specs: ``input_ids`` and the other inputs of the forward.
+        vocabulary: Number of token IDs.
+        special: IDs of special tokens.
+        pad: ID of padding.
+        end: ID of the last token in a row, which some models look for.
         types: Number of token types.
-        page: Number of places along a side of the page that tokens lie on; 0 where the model does not ask.
-        notes: What a person should know.
+        page: Coordinates along one side of a page, for models that take bounding boxes; 0 for others.
     """
 
     specs: tuple[TensorSpec, ...]
-    bounds: Mapping[str, DimSpec]
     vocabulary: int
     special: frozenset[int]
     pad: int | None
     end: int | None
     types: int
-    page: int = 0
-    notes: tuple[str, ...] = ()
+    page: int
 
-    def draw(self, sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
-        """Return ids with their mask, all of one draw: a mask says where the ids are padding."""
+    def __call__(self, sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
+        """Return one int64 array per input."""
         rows, length = (sizes[dim] if isinstance(dim, str) else dim for dim in self.specs[0].shape)
         rng = np.random.default_rng([seed, zlib.crc32(b"text")])
         mask = _mask(rows, length, rng)
-        made = {"input_ids": self._ids(mask, rng), "attention_mask": mask, "token_type_ids": self._types(mask, rng)}
+        arrays = {IDS: self._ids(mask, rng), _MASK: mask, _TYPES: self._types(mask, rng)}
         if self.page:
-            made[_BOXES] = self._boxes(mask, rng)
-        return {spec.name: np.asarray(made[spec.name], np.int64) for spec in self.specs}
+            arrays[_BOXES] = self._boxes(mask, rng)
+        return {spec.name: np.asarray(arrays[spec.name], np.int64) for spec in self.specs}
 
     def _ids(self, mask: Array, rng: np.random.Generator) -> Array:
         ordinary = np.setdiff1d(np.arange(self.vocabulary), sorted(self.special))
-        if len(ordinary) < _FEWEST_ORDINARY:
+        if len(ordinary) < _MIN_ORDINARY_TOKENS:
             ordinary = np.arange(self.vocabulary)
         ids = rng.choice(ordinary, mask.shape)
         if self.end is not None:
@@ -75,106 +74,90 @@ class TextPart:
         return ids if self.pad is None else np.where(mask == 1, ids, self.pad)
 
     def _boxes(self, mask: Array, rng: np.random.Generator) -> Array:
-        """Return left, top, right and bottom of each token, zeros where there is none."""
+        """Return left, top, right and bottom of each token; zeros for padding."""
         corners = np.sort(rng.integers(0, self.page, (*mask.shape, 2, 2)), axis=-2)
         return np.where(mask[..., None] == 1, corners.reshape(*mask.shape, 4), 0)
 
     def _types(self, mask: Array, rng: np.random.Generator) -> Array:
-        """Return a first sentence and those after it."""
+        """Return the number of each token's segment; segments start at random positions."""
         starts = np.sort(rng.integers(1, mask.shape[1] + 1, (len(mask), max(self.types - 1, 1))))
-        kinds = np.sum(np.arange(mask.shape[1])[None, :, None] >= starts[:, None, :], axis=2)
-        return np.asarray(np.where(mask == 1, np.minimum(kinds, self.types - 1), 0), np.int64)
+        segments = np.sum(np.arange(mask.shape[1])[None, :, None] >= starts[:, None, :], axis=2)
+        return np.asarray(np.where(mask == 1, np.minimum(segments, self.types - 1), 0), np.int64)
 
 
 def _mask(rows: int, length: int, rng: np.random.Generator) -> Array:
-    """Return ones, then padding: each row of another length as far as they go round, the longest with none."""
-    choices = length // 2 + 1
-    cut = np.resize(rng.permutation(choices), rows)
-    cut -= cut.min()
-    return np.asarray(np.arange(length)[None, :] < (length - cut)[:, None], np.int64)
+    """Return ones followed by padding; rows have different lengths where possible, and the longest has no padding."""
+    padding = np.resize(rng.permutation(length // 2 + 1), rows)
+    padding -= padding.min()
+    return np.asarray(np.arange(length)[None, :] < (length - padding)[:, None], np.int64)
 
 
-def text_part(module: Model, parameters: Parameters, checkpoint: Checkpoint, batch: str) -> TextPart:
-    """Return the inputs of a model of text.
+def text_inputs(module: Model, parameters: Parameters, checkpoint: Checkpoint, batch: str) -> ModalityInputs:
+    """Return the inputs of a text model, all int64 ``[batch, sequence]``; boxes have 4 values per token.
 
-    Args:
-        module: The model; of one with an image beside it, the text model's configuration counts.
-        parameters: Of its forward.
-        checkpoint: Its tokenizer may say which inputs it makes.
-        batch: Name of the first dim.
+    ``parameters`` are those of its forward; the tokenizer's configuration can list fewer inputs.
     """
     config = getattr(module.config, "text_config", None) or module.config
-    table = _table(module)
+    table = _embeddings(module)
     sizes = [size for size in (getattr(config, "vocab_size", None), getattr(table, "num_embeddings", None)) if size]
-    vocabulary = int(min(sizes, default=128))
+    vocabulary = int(min(sizes, default=_DEFAULT_VOCABULARY))
     types = int(getattr(config, "type_vocab_size", 0) or 0)
-    names = [
-        name
-        for name in ("input_ids", "attention_mask", "token_type_ids")
-        if name in parameters and _makes(checkpoint, name) and (name != "token_type_ids" or types > 1)
-    ]
-    special = frozenset(_ids_of(config, vocabulary))
-    pad, end = _id(config, "pad", vocabulary), _id(config, "eos", vocabulary)
-    longest = min(_longest(module, config), MOST_TOKENS)
-    specs = [TensorSpec(name, "int64", (batch, SEQUENCE)) for name in names]
     page = int(getattr(config, "max_2d_position_embeddings", 0) or 0) if _BOXES in parameters else 0
+    listed = checkpoint.tokenizer.model_input_names
+    optional = (name for name in (_MASK, _TYPES) if name in parameters and (listed is None or name in listed))
+    names = [IDS, *optional]
+    if types <= 1 and _TYPES in names:
+        names.remove(_TYPES)
+    specs = [TensorSpec(name, "int64", (batch, SEQUENCE)) for name in names]
     if page:
         specs.append(TensorSpec(_BOXES, "int64", (batch, SEQUENCE, 4)))
-    return TextPart(
+    ids = {token: _token_ids(config, token, vocabulary) for token in _SPECIAL_TOKENS}
+    pad, end = next(iter(ids["pad"]), None), next(iter(ids["eos"]), None)
+    sampler = TextSampler(
         specs=tuple(specs),
-        bounds={SEQUENCE: DimSpec(min=1, max=longest)},
         vocabulary=vocabulary,
-        special=special,
+        special=frozenset(number for numbers in ids.values() for number in numbers),
         pad=pad,
         end=None if end == pad else end,
         types=types,
         page=page,
     )
+    longest = min(_max_positions(module, config), MAX_TOKENS)
+    return ModalityInputs(sampler.specs, sampler, {SEQUENCE: DimSpec(min=1, max=longest)})
 
 
-def _table(module: Model) -> Model:
-    """Return the embeddings of the ids; None where a model does not tell."""
+def _embeddings(module: Model) -> Model:
+    """Return the token embeddings; None when the model does not expose them."""
     try:
-        inner: Model = getattr(module, "text_model", module)
-        return inner.get_input_embeddings()
+        text_model: Model = getattr(module, "text_model", module)
+        return text_model.get_input_embeddings()
     except (AttributeError, NotImplementedError):
         return None
 
 
-def _makes(checkpoint: Checkpoint, name: str) -> bool:
-    """Whether a model's tokenizer makes an input; one that is not there makes all."""
-    made = checkpoint.json("tokenizer_config.json").get("model_input_names")
-    return not isinstance(made, list) or name == "input_ids" or name in made
+def _token_ids(config: Config, token: str, vocabulary: int) -> list[int]:
+    """Return the IDs of a special token that are in the vocabulary."""
+    value = getattr(config, f"{token}_token_id", None)
+    numbers = value if isinstance(value, list) else [value]
+    return [number for number in numbers if isinstance(number, int) and 0 <= number < vocabulary]
 
 
-def _ids_of(config: Config, vocabulary: int) -> Iterator[int]:
-    for kind in _SPECIAL:
-        named = getattr(config, f"{kind}_token_id", None)
-        yield from (n for n in (named if isinstance(named, list) else [named]) if isinstance(n, int) and n < vocabulary)
+def _max_positions(module: torch.nn.Module, config: Config) -> int:
+    """Return the longest sequence that the position embeddings allow.
 
-
-def _id(config: Config, kind: str, vocabulary: int) -> int | None:
-    named = getattr(config, f"{kind}_token_id", None)
-    first = named[0] if isinstance(named, list) and named else named
-    return first if isinstance(first, int) and 0 <= first < vocabulary else None
-
-
-def _longest(module: torch.nn.Module, config: Config) -> int:
-    """Return how many positions a model has a table for.
-
-    A RoBERTa's positions begin behind its padding index, and a BART's are moved by ``offset``: both tables are longer
-    than what can be asked for.
+    RoBERTa's positions start after its padding index, and BART's are shifted by ``offset``: their tables have more
+    entries than a sequence can have tokens.
     """
-    named = [getattr(config, key, None) for key in ("max_position_embeddings", "n_positions")]
-    limits = [size for size in named if isinstance(size, int) and size > 0]
+    values = [getattr(config, key, None) for key in ("max_position_embeddings", "n_positions")]
+    limits = [size for size in values if isinstance(size, int) and size > 0]
     for name, table in module.named_modules():
-        last = name.rpartition(".")[2]
-        if isinstance(table, torch.nn.Embedding) and _counts_positions(last) and "vision" not in name:
+        if isinstance(table, torch.nn.Embedding) and _is_position_table(name):
             skipped = table.padding_idx + 1 if table.padding_idx is not None else int(getattr(table, "offset", 0))
             limits.append(table.num_embeddings - skipped)
-    return max(min(limits, default=MOST_TOKENS), 1)
+    return max(min(limits, default=MAX_TOKENS), 1)
 
 
-def _counts_positions(name: str) -> bool:
-    wanted = "position" in name or name == "wpe"
-    return wanted and not any(other in name for other in ("relative", "rel_", "bias", "_x_", "_y_", "distance"))
+def _is_position_table(path: str) -> bool:
+    name = path.rpartition(".")[2]
+    relative = any(part in name for part in ("relative", "rel_", "bias", "_x_", "_y_", "distance"))
+    return ("position" in name or name == "wpe") and not relative and "vision" not in path

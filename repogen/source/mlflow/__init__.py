@@ -1,1 +1,1 @@
-"""``kind: mlflow``: a model that MLflow stores."""
+"""``kind: mlflow``: loads a model downloaded from MLflow with the loader of its flavor."""

@@ -1,19 +1,19 @@
-"""``kind: mlflow``: the files of a model that MLflow keeps, downloaded before the worker began."""
+"""Loads a model's files, which were downloaded from MLflow before the worker started."""
 
 from __future__ import annotations
 
 import inspect
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import yaml
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from repogen.artifacts.tensors import DTYPES
-from repogen.errors import SourceError
+from repogen.errors import SourceError, first_line
 from repogen.source.common.call import named_call
 from repogen.source.common.callables import RAISED, user_error
 from repogen.source.common.formats import is_script
@@ -27,8 +27,6 @@ from repogen.source.torch.module import prepare, require_module
 from repogen.spec.sources import OnnxSource, TorchExportSource, TorchScriptSource
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from repogen.artifacts.source import SourceModel
     from repogen.source.common.call import Parameters
     from repogen.source.common.inputs import Inputs
@@ -39,137 +37,204 @@ if TYPE_CHECKING:
 _MLMODEL = "MLmodel"
 
 
+class _OnnxFlavor(BaseModel):
+    data: str = "model.onnx"
+
+
+class _PytorchFlavor(BaseModel):
+    data: str = Field(default="data", validation_alias="model_data")
+    code: str | None = None
+
+
+class _Flavors(BaseModel):
+    """The flavors of a model; those that repogen cannot load are kept by name."""
+
+    model_config = ConfigDict(extra="allow")
+
+    onnx: _OnnxFlavor | None = None
+    pytorch: _PytorchFlavor | None = None
+
+
+class _LoggedSignature(BaseModel):
+    """The signature that was logged with a model; ``inputs`` is JSON in a string."""
+
+    inputs: str | None = None
+
+
+class _ModelFile(BaseModel):
+    """The part of a file ``MLmodel`` that repogen reads; source: mlflow.models.Model of MLflow 3."""
+
+    flavors: _Flavors
+    signature: _LoggedSignature | None = None
+
+
+class _TensorType(BaseModel):
+    dtype: str
+    shape: list[int]
+
+
+class _LoggedInput(BaseModel):
+    """One input of a logged signature; ``tensor`` is None for columns of a table."""
+
+    name: str | None = None
+    tensor: _TensorType | None = Field(default=None, validation_alias="tensor-spec")
+
+
+_LOGGED_INPUTS = TypeAdapter(list[_LoggedInput])
+
+
 def load_mlflow(request: SourceRequest[MlflowSource]) -> SourceModel:
-    """Load a model by its flavor: onnx, or pytorch as a program, a TorchScript archive or, when trusted, a pickle.
+    """Load a model by its flavor: onnx, or pytorch as a program, a TorchScript archive or a trusted pickle.
 
     Args:
-        request: Which version; ``fetched`` is the directory of its files.
+        request: The model; ``fetched`` is the directory of its downloaded files.
 
     Raises:
-        SourceError: It has neither flavor, is a pickle that is not trusted, or is not usable.
+        SourceError: The model has neither flavor, is a pickle that is not trusted, or cannot be loaded.
     """
     source, fetched = request.options, request.fetched or request.root
-    about = _mlmodel(fetched, source.uri)
-    flavors = about.get("flavors", {})
-    if "onnx" in flavors:
-        path = _inside(fetched, str(flavors["onnx"].get("data", "model.onnx")), source.uri)
-        made = load_onnx(request.with_options(OnnxSource(kind="onnx", path=str(path))))
-    elif "pytorch" in flavors:
-        made = _load_pytorch(fetched, about, request)
+    model_file = _read_model_file(fetched, source.uri)
+    flavors = model_file.flavors
+    if flavors.onnx is not None:
+        path = _path_inside(fetched, flavors.onnx.data, source.uri)
+        loaded = load_onnx(request.with_options(OnnxSource(kind="onnx", path=str(path))))
+    elif flavors.pytorch is not None:
+        loaded = _load_pytorch(fetched, model_file, request)
     else:
+        available = ", ".join(sorted(flavors.model_fields_set)) or "none"
         raise SourceError(
-            f"{source.uri} has no onnx or pytorch flavor; it has {', '.join(sorted(flavors)) or 'none'}",
+            f"{source.uri} has no onnx or pytorch flavor; it has {available}",
             "log it with mlflow.onnx.log_model or mlflow.pytorch.log_model",
             code="source.mlflow",
             where=source.uri,
         )
-    # The files are gone after the build; the version in the URI stands for them.
-    return replace(made, files=(), notes=(f"downloaded from MLflow: {source.uri}", *made.notes))
+    # The downloaded files are deleted after the build; the version in the URI identifies them.
+    return replace(loaded, files=(), notes=(f"downloaded from MLflow: {source.uri}", *loaded.notes))
 
 
-def _mlmodel(fetched: Path, uri: str) -> dict[str, Any]:
-    """Return what the file MLmodel says; an ONNX file by itself is its own."""
+def _read_model_file(fetched: Path, uri: str) -> _ModelFile:
+    """Read the file MLmodel; a directory with one ONNX file and no MLmodel is treated as an onnx flavor."""
     path = fetched / _MLMODEL
     if path.is_file():
         try:
-            about = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise _unreadable(uri, str(error)) from error
-        if isinstance(about, dict) and isinstance(about.get("flavors"), dict):
-            return about
-        raise _unreadable(uri, "it lists no flavors")
+            return _ModelFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+            raise _unreadable(uri, _reason(error)) from error
     graphs = [file.name for file in fetched.glob("*.onnx")]
     if len(graphs) == 1:
-        return {"flavors": {"onnx": {"data": graphs[0]}}}
+        return _ModelFile(flavors=_Flavors(onnx=_OnnxFlavor(data=graphs[0])))
     raise SourceError(
-        f"{uri} is no model: it has no file {_MLMODEL}",
+        f"{uri} is not a model: it has no file {_MLMODEL}",
         "name the directory that log_model wrote",
         code="source.mlflow",
         where=uri,
     )
 
 
-def _unreadable(uri: str, why: str) -> SourceError:
+def _reason(error: BaseException) -> str:
+    if not isinstance(error, ValidationError):
+        return first_line(error)
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'content'}: {first['msg']}"
+
+
+def _unreadable(uri: str, reason: str) -> SourceError:
     return SourceError(
-        f"the file {_MLMODEL} of {uri} can't be read: {why}", "log the model again", code="source.mlflow", where=uri
+        f"the file {_MLMODEL} of {uri} cannot be read: {reason}", "log the model again", code="source.mlflow", where=uri
     )
 
 
-def _inside(fetched: Path, name: str, uri: str) -> Path:
-    parts = PurePosixPath(name)
+def _path_inside(fetched: Path, name: str, uri: str) -> Path:
+    """Return the path of a file or directory in the model's directory.
+
+    Raises:
+        SourceError: The path leads out of the directory.
+    """
+    relative = PurePosixPath(name)
     path = fetched / name
-    if parts.is_absolute() or ".." in parts.parts or not path.resolve().is_relative_to(fetched.resolve()):
-        raise _unreadable(uri, f"its data {name!r} lies outside of it")
+    outside = relative.is_absolute() or ".." in relative.parts
+    if outside or not path.resolve().is_relative_to(fetched.resolve()):
+        raise _unreadable(uri, f"the path {name!r} leads out of the model's directory")
     return path
 
 
-def _load_pytorch(fetched: Path, about: Mapping[str, Any], request: SourceRequest[MlflowSource]) -> SourceModel:
+def _load_pytorch(fetched: Path, model_file: _ModelFile, request: SourceRequest[MlflowSource]) -> SourceModel:
     source = request.options
-    data = _inside(fetched, str(about["flavors"]["pytorch"].get("model_data", "data")), source.uri)
+    flavor = model_file.flavors.pytorch or _PytorchFlavor()
+    data = _path_inside(fetched, flavor.data, source.uri)
     program, pickled = data / "model.pt2", data / "model.pth"
     if program.is_file():
         return load_program(request.with_options(TorchExportSource(kind="torch_export", path=str(program))))
     if not pickled.is_file():
-        raise _unreadable(source.uri, f"there is no {pickled.name} in {data.name}")
+        raise _unreadable(source.uri, f"{data.name} has no {pickled.name}")
     if is_script(pickled):
         return load_torchscript(request.with_options(TorchScriptSource(kind="torchscript", path=str(pickled))))
     if not source.trust_pickle:
         raise SourceError(
-            f"{source.uri} is a pickled module, and loading it runs whatever code is in it",
+            f"{source.uri} is a pickled module, and loading it can run any code",
             "log it as a program: mlflow.pytorch.log_model(…, serialization_format='pt2'), or as ONNX; or, if you "
-            "trust who logged it, write trust_pickle: true",
+            "trust its author, set trust_pickle: true",
             code="source.weights-unsafe",
             where=source.uri,
         )
-    return _load_pickle(pickled, about, source, request.model, request.root)
+    if flavor.code:
+        sys.path.insert(0, str(_path_inside(fetched, flavor.code, source.uri)))
+    return _load_pickle(pickled, model_file.signature, request)
 
 
-def _load_pickle(
-    path: Path, about: Mapping[str, Any], source: MlflowSource, model: ModelSpec, root: Path
-) -> SourceModel:
-    code = about["flavors"]["pytorch"].get("code")
-    for place in (path.parent.parent / code,) if code else ():
-        sys.path.insert(0, str(place))
+def _load_pickle(path: Path, signature: _LoggedSignature | None, request: SourceRequest[MlflowSource]) -> SourceModel:
+    source, model, root = request.options, request.model, request.root
     sys.path.insert(0, str(root.resolve()))
     try:
-        loaded = torch.load(path, map_location="cpu", weights_only=False)  # the spec says that it is trusted
+        unpickled = torch.load(path, map_location="cpu", weights_only=False)  # trusted by source.trust_pickle
     except RAISED as error:
         raise user_error(error, f"unpickling {source.uri} failed", root) from error
-    module, done = prepare(require_module(loaded, source.uri), None)
-    made = source_from_module(module, _inputs(module, about, model, root), model, root)
-    trusted = "the module was unpickled, as source.trust_pickle allows"
-    return replace(made, notes=(trusted, *done, *made.notes))
+    module, module_notes = prepare(require_module(unpickled, source.uri), None)
+    loaded = source_from_module(module, _inputs(module, signature, source.uri, model, root), model, root)
+    note = "the module was unpickled, as source.trust_pickle allows"
+    return replace(loaded, notes=(note, *module_notes, *loaded.notes))
 
 
-def _inputs(module: torch.nn.Module, about: Mapping[str, Any], model: ModelSpec, root: Path) -> Inputs:
-    """Return the inputs that the spec declares, or else those of the signature that was logged."""
+def _inputs(
+    module: torch.nn.Module, signature: _LoggedSignature | None, uri: str, model: ModelSpec, root: Path
+) -> Inputs:
+    """Return the inputs that the spec declares, or else those of the logged signature."""
     parameters = inspect.signature(module.forward).parameters
     if model.inputs or model.examples is not None:
         return find_inputs(model, root, parameters)
-    logged = _logged_inputs(about, parameters)
-    if not logged:
+    graph = _graph_inputs(signature, uri, parameters)
+    if not graph:
         raise SourceError(
-            "the model was logged without a signature of tensors, so its inputs are not known",
+            "the model was logged without a signature of tensors, so its inputs are unknown",
             "declare inputs: {name: {dtype: …, shape: […]}}, or give examples:",
             code="source.inputs-missing",
         )
-    found = find_graph_inputs(logged, model, root, None)
-    return found.with_call(named_call(parameters, tuple(spec.name for spec in found.specs)))
+    inputs = find_graph_inputs(graph, model, root, None)
+    return inputs.with_call(named_call(parameters, tuple(spec.name for spec in inputs.specs)))
 
 
-def _logged_inputs(about: Mapping[str, Any], parameters: Parameters) -> tuple[GraphInput, ...]:
-    """Return the tensors of MLflow's signature; those without a name are called like the forward's parameters."""
-    written = (about.get("signature") or {}).get("inputs")
-    columns = json.loads(written) if isinstance(written, str) else []
-    tensors = [column for column in columns if column.get("type") == "tensor"]
-    if len(tensors) != len(columns) or len(tensors) > len(parameters):
+def _graph_inputs(signature: _LoggedSignature | None, uri: str, parameters: Parameters) -> tuple[GraphInput, ...]:
+    """Return the tensors of a logged signature; empty when some inputs are not numeric tensors.
+
+    Tensors without a name get the names of the forward's parameters.
+
+    Raises:
+        SourceError: The signature is damaged.
+    """
+    if signature is None or signature.inputs is None:
+        return ()
+    try:
+        logged = _LOGGED_INPUTS.validate_json(signature.inputs)
+    except ValidationError as error:
+        raise _unreadable(uri, f"signature.inputs: {_reason(error)}") from error
+    if len(logged) > len(parameters):
         return ()
     inputs = []
-    for column, parameter in zip(tensors, parameters, strict=False):
-        dtype, shape = column["tensor-spec"]["dtype"], column["tensor-spec"]["shape"]
-        if dtype not in DTYPES or dtype == "string":
+    for entry, parameter in zip(logged, parameters, strict=False):
+        if entry.tensor is None or entry.tensor.dtype not in DTYPES or entry.tensor.dtype == "string":
             return ()
-        name = column.get("name") or parameter
-        dims = (Limits(f"?{name}:{n}" if n else "?") if size < 0 else size for n, size in enumerate(shape))
-        inputs.append(GraphInput(name, dtype, tuple(dims)))
+        name = entry.name or parameter
+        shape = enumerate(entry.tensor.shape)
+        dims = (Limits(f"?{name}:{axis}" if axis else "?") if size < 0 else size for axis, size in shape)
+        inputs.append(GraphInput(name, entry.tensor.dtype, tuple(dims)))
     return tuple(inputs)

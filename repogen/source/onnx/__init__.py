@@ -1,1 +1,1 @@
-"""``kind: onnx``: an ONNX file that already exists."""
+"""``kind: onnx``: validates an ONNX file and derives its signature."""

@@ -1,8 +1,7 @@
-"""``kind: onnx``: a file that exists already, published as it is when it holds."""
+"""Loads an ONNX file, which is published unchanged when it passes all checks."""
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,10 +10,7 @@ import numpy as np
 from repogen.artifacts.source import DimRange, OnnxFile, SourceModel
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import SourceError
-from repogen.source.common.call import named_call
-from repogen.source.common.examples import StoredExamples, load_data
 from repogen.source.common.graph_inputs import find_graph_inputs
-from repogen.source.common.inputs import Inputs
 from repogen.source.onnx.read import (
     check_operators,
     check_outputs,
@@ -24,32 +20,43 @@ from repogen.source.onnx.read import (
     random_nodes,
     read_onnx,
 )
-from repogen.source.onnx.reference import AnsweredExamples, AnsweredReference, file_reference
-from repogen.source.onnx.sizes import find_sizes
-from repogen.source.torch.eager import TorchReference, check_tensor_names, examine
-from repogen.source.torch.module import make_module, prepare
+from repogen.source.onnx.reference import file_reference, with_reference
+from repogen.source.torch.eager import check_tensor_names
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Collection, Mapping
 
     import onnx
 
-    from repogen.artifacts.source import Reference
-    from repogen.artifacts.tensors import Array, Arrays
+    from repogen.artifacts.source import Examples, Reference
     from repogen.source.common.graph_inputs import GraphInputs
     from repogen.source.interface import SourceRequest
-    from repogen.source.onnx.reference import FileReference
     from repogen.spec.models import ModelSpec
     from repogen.spec.sources import OnnxSource
 
-_SHOWN = 5
+_MAX_LISTED = 5
+# Any size; convolutions that need some pixels; networks that halve an image four to six times; one fixed size.
+_CANDIDATE_RANGES = (
+    DimRange(1, 64, 16),
+    DimRange(2, 64, 16),
+    DimRange(8, 64, 16),
+    DimRange(16, 64, 32),
+    DimRange(32, 128, 64),
+    DimRange(64, 256, 128),
+    DimRange(224, 224, 224),
+    DimRange(1, 1, 1),
+)
 
 
 def load_onnx(request: SourceRequest[OnnxSource]) -> SourceModel:
-    """Read and check a file, find its signature, and decide what it must agree with.
+    """Validate a file, derive its signature, and choose the reference that parity is measured against.
+
+    Args:
+        request: The file and its reference; inputs, dims and outputs of the spec entry narrow those of the file.
 
     Raises:
-        SourceError: It is damaged, reaches out of its directory, or its inputs or outputs are not usable.
+        SourceError: The file is damaged, refers to files outside its directory, or its inputs or outputs are not
+            usable.
     """
     source, model, root = request.options, request.model, request.root
     path = root / source.path
@@ -59,169 +66,103 @@ def load_onnx(request: SourceRequest[OnnxSource]) -> SourceModel:
     check_standard(proto, path)
     check_outputs(proto, model.output_names)
     graph = graph_inputs(proto)
-    found = find_graph_inputs(graph, model, root, None)
-    names = dict(zip((spec.name for spec in found.specs), (entry.name for entry in graph), strict=True))
-    outputs = _outputs(proto, model)
-    check_tensor_names(tuple(names), tuple(outputs))
-    itself = file_reference(proto, path, names, outputs)
+    inputs = find_graph_inputs(graph, model, root, None)
+    input_names = dict(zip((spec.name for spec in inputs.specs), (entry.name for entry in graph), strict=True))
+    output_names = _output_names(proto, model)
+    check_tensor_names(tuple(input_names), tuple(output_names))
+    reference = file_reference(proto, path, input_names, output_names)
     if model.examples is None:
-        free = found.undeclared - {Signature(found.specs, ()).batch_dim}
-        found = found.with_dims(find_sizes(found.dims, free, found.examples, itself))
-    _refuse_random(proto, found, itself)
-    made = _measured(_made(path, found, itself, files), source, model, root)
-    return replace(made, notes=(*found.notes, *made.notes))
+        undeclared = inputs.undeclared - {Signature(inputs.specs, ()).batch_dim}
+        inputs = inputs.with_dims(find_sizes(inputs.dims, undeclared, inputs.examples, reference))
+    _reject_random_outputs(proto, inputs, reference)
+    file_model = SourceModel(
+        origin=OnnxFile(path),
+        signature=_signature(inputs, reference),
+        dims=inputs.dims,
+        examples=inputs.examples,
+        reference=reference,
+        files=files,
+    )
+    loaded = with_reference(file_model, source, model, root)
+    return replace(loaded, notes=(*inputs.notes, *loaded.notes))
 
 
-def _refuse_random(proto: onnx.ModelProto, found: GraphInputs, itself: FileReference) -> None:
-    """Refuse a graph whose random numbers reach an output: two runs on the same inputs differ.
+def _output_names(proto: onnx.ModelProto, model: ModelSpec) -> dict[str, str]:
+    """Return the file's name of each output by its published name.
 
-    Raises:
-        SourceError: It is one; the nodes are named.
-    """
-    drawing = random_nodes(proto)
-    if not drawing:
-        return
-    inputs = found.examples({name: dim.example for name, dim in found.dims.items()}, 0)
-    first, second = itself(inputs), itself(inputs)
-    apart = [name for name in first if not np.array_equal(first[name], second[name], equal_nan=True)]
-    if apart:
-        raise SourceError(
-            f"the graph draws random numbers that reach its output {', '.join(apart)}: {', '.join(drawing[:_SHOWN])}",
-            "export the model after model.eval(), take the noise as an input, or leave that output out with outputs:",
-            code="source.random",
-        )
-
-
-def _outputs(proto: onnx.ModelProto, model: ModelSpec) -> dict[str, str]:
-    """Return the file's name of each output by the name it is to have: a choice of the file's, or all of them renamed.
+    The spec either selects some of the file's outputs, or renames all of them.
 
     Raises:
-        SourceError: The spec's names are neither.
+        SourceError: The names in the spec do neither.
     """
     names = [value.name for value in proto.graph.output]
-    wanted = model.output_names or tuple(names)
-    if set(wanted) <= set(names):
-        return {name: name for name in wanted}
-    if len(wanted) == len(names):
-        return dict(zip(wanted, names, strict=True))
+    published = model.output_names or tuple(names)
+    if set(published) <= set(names):
+        return {name: name for name in published}
+    if len(published) == len(names):
+        return dict(zip(published, names, strict=True))
     raise SourceError(
-        f"outputs: names {', '.join(wanted)}, but the file's outputs are {', '.join(names)}",
-        "list names out of those, or one name for each of them in order",
+        f"outputs: lists {', '.join(published)}, but the file's outputs are {', '.join(names)}",
+        "list some of those names, or one new name for each output in order",
         code="source.outputs",
     )
 
 
-def _made(path: Path, found: GraphInputs, itself: FileReference, files: tuple[Path, ...]) -> SourceModel:
-    """Return the model with itself as the reference; it is run once for the shapes of its outputs."""
-    sizes = {name: dim.example for name, dim in found.dims.items()}
-    answers = itself(found.examples(sizes, 0))
-    outputs = tuple(TensorSpec(name, str(array.dtype), array.shape) for name, array in answers.items())
-    return SourceModel(
-        origin=OnnxFile(path),
-        signature=Signature(found.specs, outputs),
-        dims=found.dims,
-        examples=found.examples,
-        reference=itself,
-        files=files,
-    )
+def _signature(inputs: GraphInputs, reference: Reference) -> Signature:
+    """Return the signature; the graph is run once for the shapes of its outputs."""
+    arrays = reference(inputs.examples({name: dim.example for name, dim in inputs.dims.items()}, 0))
+    outputs = tuple(TensorSpec(name, str(array.dtype), array.shape) for name, array in arrays.items())
+    return Signature(inputs.specs, outputs)
 
 
-def _measured(made: SourceModel, source: OnnxSource, model: ModelSpec, root: Path) -> SourceModel:
-    """Return the model with the reference that the spec names."""
-    itself = made.reference
-    if source.reference is None:
-        said = getattr(itself, "said", "")
-        note = f"parity compares what is published with the file itself, in {said}: give reference: for more"
-        return replace(made, notes=(note,))
-    if source.reference.endswith(".npz"):
-        return _with_answers(made, source.reference, root)
-    return _with_module(made, source.reference, model, root)
-
-
-def _with_answers(made: SourceModel, reference: str, root: Path) -> SourceModel:
-    """Let parity begin with the inputs and answers of a file; at other sizes the graph answers for itself."""
-    stored = load_data(root / reference)
-    wanted = [spec.name for spec in (*made.signature.inputs, *made.signature.outputs)]
-    if missing := [name for name in wanted if name not in stored]:
-        raise SourceError(
-            f"{reference} lacks {', '.join(missing)}; it has {', '.join(stored)}",
-            "store every input and output under its name: numpy.savez(file, **inputs, **outputs)",
-            code="source.reference",
-            where=reference,
-        )
-    inputs = {spec.name: stored[spec.name] for spec in made.signature.inputs}
-    answers = {spec.name: stored[spec.name] for spec in made.signature.outputs}
-    sizes = _sizes(made, inputs, reference)
-    dims = {
-        name: DimRange(min(dim.min, sizes[name]), max(dim.max, sizes[name]), sizes[name])
-        for name, dim in made.dims.items()
-    }
-    # Copies of one row could not show whether a batch mixes its rows.
-    told = any(len(array) > 1 and not np.array_equal(array[0], array[1]) for array in inputs.values() if array.ndim)
-    others = StoredExamples((inputs,), reference, made.signature.inputs) if told else made.examples
-    return replace(
-        made,
-        dims=dims,
-        examples=AnsweredExamples(inputs, sizes, others),
-        reference=AnsweredReference(inputs, answers, made.reference),
-        files=(*made.files, root / reference),
-        notes=(f"parity begins with the answers in {reference}; at other sizes the file answers for itself",),
-    )
-
-
-def _sizes(made: SourceModel, inputs: Arrays, reference: str) -> dict[str, int]:
-    """Return the size of each dim in an answers file.
+def _reject_random_outputs(proto: onnx.ModelProto, inputs: GraphInputs, reference: Reference) -> None:
+    """Reject a graph whose outputs differ between two runs on the same inputs.
 
     Raises:
-        SourceError: Its inputs are not of the signature.
+        SourceError: They do; the message lists the nodes that generate random numbers.
     """
-    sizes: dict[str, int] = {}
-    for spec in made.signature.inputs:
-        array = inputs[spec.name]
-        fits = array.dtype == spec.dtype and array.ndim == len(spec.shape)
-        for axis, dim in enumerate(spec.shape if fits else ()):
-            size = array.shape[axis]
-            fits &= size == (sizes.setdefault(dim, size) if isinstance(dim, str) else dim)
-        if not fits:
-            raise SourceError(
-                f"{spec.name!r} in {reference} is {array.dtype} {list(array.shape)}, and the file's is {spec.dtype} "
-                f"{list(spec.shape)}",
-                "store inputs of the file's own types and shapes",
-                code="source.reference",
-                where=reference,
-            )
-    return sizes
-
-
-def _with_module(made: SourceModel, reference: str, model: ModelSpec, root: Path) -> SourceModel:
-    """Let parity compare with a PyTorch model that takes the same inputs."""
-    module, notes = prepare(make_module(reference, {}, root), None)
-    names = tuple(spec.name for spec in made.signature.inputs)
-    call = named_call(inspect.signature(module.forward).parameters, names)
-    inputs = Inputs(made.signature.inputs, made.dims, made.examples, call)
-    examined = examine(module, inputs, model, root)
-    wanted = [spec.name for spec in made.signature.outputs]
-    theirs = [spec.name for spec in examined.signature.outputs]
-    if len(theirs) != len(wanted):
+    nodes = random_nodes(proto)
+    if not nodes:
+        return
+    arrays = inputs.examples({name: dim.example for name, dim in inputs.dims.items()}, 0)
+    first, second = reference(arrays), reference(arrays)
+    differing = [name for name in first if not np.array_equal(first[name], second[name], equal_nan=True)]
+    if differing:
         raise SourceError(
-            f"{reference!r} returns {', '.join(theirs)}, and the file {', '.join(wanted)}",
-            "choose the same outputs: outputs: [...], or return the same from the reference",
-            code="source.reference",
-            where=reference,
+            f"output {', '.join(differing)} is random; these nodes generate random numbers: "
+            f"{', '.join(nodes[:_MAX_LISTED])}",
+            "export the model after model.eval(), make the noise an input, or select other outputs with outputs:",
+            code="source.random",
         )
-    order = theirs if set(theirs) == set(wanted) else wanted
-    specs = tuple(replace(spec, name=name) for spec, name in zip(examined.signature.outputs, order, strict=True))
-    torch_reference = TorchReference(examined.flat, Signature(made.signature.inputs, specs), root)
-    in_order = torch_reference if order == wanted else _Ordered(torch_reference, wanted)
-    return replace(made, reference=in_order, notes=(*notes, *examined.notes), against=reference)
 
 
-class _Ordered:
-    """A reference whose outputs come in another order."""
+def find_sizes(
+    dims: Mapping[str, DimRange], undeclared: Collection[str], examples: Examples, reference: Reference
+) -> dict[str, DimRange]:
+    """Return bounds at which a graph runs for the undeclared dims; empty when no candidate range works."""
+    names = [name for name in dims if name in undeclared]
+    if not names:
+        return {}
+    example = {name: dim.example for name, dim in dims.items()}
+    for candidate in _CANDIDATE_RANGES:
+        sizes = {candidate.example, candidate.min, candidate.max, (candidate.example + candidate.max) // 2}
+        if all(_runs({**example, **dict.fromkeys(names, size)}, examples, reference) for size in sorted(sizes)):
+            fixed = {**example, **dict.fromkeys(names, candidate.example)}
+            return {name: _single_range(name, candidate, fixed, examples, reference) for name in names}
+    return {}
 
-    def __init__(self, reference: Reference, names: list[str]) -> None:
-        self._reference, self._names = reference, names
 
-    def __call__(self, inputs: Arrays) -> dict[str, Array]:
-        answers = self._reference(inputs)
-        return {name: answers[name] for name in self._names}
+def _single_range(
+    name: str, candidate: DimRange, fixed: Mapping[str, int], examples: Examples, reference: Reference
+) -> DimRange:
+    """Return the candidate range if the dim can vary on its own, else the example size."""
+    varies = all(_runs({**fixed, name: size}, examples, reference) for size in {candidate.min, candidate.max})
+    return candidate if varies else DimRange(candidate.example, candidate.example, candidate.example)
+
+
+def _runs(sizes: Mapping[str, int], examples: Examples, reference: Reference) -> bool:
+    try:
+        reference(examples(sizes, 0))
+    except SourceError:
+        return False
+    return True

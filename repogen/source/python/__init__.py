@@ -1,1 +1,1 @@
-"""``kind: python``: code for Triton's Python backend."""
+"""``kind: python``: runs code for Triton's Python backend without Triton, to verify what it returns."""

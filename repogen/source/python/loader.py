@@ -1,12 +1,16 @@
-"""``kind: python``: code for Triton's Python backend, run here to know what it answers."""
+"""Loads code for Triton's Python backend and checks that its responses are reproducible."""
 
 from __future__ import annotations
 
+import ast
+import importlib.metadata
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from packaging.utils import canonicalize_name
 
 from repogen.artifacts.file_names import PYTHON_FILE
 from repogen.artifacts.source import Companion, PassThroughSource, SourceModel
@@ -14,10 +18,12 @@ from repogen.artifacts.steps import PythonArtifact
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import SourceError
 from repogen.source.common.inputs import dim_ranges, examples_for
-from repogen.source.python.model import PythonModel, described_config, open_python
-from repogen.source.python.requirements import check_installed, unlisted_imports
+from repogen.source.python.backend_utils import MODULE
+from repogen.source.python.model import PythonCode, PythonModel, model_config, open_python
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from repogen.artifacts.source import Examples
     from repogen.artifacts.tensors import Array, Arrays
     from repogen.source.interface import SourceRequest
@@ -25,32 +31,45 @@ if TYPE_CHECKING:
     from repogen.spec.sources import PythonSource
 
 _VERSION = "1"
+_BACKEND_PACKAGES = frozenset({"numpy", MODULE, "c_python_backend_utils"})
+"""Packages that Triton's Python backend provides."""
 
 
 def load_python(request: SourceRequest[PythonSource]) -> SourceModel:
-    """Run the code as Triton's Python backend would, with the files beside it that it is served with.
+    """Run the code as Triton's Python backend does, in a directory with the data files that it is served with.
+
+    Args:
+        request: The code, its data files and requirements; the spec entry declares inputs and outputs.
 
     Raises:
-        SourceError: It can't be imported, is no ``TritonPythonModel``, or answers otherwise than declared.
+        SourceError: The code cannot be imported, has no ``TritonPythonModel``, or its outputs do not match the
+            declaration.
     """
     source, model, root = request.options, request.model, request.root
     signature = _signature(model)
     check_installed(source.requirements)
     dims, examples = dim_ranges(model.dims), examples_for(model, signature.inputs, root)
-    directory = _laid_out(source, root, request.work_dir)
-    asked, batch = model.triton.max_batch_size, signature.batch_dim
-    told = asked if isinstance(asked, int) else dims[batch].max if batch else 0
-    config = described_config("model", signature, told, model.triton.parameters)
-    first, second = (open_python(directory, _VERSION, signature, config, source.path, root) for _ in range(2))
-    _refuse_lost(first, {name: dim.example for name, dim in dims.items()}, examples)
-    data = [Companion(Path(file).name, root / file) for file in source.data]
+    requested, batch_dim = model.triton.max_batch_size, signature.batch_dim
+    default = dims[batch_dim].max if batch_dim else 0
+    max_batch_size = requested if isinstance(requested, int) else default
+    code = PythonCode(
+        directory=_model_directory(source, root, request.work_dir),
+        version=_VERSION,
+        signature=signature,
+        config=model_config("model", signature, max_batch_size, model.triton.parameters),
+        file=source.path,
+        root=root,
+    )
+    first, second = open_python(code), open_python(code)
+    _check_reproducible(first, {name: dim.example for name, dim in dims.items()}, examples)
+    data = tuple(Companion(Path(file).name, root / file) for file in source.data)
     return SourceModel(
         origin=PassThroughSource(
             artifact=PythonArtifact((root / source.path).resolve(), signature, source.requirements),
             published=second,
             original=f"first instance of {source.path}",
             served="a second instance of it",
-            assumed_max_batch=told,
+            assumed_max_batch=max_batch_size,
         ),
         signature=signature,
         dims=dims,
@@ -58,7 +77,7 @@ def load_python(request: SourceRequest[PythonSource]) -> SourceModel:
         reference=first,
         notes=tuple(unlisted_imports(root / source.path, source)),
         files=tuple(companion.path for companion in data),
-        companions=tuple(data),
+        companions=data,
     )
 
 
@@ -69,8 +88,8 @@ def _signature(model: ModelSpec) -> Signature:
     )
 
 
-def _laid_out(source: PythonSource, root: Path, work_dir: Path | None) -> Path:
-    """Return a model's directory with the code and its data in it, by links: its lines keep their place."""
+def _model_directory(source: PythonSource, root: Path, work_dir: Path | None) -> Path:
+    """Create a model directory with links to the code and its data; tracebacks show the original file."""
     directory = Path(tempfile.mkdtemp(prefix="repogen-python-", dir=work_dir))
     version = directory / _VERSION
     version.mkdir()
@@ -80,35 +99,82 @@ def _laid_out(source: PythonSource, root: Path, work_dir: Path | None) -> Path:
     return directory
 
 
-def _refuse_lost(model: PythonModel, sizes: dict[str, int], examples: Examples) -> None:
-    """Refuse code that answers otherwise the second time, or mixes up requests that Triton hands over together.
+def _check_reproducible(model: PythonModel, sizes: dict[str, int], examples: Examples) -> None:
+    """Check that a repeated request, and requests in one batch, return the same outputs.
 
     Raises:
-        SourceError: It does.
+        SourceError: They do not.
     """
     requests = [examples(sizes, 0), examples(sizes, 1)]
-    first, again = model(requests[0]), model(requests[0])
-    if wrong := _apart(first, again):
+    if name := _first_difference(model(requests[0]), model(requests[0])):
         raise SourceError(
-            f"{model.file}: the same request is answered otherwise the second time: output {wrong!r}",
-            "it keeps state between requests, or draws random numbers: on a server, instances differ in both",
+            f"{model.code.file}: output {name!r} differs when the same request is sent twice",
+            "remove state that is kept between requests and random numbers: server instances differ in both",
             code="source.python",
-            where=model.file,
+            where=model.code.file,
         )
-    for one, answer in zip(requests, model.answers(requests), strict=True):
-        if wrong := _apart(model(one), answer):
+    for request, response in zip(requests, model.responses(requests), strict=True):
+        if name := _first_difference(model(request), response):
             raise SourceError(
-                f"{model.file}: two requests at once are answered otherwise than one by one: output {wrong!r}",
-                "execute gets a list of requests: answer each by itself, in order",
+                f"{model.code.file}: output {name!r} differs when two requests are executed together",
+                "execute receives a list of requests: return one response for each, in order",
                 code="source.python",
-                where=model.file,
+                where=model.code.file,
             )
 
 
-def _apart(one: Arrays, other: Arrays) -> str:
-    """Return the first output that differs; empty when none does."""
-    return next((name for name, array in one.items() if not _same(array, other[name])), "")
+def _first_difference(expected: Arrays, actual: Arrays) -> str:
+    """Return the name of the first output that differs; empty when all are equal."""
+    return next((name for name, array in expected.items() if not _equal(array, actual[name])), "")
 
 
-def _same(one: Array, other: Array) -> bool:
-    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+def _equal(expected: Array, actual: Array) -> bool:
+    return np.array_equal(expected, actual, equal_nan=expected.dtype.kind == "f")
+
+
+def check_installed(requirements: Sequence[str]) -> None:
+    """Check that the pinned requirements are the versions installed here, which the code is verified with.
+
+    Raises:
+        SourceError: A requirement is missing, or installed in another version.
+    """
+    problems: dict[str, str] = {}
+    for requirement in requirements:
+        name, version = _requirement_name(requirement), requirement.partition("==")[2]
+        try:
+            installed = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            installed = "not installed"
+        if installed != version:
+            problems[requirement] = f"{name} is {installed} here, but requirements: pins {version}"
+    if problems:
+        raise SourceError(
+            "; ".join(problems.values()),
+            f"pip install {' '.join(problems)}, or pin the installed versions",
+            code="source.requirements",
+        )
+
+
+def unlisted_imports(path: Path, source: PythonSource) -> Iterator[str]:
+    """Yield a note for each import that is neither part of Triton's Python backend nor in ``requirements``."""
+    provided = {*_BACKEND_PACKAGES, *sys.stdlib_module_names, *(Path(file).stem for file in source.data)}
+    listed = {canonicalize_name(_requirement_name(requirement)) for requirement in source.requirements}
+    distributions = importlib.metadata.packages_distributions()
+    for name in sorted(_imported_packages(path) - provided):
+        if not {canonicalize_name(distribution) for distribution in distributions.get(name, ())} & listed:
+            yield f"{source.path} imports {name}, which is not in requirements: it must be installed on the server"
+
+
+def _requirement_name(requirement: str) -> str:
+    return requirement.partition("==")[0].partition("[")[0]
+
+
+def _imported_packages(path: Path) -> set[str]:
+    """Return the top-level packages that a file imports, at any level of the code."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names

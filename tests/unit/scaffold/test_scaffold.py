@@ -1,4 +1,4 @@
-"""``repogen init``: for a tiny model, for one that is there, and the workflow that it writes for GitHub."""
+"""``repogen init``: for an example model, for an existing model, and the GitHub workflow."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from repogen.version import __version__
 from tests.support import graphs
 
 
-def test_the_workflow_goes_to_the_top_of_the_repository(tmp_path: Path) -> None:
-    """GitHub looks nowhere else; the spec is named from there, whatever its directory is called."""
+def test_workflow_is_written_to_the_repository_root(tmp_path: Path) -> None:
+    """GitHub reads workflows only there; the path of the spec is relative to it."""
     (tmp_path / ".git").mkdir()
     directory = tmp_path / 'it\'s: a "model"'
     written = [
@@ -35,8 +35,8 @@ def test_the_workflow_goes_to_the_top_of_the_repository(tmp_path: Path) -> None:
     assert job["with"]["spec"] == f"{directory.name}/repogen.yaml"
 
 
-def test_a_spec_that_is_there_is_kept(tmp_path: Path) -> None:
-    """Beside a spec only the workflow is written, and `force` means the workflow."""
+def test_existing_spec_is_kept(tmp_path: Path) -> None:
+    """With an existing spec only the workflow is written; `force` applies to the workflow."""
     (tmp_path / "repogen.yaml").write_text("mine", encoding="utf-8")
     (tmp_path / "models.py").write_text("mine", encoding="utf-8")
     for force in (False, True):
@@ -46,8 +46,8 @@ def test_a_spec_that_is_there_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "models.py").read_text(encoding="utf-8") == "mine"
 
 
-def test_a_workflow_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
-    """Without force nothing at all is written; with it, all."""
+def test_existing_workflow_is_not_overwritten(tmp_path: Path) -> None:
+    """Without force nothing is written; with force, everything."""
     workflow = tmp_path / ".github" / "workflows" / "repogen.yml"
     workflow.parent.mkdir(parents=True)
     workflow.write_text("mine", encoding="utf-8")
@@ -59,8 +59,8 @@ def test_a_workflow_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
     assert _workflow(tmp_path)["name"] == "models"
 
 
-def test_actionlint_finds_nothing(tmp_path: Path) -> None:
-    """The workflow that users get is held to what the project's own are."""
+def test_workflow_passes_actionlint(tmp_path: Path) -> None:
+    """The generated workflow passes the same check as the project's workflows."""
     (tmp_path / ".git").mkdir()
     (workflow,) = (path for path in scaffold(tmp_path, force=False, github=True) if path.suffix == ".yml")
     command = [str(Path(sys.executable).parent / "actionlint"), str(workflow.resolve())]
@@ -68,21 +68,21 @@ def test_actionlint_finds_nothing(tmp_path: Path) -> None:
     assert (run.returncode, run.stdout) == (0, "")
 
 
-def test_without_github_there_is_no_workflow(tmp_path: Path) -> None:
-    """Only what was asked for."""
+def test_workflow_is_optional(tmp_path: Path) -> None:
+    """Without `github`, only the spec and the example model are written."""
     assert [path.name for path in scaffold(tmp_path, force=False)] == ["models.py", "repogen.yaml"]
     assert not (tmp_path / ".github").exists()
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in an empty directory."""
+    """Use an empty working directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def from_model(path: str, directory: Path = Path()) -> tuple[str, Any]:
-    """Write the spec for a model; return its text, and its one model as the spec room understands it."""
+    """Write the spec for a model; return its text and its only model."""
     scaffold_from(describe(path, directory), directory, force=False)
     text = (directory / "repogen.yaml").read_text(encoding="utf-8")
     (model,) = yaml.safe_load(text)["models"].values()
@@ -90,18 +90,18 @@ def from_model(path: str, directory: Path = Path()) -> tuple[str, Any]:
 
 
 def test_from_an_onnx_file(here: Path) -> None:
-    """Its signature is shown, and nothing has to be filled in; paths start at the spec."""
+    """Comments show the signature, nothing is left to fill in, and paths are relative to the spec."""
     (here / "nets").mkdir()
     onnx.save_model(graphs.lookup(), here / "nets" / "word lookup.onnx")
     text, model = from_model("nets/word lookup.onnx", here / "spec")
     assert model == {"source": {"kind": "onnx", "path": "../nets/word lookup.onnx"}}
     assert "#   in  ids: int64 [batch, seq]\n" in text
-    assert "# CHECK the range of integers" in text
+    assert "# CHECK the range of integer inputs" in text
     assert list(load_spec(here / "spec" / "repogen.yaml").models) == ["word_lookup"]
 
 
-def test_names_in_a_file_stay_in_their_comment(here: Path) -> None:
-    """A tensor may be called anything."""
+def test_names_from_a_file_stay_in_their_comment(here: Path) -> None:
+    """Tensor names can contain any characters."""
     graph = graphs.matmul()
     graph.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N\nmodels: {}"
     graph.producer_name = "x\u2028y: z"
@@ -110,21 +110,21 @@ def test_names_in_a_file_stay_in_their_comment(here: Path) -> None:
 
 
 def test_from_a_hugging_face_directory(here: Path) -> None:
-    """The config alone is read; code that the model brings is said."""
+    """Only config.json is read; a comment reports that the model has its own code."""
     (here / "tiny-bert").mkdir()
     config = {"model_type": "bert", "architectures": ["BertForMaskedLM"], "auto_map": {"AutoModel": "m.M"}}
     (here / "tiny-bert" / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    found = describe("tiny-bert", here)
-    assert found.missing == "put the weights into tiny-bert"
+    description = describe("tiny-bert", here)
+    assert description.missing == "put the weights into tiny-bert"
     (here / "tiny-bert" / "model.safetensors").touch()
     text, model = from_model("tiny-bert")
     assert model == {"source": {"kind": "huggingface", "model": "tiny-bert"}}
-    assert "config.json names bert, BertForMaskedLM." in text
+    assert "Model type bert, architecture BertForMaskedLM (config.json)." in text
     assert "trust_remote_code: true" in text
 
 
 def test_from_a_program(here: Path) -> None:
-    """Its signature and bounds are read without torch."""
+    """The signature and the bounds are read without torch."""
     document = {
         "graph_module": {
             "graph": {"tensor_values": {"x": {"dtype": 7, "sizes": [
@@ -140,11 +140,11 @@ def test_from_a_program(here: Path) -> None:
     assert model == {"source": {"kind": "torch_export", "path": "net.pt2"}}
     assert "#   in  x: float32 [s7, 4]\n" in text
     assert "#   s7 is 1 to 16\n" in text
-    assert "#   s8 is 1 and more\n" in text
+    assert "#   s8 is 1 or more\n" in text
 
 
 def test_from_a_torchscript_archive(here: Path) -> None:
-    """The parameters of forward are in its code; their shapes have to be filled in."""
+    """The parameters of forward are read from the code; their shapes must be filled in."""
     code = (
         "class Net(Module):\n  def forward(self: __torch__.m.Net,\n    x: Tensor,\n    d: Dict[str, Tensor]) -> Tensor:"
     )
@@ -152,14 +152,14 @@ def test_from_a_torchscript_archive(here: Path) -> None:
         archive.writestr("net/constants.pkl", b"")
         archive.writestr("net/data.pkl", b"\x80\x02c__torch__.m\nNet\nq\x00.")
         archive.writestr("net/code/__torch__/m.py", code)
-    found = describe("net.pt", here)
-    assert found.comments == ("forward(x: Tensor, d: Dict[str, Tensor])",)
-    assert "#   x: {dtype: float32, shape: [batch, 3]}" in found.keys
-    assert found.missing == "declare inputs: and dims: in it"
+    description = describe("net.pt", here)
+    assert description.comments == ("forward(x: Tensor, d: Dict[str, Tensor])",)
+    assert "#   x: {dtype: float32, shape: [batch, 3]}" in description.keys
+    assert description.missing == "declare inputs: and dims: in it"
 
 
 def test_from_a_callable_with_examples(here: Path) -> None:
-    """The file is parsed and never imported; examples beside the factory are taken."""
+    """The file is parsed and never imported; an examples function in the file is used."""
     code = """\
         raise SystemExit("imported")
         class Net(nn.Module):
@@ -178,12 +178,12 @@ def test_from_a_callable_with_examples(here: Path) -> None:
 
 
 def test_from_a_callable_without_examples(here: Path) -> None:
-    """The required parameters of forward become placeholders."""
+    """Each required parameter of forward gets a placeholder."""
     code = "class Net:\n    def forward(self, x, ids, mask=None): ...\ndef build():\n    return Net()\n"
     (here / "nets.py").write_text(code, encoding="utf-8")
-    found = describe("nets.py:build", here)
-    assert found.missing == "fill in inputs: and dims:"
-    assert [line for line in found.keys if line.startswith("#   ")] == [
+    description = describe("nets.py:build", here)
+    assert description.missing == "fill in inputs: and dims:"
+    assert [line for line in description.keys if line.startswith("#   ")] == [
         "#   x: {dtype: float32, shape: [batch, 3]}",
         "#   ids: {dtype: float32, shape: [batch, 3]}",
     ]
@@ -192,23 +192,29 @@ def test_from_a_callable_without_examples(here: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("nothing.onnx", "nothing.onnx is not there"),
-        ("empty.onnx", "holds no graph"),
+        ("nothing.onnx", "nothing.onnx does not exist"),
+        ("empty.onnx", "contains no graph"),
         ("cut.onnx", "cannot be read as ONNX"),
-        ("nets.py", "say which callable makes the model, nets.py:build"),
+        ("nets.py", "name the callable that returns the model, as in nets.py:build"),
         ("nets.py:other", "has no 'other'"),
-        ("absent:build", "there is no module absent"),
-        ("weights.safetensors", "holds weights, and no model"),
+        ("absent:build", "module not found: absent"),
+        ("weights.safetensors", "contains only weights"),
         ("folder", "has no config.json"),
-        ("notes.txt", "is nothing that repogen takes"),
+        ("damaged", "config.json is not valid: architectures"),
+        ("damaged.pt2", "cannot be read as a torch.export program"),
+        ("notes.txt", "is not a supported model format"),
     ],
 )
-def test_what_is_no_model_is_told(here: Path, path: str, message: str) -> None:
-    """With what --from takes, or what there is."""
+def test_unsupported_paths(here: Path, path: str, message: str) -> None:
+    """The message says what the path is; the hint lists what --from accepts or what the file defines."""
     for name, content in {"empty.onnx": b"", "cut.onnx": b"\x08\x08:\xff", "weights.safetensors": b"x",
                           "notes.txt": b"x", "nets.py": b"def build(): ..."}.items():  # fmt: skip
         (here / name).write_bytes(content)
-    (here / "folder").mkdir()
+    for directory in ("folder", "damaged"):
+        (here / directory).mkdir()
+    (here / "damaged" / "config.json").write_text('{"model_type": "bert", "architectures": 3}', encoding="utf-8")
+    with zipfile.ZipFile(here / "damaged.pt2", "w") as archive:
+        archive.writestr("net/models/model.json", '{"graph_module": []}')
     with pytest.raises(SpecError) as caught:
         describe(path, here)
     assert message in caught.value.message
@@ -216,8 +222,8 @@ def test_what_is_no_model_is_told(here: Path, path: str, message: str) -> None:
     assert caught.value.hint
 
 
-def test_a_spec_that_is_there_is_not_overwritten(here: Path) -> None:
-    """Only with force."""
+def test_existing_spec_is_not_overwritten(here: Path) -> None:
+    """It is overwritten only with force."""
     onnx.save_model(graphs.matmul(), here / "net.onnx")
     (here / "repogen.yaml").write_text("mine", encoding="utf-8")
     with pytest.raises(SpecError, match=r"already has repogen\.yaml; nothing was written"):

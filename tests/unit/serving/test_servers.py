@@ -12,7 +12,7 @@ import pytest
 
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
-from repogen.errors import ServerError
+from repogen.errors import ServerError, SpecError
 from repogen.serving import docker, embedded, process, servers
 from repogen.serving.host_requirements import check_host
 from repogen.serving.install import Installation
@@ -121,7 +121,7 @@ def test_entry_point_that_is_not_a_plugin_is_an_error(monkeypatch: pytest.Monkey
     monkeypatch.setattr(servers, "plugins", lambda group: {"cluster": EntryPoint("cluster", "json:loads", group)})
     monkeypatch.setattr(servers, "load_plugin", lambda *_: print)
 
-    with pytest.raises(ServerError, match=r"'cluster' of repogen\.servers is not a ServerPlugin") as caught:
+    with pytest.raises(SpecError, match=r"'cluster' of repogen\.servers is not a ServerPlugin") as caught:
         find_server("cluster", TARGET, Silent())
 
     assert "json:loads" in caught.value.hint

@@ -1,4 +1,4 @@
-"""Small models of transformers with random weights, one for each task, as ``save_pretrained`` writes them."""
+"""Small transformers models with random weights, one per task, saved with ``save_pretrained``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PYRAMID = {
 }  # fmt: skip
 
 
-def _of(architecture: str, config: str, **settings: Any) -> Callable[[], Any]:
+def _new(architecture: str, config: str, **settings: Any) -> Callable[[], Any]:
     return lambda: getattr(transformers, architecture)(getattr(transformers, config)(**settings))
 
 
@@ -39,30 +39,30 @@ def _clip() -> Any:
 
 
 MODELS: dict[str, Callable[[], Any]] = {
-    "text-classification": _of("BertForSequenceClassification", "BertConfig", **TEXT, **COLORS),
-    "token-classification": _of("RobertaForTokenClassification", "RobertaConfig", **TEXT, num_labels=5),
-    "question-answering": _of("DistilBertForQuestionAnswering", "DistilBertConfig", vocab_size=99, dim=16, n_layers=1,
-                              n_heads=2, hidden_dim=24, max_position_embeddings=40),
-    "fill-mask": _of("BertForMaskedLM", "BertConfig", **TEXT),
-    "text-generation": _of("LlamaForCausalLM", "LlamaConfig", **TEXT, num_key_value_heads=1),
-    "feature-extraction": _of("MPNetModel", "MPNetConfig", **TEXT),
-    "seq2seq-encoder": _of("T5ForConditionalGeneration", "T5Config", vocab_size=99, d_model=16, d_kv=8, d_ff=24,
+    "text-classification": _new("BertForSequenceClassification", "BertConfig", **TEXT, **COLORS),
+    "token-classification": _new("RobertaForTokenClassification", "RobertaConfig", **TEXT, num_labels=5),
+    "question-answering": _new("DistilBertForQuestionAnswering", "DistilBertConfig", vocab_size=99, dim=16,
+                               n_layers=1, n_heads=2, hidden_dim=24, max_position_embeddings=40),
+    "fill-mask": _new("BertForMaskedLM", "BertConfig", **TEXT),
+    "text-generation": _new("LlamaForCausalLM", "LlamaConfig", **TEXT, num_key_value_heads=1),
+    "feature-extraction": _new("MPNetModel", "MPNetConfig", **TEXT),
+    "seq2seq-encoder": _new("T5ForConditionalGeneration", "T5Config", vocab_size=99, d_model=16, d_kv=8, d_ff=24,
                            num_layers=1, num_heads=2),
-    "zero-shot-classification": _of("BartForSequenceClassification", "BartConfig", **SEQ2SEQ,
+    "zero-shot-classification": _new("BartForSequenceClassification", "BartConfig", **SEQ2SEQ,
                                     id2label={0: "contradiction", 1: "neutral", 2: "entailment"}),
-    "image-classification": _of("ViTForImageClassification", "ViTConfig", **IMAGE, **COLORS),
-    "image-feature-extraction": _of("ViTModel", "ViTConfig", **IMAGE),
-    "any-size-classification": _of("ResNetForImageClassification", "ResNetConfig", embedding_size=4,
+    "image-classification": _new("ViTForImageClassification", "ViTConfig", **IMAGE, **COLORS),
+    "image-feature-extraction": _new("ViTModel", "ViTConfig", **IMAGE),
+    "any-size-classification": _new("ResNetForImageClassification", "ResNetConfig", embedding_size=4,
                                    hidden_sizes=[4, 8], depths=[1, 1], layer_type="basic", **COLORS),
-    "image-segmentation": _of("SegformerForSemanticSegmentation", "SegformerConfig", **PYRAMID, image_size=64,
+    "image-segmentation": _new("SegformerForSemanticSegmentation", "SegformerConfig", **PYRAMID, image_size=64,
                               num_labels=4),
-    "object-detection": _of("YolosForObjectDetection", "YolosConfig", **{**IMAGE, "image_size": [32, 48]},
+    "object-detection": _new("YolosForObjectDetection", "YolosConfig", **{**IMAGE, "image_size": [32, 48]},
                             num_detection_tokens=5, num_labels=4),
-    "depth-estimation": _of("GLPNForDepthEstimation", "GLPNConfig", **PYRAMID),
-    "audio-classification": _of("ASTForAudioClassification", "ASTConfig", **SIZES, max_length=64, num_mel_bins=32,
+    "depth-estimation": _new("GLPNForDepthEstimation", "GLPNConfig", **PYRAMID),
+    "audio-classification": _new("ASTForAudioClassification", "ASTConfig", **SIZES, max_length=64, num_mel_bins=32,
                                 **COLORS),
-    "automatic-speech-recognition": _of("Wav2Vec2ForCTC", "Wav2Vec2Config", **SOUND),
-    "speech-encoder": _of("WhisperForConditionalGeneration", "WhisperConfig", **{**SEQ2SEQ, "vocab_size": 60},
+    "automatic-speech-recognition": _new("Wav2Vec2ForCTC", "Wav2Vec2Config", **SOUND),
+    "speech-encoder": _new("WhisperForConditionalGeneration", "WhisperConfig", **{**SEQ2SEQ, "vocab_size": 60},
                           num_mel_bins=8, max_source_positions=20, max_target_positions=20, pad_token_id=0,
                           bos_token_id=1, eos_token_id=2, decoder_start_token_id=1, suppress_tokens=None,
                           begin_suppress_tokens=None),
@@ -71,7 +71,7 @@ MODELS: dict[str, Callable[[], Any]] = {
 
 
 def save(name: str, directory: Path, **settings: Any) -> Path:
-    """Write one of ``MODELS`` into a directory and return it; ``settings`` go to ``save_pretrained``."""
+    """Save one of ``MODELS`` in a directory and return it; ``settings`` are passed to ``save_pretrained``."""
     torch.manual_seed(0)
     model = MODELS[name]()
     model.save_pretrained(directory, **settings)

@@ -75,7 +75,7 @@ def test_invalid_options_model_is_rejected(register: Callable[..., None], target
     register("", target)
     with pytest.raises(SpecError, match="the source kind 'rows' is not a subclass of") as caught:
         source_options("rows")
-    assert caught.value.code == "plugin.invalid"
+    assert caught.value.code == "plugin.interface"
 
 
 def test_valid_options_model_is_returned(register: Callable[..., None]) -> None:

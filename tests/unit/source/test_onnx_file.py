@@ -1,4 +1,4 @@
-"""An ONNX file is read as a stranger's, and its own signature is the model's unless the spec narrows it."""
+"""ONNX files are validated as untrusted input; the spec can narrow their signature."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Load(Protocol):
-    """Loads a graph, or the file ``model.onnx`` that is there, with keys of a spec."""
+    """Loads a graph, or an existing ``model.onnx``, with keys of a spec."""
 
     def __call__(self, graph: onnx.ModelProto | None = None, **spec: Any) -> SourceModel:
         """Return the source model."""
@@ -42,15 +42,15 @@ def load_onnx(root: Path) -> Load:
     return load
 
 
-def refused(load: Load, graph: onnx.ModelProto | None = None, **spec: Any) -> SourceError:
-    """Return the error of a graph that must be refused."""
+def rejection(load: Load, graph: onnx.ModelProto | None = None, **spec: Any) -> SourceError:
+    """Return the error of loading a graph."""
     with pytest.raises(SourceError) as caught:
         load(graph, **spec)
     return caught.value
 
 
-def test_the_signature_is_the_file_s_own(load_onnx: Load, root: Path) -> None:
-    """Names, types and dims are read; axis 0 of every input is the batch, whatever it is called."""
+def test_signature_comes_from_the_file(load_onnx: Load, root: Path) -> None:
+    """Names, types and dims are read; axis 0 of every input is the batch, whatever its name."""
     source = load_onnx(graphs.matmul())
     assert source.signature.inputs == (TensorSpec("x", "float32", ("N", 4)),)
     assert source.signature.outputs == (TensorSpec("y", "float32", (2, 3)),)
@@ -59,11 +59,11 @@ def test_the_signature_is_the_file_s_own(load_onnx: Load, root: Path) -> None:
     x: Any = source.examples({"N": 5}, 0)["x"]
     y: Any = source.reference({"x": x})["y"]
     np.testing.assert_allclose(y, x @ graphs.WEIGHT, rtol=1e-6)
-    assert "parity compares what is published with the file itself" in source.notes[-1]
+    assert "parity compares the published graph with the file itself" in source.notes[-1]
 
 
 def test_unnamed_dims_get_names(load_onnx: Load) -> None:
-    """Axis 0 is the batch that all inputs share; others are called by their place."""
+    """Axis 0 is the batch that all inputs share; other names consist of input and axis."""
     node = helper.make_node("Add", ["a.1", "b"], ["y"])
     ends = [graphs.value("a.1", [None, None]), graphs.value("b", [None, 1])]
     source = load_onnx(graphs.model([node], ends, [graphs.value("y", [None, None])]))
@@ -71,8 +71,8 @@ def test_unnamed_dims_get_names(load_onnx: Load) -> None:
     assert list(source.dims) == ["batch", "a_1_axis1"]
 
 
-def test_sizes_are_found_by_trying(load_onnx: Load) -> None:
-    """A graph that takes multiples of 8 from 8 up gets bounds of which every tried size is one."""
+def test_sizes_are_determined_by_running_the_graph(load_onnx: Load) -> None:
+    """A graph that accepts only multiples of 8 gets bounds whose tested sizes are multiples of 8."""
     nodes = [
         helper.make_node("Reshape", ["x", "shape"], ["split"]),
         helper.make_node("ReduceMax", ["split"], ["y"], axes=[3], keepdims=0),
@@ -83,15 +83,15 @@ def test_sizes_are_found_by_trying(load_onnx: Load) -> None:
     assert "width 8 to 64" in source.notes[0]
 
 
-def test_integers_without_a_range_are_drawn_from_0_and_1(load_onnx: Load) -> None:
-    """Both are an index of any embedding that has two entries, and it is said."""
+def test_integers_without_a_range_are_0_and_1(load_onnx: Load) -> None:
+    """Both are valid indices of any embedding with two entries; a note says so."""
     source = load_onnx(graphs.lookup())
     assert set(source.examples({"batch": 8, "seq": 16}, 0)["ids"].flat) == {0, 1}
     assert any("ids: only the integers 0 and 1 were tested" in note for note in source.notes)
 
 
-def test_the_spec_narrows(load_onnx: Load) -> None:
-    """A range, another name for a dim, a fixed size and bounds are taken from the spec."""
+def test_spec_narrows_the_signature(load_onnx: Load) -> None:
+    """The spec can set a range, the name of a dim, a fixed size and bounds."""
     inputs = {"ids": {"dtype": "int64", "shape": ["batch", 7], "range": [3, 9]}}
     source = load_onnx(graphs.lookup(), inputs=inputs, dims={"batch": {"max": 4}})
     assert source.signature.inputs == (TensorSpec("ids", "int64", ("batch", 7)),)
@@ -112,15 +112,15 @@ def test_the_spec_narrows(load_onnx: Load) -> None:
         ({"outputs": ["a", "b"]}, "source.outputs", "the file's outputs are y"),
     ],
 )  # fmt: skip
-def test_a_spec_that_does_not_fit_the_file(load_onnx: Load, spec: dict[str, Any], code: str, message: str) -> None:
-    """What the spec says and the file is not, is told with both sides."""
-    error = refused(load_onnx, graphs.matmul(), **spec)
+def test_spec_contradicts_the_file(load_onnx: Load, spec: dict[str, Any], code: str, message: str) -> None:
+    """The message has the value in the spec and the value in the file."""
+    error = rejection(load_onnx, graphs.matmul(), **spec)
     assert error.code == code
     assert message in error.message
 
 
 def test_outputs_are_chosen_by_name_or_renamed(load_onnx: Load) -> None:
-    """Names of the file are a choice; as many others are new names."""
+    """Names of the file select outputs; the same number of other names renames them."""
     assert [spec.name for spec in load_onnx(graphs.matmul(), outputs=["scores"]).signature.outputs] == ["scores"]
 
 
@@ -128,32 +128,32 @@ def test_outputs_are_chosen_by_name_or_renamed(load_onnx: Load) -> None:
     ("content", "message"),
     [
         (b"", "model.onnx is empty"),
-        (graphs.matmul().SerializeToString()[:90], "is no ONNX file, or is cut short"),
+        (graphs.matmul().SerializeToString()[:90], "is not an ONNX file, or is truncated"),
         (b"version https://git-lfs.github.com/spec/v1\n", "git-LFS pointer"),
-        (onnx.ModelProto(ir_version=8).SerializeToString(), "holds no graph"),
+        (onnx.ModelProto(ir_version=8).SerializeToString(), "has no graph"),
     ],
 )
-def test_a_file_that_is_no_graph(load_onnx: Load, root: Path, content: bytes, message: str) -> None:
-    """onnx.load takes an empty file for an empty model; here it is named."""
+def test_file_without_a_graph(load_onnx: Load, root: Path, content: bytes, message: str) -> None:
+    """An empty file is rejected, although onnx.load accepts it as an empty model."""
     (root / "model.onnx").write_bytes(content)
-    error = refused(load_onnx)
+    error = rejection(load_onnx)
     assert error.code == "source.onnx"
     assert message in error.message
 
 
-def test_a_graph_that_breaks_the_standard(load_onnx: Load) -> None:
-    """The checker's first line is the reason."""
+def test_graph_that_violates_the_standard(load_onnx: Load) -> None:
+    """The message has the first line of the checker."""
     broken = graphs.matmul()
     broken.graph.node[0].input[1] = "nobody"
-    assert "breaks the ONNX standard" in refused(load_onnx, broken).message
+    assert "violates the ONNX standard" in rejection(load_onnx, broken).message
 
 
-def test_an_operator_of_somebody_s_own(load_onnx: Load) -> None:
-    """It is named before ONNX Runtime stumbles over it."""
+def test_custom_operator(load_onnx: Load) -> None:
+    """It is reported before ONNX Runtime loads the graph."""
     graph = graphs.matmul()
     graph.graph.node[0].domain = "my.ops"
     graph.opset_import.append(helper.make_opsetid("my.ops", 1))
-    assert "operator MatMul of domain 'my.ops'" in refused(load_onnx, graph).message
+    assert "operator MatMul of domain 'my.ops'" in rejection(load_onnx, graph).message
 
 
 @pytest.mark.parametrize(
@@ -168,31 +168,31 @@ def test_an_operator_of_somebody_s_own(load_onnx: Load) -> None:
     ],
 )
 def test_external_data_stays_in_its_directory(load_onnx: Load, root: Path, location: str, message: str) -> None:
-    """A location is refused before anything opens it."""
+    """A location is rejected before any file is opened."""
     graphs.with_external(root / "model.onnx", location)
     (root / "link").symlink_to("/etc/passwd")
     (root / "folder").mkdir()
-    error = refused(load_onnx)
+    error = rejection(load_onnx)
     assert error.code == "source.onnx-external-data"
     assert message in error.message
 
 
-def test_external_data_that_is_cut_short(load_onnx: Load, root: Path) -> None:
-    """The tensor that would lie behind the end is named."""
+def test_truncated_external_data(load_onnx: Load, root: Path) -> None:
+    """The message has the tensor that is beyond the end of the file."""
     graphs.with_external(root / "model.onnx")
     (root / "model.onnx.data").write_bytes(b"1234")
-    error = refused(load_onnx)
+    error = rejection(load_onnx)
     assert error.code == "source.onnx-external-data"
     assert "tensor 'w' needs 48 bytes at offset 0" in error.message
 
 
-def test_a_hub_cache_s_links_are_followed(root: Path) -> None:
-    """A snapshot links to blobs of the same repository, and those are its files."""
+def test_links_in_a_hugging_face_cache_are_followed(root: Path) -> None:
+    """A snapshot consists of links to blobs of the same repository."""
     blobs, snapshot = root / "repo" / "blobs", root / "repo" / "snapshots" / "c0ffee"
     blobs.mkdir(parents=True)
     snapshot.mkdir(parents=True)
-    graphs.with_external(root / "made.onnx")
-    (root / "made.onnx").rename(blobs / "aaa")
+    graphs.with_external(root / "export.onnx")
+    (root / "export.onnx").rename(blobs / "aaa")
     (root / "model.onnx.data").rename(blobs / "bbb")
     (snapshot / "model.onnx").symlink_to("../../blobs/aaa")
     (snapshot / "model.onnx.data").symlink_to("../../blobs/bbb")
@@ -207,46 +207,46 @@ def _cast(kind: int) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("kind", ["BFLOAT16", "FLOAT8E4M3FN", "INT4"])
-def test_types_that_triton_does_not_take(load_onnx: Load, kind: str) -> None:
-    """The tensor and its type are named, with the remedy."""
-    error = refused(load_onnx, _cast(TensorProto.DataType.Value(kind)))
+def test_types_that_triton_does_not_support(load_onnx: Load, kind: str) -> None:
+    """The message has the tensor and its type; the hint has a fix."""
+    error = rejection(load_onnx, _cast(TensorProto.DataType.Value(kind)))
     assert error.code == "source.onnx-type"
     assert error.message.startswith(f"input 'x' is {kind.lower()}")
     assert "float32" in error.hint
 
 
-def test_a_sequence_can_be_left_out(load_onnx: Load) -> None:
-    """A sequence among the outputs is refused, unless the spec chooses others."""
+def test_sequence_output_can_be_left_out(load_onnx: Load) -> None:
+    """A sequence among the outputs is rejected unless the spec selects other outputs."""
     nodes = [helper.make_node("SplitToSequence", ["x"], ["s"]), helper.make_node("Relu", ["x"], ["y"])]
     sequence = helper.make_tensor_sequence_value_info("s", graphs.FLOAT, None)
     graph = graphs.model(nodes, [graphs.value("x", ["N", 4])], [sequence, graphs.value("y", ["N", 4])])
-    error = refused(load_onnx, graph)
+    error = rejection(load_onnx, graph)
     assert error.code == "source.onnx-type"
     assert error.hint.endswith("or leave it out: outputs: [y]")
     assert [spec.name for spec in load_onnx(graph, outputs=["y"]).signature.outputs] == ["y"]
 
 
-def test_answers_in_a_file_are_what_parity_begins_with(load_onnx: Load, root: Path) -> None:
-    """The stored inputs come back as they are, and so do the stored answers."""
+def test_stored_outputs_are_the_first_parity_case(load_onnx: Load, root: Path) -> None:
+    """The stored inputs and outputs are returned unchanged."""
     x = np.ones((1, 4), np.float32)
     np.savez(root / "answers.npz", x=x, y=np.full((1, 3), 7, np.float32))
     source = load_onnx(graphs.matmul(), source={"reference": "answers.npz"})
     assert (source.dims, source.files) == ({"N": DimRange(1, 32, 1)}, (root / "answers.npz",))
     np.testing.assert_array_equal(source.reference(source.examples({"N": 1}, 0))["y"], [[7, 7, 7]])
-    assert not np.array_equal(*source.examples({"N": 2}, 0)["x"])  # one stored row tells nothing of a batch
+    assert not np.array_equal(*source.examples({"N": 2}, 0)["x"])  # a single stored row is not repeated
     other: Any = source.reference({"x": x * 2})["y"]
     np.testing.assert_allclose(other, x * 2 @ graphs.WEIGHT, rtol=1e-6)
 
 
-def test_answers_that_lack_an_output(load_onnx: Load, root: Path) -> None:
-    """Both sides are named."""
+def test_stored_outputs_without_a_required_output(load_onnx: Load, root: Path) -> None:
+    """The message lists the missing and the stored names."""
     np.savez(root / "answers.npz", x=np.ones((1, 4), np.float32))
-    error = refused(load_onnx, graphs.matmul(), source={"reference": "answers.npz"})
-    assert (error.code, error.message) == ("source.reference", "answers.npz lacks y; it has x")
+    error = rejection(load_onnx, graphs.matmul(), source={"reference": "answers.npz"})
+    assert (error.code, error.message) == ("source.reference", "answers.npz does not contain y; it contains x")
 
 
-def test_a_torch_module_as_the_reference(load_onnx: Load, root: Path) -> None:
-    """It takes the same inputs by name, and its outputs bear the file's names."""
+def test_torch_module_as_the_reference(load_onnx: Load, root: Path) -> None:
+    """It gets the same inputs by name; its outputs get the names of the file's outputs."""
     code = "import torch\n\nclass M(torch.nn.Module):\n    def forward(self, x):\n        return x[:, :3] * 2\n"
     (root / "reference.py").write_text(f"{code}\n\ndef build():\n    return M()\n", encoding="utf-8")
     source = load_onnx(graphs.matmul(), source={"reference": "reference.py:build"})
@@ -254,13 +254,13 @@ def test_a_torch_module_as_the_reference(load_onnx: Load, root: Path) -> None:
     np.testing.assert_array_equal(source.reference({"x": x})["y"], np.full((2, 3), 2, np.float32))
 
 
-def test_a_file_too_new_for_onnx_runtime_is_run_by_onnx_itself(load_onnx: Load) -> None:
-    """What is converted later is compared with what the file really says."""
+def test_file_too_new_for_onnx_runtime_uses_the_onnx_evaluator(load_onnx: Load) -> None:
+    """The converted graph can then be compared with the original file."""
     source = load_onnx(graphs.matmul(opset=26, ir=14))
-    assert "onnx's own evaluator" in source.notes[-1]
+    assert "onnx's reference evaluator" in source.notes[-1]
 
 
-def test_constants_among_the_inputs_are_no_inputs(load_onnx: Load) -> None:
+def test_inputs_with_initializers_are_constants(load_onnx: Load) -> None:
     """IR 3 lists every weight as an input."""
     graph = graphs.matmul(opset=8, ir=3)
     graph.graph.input.append(graphs.value("w", [4, 3]))
@@ -278,9 +278,9 @@ def _noisy(*outputs: str) -> onnx.ModelProto:
     return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
 
 
-def test_random_numbers_that_reach_an_output(load_onnx: Load) -> None:
-    """The node that draws them is named; where they reach no output that is served, they do not matter."""
-    error = refused(load_onnx, _noisy("plain", "noisy"))
+def test_random_outputs(load_onnx: Load) -> None:
+    """The message has the random node; random values that reach no served output are accepted."""
+    error = rejection(load_onnx, _noisy("plain", "noisy"))
     assert error.code == "source.random"
-    assert "its output noisy: RandomNormalLike 'draw'" in error.message
+    assert "output noisy is random; these nodes generate random numbers: RandomNormalLike 'draw'" in error.message
     assert load_onnx(_noisy("plain", "noisy"), outputs=["plain"]).signature.outputs[0].name == "plain"

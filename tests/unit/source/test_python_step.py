@@ -1,4 +1,4 @@
-"""Python code for Triton's Python backend, run without a Triton: what it answers, and what is wrong with it."""
+"""Code for Triton's Python backend, run without Triton: its outputs and its errors."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class TritonPythonModel:
 {body}
 """
 _GOOD = """
-return [self.answer(request) for request in requests]
+return [self.respond(request) for request in requests]
 
-def answer(self, request):
+def respond(self, request):
     texts = pb.get_input_tensor_by_name(request, "text").as_numpy()
     lengths = [[len(text + self.suffix)] for text in texts[:, 0]]
     return pb.InferenceResponse([pb.Tensor("length", np.array(lengths, dtype=np.int64))])
@@ -57,9 +57,9 @@ Load = "Callable[..., SourceModel]"
 
 @pytest.fixture
 def load(tmp_path: Path) -> Callable[..., SourceModel]:
-    """Return what loads a step with a body of ``execute``, and more that its spec says."""
+    """Return a function that loads a step with a body of ``execute`` and more keys of the spec."""
 
-    def loaded(body: str = _GOOD, **more: Any) -> SourceModel:
+    def load_body(body: str = _GOOD, **more: Any) -> SourceModel:
         first, _, rest = dedent(body).strip().partition("\n\n")
         methods = "\n\n" + indent(rest, "    ") if rest else ""
         text = _CODE.replace("{body}", indent(first, "        ") + methods)
@@ -71,70 +71,72 @@ def load(tmp_path: Path) -> Callable[..., SourceModel]:
         (tmp_path / "examples.py").write_text(_EXAMPLES, encoding="utf-8")
         return load_source(ModelSpec.model_validate({**_SPEC, **more}), tmp_path, work_dir=tmp_path)
 
-    loaded.of_text = of_text  # type: ignore[attr-defined] # the same for a whole file
-    return loaded
+    load_body.of_text = of_text  # type: ignore[attr-defined] # the same for a whole file
+    return load_body
 
 
-def refusal(load: Callable[..., SourceModel], *args: Any, **more: Any) -> SourceError:
-    """Return why a step is refused, at its load or at its first answer."""
+def rejection(load: Callable[..., SourceModel], *args: Any, **more: Any) -> SourceError:
+    """Return the error of loading a step or of its first response."""
 
     def run() -> None:
         source = load(*args, **more)
         source.reference(source.examples(source.example_sizes, 0))
 
-    with pytest.raises(SourceError) as refused:
+    with pytest.raises(SourceError) as caught:
         run()
-    return refused.value
+    return caught.value
 
 
-def test_it_answers_with_what_lies_beside_it(load: Callable[..., SourceModel], tmp_path: Path) -> None:
-    """Strings come as bytes in UTF-8, data files lie beside the code and travel with it."""
+def test_code_reads_its_data_files(load: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """Strings are UTF-8 bytes; data files are next to the code and are published with it."""
     source = load()
 
-    answer = source.reference(source.examples({"batch": 3}, 1))
+    outputs = source.reference(source.examples({"batch": 3}, 1))
 
-    assert answer["length"].tolist() == [[4], [6], [8]]
+    assert outputs["length"].tolist() == [[4], [6], [8]]
     assert [(c.name, c.path) for c in source.companions] == [("suffix.txt", tmp_path / "suffix.txt")]
     assert isinstance(source.origin, PassThroughSource)
     assert source.origin.artifact.exporter == "python"
 
 
-def test_state_between_requests_is_told(load: Callable[..., SourceModel]) -> None:
-    """State, as random numbers, shows at the second request."""
+def test_state_between_requests_is_rejected(load: Callable[..., SourceModel]) -> None:
+    """State and random numbers change the response to a repeated request."""
     body = """
     self.seen = getattr(self, "seen", 0) + len(requests)
     return [pb.InferenceResponse([pb.Tensor("length", np.full((r.inputs()[0].as_numpy().shape[0], 1), self.seen))])
             for r in requests]
     """
-    assert "the same request is answered otherwise the second time" in refusal(load, body).message
+    assert "output 'length' differs when the same request is sent twice" in rejection(load, body).message
 
 
-def test_requests_that_are_mixed_up_are_told(load: Callable[..., SourceModel]) -> None:
-    """Triton's dynamic batcher hands over several at once."""
+def test_mixed_up_requests_are_rejected(load: Callable[..., SourceModel]) -> None:
+    """Triton's dynamic batcher can pass several requests to one call."""
     body = """
     sizes = [request.inputs()[0].as_numpy().shape for request in requests]
     return [pb.InferenceResponse([pb.Tensor("length", np.full(size, len(requests)))]) for size in sizes]
     """
-    assert "two requests at once are answered otherwise" in refusal(load, body).message
+    assert "output 'length' differs when two requests are executed together" in rejection(load, body).message
 
 
-def test_what_is_installed_must_be_what_is_required(load: Callable[..., SourceModel]) -> None:
-    """What is proved is else not what is served; what is imported and not listed is a note."""
-    found = refusal(load, _GOOD, source={**_SPEC["source"], "requirements": ["pyyaml==1.0", "no-such==2"]})
+def test_requirements_must_match_installed_versions(load: Callable[..., SourceModel]) -> None:
+    """A mismatch is an error; an import that is not in requirements is a note."""
+    error = rejection(load, _GOOD, source={**_SPEC["source"], "requirements": ["pyyaml==1.0", "no-such==2"]})
 
-    assert found.message.startswith("pyyaml is ")
-    assert "requirements: say 1.0; no-such is not installed here" in found.message
-    assert "no-such==2" in found.hint
+    assert error.message.startswith("pyyaml is ")
+    assert "requirements: pins 1.0; no-such is not installed here" in error.message
+    assert "no-such==2" in error.hint
 
     body = _GOOD.replace("\nreturn [", "\nimport yaml, json, numpy\nreturn [", 1)
-    assert load(body).notes == ("step.py imports yaml, which requirements: does not list: the server must have it",)
+    assert load(body).notes == (
+        "step.py imports yaml, which is not in requirements: it must be installed on the server",
+    )
 
 
-@pytest.mark.parametrize("made", ["np.float32(1.0)", "np.array([['a']])"])
-def test_what_the_server_refuses_of_a_tensor_is_refused_here(load: Callable[..., SourceModel], made: str) -> None:
-    """Its own module takes arrays alone, and strings as objects."""
-    body = f"return [pb.InferenceResponse([pb.Tensor('length', {made})]) for r in requests]"
-    assert "Tensor('length') takes" in refusal(load, body).message
+@pytest.mark.parametrize("value", ["np.float32(1.0)", "np.array([['a']])"])
+def test_tensor_values_that_triton_rejects(load: Callable[..., SourceModel], value: str) -> None:
+    """Triton's module accepts only arrays, and strings only as objects."""
+    body = f"return [pb.InferenceResponse([pb.Tensor('length', {value})]) for r in requests]"
+    assert "Tensor('length') requires" in rejection(load, body).message
 
 
 @pytest.mark.parametrize(
@@ -142,11 +144,11 @@ def test_what_the_server_refuses_of_a_tensor_is_refused_here(load: Callable[...,
     [
         ("return []", "returned a list of 0 for 1 requests"),
         ("return None", "returned a NoneType for 1 requests"),
-        ("return [1 for r in requests]", "returned a int among its responses"),
-        ("return [pb.InferenceResponse([]) for r in requests]", "answered without output 'length' (it has none)"),
+        ("return [1 for r in requests]", "returned a int instead of a response"),
+        ("return [pb.InferenceResponse([]) for r in requests]", "the response has no output 'length'; it has none"),
         (
             "return [pb.InferenceResponse(error=pb.TritonError('too hot')) for r in requests]",
-            "answered with an error: too hot",
+            "the model returned an error: too hot",
         ),
         (
             "return [pb.InferenceResponse([pb.Tensor('length', np.zeros((2, 1), np.int32))]) for r in requests]",
@@ -161,20 +163,20 @@ def test_what_the_server_refuses_of_a_tensor_is_refused_here(load: Callable[...,
         ("import sys; sys.exit(3)", "called sys.exit"),
     ],
 )
-def test_a_wrong_answer_is_told(load: Callable[..., SourceModel], body: str, message: str) -> None:
-    """What it did, and what was declared."""
-    assert message in refusal(load, body).message
+def test_wrong_responses(load: Callable[..., SourceModel], body: str, message: str) -> None:
+    """The message has what the code returned and what was declared."""
+    assert message in rejection(load, body).message
 
 
-def test_an_exception_is_placed_in_the_users_own_file(load: Callable[..., SourceModel]) -> None:
-    """Not in the copy that was run."""
-    assert refusal(load, "raise ValueError('no')").where == "step.py:12"
+def test_exception_has_the_line_of_the_original_file(load: Callable[..., SourceModel]) -> None:
+    """The location is in the user's file, not in the model directory that was run."""
+    assert rejection(load, "raise ValueError('no')").where == "step.py:12"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("class Model:\n    pass\n", "step.py has no class TritonPythonModel with a method execute"),
+        ("class Model:\n    pass\n", "step.py: missing class TritonPythonModel with a method execute"),
         ("import no_such_thing\n", "step.py failed: ModuleNotFoundError: No module named 'no_such_thing'"),
         ("def (:\n", "step.py failed: SyntaxError"),
         (
@@ -183,13 +185,13 @@ def test_an_exception_is_placed_in_the_users_own_file(load: Callable[..., Source
         ),
     ],
 )
-def test_a_file_that_is_no_step_is_told(load: Any, text: str, message: str) -> None:
-    """At its load."""
-    assert message in refusal(load.of_text, text).message
+def test_file_that_is_not_a_step(load: Any, text: str, message: str) -> None:
+    """The error occurs when the step is loaded."""
+    assert message in rejection(load.of_text, text).message
 
 
-def test_it_is_told_its_config(load: Callable[..., SourceModel]) -> None:
-    """As Triton gives it: JSON, with the dims without the batch where one was asked for."""
+def test_code_receives_its_configuration(load: Callable[..., SourceModel]) -> None:
+    """It is JSON as Triton passes it; dims exclude the batch when the model batches."""
     text = """\
 import json
 import numpy as np
@@ -206,7 +208,7 @@ class TritonPythonModel:
         assert not pb.using_decoupled_model_transaction_policy(config)
 
     def execute(self, requests):
-        pb.Logger.log_info("answering")
+        pb.Logger.log_info("running")
         return [
             pb.InferenceResponse([pb.Tensor("length", np.full(r.inputs()[0].as_numpy().shape, 5, self.kind))])
             for r in requests
@@ -217,8 +219,8 @@ class TritonPythonModel:
     assert source.reference(source.examples({"batch": 2}, 0))["length"].tolist() == [[5], [5]]
 
 
-def test_numbers_are_drawn_where_no_examples_are_given(load: Callable[..., SourceModel]) -> None:
-    """As for any model."""
+def test_inputs_are_generated_without_examples(load: Callable[..., SourceModel]) -> None:
+    """Numeric inputs are generated as for any model."""
     body = """
     return [pb.InferenceResponse([pb.Tensor("length", r.inputs()[0].as_numpy().astype(np.int64))]) for r in requests]
     """
@@ -227,8 +229,8 @@ def test_numbers_are_drawn_where_no_examples_are_given(load: Callable[..., Sourc
     assert source.examples({"batch": 2}, 0)["x"].dtype == np.float32
 
 
-def test_stored_strings_are_taken(load: Callable[..., SourceModel], tmp_path: Path) -> None:
-    """From an .npz, as text or as bytes."""
+def test_stored_strings(load: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """An .npz file can contain strings as text or as bytes."""
     np.savez(tmp_path / "texts.npz", text=np.array([["ab"], ["c"]]))
 
     source = load(examples="texts.npz")

@@ -127,7 +127,10 @@ REJECTED: dict[str, tuple[str, tuple[str, str, str]]] = {
         (
             "6:31",
             "models.m.triton.version_policy.specific",
-            "RG115: version_policy specific lists no versions, so no version is served (list versions, or use latest)",
+            (
+                "RG115: version_policy is specific without versions: no version is served, and the model does not load "
+                "(list versions, or use latest)"
+            ),
         ),
     ),
     "unknown release": (

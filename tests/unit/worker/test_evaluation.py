@@ -92,7 +92,7 @@ def test_figures_are_returned_by_name(root: Path, name: str, expected: dict[str,
         (
             "no_input",
             "evaluators.py:23",
-            "evaluators.py:no_input failed: ValueError: the input x is missing",
+            "evaluators.py:no_input failed: ValueError: input x is missing",
         ),
         ("nothing", "", "evaluators.py:nothing did not return a figure: it is None"),
         ("not_finite", "", "evaluators.py:not_finite did not return a figure: accuracy is nan"),
@@ -111,7 +111,7 @@ def test_time_limit_ends_the_code_and_the_processes_that_it_started(root: Path) 
     """Including one that left its session; the error has the line that was running."""
     with pytest.raises(GateError, match="was still running after 3 s") as caught:
         run_evaluation(job(root, "sleeps", seconds=3.0))
-    assert (caught.value.code, caught.value.where) == ("gate.holdout-timeout", "evaluators.py:49")
+    assert (caught.value.code, caught.value.where) == ("gate.evaluation-timeout", "evaluators.py:49")
     pid = (root / "pid").read_text(encoding="utf-8")
     assert not Path(f"/proc/{pid}").exists()
 

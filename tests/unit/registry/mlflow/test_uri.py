@@ -81,10 +81,10 @@ def test_redacted_uri_has_no_credentials(uri: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("uri", "what", "hint"),
     [
-        ("http://me:pw@host", "holds a password", "MLFLOW_TRACKING_PASSWORD"),
-        ("postgresql://me:pw@host/db", "holds a password", "set MLFLOW_TRACKING_URI"),
+        ("http://me:pw@host", "contains a password", "MLFLOW_TRACKING_PASSWORD"),
+        ("postgresql://me:pw@host/db", "contains a password", "set MLFLOW_TRACKING_URI"),
         ("./mlruns", "is not a tracking store with a model registry", "sqlite:///mlflow.db"),
-        ("http://[::1", "is no URI", "127.0.0.1"),
+        ("http://[::1", "is not a URI", "127.0.0.1"),
     ],
 )
 def test_invalid_uri_in_the_spec_is_an_error(tmp_path: Path, uri: str, what: str, hint: str) -> None:

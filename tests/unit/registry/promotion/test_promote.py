@@ -291,4 +291,4 @@ def test_missing_file_of_an_evaluation_gate_is_reported_before_any_download(
     for flags in (("evaluation=h.py:f",), ("evaluation=g.py:f", "evaluation.data=h.npz")):
         request = PromotionRequest("m", None, "champion", with_flags(GatesSpec(), flags), tmp_path)
         codes.append(error_code(lambda: promote(registry, request, Silent())))  # noqa: B023 - called at once
-    assert codes == ["promotion.holdout-callable", "promotion.holdout-data"]
+    assert codes == ["promotion.evaluation-callable", "promotion.evaluation-data"]

@@ -142,7 +142,7 @@ def test_options_of_a_plugin_are_validated_in_flags() -> None:
             "opset: {max: high}",
             "6:33 models.m.promotion.gates.opset.max: must be a valid integer",
         ),
-        ("opset: {limit: 3}", "6:33 models.m.promotion.gates.opset.limit: unknown key (known: max)"),
+        ("opset: {limit: 3}", "6:33 models.m.promotion.gates.opset.limit: unknown key (use one of max)"),
         ("opset: 3", "6:25 models.m.promotion.gates.opset: must be a mapping, not 3"),
         ("opsets: {max: 3}", '6:25 models.m.promotion.gates.opsets: unknown key (did you mean "opset"?)'),
     ],

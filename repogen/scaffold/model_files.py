@@ -1,0 +1,214 @@
+"""Describes model files: ONNX graphs, and the ``.pt2`` and TorchScript archives, which are read without torch."""
+
+from __future__ import annotations
+
+import pickletools
+import re
+import zipfile
+from typing import TYPE_CHECKING
+
+from pydantic import AliasPath, BaseModel, Field
+
+from repogen.artifacts.tensors import DTYPES
+from repogen.errors import SpecError
+from repogen.scaffold.description import ModelDescription, flow, input_placeholders, model_name, shape_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from onnx import ModelProto, ValueInfoProto
+
+_ONNX_DTYPES = {dtype.onnx: dtype.name for dtype in DTYPES.values()}
+# Source: torch/_export/serde/schema.py, ScalarType.
+_TORCH_DTYPES = {
+    1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32", 8: "float64", 12: "bool",
+}  # fmt: skip
+_SYMBOL = re.compile(r"Symbol\('(\w+)'[^()]*\)")
+_MAX_EXPRESSION_LENGTH = 40
+_UNBOUNDED = 2**31
+_FORWARD = re.compile(r"def forward\(self: [\w.]+,?(?P<parameters>[^{]*?)\)\s*->", re.DOTALL)
+
+
+def describe_onnx(path: Path, relative: str) -> ModelDescription:
+    """Describe an ONNX file by its graph's signature; the weights are not read.
+
+    ``relative`` is the path relative to the spec.
+
+    Raises:
+        SpecError: The file cannot be read as ONNX.
+    """
+    import onnx  # noqa: PLC0415 - takes half a second, and only `init --from` an ONNX file needs it
+    from google.protobuf.message import DecodeError  # noqa: PLC0415 - the same
+
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except (DecodeError, OSError, ValueError) as error:
+        raise SpecError(
+            f"{path} cannot be read as ONNX: {error}", "export or download it again", code="init.from"
+        ) from error
+    if not model.graph.output:
+        raise SpecError(f"{path} contains no graph", "export or download it again", code="init.from")
+    constants = {tensor.name for tensor in model.graph.initializer}
+    inputs = [value for value in model.graph.input if value.name not in constants]
+    return ModelDescription(
+        model_name(path.stem),
+        {"kind": "onnx", "path": relative},
+        (
+            _onnx_versions(model),
+            *(_onnx_tensor("in ", value) for value in inputs),
+            *(_onnx_tensor("out", value) for value in model.graph.output),
+        ),
+        _onnx_keys(inputs),
+    )
+
+
+def _onnx_versions(model: ModelProto) -> str:
+    opset = next((entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"}), 0)
+    producer = model.producer_name if model.producer_name.isprintable() else ""
+    return f"ONNX graph: opset {opset}, IR version {model.ir_version}{f', written by {producer}' if producer else ''}:"
+
+
+def _onnx_tensor(side: str, value: ValueInfoProto) -> str:
+    return f"  {side} {flow(value.name)}: {_onnx_dtype(value)} {shape_text(_onnx_shape(value))}"
+
+
+def _onnx_dtype(value: ValueInfoProto) -> str:
+    return _ONNX_DTYPES.get(value.type.tensor_type.elem_type, "a type that Triton does not serve")
+
+
+def _onnx_shape(value: ValueInfoProto) -> list[int | str]:
+    dims = value.type.tensor_type.shape.dim
+    return [dim.dim_value if dim.dim_value > 0 else dim.dim_param or "?" for dim in dims]
+
+
+def _onnx_keys(inputs: list[ValueInfoProto]) -> tuple[str, ...]:
+    """Return the optional keys: the file already declares its inputs and dims."""
+    lines = ["# Inputs and dynamic dims come from the file. Optional keys:"]
+    integers = next((value for value in inputs if "int" in _onnx_dtype(value)), None)
+    if integers is not None:
+        shape = [dim if isinstance(dim, int) or dim.isidentifier() else "batch" for dim in _onnx_shape(integers)]
+        entry = f"{{dtype: {_onnx_dtype(integers)}, shape: {shape_text(shape)}, range: [0, 1]}}"
+        lines += [
+            "# CHECK the range of integer inputs: without one, only 0 and 1 are used.",
+            f"# inputs: {{{flow(integers.name)}: {entry}}}",
+        ]
+    lines += [
+        "# dims: {batch: {min: 1, max: 32}}   # the sizes that parity is tested at, by dim name",
+        "# examples: examples.npz             # real inputs",
+        "# In source, reference: answers.npz or models.py:build compares the graph with the original model.",
+    ]
+    return tuple(lines)
+
+
+class _Size(BaseModel):
+    """One dim of a tensor: a number, or an expression of symbols."""
+
+    fixed: int | None = Field(default=None, validation_alias="as_int")
+    expression: str = Field(default="?", validation_alias=AliasPath("as_expr", "expr_str"))
+
+    def __str__(self) -> str:
+        """Return it as it is written in a shape."""
+        symbols = _SYMBOL.sub(r"\1", self.expression)[:_MAX_EXPRESSION_LENGTH]
+        return symbols if self.fixed is None else str(self.fixed)
+
+
+class _Tensor(BaseModel):
+    dtype: int
+    sizes: list[_Size]
+
+
+class _Input(BaseModel):
+    """One input of a program; ``tensor`` is None for parameters, buffers and constants."""
+
+    tensor: str | None = Field(default=None, validation_alias=AliasPath("user_input", "arg", "as_tensor", "name"))
+
+
+class _Range(BaseModel):
+    min: int | None = Field(default=None, validation_alias="min_val")
+    max: int | None = Field(default=None, validation_alias="max_val")
+
+    def __str__(self) -> str:
+        """Return the bounds in words."""
+        upper = f"to {self.max}" if self.max is not None and self.max < _UNBOUNDED else "or more"
+        return f"{max(self.min or 1, 1)} {upper}"
+
+
+class _Program(BaseModel):
+    """The part of ``models/model.json`` that describes inputs; source: torch/_export/serde/schema.py."""
+
+    inputs: list[_Input] = Field(validation_alias=AliasPath("graph_module", "signature", "input_specs"))
+    tensors: dict[str, _Tensor] = Field(validation_alias=AliasPath("graph_module", "graph", "tensor_values"))
+    ranges: dict[str, _Range] = Field(default={}, validation_alias="range_constraints")
+    torch_version: str = "?"
+
+
+def describe_program(path: Path, relative: str) -> ModelDescription:
+    """Describe a program of ``torch.export`` by its signature.
+
+    Raises:
+        SpecError: The file cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            member = next(name for name in archive.namelist() if name.endswith("models/model.json"))
+            program = _Program.model_validate_json(archive.read(member))
+        inputs = [_program_input(spec.tensor, program) for spec in program.inputs if spec.tensor is not None]
+    except (OSError, ValueError, KeyError, StopIteration, zipfile.BadZipFile) as error:
+        raise SpecError(
+            f"{path} cannot be read as a torch.export program", "save it again", code="init.from"
+        ) from error
+    ranges = [f"  {symbol} is {limits}" for symbol, limits in program.ranges.items()]
+    keys = (
+        "# Inputs, dynamic dims and example inputs come from the program. Optional keys:",
+        "# dims: {batch: {min: 1, max: 16}}   # narrower than the program's own",
+        "# examples: examples.npz             # real inputs",
+    )
+    return ModelDescription(
+        model_name(path.stem),
+        {"kind": "torch_export", "path": relative},
+        (f"torch.export program, torch {program.torch_version}:", *inputs, *ranges),
+        keys,
+    )
+
+
+def _program_input(name: str, program: _Program) -> str:
+    tensor = program.tensors[name]
+    dtype = _TORCH_DTYPES.get(tensor.dtype, "another type")
+    return f"  in  {flow(name)}: {dtype} {shape_text(tensor.sizes)}"
+
+
+def describe_script(path: Path, relative: str) -> ModelDescription:
+    """Describe a TorchScript module by the parameters of its forward; archives contain no dtypes and shapes."""
+    parameters = list(_script_parameters(path))
+    tensors = [name for name, annotation in parameters if annotation == "Tensor"] or ["x"]
+    signature = ", ".join(f"{name}: {annotation}" for name, annotation in parameters) or "parameters unknown"
+    return ModelDescription(
+        model_name(path.stem),
+        {"kind": "torchscript", "path": relative},
+        (f"forward({signature})",),
+        input_placeholders(tensors),
+        "declare inputs: and dims: in it",
+    )
+
+
+def _script_parameters(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the name and type of each parameter, read from the archive's code; nothing when it cannot be read."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            data = next(name for name in names if name.endswith("/data.pkl"))
+            operations = pickletools.genops(archive.read(data))  # parses the pickle without running it
+            module, _, class_name = next(str(arg) for op, arg, _ in operations if op.name == "GLOBAL").partition(" ")
+            code = f"/code/{module.replace('.', '/')}.py"
+            text = archive.read(next(name for name in names if name.endswith(code))).decode()
+    except (OSError, StopIteration, ValueError, zipfile.BadZipFile):
+        return
+    forward = _FORWARD.search(text.partition(f"class {class_name}(")[2])
+    if forward is None:
+        return
+    # A comma inside of Dict[str, Tensor] is not a separator.
+    for parameter in re.split(r",(?![^\[]*\])", forward["parameters"]):
+        name, _, annotation = parameter.partition(":")
+        if parameter.strip():
+            yield name.strip(), annotation.partition("=")[0].strip()

@@ -1,0 +1,298 @@
+"""Reads a directory written by ``save_pretrained``: configuration, weights, and files to publish with the model."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
+
+from repogen.artifacts.source import Companion
+from repogen.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_T = TypeVar("_T")
+
+CONFIG = "config.json"
+PREPROCESSOR = ("preprocessor_config.json", "image_processor_config.json", "processor_config.json")
+TOKENIZER = "tokenizer_config.json"
+# In the order of transformers; safetensors first, because pickles can run code.
+SAFE_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+PICKLED_WEIGHTS = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+LICENSES = ("LICENSE*", "LICENCE*", "COPYING*", "NOTICE*", "README.md")
+PROCESSORS = (
+    CONFIG, *PREPROCESSOR, TOKENIZER, "tokenizer.json", "tokenizer.model", "tokenizer.model.v3", "added_tokens.json",
+    "special_tokens_map.json", "vocab.json", "vocab.txt", "vocab.bpe", "merges.txt", "bpe.codes", "spiece.model",
+    "sentencepiece.bpe.model", "source.spm", "target.spm", "feature_extractor_config.json", "generation_config.json",
+    "chat_template.json", "chat_template.jinja", "modules.json", "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+)  # fmt: skip
+# Contents of directories that have no PyTorch weights, and what to do instead.
+_OTHER_FORMATS = {
+    "adapter_config.json": (
+        "it contains an adapter (PEFT), not a full model",
+        "merge it: peft.AutoPeftModel…from_pretrained(…).merge_and_unload().save_pretrained(DIR)",
+    ),
+    "*.gguf": ("it contains a GGUF file", "use the directory with the original weights"),
+    "tf_model.h5": ("it contains TensorFlow weights", "convert them: model.save_pretrained(DIR) in PyTorch"),
+    "flax_model.msgpack": ("it contains Flax weights", "convert them: model.save_pretrained(DIR) in PyTorch"),
+    "*.onnx": ("it contains an ONNX file", "source: {kind: onnx, path: …}"),
+}
+_FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n---\s*$", re.DOTALL | re.MULTILINE)
+_PIPELINE_TAG = re.compile(r"^pipeline_tag:\s*[\"']?([\w-]+)[\"']?\s*$", re.MULTILINE)
+
+
+class ConfigFile(BaseModel):
+    """The keys of ``config.json`` that repogen itself reads; their meaning is defined by transformers."""
+
+    model_type: str | None = None
+    architectures: list[str] | None = None
+    auto_map: dict[str, object] | None = None
+    custom_code: object = None
+    quantization_config: dict[str, object] | None = None
+    transformers_weights: str | None = None
+    dtype: object = None
+    torch_dtype: object = None
+
+    @property
+    def architecture(self) -> str:
+        """The first architecture; empty when there is none."""
+        return self.architectures[0] if self.architectures else ""
+
+    @property
+    def has_remote_code(self) -> bool:
+        """Whether the model requires Python code from its directory or from the Hub."""
+        return bool(self.auto_map or self.custom_code)
+
+    @property
+    def remote_code(self) -> str:
+        """The classes of that code, or the keys that require it."""
+        classes = [value for value in (self.auto_map or {}).values() if isinstance(value, str)]
+        keys = [key for key in ("auto_map", "custom_code") if getattr(self, key)]
+        return ", ".join(classes) or " and ".join(keys)
+
+
+def image_size(value: object) -> tuple[int, int] | None:
+    """Return height and width from any of the forms that transformers uses; None when there is no fixed size.
+
+    >>> image_size(224), image_size([32, 48]), image_size({"shortest_edge": 256}), image_size({"longest_edge": 800})
+    ((224, 224), (32, 48), (256, 256), None)
+    """
+    if isinstance(value, dict):
+        edge = value.get("shortest_edge")
+        value = [value.get("height", edge), value.get("width", edge)]
+    pair = [value, value] if isinstance(value, int) else value
+    match pair:
+        case (int(height), int(width)) if height > 0 and width > 0:
+            return height, width
+    return None
+
+
+_ImageSize = Annotated[tuple[int, int] | None, BeforeValidator(image_size)]
+
+
+class PreprocessorFile(BaseModel):
+    """The keys of an image processor's or feature extractor's configuration that determine input shapes."""
+
+    size: _ImageSize = None
+    crop_size: _ImageSize = None
+    do_center_crop: bool | None = None
+    image_processor: PreprocessorFile | None = None
+    return_attention_mask: bool | None = None
+
+    @property
+    def image_size(self) -> tuple[int, int] | None:
+        """Height and width after preprocessing: the crop, or else the resized image."""
+        settings = self.image_processor or self
+        return (settings.crop_size if settings.do_center_crop else None) or settings.size
+
+
+class TokenizerFile(BaseModel):
+    """The part of ``tokenizer_config.json`` that lists the inputs."""
+
+    model_input_names: list[str] | None = None
+
+
+class _WeightIndex(BaseModel):
+    """The part of a sharded checkpoint's index that maps tensors to files."""
+
+    weight_map: dict[str, str] = {}
+
+
+_File = TypeVar("_File", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A directory whose files were checked; no code in it was run.
+
+    Attributes:
+        directory: The directory; for a model from the Hub, its snapshot in the cache.
+        name: The model as named in the spec, for messages.
+        config: The keys of ``config.json`` that repogen reads.
+        raw_config: All of ``config.json``.
+        weights: Weight files; never empty.
+        notes: Remarks for the report.
+        local: Whether the directory is the user's own, not a snapshot in the cache.
+    """
+
+    directory: Path
+    name: str
+    config: ConfigFile
+    raw_config: Mapping[str, Any]
+    weights: tuple[Path, ...]
+    notes: tuple[str, ...]
+    local: bool
+
+    @property
+    def preprocessor(self) -> PreprocessorFile:
+        """The configuration of the image processor or feature extractor; empty when there is none."""
+        return self._first_file(PREPROCESSOR, PreprocessorFile)
+
+    @property
+    def tokenizer(self) -> TokenizerFile:
+        """The configuration of the tokenizer; empty when there is none."""
+        return self._first_file((TOKENIZER,), TokenizerFile)
+
+    @property
+    def pipeline_tag(self) -> str:
+        """The task named in the front matter of the model card; empty when there is none."""
+        path = self.directory / "README.md"
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        front_matter = _FRONT_MATTER.search(text)
+        tag = _PIPELINE_TAG.search(front_matter[1]) if front_matter else None
+        return tag[1] if tag else ""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files whose change requires a new build; none for a Hub snapshot, which its revision identifies."""
+        if not self.local:
+            return ()
+        index = [path for name in (*SAFE_WEIGHTS, *PICKLED_WEIGHTS) if (path := self.directory / name).is_file()]
+        code = sorted(self.directory.glob("*.py")) if self.config.has_remote_code else []
+        return tuple(dict.fromkeys((*self._companion_paths(), *index, *self.weights, *code)))
+
+    def companions(self) -> tuple[tuple[Companion, ...], tuple[str, ...]]:
+        """Return the files to publish with the model, and a note on links that lead out of the directory."""
+        paths = self._companion_paths()
+        inside = [path for path in paths if _stays_inside(path, self.directory)]
+        outside = ", ".join(path.name for path in paths if path not in inside)
+        notes = (f"not published, because they link to files outside the directory: {outside}",) if outside else ()
+        return tuple(Companion(path.name, path) for path in inside), notes
+
+    def _companion_paths(self) -> list[Path]:
+        files = sorted(path for path in self.directory.iterdir() if path.is_file())
+        return [p for p in files if p.name in PROCESSORS or any(fnmatch(p.name, pattern) for pattern in LICENSES)]
+
+    def _first_file(self, names: tuple[str, ...], kind: type[_File]) -> _File:
+        path = next((path for path in (self.directory / name for name in names) if path.is_file()), None)
+        return kind() if path is None else read_json(path, kind)
+
+
+def open_checkpoint(
+    directory: Path, name: str, *, trusted: bool, local: bool, notes: tuple[str, ...] = ()
+) -> Checkpoint:
+    """Read a directory's configuration and find its weight files.
+
+    Args:
+        directory: An existing directory.
+        name: The model as named in the spec.
+        trusted: Whether Python code in the directory may be run.
+        local: Whether the directory is the user's own, not a snapshot in the Hub's cache.
+        notes: Remarks to keep for the report.
+
+    Raises:
+        SourceError: The directory has no configuration or no weights, or requires code that is not trusted.
+    """
+    path = directory / CONFIG
+    if not path.is_file():
+        problem, hint = _other_format(directory)
+        raise _files_error(f"{name} has no config.json{f': {problem}' if problem else ''}", hint)
+    config = read_json(path, ConfigFile)
+    if config.has_remote_code:
+        if not trusted:
+            raise SourceError(
+                f"{name} contains its own Python code ({config.remote_code}), which was not run",
+                "review the code; to allow it, set source.trust_remote_code: true",
+                code="source.hf-remote-code",
+                where=f"{name}/{CONFIG}",
+            )
+        notes = (*notes, f"trust_remote_code: Python code of {name} was run ({config.remote_code})")
+    raw = read_json(path, dict[str, Any])
+    return Checkpoint(directory, name, config, raw, _weights(directory, name, config), notes, local)
+
+
+def read_json(path: Path, kind: type[_T]) -> _T:
+    """Read a JSON file into a pydantic model or dict.
+
+    Raises:
+        SourceError: The file cannot be read, is not JSON, or has values of another type.
+    """
+    try:
+        return TypeAdapter(kind).validate_json(path.read_bytes())
+    except OSError as error:
+        raise _files_error(f"{path.name} cannot be read: {error.strerror}", "download it again", path.name) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        if first["type"] == "json_invalid":
+            problem = f"cannot be read as JSON: {first['msg'].removeprefix('Invalid JSON: ')}"
+        else:
+            problem = f"is not valid: {key}: {first['msg']}" if key else "is not a JSON object"
+        raise _files_error(f"{path.name} {problem}", "download it again", path.name) from error
+
+
+def _weights(directory: Path, name: str, config: ConfigFile) -> tuple[Path, ...]:
+    custom = [config.transformers_weights] if config.transformers_weights is not None else []
+    for candidate in (*custom, *SAFE_WEIGHTS, *PICKLED_WEIGHTS):
+        path = directory / _file_name(candidate, CONFIG)
+        if path.is_file():
+            return _shards(path) if path.name.endswith(".index.json") else (path,)
+    problem, hint = _other_format(directory)
+    raise _files_error(f"{name} has no weights: {problem or 'neither model.safetensors nor pytorch_model.bin'}", hint)
+
+
+def _shards(index: Path) -> tuple[Path, ...]:
+    names = sorted(set(read_json(index, _WeightIndex).weight_map.values()))
+    if not names:
+        raise _files_error(f"{index.name} lists no weight files", "download it again", index.name)
+    shards = tuple(index.parent / _file_name(name, index.name) for name in names)
+    if missing := [path.name for path in shards if not path.is_file()]:
+        raise _files_error(
+            f"{index.name} lists {', '.join(missing[:3])}, which does not exist", "download it", index.name
+        )
+    return shards
+
+
+def _file_name(name: str, where: str) -> str:
+    """Return a file name unchanged.
+
+    Raises:
+        SourceError: It is a path that leads out of the directory.
+    """
+    if PurePath(name).name != name or name in {"", ".", ".."}:
+        raise _files_error(f"{where} refers to weights outside its directory: {name!r}", "move them next to it", where)
+    return name
+
+
+def _other_format(directory: Path) -> tuple[str, str]:
+    for pattern, (problem, hint) in _OTHER_FORMATS.items():
+        if any(directory.glob(pattern)):
+            return problem, hint
+    return "", "name the directory that model.save_pretrained(DIR) wrote"
+
+
+def _stays_inside(path: Path, directory: Path) -> bool:
+    """Whether a file belongs to the directory; snapshots in the Hub's cache consist of links to ``blobs``."""
+    target, home = path.resolve(), directory.resolve()
+    blobs = home.parent.parent / "blobs"
+    return target.is_relative_to(home) or (home.parent.name == "snapshots" and target.is_relative_to(blobs))
+
+
+def _files_error(message: str, hint: str, where: str = "") -> SourceError:
+    return SourceError(message, hint, code="source.hf-files", where=where)

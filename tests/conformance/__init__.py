@@ -1,0 +1,1 @@
+"""Conformance suite: models with known verdicts; `make conformance` compares repogen and a plain export script."""

@@ -1,0 +1,36 @@
+"""All cases of the conformance suite: architectures, our own modules, sources."""
+
+from __future__ import annotations
+
+from tests.conformance.cases import (
+    answers,
+    architectures,
+    archives,
+    calls,
+    custom,
+    faults,
+    huggingface,
+    layers,
+    onnx_files,
+    precisions,
+    rows,
+)
+
+GROUPS = (
+    architectures,
+    huggingface,
+    answers,
+    calls,
+    precisions,
+    layers,
+    rows,
+    custom,
+    faults,
+    archives,
+    onnx_files,
+)
+CASES = tuple(case for group in GROUPS for case in group.CASES)
+BY_NAME = {case.name: case for case in CASES}
+
+if len(BY_NAME) != len(CASES):  # two cases of one name would share a directory
+    raise ValueError("two cases have the same name")

@@ -1,0 +1,1 @@
+"""Functions that write the files of cases."""

@@ -1,0 +1,217 @@
+"""Rejected transformers directories; no code in them runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import dynamic_module_utils
+
+from repogen.errors import SourceError
+from repogen.source.load import load_source
+from repogen.spec.models import ModelSpec
+
+from .checkpoints import save
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WEIGHTS = "model.safetensors"
+
+
+def rejection(root: Path, **spec: Any) -> SourceError:
+    """Return the error of loading the directory ``model``."""
+    source = {"kind": "huggingface", "model": "model", **spec.pop("source", {})}
+    with pytest.raises(SourceError) as caught:
+        load_source(ModelSpec.model_validate({"source": source, **spec}), root)
+    return caught.value
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """Return the directory of a text classifier."""
+    return save("text-classification", tmp_path / "model")
+
+
+def edit(directory: Path, **changes: Any) -> None:
+    """Change keys of ``config.json``."""
+    path = directory / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def edit_weights(directory: Path, change: Any) -> None:
+    """Apply a function to the state dict, which it changes in place."""
+    state = load_file(directory / WEIGHTS)
+    change(state)
+    save_file(state, directory / WEIGHTS, metadata={"format": "pt"})
+
+
+def test_missing_weights_are_listed(model: Path, tmp_path: Path) -> None:
+    """The names of the missing weights are in the message."""
+    edit_weights(model, lambda state: state.pop("classifier.weight"))
+    error = rejection(tmp_path)
+    assert error.code == "source.hf-weights"
+    assert "missing: classifier.weight" in error.message
+
+
+def test_unexpected_weights_are_listed(model: Path, tmp_path: Path) -> None:
+    """A tensor that no head of the architecture has belongs to another model."""
+    edit_weights(model, lambda state: state.update({"extra.weight": torch.zeros(2)}))
+    error = rejection(tmp_path)
+    assert (error.code, "unexpected: extra.weight" in error.message) == ("source.hf-weights", True)
+
+
+def test_extra_layer_is_rejected(model: Path, tmp_path: Path) -> None:
+    """A configuration with fewer layers than the file would silently load a shorter model."""
+    edit(model, num_hidden_layers=1)
+    error = rejection(tmp_path)
+    assert (error.code, "unexpected: bert.encoder.layer.1." in error.message) == ("source.hf-weights", True)
+
+
+def test_weights_of_another_shape_are_listed(model: Path, tmp_path: Path) -> None:
+    """The message has both shapes."""
+    edit_weights(model, lambda state: state.update({"classifier.bias": torch.zeros(7)}))
+    error = rejection(tmp_path)
+    assert (error.code, "classifier.bias: file [7], model [3]" in error.message) == ("source.hf-weights", True)
+
+
+@pytest.mark.usefixtures("model")
+def test_untrained_head_is_rejected(tmp_path: Path) -> None:
+    """The task in the spec needs weights that the checkpoint does not have."""
+    error = rejection(tmp_path, source={"task": "fill-mask"})
+    assert (error.code, "missing: cls.predictions" in error.message) == ("source.hf-weights", True)
+
+
+def test_remote_code_is_not_run_unless_trusted(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory is rejected before transformers reads it; the same code runs once it is trusted."""
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (model / "modeling_own.py").write_text(
+        "from pathlib import Path\n"
+        f"Path({str(tmp_path / 'ran')!r}).write_text('ran')\n"
+        "from transformers import BertConfig, BertForSequenceClassification\n"
+        "class OwnConfig(BertConfig):\n    model_type = 'own'\n"
+        "class OwnModel(BertForSequenceClassification):\n    config_class = OwnConfig\n"
+    )
+    auto = {"AutoConfig": "modeling_own.OwnConfig", "AutoModelForSequenceClassification": "modeling_own.OwnModel"}
+    edit(model, auto_map=auto, model_type="own", architectures=["OwnModel"])
+    error = rejection(tmp_path)
+    assert (error.code, (tmp_path / "ran").exists()) == ("source.hf-remote-code", False)
+    trusted = {"kind": "huggingface", "model": "model", "trust_remote_code": True}
+    source = load_source(ModelSpec.model_validate({"source": trusted}), tmp_path)
+    assert ((tmp_path / "ran").exists(), [spec.name for spec in source.signature.outputs]) == (True, ["logits"])
+    assert any("Python code of model was run" in note for note in source.notes)
+    assert "modeling_own.py" in {path.name for path in source.files}
+
+
+def test_pickled_code_is_not_run(model: Path, tmp_path: Path) -> None:
+    """Only tensors are unpickled."""
+
+    class Bomb:
+        def __reduce__(self) -> Any:
+            return os.mkdir, (str(tmp_path / "ran"),)
+
+    (model / WEIGHTS).unlink()
+    (model / "pytorch_model.bin").write_bytes(pickle.dumps({"x": Bomb()}, protocol=2))
+    error = rejection(tmp_path)
+    assert (error.code, (tmp_path / "ran").exists()) == ("source.weights-unsafe", False)
+
+
+def test_distributed_checkpoint_is_not_unpickled(model: Path, tmp_path: Path) -> None:
+    """The metadata of torch's distributed checkpoints is a pickle, which is never opened."""
+
+    class Bomb:
+        def __reduce__(self) -> Any:
+            return os.mkdir, (str(tmp_path / "ran"),)
+
+    (model / ".metadata").write_bytes(pickle.dumps(Bomb()))
+    (model / "__0_0.distcp").write_bytes(b"")
+    (model / WEIGHTS).unlink()
+    assert (rejection(tmp_path).code, (tmp_path / "ran").exists()) == ("source.hf-files", False)
+
+
+def test_truncated_weights(model: Path, tmp_path: Path) -> None:
+    """The error has repogen's code instead of the message of safetensors."""
+    content = (model / WEIGHTS).read_bytes()
+    (model / WEIGHTS).write_bytes(content[: len(content) // 2])
+    assert rejection(tmp_path).code == "source.weights-unreadable"
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda model: (model / "config.json").unlink(), "model has no config.json"),
+        (lambda model: (model / "config.json").write_text("{"), "config.json cannot be read as JSON"),
+        (lambda model: (model / "config.json").write_text("[]"), "config.json is not a JSON object"),
+        (lambda model: (model / WEIGHTS).unlink(), "model has no weights"),
+        (lambda model: edit(model, transformers_weights="../other.safetensors"), "refers to weights outside"),
+        (lambda model: edit(model, architectures=3), "config.json is not valid: architectures"),
+        (lambda model: (model / "config.json").write_text('{"a":' * 2000), "config.json cannot be read as JSON"),
+        (lambda model: edit(model, num_attention_heads="many"), "rejects config.json"),
+    ],
+)
+def test_directory_that_is_not_a_model(damage: Any, message: str, model: Path, tmp_path: Path) -> None:
+    """The message has the missing or damaged file."""
+    damage(model)
+    error = rejection(tmp_path)
+    assert (error.code, message in error.message) == ("source.hf-files", True)
+
+
+def test_index_with_wrong_file_names(model: Path, tmp_path: Path) -> None:
+    """A missing shard is listed; a path outside the directory is rejected."""
+    (model / WEIGHTS).rename(model / "model-00001-of-00001.safetensors")
+    for path, message in (("model-00002-of-00002.safetensors", "which does not exist"), ("../secret", "outside")):
+        (model / f"{WEIGHTS}.index.json").write_text(json.dumps({"weight_map": {"a": path}}))
+        error = rejection(tmp_path)
+        assert (error.code, message in error.message) == ("source.hf-files", True)
+
+
+def test_adapter_is_rejected(tmp_path: Path) -> None:
+    """The hint explains how to merge it into a full model."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "adapter_config.json").write_text("{}")
+    error = rejection(tmp_path)
+    assert (error.code, "merge_and_unload" in error.hint) == ("source.hf-files", True)
+
+
+def test_quantized_weights_are_rejected(model: Path, tmp_path: Path) -> None:
+    """They are rejected before they are loaded."""
+    edit(model, quantization_config={"quant_method": "bitsandbytes"})
+    assert rejection(tmp_path).code == "source.quantized"
+
+
+@pytest.mark.parametrize(
+    ("changes", "task", "message"),
+    [
+        ({}, "text-to-speech", "repogen does not support the task 'text-to-speech'"),
+        ({"architectures": ["BertForPreTraining"]}, "auto", "repogen does not support the task of BertForPreTraining"),
+        ({"architectures": None}, "auto", "config.json has no architecture"),
+        ({"model_type": "brand-new"}, "auto", "model_type 'brand-new' is not supported by transformers"),
+        ({}, "depth-estimation", "does not support depth-estimation for bert; it supports: text-classification"),
+    ],
+)
+def test_unsupported_task(changes: Any, task: str, message: str, model: Path, tmp_path: Path) -> None:
+    """The message explains which part is unsupported."""
+    edit(model, **changes)
+    error = rejection(tmp_path, source={"task": task})
+    assert (error.code, message in error.message) == ("source.hf-task", True)
+
+
+@pytest.mark.usefixtures("model")
+def test_unknown_dim(tmp_path: Path) -> None:
+    """The message lists the dims of the inputs."""
+    error = rejection(tmp_path, dims={"length": {"max": 8}})
+    assert (error.code, bool(re.search("batch, sequence", error.message))) == ("source.dim-unused", True)
+
+
+def test_missing_directory(tmp_path: Path) -> None:
+    """A path that cannot be a Hub ID is not looked up on the Hub."""
+    error = rejection(tmp_path, source={"model": "./nowhere/model"})
+    assert (error.code, error.message) == ("source.hf-files", "directory not found: './nowhere/model'")

@@ -1,1 +1,0 @@
-"""Writers of the files that cases are made of."""
