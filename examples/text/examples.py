@@ -1,4 +1,4 @@
-"""Texts that the tokenizer and the ensemble are tried with."""
+"""Example texts for the tokenizer and the ensemble."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Writes ``labels.npz``: the mean embedding of a few sentences for each label.
 
-Run it from this directory: ``python make_labels.py``. The committed file came from it.
+Run it from this directory: ``python make_labels.py``. It generated the committed file.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ SENTENCES = {
 
 
 def main() -> None:
-    """Embed, average, save."""
+    """Compute the mean embedding of each label's sentences, and save them."""
     here = Path(__file__).parent
     tokenizer = BertWordPieceTokenizer(str(here / "vocab.txt"), lowercase=True)
     tokenizer.enable_padding()
     model, centers = build(), []
     for sentences in SENTENCES.values():
         encoded = tokenizer.encode_batch(sentences)
-        ids, mask = (torch.tensor([getattr(one, key) for one in encoded]) for key in ("ids", "attention_mask"))
+        ids, mask = (torch.tensor([getattr(each, key) for each in encoded]) for key in ("ids", "attention_mask"))
         with torch.no_grad():
             center = model(ids, mask).mean(0).numpy()
         centers.append(center / np.linalg.norm(center))

@@ -124,7 +124,7 @@ def hub(tmp_path: Path) -> Hub:
         _stub(tmp_path / "stubs" / name, script)
     for name in (".github", "templates"):
         shutil.copytree(ROOT / name, tmp_path / "action" / name)
-    for file in ("pyproject.toml", "constraints.txt", "repogen/__init__.py", "repogen/data/embedded.lock.json"):
+    for file in ("pyproject.toml", "constraints.txt", "repogen/version.py", "repogen/data/embedded.lock.json"):
         target = tmp_path / "action" / file
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, target)

@@ -1,6 +1,6 @@
-"""The steps of the composite action, each a subcommand; inputs come by the environment, and no shell reads them.
+"""The steps of the composite action, one subcommand each; inputs are environment variables that no shell evaluates.
 
-Run by the interpreter that the models are built with, before repogen is installed: the standard library only.
+The interpreter that builds the models runs it, before repogen is installed: it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -22,33 +22,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 ROOT = Path(__file__).resolve().parents[3]
-"""The action's own checkout, which is repogen's."""
+"""The checkout of the action, which is a checkout of repogen."""
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 INTERRUPTED = 130
 """repogen's exit code after Ctrl-C or SIGTERM."""
 COMMANDS = ("build", "smoke", "promote", "sync")
 _SEPARATORS = re.compile(r"[\s,]+")
-# -P: the working directory holds the user's files, and none of them stands in for repogen.
+# -P: no file in the working directory is imported instead of repogen.
 _REPOGEN = (sys.executable, "-P", "-m", "repogen")
 
 
 class InputError(Exception):
-    """An input is not what it may be."""
+    """The value of an input is invalid."""
 
 
 def plan() -> None:
-    """Say what to cache, and under which keys."""
+    """Set the directories to cache, and their keys, as outputs."""
     if _input("CACHE") != "true":
         return
     python = f"{platform.system()}-{platform.machine()}-{sys.version_info.major}.{sys.version_info.minor}"
     outputs = {}
     if _installs():
-        found = subprocess.run(
-            [sys.executable, "-m", "pip", "cache", "dir"], capture_output=True, text=True, check=False
-        )
-        if found.returncode == 0:  # it fails where pip's cache is off
-            outputs["pip-cache"] = found.stdout.strip()
+        pip = subprocess.run([sys.executable, "-m", "pip", "cache", "dir"], capture_output=True, text=True, check=False)
+        if pip.returncode == 0:  # it fails if pip's cache is disabled
+            outputs["pip-cache"] = pip.stdout.strip()
             outputs["pip-key"] = f"repogen-pip-{python}-{_digest('pyproject.toml', 'constraints.txt')}"
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     outputs["triton-cache"] = str(Path(cache) / "repogen")
@@ -57,25 +55,25 @@ def plan() -> None:
 
 
 def install() -> None:
-    """Install what the models import, and repogen unless it is there."""
+    """Install the requirements of the models, and repogen unless it is installed."""
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
-    constrained = ["-c", str(ROOT / "constraints.txt")]
+    constraints = ["-c", str(ROOT / "constraints.txt")]
     if _installs():
         index = _torch_index()
-        subprocess.run([*pip, *constrained, *(("--extra-index-url", index) if index else ()), "torch"], check=True)
-        subprocess.run([*pip, *constrained, f"{ROOT}[build,track]"], check=True)
+        subprocess.run([*pip, *constraints, *(("--extra-index-url", index) if index else ()), "torch"], check=True)
+        subprocess.run([*pip, *constraints, f"{ROOT}[build,track]"], check=True)
     if requirements := _input("REQUIREMENTS"):
         subprocess.run([*pip, "-r", requirements], check=True, cwd=_directory())
 
 
 def run() -> None:
-    """Run the command; for `promote`, once for each model."""
+    """Run the command; `promote` runs once per model."""
     commands = command_lines(os.environ)
     if not commands:
         print("no model to promote: none was published and registered", flush=True)
     failed = 0
     for command in commands:
-        code = _followed(command)
+        code = _run_command(command)
         failed = failed or code
         if code == INTERRUPTED:
             break
@@ -83,8 +81,8 @@ def run() -> None:
     sys.exit(failed)
 
 
-def _followed(command: list[str]) -> int:
-    """Run a command; a cancelled job's signal becomes its own, and it has the time to clean up."""
+def _run_command(command: list[str]) -> int:
+    """Run a command; when the job is canceled, forward its signal and wait until the command has cleaned up."""
     with subprocess.Popen(command, cwd=_directory()) as process:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: process.terminate())
@@ -92,82 +90,82 @@ def _followed(command: list[str]) -> int:
 
 
 def command_lines(environment: Mapping[str, str]) -> list[list[str]]:
-    """Return the command lines that the inputs ask for.
+    """Return the command lines for the inputs.
 
     Args:
-        environment: With the inputs as ``INPUT_…``.
+        environment: Contains the inputs as ``INPUT_…``.
 
     Raises:
-        InputError: An unknown command, or arguments whose quotes do not match.
+        InputError: The command is unknown, or an input is invalid.
     """
-    given = {name.removeprefix("INPUT_"): value for name, value in environment.items() if name.startswith("INPUT_")}
-    command = given.get("COMMAND", "")
+    inputs = {name.removeprefix("INPUT_"): value for name, value in environment.items() if name.startswith("INPUT_")}
+    command = inputs.get("COMMAND", "")
     if command not in COMMANDS:
-        raise InputError(f"command is {command!r}, not one of {', '.join(COMMANDS)}")
+        raise InputError(f"command {command!r} is not one of {', '.join(COMMANDS)}")
     try:
-        extra = shlex.split(given.get("EXTRA_ARGS", ""))
+        extra = shlex.split(inputs.get("EXTRA_ARGS", ""))
     except ValueError as error:
         raise InputError(f"extra-args cannot be split: {error}") from error
     start = [*_REPOGEN, command]
     if command == "promote":
-        options = [*_flag("--spec", given.get("SPEC", "")), *_tracking(given), *_server(given), *extra]
+        options = [*_flag("--spec", inputs.get("SPEC", "")), *_tracking(inputs), *_server(inputs), *extra]
         return [
-            [*start, *options, "--", *model]  # `--` ends the options: no name becomes one
-            for model in _promotable(given.get("MODELS", ""))
+            [*start, *options, "--", *model]  # after `--`, no name is parsed as an option
+            for model in _promotable(inputs.get("MODELS", ""))
         ]
-    names = [part for name in _names(given.get("MODELS", "")) for part in _flag("--model", name)]
-    return [[*start, *names, *_OPTIONS[command](given), *extra, *_OPERANDS[command](given)]]
+    names = [part for name in _names(inputs.get("MODELS", "")) for part in _flag("--model", name)]
+    return [[*start, *names, *_OPTIONS[command](inputs), *extra, *_OPERANDS[command](inputs)]]
 
 
-def _build_options(given: dict[str, str]) -> list[str]:
-    asked = ["--no-smoke"] if given.get("SMOKE") == "none" else _server(given)
-    return [*_repository(given), *_flag("--target", given.get("TARGET", "")), *_tracking(given), *asked]
+def _build_options(inputs: dict[str, str]) -> list[str]:
+    server = ["--no-smoke"] if inputs.get("SMOKE") == "none" else _server(inputs)
+    return [*_repository(inputs), *_flag("--target", inputs.get("TARGET", "")), *_tracking(inputs), *server]
 
 
-def _repository(given: dict[str, str]) -> list[str]:
-    return _flag("--repository", given.get("REPOSITORY", ""))
+def _repository(inputs: dict[str, str]) -> list[str]:
+    return _flag("--repository", inputs.get("REPOSITORY", ""))
 
 
-def _tracking(given: dict[str, str]) -> list[str]:
-    uri = given.get("MLFLOW_TRACKING_URI", "").strip()
+def _tracking(inputs: dict[str, str]) -> list[str]:
+    uri = inputs.get("MLFLOW_TRACKING_URI", "").strip()
     if "@" in urlsplit(uri).netloc:
         raise InputError(
-            "mlflow-tracking-uri holds credentials; give them to the job as MLFLOW_TRACKING_USERNAME and "
-            "MLFLOW_TRACKING_PASSWORD, from secrets"
+            "mlflow-tracking-uri contains credentials; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD in "
+            "the job's environment instead, from secrets"
         )
     return _flag("--tracking-uri", uri)
 
 
-def _server(given: dict[str, str]) -> list[str]:
-    return [] if given.get("SMOKE") == "none" else _flag("--server", given.get("SMOKE", ""))
+def _server(inputs: dict[str, str]) -> list[str]:
+    return [] if inputs.get("SMOKE") == "none" else _flag("--server", inputs.get("SMOKE", ""))
 
 
 _OPTIONS: dict[str, Callable[[dict[str, str]], list[str]]] = {
     "build": _build_options,
     "smoke": _server,
-    "sync": lambda given: [*_repository(given), *_tracking(given)],
+    "sync": lambda inputs: [*_repository(inputs), *_tracking(inputs)],
 }
 _OPERANDS: dict[str, Callable[[dict[str, str]], list[str]]] = {
-    "build": lambda given: ["--", given.get("SPEC") or "repogen.yaml"],
-    "smoke": lambda given: ["--", given.get("REPOSITORY") or "model_repository"],
-    "sync": lambda _given: [],
+    "build": lambda inputs: ["--", inputs.get("SPEC") or "repogen.yaml"],
+    "smoke": lambda inputs: ["--", inputs.get("REPOSITORY") or "model_repository"],
+    "sync": lambda _inputs: [],
 }
 
 
 def _flag(name: str, value: str) -> list[str]:
-    """Return an option with its value in one word, so that no value becomes an option."""
+    """Return an option with its value as one word, so that no value is parsed as an option."""
     return [f"{name}={value}"] if value else []
 
 
 def _names(text: str) -> list[str]:
-    """Return the names in a list of names, or in JSON as this action's output `models` holds it."""
+    """Return the names in a list of names, or in the JSON of this action's output `models`."""
     if text.lstrip().startswith("["):
         return [entry["name"] for entry in _entries(text)]
     return [name for name in _SEPARATORS.split(text) if name]
 
 
 def _promotable(text: str) -> list[list[str]]:
-    """Return name and version of each model to promote: of a build's output those that it published and registered."""
+    """Return the name, or name and version, of each model to promote; of an output, those published and registered."""
     if not text.lstrip().startswith("["):
         return [[name] for name in _names(text)]
     published = (entry for entry in _entries(text) if entry.get("status") == "published")
@@ -179,21 +177,21 @@ def _entries(text: str) -> list[dict[str, str]]:
         entries = json.loads(text)
         return [{"name": str(entry["name"]), **entry} for entry in entries]
     except (ValueError, TypeError, KeyError) as error:
-        raise InputError(f"models is neither names nor this action's output: {error!r}") from error
+        raise InputError(f"models is neither a list of names nor this action's output: {error!r}") from error
 
 
 def _installs() -> bool:
     choice = _input("INSTALL")
     if choice not in {"auto", "always", "never"}:
-        raise InputError(f"install is {choice!r}, not auto, always or never")
-    return choice == "always" or (choice == "auto" and not _present())
+        raise InputError(f"install {choice!r} is not one of auto, always, never")
+    return choice == "always" or (choice == "auto" and not _is_installed())
 
 
-def _present() -> bool:
-    """Whether the interpreter can build with this very version of repogen."""
+def _is_installed() -> bool:
+    """Return whether the interpreter has torch and exactly this version of repogen."""
     code = "import repogen, importlib.util as u; print(repogen.__version__, u.find_spec('torch') is not None)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT.anchor)
-    return found.stdout.split() == [_version(), "True"]
+    python = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT.anchor)
+    return python.stdout.split() == [_version(), "True"]
 
 
 def _version() -> str:
@@ -209,7 +207,7 @@ def _digest(*files: str) -> str:
 def _torch_index() -> str:
     choice = _input("TORCH_INDEX")
     if choice == "auto":
-        # PyPI's torch for Linux brings CUDA along: gigabytes that GitHub's own runners have no use for.
+        # PyPI's torch for Linux includes CUDA: gigabytes that GitHub-hosted runners cannot use.
         return CPU_INDEX if os.environ.get("RUNNER_ENVIRONMENT") == "github-hosted" else ""
     return "" if choice == "none" else choice
 
@@ -232,7 +230,7 @@ if __name__ == "__main__":
         {"plan": plan, "install": install, "run": run}[sys.argv[1]]()
     except InputError as error:
         message = str(error).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-        print(f"::error title=repogen's inputs::{message}", flush=True)
+        print(f"::error title=Invalid input of repogen::{message}", flush=True)
         sys.exit(2)
     except subprocess.CalledProcessError as error:
         sys.exit(error.returncode)
