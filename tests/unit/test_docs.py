@@ -20,25 +20,32 @@ _NAMES = {"default_code"}
 
 
 def reported_codes() -> set[str]:
-    """Return the error codes in the source: ``code=`` arguments, default codes of classes, and error records."""
-    return {
-        code
-        for path in sorted(PACKAGE.rglob("*.py"))
-        for code in _codes_of(ast.parse(path.read_text(encoding="utf-8")))
-        if _CODE.fullmatch(code)
+    """Return the error codes in the source: ``code=`` arguments, default codes of classes, and error records.
+
+    Arguments may name a constant of a module.
+    """
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))]
+    constants = {
+        target.id: node.value
+        for tree in trees
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
     }
+    values = [constants.get(getattr(value, "id", ""), value) for tree in trees for value in _codes_of(tree)]
+    return {code for value in values for code in _texts(value) if _CODE.fullmatch(code)}
 
 
-def _codes_of(tree: ast.Module) -> Iterator[str]:
+def _codes_of(tree: ast.Module) -> Iterator[ast.expr]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             values = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
             if isinstance(node.func, ast.Name) and node.func.id in _RECORDS:
                 values += node.args[:1]
-            for value in values:
-                yield from _texts(value)
+            yield from values
         elif isinstance(node, ast.Assign) and any(getattr(target, "id", "") in _NAMES for target in node.targets):
-            yield from _texts(node.value)
+            yield node.value
 
 
 def _texts(value: ast.expr) -> Iterator[str]:
