@@ -26,13 +26,12 @@ from repogen.spec.schema import json_schema  # noqa: E402 - the same
 from repogen.triton_config.rules.findings import RULES  # noqa: E402 - the same
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
-_LINK = re.compile(r"\[(\w+)\]\(#(\w+)\)")
 RULE_TABLES = re.compile(r"<!-- rules (RG\d) -->")
 """In ``reference/rules.md``, the place of the table of a family."""
 
@@ -162,28 +161,63 @@ def _cell(text: str) -> str:
 
 
 def spec_page() -> str:
-    """Return the page with every key of a spec, from its JSON Schema."""
+    """Return the page with every key of a spec, from its JSON Schema; a section per mapping, named by its key path."""
     schema = json_schema()
     definitions: Mapping[str, Any] = schema.get("$defs", {})  # type: ignore[assignment]
     parts = [
         "# Spec",
         (
             "A spec is a YAML file, `repogen.yaml` by default. `repogen schema` prints its JSON Schema, which editors "
-            "use for completion. Unknown keys are errors. Relative paths start at the directory of the spec."
+            "use for completion. Unknown keys are errors. Relative paths start at the directory of the spec. "
+            "`defaults` accepts every key of a model."
         ),
         "## Top level",
         _properties(schema),
     ]
-    for name, definition in definitions.items():
-        if "properties" in definition:
-            parts += [f"## {name} {{ #{name.lower()} }}", _description(definition), _properties(definition)]
-    return _LINK.sub(_plain_unless_defined(definitions), "\n\n".join(part for part in parts if part)) + "\n"
+    for name, path in _sections(schema, definitions).items():
+        definition = definitions[name]
+        parts += [f"## {path} {{ #{name.lower()} }}", _description(definition), _properties(definition)]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _plain_unless_defined(definitions: Mapping[str, Any]) -> Callable[[re.Match[str]], str]:
-    """Return a replacement of links to definitions: those without a section of their own become plain text."""
-    sections = {name.lower() for name, definition in definitions.items() if "properties" in definition}
-    return lambda match: match[0] if match[2] in sections else match[1].removesuffix("Spec").lower()
+def _sections(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, str]:
+    """Return the definitions that are mappings, with the key path of their first use, from the top down."""
+    sections: dict[str, str] = {}
+    pending = [(schema, "")]
+    while pending:
+        mapping, path = pending.pop(0)
+        for key, value in mapping.get("properties", {}).items():
+            if key == "defaults":  # the same as `models.NAME`
+                continue
+            below = f"{path}.{key}".lstrip(".")
+            for name, suffix in _definitions_in(value):
+                if name not in sections and "properties" in definitions[name]:
+                    kind = definitions[name]["properties"].get("kind", {}).get("const")
+                    sections[name] = f"`{below}{suffix}`" + (f" of kind {kind}" if kind else "")
+                    pending.append((definitions[name], f"{below}{suffix}"))
+    return sections
+
+
+def _definitions_in(value: Mapping[str, Any], suffix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the definitions of a value, and the rest of the key path: ``.NAME`` in mappings, ``[]`` in lists."""
+    if "$ref" in value:
+        yield _definition_name(value), suffix
+    for choice in (*value.get("anyOf", ()), *value.get("oneOf", ())):
+        yield from _definitions_in(choice, suffix)
+    if isinstance(value.get("items"), dict):
+        yield from _definitions_in(value["items"], f"{suffix}[]")
+    for child in _values_of(value):
+        yield from _definitions_in(child, f"{suffix}.NAME")
+
+
+def _definition_name(value: Mapping[str, Any]) -> str:
+    # What ``defaults`` accepts is the same without required keys.
+    return str(value["$ref"]).rpartition("/")[2].removeprefix("Partial")
+
+
+def _values_of(value: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    children = [value.get("additionalProperties"), *value.get("patternProperties", {}).values()]
+    return [child for child in children if isinstance(child, dict)]
 
 
 def json_page() -> str:
@@ -225,8 +259,9 @@ def _default(value: Mapping[str, Any]) -> str:
 
 def _type(value: Mapping[str, Any]) -> str:
     if "$ref" in value:
-        name = str(value["$ref"]).rpartition("/")[2]
-        return f"[{name}](#{name.lower()})"
+        name = _definition_name(value)
+        label = re.sub(r"(?<!^)(?=[A-Z])", " ", re.sub(r"(Spec|Document)$", "", name)).lower()
+        return label if name in _INLINE else f"[{label}](#{name.lower()})"
     if "enum" in value or "const" in value:
         return " \\| ".join(f"`{choice}`" for choice in value.get("enum", [value.get("const")]))
     for union in ("anyOf", "oneOf"):
@@ -235,6 +270,10 @@ def _type(value: Mapping[str, Any]) -> str:
             return " or ".join(kinds)
     if value.get("type") == "array":
         return f"list of {_type(value.get('items', {}))}"
-    if value.get("type") == "object" and isinstance(value.get("additionalProperties"), dict):
-        return f"mapping of {_type(value['additionalProperties'])}"
+    if value.get("type") == "object" and (children := _values_of(value)):
+        return f"mapping of {_type(children[0])}"
     return str(value.get("type", "any"))
+
+
+_INLINE = frozenset({"PassSpec"})
+"""Definitions that are not mappings alone, so that they have no section."""
