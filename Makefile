@@ -59,7 +59,7 @@ conformance: $(READY)
 zoo: conformance
 
 docs: $(READY)
-	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
 	@echo "open build/site/index.html, or run $(BIN)/mkdocs serve"
 
 lint: $(READY)
