@@ -100,7 +100,7 @@ class EmbeddedTriton:
         return installation.root if installation.complete else None
 
     def versions(self) -> str:
-        """Return the versions for people: ``tritonserver 2.51.0, ONNX Runtime 1.19.2``."""
+        """Return the human-readable versions: ``tritonserver 2.51.0, ONNX Runtime 1.19.2``."""
         return f"tritonserver {wheels.shipped_lock().server_version}, ONNX Runtime {self.target.onnxruntime}"
 
     def _installation(self) -> Installation:

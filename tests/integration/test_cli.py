@@ -171,7 +171,7 @@ def test_altered_golden_tensors_fail_the_smoke_test(scaffolded: tuple[Project, d
 
 
 def test_an_altered_model_fails_the_smoke_test(scaffolded: tuple[Project, dict[str, Any]], tmp_path: Path) -> None:
-    """A model whose manifest was forged along with it still answers otherwise than PyTorch did."""
+    """A model whose manifest was forged along with it still fails when its outputs differ from PyTorch."""
     project = copied(scaffolded[0], tmp_path)
     version = project.repository / "tiny" / "1"
     model = onnx.load(version / "model.onnx")
@@ -242,7 +242,7 @@ def test_a_change_of_the_config_alone_is_a_new_version(reconfigured: Project) ->
 
 
 def test_a_publish_killed_between_its_renames_is_finished(reconfigured: Project) -> None:
-    """Version 2 in place, config.pbtxt still the old one, a journal: the next build mends it and needs no export."""
+    """With version 2 in place, an old config.pbtxt and a journal, the next build recovers without an export."""
     model = reconfigured.repository / "tiny"
     whole = reconfigured.published()
     before, after = ((model / version / "config.pbtxt").read_bytes() for version in "12")
@@ -287,7 +287,7 @@ def test_a_build_smoke_tested_by_a_server_that_runs(triton: SharedTriton, tiny: 
 
 
 def test_failures_side_by_side(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
-    """Two at a time: the good one is published, each failure is told, and the earliest step's code is the exit's."""
+    """With two jobs, the good model is published and the earliest failed step sets the exit code."""
     project = new_project(tmp_path)
     (tmp_path / "faults.py").write_text(FAULTS, encoding="utf-8")
     spec = project.spec.read_text(encoding="utf-8")

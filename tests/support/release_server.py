@@ -1,4 +1,4 @@
-"""A real release desk for tests and benchmarks: `mlflow server` on PostgreSQL, proxied artifacts, basic auth, loopback.
+"""A model registry for tests and benchmarks: `mlflow server` on PostgreSQL, proxied artifacts, basic auth, loopback.
 
 Both servers are stopped by their PID. PostgreSQL refuses to run as root: there it runs as its own user, ``postgres``.
 """

@@ -28,7 +28,7 @@ def register(monkeypatch: pytest.MonkeyPatch, *entries: EntryPoint) -> None:
 
 
 def test_an_unknown_name_lists_the_registered_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A typo is answered with what there is."""
+    """An unknown name is rejected with the list of registered names."""
     register(monkeypatch, EntryPoint("known", "json:loads", "repogen.gates"))
     with pytest.raises(SpecError, match=r"'unknown' is not registered in repogen\.gates") as caught:
         plugins.load_plugin("repogen.gates", "unknown")

@@ -1,4 +1,4 @@
-"""What a GitHub Actions runner is told: annotations, the step's summary, its outputs."""
+"""Output for GitHub Actions: annotations, the step summary, and step outputs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ WARNED = SmokeReport(
     "good", 2, "embedded", "2.51", "ORT", (SmokeCheck("batching", passed=True, detail="none", warning=True),)
 )
 GOOD = ModelReport("good", Status.PUBLISHED, version=2, sha256="ab", size=7, registry_version=5, smoke=WARNED)
-BAD = ModelReport("bad", Status.FAILED, error=ErrorRecord("export.x", "no\nexport", "mend it", "models.py:1", 3))
+BAD = ModelReport("bad", Status.FAILED, error=ErrorRecord("export.x", "no\nexport", "fix it", "models.py:1", 3))
 
 
 @pytest.fixture
@@ -112,11 +112,11 @@ def test_a_runner_has_all_of_its_files(missing: str) -> None:
 def test_a_build_is_told_in_annotations_summary_and_outputs(
     spec: Spec, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Each failure and warning on its line; the report for people; the figures for the next job."""
+    """Writes one annotation per failure and warning, the summary, and the step outputs."""
     write_build(BuildReport(tmp_path / "work" / "repo", (GOOD, BAD)), spec, err=False)
     assert capsys.readouterr().out.splitlines() == [
         "::warning file=models/repogen.yaml,line=2,col=3,title=good%3A batching::none",
-        "::error file=models/models.py,line=1,title=bad%3A export.x::no%0Aexport%0Amend it",
+        "::error file=models/models.py,line=1,title=bad%3A export.x::no%0Aexport%0Afix it",
     ]
     found = outputs(tmp_path / "output")
     assert json.loads(found["models"]) == [

@@ -102,16 +102,16 @@ def test_a_promotion_shows_the_gates_that_failed_first() -> None:
 def test_a_spec_tells_all_of_its_problems() -> None:
     """A command that ended before any model has its problems as they stand on a terminal."""
     error = SpecProblemsError(
-        [Problem("a.yaml", 2, 3, "models.x", "unknown key"), Problem("a.yaml", 1, 1, "", "bad", "mend")]
+        [Problem("a.yaml", 2, 3, "models.x", "unknown key"), Problem("a.yaml", 1, 1, "", "bad", "fix")]
     )
     assert error_markdown(error, "build") == (
         "### repogen build failed\n\n**Failed** (spec.problems):\n\n"
-        "```text\na.yaml:1:1: bad (mend)\na.yaml:2:3 models.x: unknown key\n```\n"
+        "```text\na.yaml:1:1: bad (fix)\na.yaml:2:3 models.x: unknown key\n```\n"
     )
 
 
 def test_an_error_of_the_build_itself_is_a_failure_without_a_model() -> None:
-    """What went wrong beside the models is told, too."""
+    """An error outside the models is reported as a failure."""
     report = report_markdown(
         BuildReport(Path("r"), (GOOD,), PublishError("the run could not be ended", "again").record)
     )

@@ -84,7 +84,7 @@ def test_outcomes_in_one_sentence() -> None:
 
 
 def test_the_json_has_every_figure_and_no_nan() -> None:
-    """What is no number is null."""
+    """Infinities and NaN are written as null."""
     infinite = GateResult("parity.max_abs_diff", "inf", "<= 1", Verdict.FAILED, "", float("inf"))
     document = json.loads(json.dumps(as_dict(PromotionReport("m", "a", 3, 4, Outcome.REFUSED, (*GATES, infinite)))))
     assert [gate["value"] for gate in document["gates"]] == [None, 1.25, None, None]

@@ -48,7 +48,7 @@ def report(*versions: SyncedVersion, dry_run: bool = False) -> SyncReport:
 
 
 def test_text() -> None:
-    """A row a version, notes, the outcome, and failures last."""
+    """The table has one row per version, followed by notes, the outcome, and failures."""
     assert sync_text(report(*MIXED), debug=False) == TEXT
 
 

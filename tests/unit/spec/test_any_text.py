@@ -66,7 +66,7 @@ def assert_told(raw: bytes) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes(raw: bytes) -> None:
-    """Bytes of no encoding are told so."""
+    """Bytes that are not UTF-8 are reported as problems."""
     assert_told(raw)
 
 

@@ -1,4 +1,4 @@
-"""What a good spec becomes, and how problems are told."""
+"""Loading a valid spec, and reporting the problems of an invalid one."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ def test_a_file_that_can_not_be_read_is_a_spec_error(name: str, message: str, tm
 
 
 def test_a_missing_spec_points_to_init(tmp_path: Path) -> None:
-    """Who has no spec yet is told how to get one."""
+    """The hint for a missing spec suggests `repogen init`."""
     with pytest.raises(SpecError) as caught:
         load_spec(tmp_path / "repogen.yaml")
     assert "create one with `repogen init`" == caught.value.hint  # noqa: SIM300 - expected first
 
 
 def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
-    """A megabyte is no spec."""
+    """A file of more than 1 MB is rejected."""
     path = tmp_path / "repogen.yaml"
     path.write_bytes(b"#" * 1_000_001)
     with pytest.raises(SpecError, match="larger than 1000000 bytes"):

@@ -133,7 +133,7 @@ def test_sigkill(
 
 
 def _models(root: Path) -> dict[str, bytes | None]:
-    """Return what there is of models, but for the times of change and an empty place for the unserved."""
+    """Return the model files, without modification times and without an empty archive directory."""
     files = {name: content for name, (content, _) in contents(root).items() if "/" in name or "." not in name}
     return {name: content for name, content in files.items() if not name.endswith("repogen.json") and name != "repo"}
 

@@ -535,7 +535,7 @@ class CannotSwap(Disk):
 
 
 def test_filesystem_that_cannot_swap(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """There, damage is told with the way to mend it, and every other change works."""
+    """Damage is reported with the fix, and every other change works."""
     register("m", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent(), CannotSwap())
     (repository / "m" / "1" / "model.onnx").write_bytes(b"spoilt")
