@@ -37,11 +37,11 @@ def up_to_date_models(
     """
 
     def check(name: str) -> ModelReport | None:
-        begun = time.monotonic()
+        start = time.monotonic()
         current = _newest_version(repository, name)
         if current is None or not is_up_to_date(spec, name, repository, current, registered=registered):
             return None
-        return _report(name, *current, time.monotonic() - begun)
+        return _report(name, *current, time.monotonic() - start)
 
     selected = list(names)
     with ThreadPoolExecutor() as pool:

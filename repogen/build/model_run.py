@@ -126,11 +126,11 @@ class ModelRun:
     def _timed(
         self, step: str, function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
     ) -> Result:
-        begun = time.monotonic()
+        start = time.monotonic()
         try:
             result = function(*args, **kwargs)
         finally:
-            self._seconds[step] = time.monotonic() - begun
+            self._seconds[step] = time.monotonic() - start
         self.record(result)
         return result
 

@@ -83,7 +83,7 @@ class _NamedFile:
 
 def named_file_findings(directory: Path, config: ModelConfig) -> Iterator[Finding]:
     """Yield findings about files that a config names: missing, too short, or outside the model's directory."""
-    for file in _named(config):
+    for file in _named_files(config):
         if "\0" in file.name:
             yield Finding("RG405", "error", f"{file.name!r} is not a file name", "remove the NUL", file.field)
             continue
@@ -103,7 +103,7 @@ def named_file_findings(directory: Path, config: ModelConfig) -> Iterator[Findin
             yield Finding("RG405", "error", message, "write the raw values, row by row", file.field)
 
 
-def _named(config: ModelConfig) -> Iterator[_NamedFile]:
+def _named_files(config: ModelConfig) -> Iterator[_NamedFile]:
     for index, output in enumerate(config.output):
         if output.label_filename:
             yield _NamedFile(f"output[{index}].label_filename", "", output.label_filename)

@@ -64,10 +64,10 @@ def export_script(request: ExportRequest) -> ExportedGraph:
 
 
 def _reject_frozen_branches(reads: list[ValueRead], allowed: tuple[str, ...]) -> None:
-    frozen = [read for read in reads if not any(_matches(read, location) for location in allowed)]
+    frozen = [value_read for value_read in reads if not any(_matches(value_read, location) for location in allowed)]
     if not frozen:
         return
-    locations = [f"{Path(read.path).name}:{read.line}" for read in frozen]
+    locations = [f"{Path(value_read.path).name}:{value_read.line}" for value_read in frozen]
     raise ExportError(
         f"tracing would freeze a branch that depends on tensor values at {', '.join(locations)}",
         "rewrite it with torch.where; or, if it never changes, allow it with export.allow_tracer_warnings: "
@@ -77,9 +77,9 @@ def _reject_frozen_branches(reads: list[ValueRead], allowed: tuple[str, ...]) ->
     )
 
 
-def _matches(read: ValueRead, location: str) -> bool:
+def _matches(value_read: ValueRead, location: str) -> bool:
     name, _, line = location.rpartition(":")
-    return line == str(read.line) and Path(read.path).parts[-len(Path(name).parts) :] == Path(name).parts
+    return line == str(value_read.line) and Path(value_read.path).parts[-len(Path(name).parts) :] == Path(name).parts
 
 
 def _traced(module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> torch.nn.Module:

@@ -112,12 +112,12 @@ def _recording(name: str, original: Callable[..., Any], inputs: int, reads: Trac
 def _compared_numbers(tensor: torch.Tensor) -> Iterator[int]:
     """Yield the integers that a traced condition is computed with."""
     pending = [torch._C._get_value_trace(tensor)]  # type: ignore[attr-defined] # noqa: SLF001 - the trace has no public API
-    seen: set[str] = set()
+    visited_names: set[str] = set()
     while pending:
         value = pending.pop()
-        if value.debugName() in seen:
+        if value.debugName() in visited_names:
             continue
-        seen.add(value.debugName())
+        visited_names.add(value.debugName())
         node = value.node()
         if node.kind() == "prim::Constant":
             number = value.toIValue()
@@ -133,12 +133,12 @@ def _depends_on_values(tensor: torch.Tensor, state: Any, inputs: int, *, of_size
     # First, because it may rename the value to the caller's variable.
     pending = [(torch._C._get_value_trace(tensor), of_size)]  # type: ignore[attr-defined] # noqa: SLF001 - the trace has no public API
     graph_inputs = {value.debugName() for value in list(state.graph().inputs())[:inputs]}
-    seen: set[tuple[str, bool]] = set()
+    visited_names: set[tuple[str, bool]] = set()
     while pending:
         value, of_size = pending.pop()
-        if (value.debugName(), of_size) in seen:
+        if (value.debugName(), of_size) in visited_names:
             continue
-        seen.add((value.debugName(), of_size))
+        visited_names.add((value.debugName(), of_size))
         if value.debugName() not in graph_inputs:
             pending.extend(_size_dependencies(value.node()) if of_size else _value_dependencies(value.node()))
         elif not of_size:

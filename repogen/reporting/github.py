@@ -156,8 +156,8 @@ def _outputs(repository: str, models: Sequence[Mapping[str, object]], *, failed:
 
 def _workspace_path(path: Path, workspace: Path) -> str:
     """Return ``path`` relative to the workspace, as other actions expect it; absolute when it is elsewhere."""
-    full, top = path.resolve(), workspace.resolve()
-    return (full.relative_to(top) if full.is_relative_to(top) else full).as_posix()
+    absolute_path, root = path.resolve(), workspace.resolve()
+    return (absolute_path.relative_to(root) if absolute_path.is_relative_to(root) else absolute_path).as_posix()
 
 
 def _size(path: Path) -> int:

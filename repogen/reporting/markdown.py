@@ -60,7 +60,7 @@ def error_markdown(error: RepogenError, command: str) -> str:
 def smoke_markdown(reports: Sequence[SmokeReport]) -> str:
     """Return the results of smoke tests: failed checks, then a table with one row per model."""
     failed = sum(not report.passed for report in reports)
-    verdict = f"{failed} of {_counted(len(reports))} failed" if failed else f"{_counted(len(reports))} passed"
+    verdict = f"{failed} of {_count_text(len(reports))} failed" if failed else f"{_count_text(len(reports))} passed"
     ordered = sorted(reports, key=lambda report: report.passed)
     return _rendered("smoke.md.j2", headline=f"repogen smoke: {verdict}", reports=ordered)
 
@@ -133,7 +133,7 @@ def _headline(report: BuildReport) -> str:
     return f"repogen build: {', '.join(parts) or 'no models'}"
 
 
-def _counted(number: int) -> str:
+def _count_text(number: int) -> str:
     return f"{number} model{'' if number == 1 else 's'}"
 
 
@@ -152,7 +152,7 @@ def _html(text: str) -> str:
 
 
 def _seconds(seconds: dict[str, float]) -> str:
-    return ", ".join(f"{step} {taken:.1f}" for step, taken in seconds.items())
+    return ", ".join(f"{step} {duration:.1f}" for step, duration in seconds.items())
 
 
 def _failures_first(gates: Iterable[GateResult]) -> list[GateResult]:

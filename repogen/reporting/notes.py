@@ -50,8 +50,8 @@ def size_text(size: int) -> str:
     if not size:
         return "-"
     amount, unit = float(size), "B"
-    for larger in ("KiB", "MiB", "GiB"):
+    for larger_unit in ("KiB", "MiB", "GiB"):
         if amount < _KIB:
             break
-        amount, unit = amount / _KIB, larger
+        amount, unit = amount / _KIB, larger_unit
     return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"

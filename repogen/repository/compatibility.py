@@ -49,7 +49,7 @@ def misfits(model: Path, served: Iterable[int], staged: StagedVersion) -> tuple[
 
     A version that repogen did not build, or whose manifest is damaged, is skipped: its signature is unknown.
     """
-    return tuple(line for version in sorted(served) for line in _misfit(model / str(version), staged))
+    return tuple(line for version in sorted(served) for line in _tensor_misfits(model / str(version), staged))
 
 
 def require_servable(model: Path, number: int, staged: StagedVersion) -> None:
@@ -82,7 +82,7 @@ def require_servable(model: Path, number: int, staged: StagedVersion) -> None:
         )
 
 
-def _misfit(version: Path, staged: StagedVersion) -> Iterator[str]:
+def _tensor_misfits(version: Path, staged: StagedVersion) -> Iterator[str]:
     if not version.is_dir():
         yield f"version {version.name}: Triton reads this number from a directory's name, and {version} does not exist"
         return
@@ -101,8 +101,8 @@ def _differences(kind: str, old: tuple[TensorSpec, ...], new: tuple[TensorSpec, 
     for name, tensor in before.items():
         if name not in after:
             yield f"{kind} {name!r} is gone"
-        elif (was := _describe(tensor)) != (now := _describe(after[name])):
-            yield f"{kind} {name!r} was {was}, is {now}"
+        elif (old_text := _describe(tensor)) != (new_text := _describe(after[name])):
+            yield f"{kind} {name!r} was {old_text}, is {new_text}"
     for name in after:
         if name not in before:
             yield f"{kind} {name!r} is new"

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from repogen.artifacts.sync import DesiredVersion
 
 
-def stage_download(private: Path, desired: DesiredVersion, version_dir: Path) -> StagedVersion:
+def stage_download(scratch: Path, desired: DesiredVersion, version_dir: Path) -> StagedVersion:
     """Check a version's files, and stage them with a config.pbtxt that serves this version alone.
 
     Args:
-        private: The private repository of a stage root.
+        scratch: The private repository of a stage root.
         desired: The version.
         version_dir: Its files: ``<private>/<name>/<version>``, the download, or the version's directory in the
             repository if it is intact.
@@ -42,11 +42,11 @@ def stage_download(private: Path, desired: DesiredVersion, version_dir: Path) ->
     """
     try:
         manifest = _verified(version_dir, desired)
-        if version_dir.is_relative_to(private):
+        if version_dir.is_relative_to(scratch):
             _reject_unlisted_files(version_dir, manifest, desired)
         text = _config_text(version_dir, desired, manifest)
         config = ModelConfig(desired.name, text, manifest.max_batch_size, manifest.signature)
-        staged = StagedVersion(desired.name, private, desired.version, config, manifest)
+        staged = StagedVersion(desired.name, scratch, desired.version, config, manifest)
         staged.model_dir.mkdir(exist_ok=True)
         (staged.model_dir / CONFIG_FILE).write_bytes(text.encode())
         for record in named_records(manifest.files):

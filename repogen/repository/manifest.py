@@ -149,8 +149,8 @@ def damaged_named_files(model: Path, files: Iterable[FileRecord]) -> tuple[str, 
 def _damaged(records: Mapping[Path, FileRecord]) -> tuple[str, ...]:
     """Compare files with their records. Sizes are compared first; large files are hashed in parallel."""
     damage = {path: line for path, record in records.items() if (line := _size_difference(path, record))}
-    rest = {path: record for path, record in records.items() if path not in damage}
-    for (path, record), digest in zip(rest.items(), sha256_files(rest), strict=True):
+    remaining = {path: record for path, record in records.items() if path not in damage}
+    for (path, record), digest in zip(remaining.items(), sha256_files(remaining), strict=True):
         if digest is None:
             damage[path] = f"{record.path} cannot be read"
         elif digest != record.sha256:

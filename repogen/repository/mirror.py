@@ -70,7 +70,7 @@ def inspect_model(repository: Path, desired: DesiredVersion) -> LocalModel:
     model = model_dir(repository, desired.name)
     candidates = (model, archive_dir(repository) / desired.name)
     directory = next((path for path in candidates if os.path.lexists(path)), None)
-    if directory is None or not _usable(directory):
+    if directory is None or not _is_usable(directory):
         return LocalModel(None)
     intact = _contains(directory, desired)
     return LocalModel(
@@ -177,7 +177,7 @@ def discard(path: Path, scratch: Path, filesystem: Filesystem) -> None:
     _move(path, Path(mkdtemp(prefix="discarded-", dir=scratch)) / path.name, filesystem)
 
 
-def _usable(directory: Path) -> bool:
+def _is_usable(directory: Path) -> bool:
     """Return whether a model's directory can be changed by a sync; an empty one counts as missing."""
     require_plain_directory(directory)
     if not any(directory.iterdir()):

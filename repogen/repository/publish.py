@@ -98,15 +98,15 @@ def choose_order(model: Path, published: Manifest, staged: StagedVersion) -> Ord
     """
     if config_bytes(model) == staged.config.text.encode():
         return Order.VERSION_ONLY
-    present = triton_versions(model)
+    existing_versions = triton_versions(model)
     config = parse(staged.config.text, f"config.pbtxt of {staged.name}")
     breaks = bool(differences(published.signature, staged.manifest.signature))
     lowers = staged.config.max_batch_size < published.max_batch_size
     raises = staged.config.max_batch_size > published.max_batch_size
     early_config_fails = (
         raises
-        or not set(config.version_policy.specific.versions).issubset(present)
-        or bool(misfits(model, served_versions(config, present), staged))
+        or not set(config.version_policy.specific.versions).issubset(existing_versions)
+        or bool(misfits(model, served_versions(config, existing_versions), staged))
     )
     if breaks or (lowers and early_config_fails):
         return Order.SWAP

@@ -89,11 +89,11 @@ def stage_version(  # noqa: PLR0913 - the parts of a version
     return StagedVersion(config.name, private_repository(root), version, config, manifest)
 
 
-def stage_dependencies(private: Path, repository: Path, names: Iterable[str]) -> None:
+def stage_dependencies(scratch: Path, repository: Path, names: Iterable[str]) -> None:
     """Hard-link published models into a private repository, except for those that are staged there already.
 
     Args:
-        private: The private repository.
+        scratch: The private repository.
         repository: The real one, on the same filesystem.
         names: The models that an ensemble depends on.
 
@@ -101,7 +101,7 @@ def stage_dependencies(private: Path, repository: Path, names: Iterable[str]) ->
         PublishError: A model is in neither repository, or can't be linked.
     """
     for name in names:
-        staged, published = model_dir(private, name), model_dir(repository, name)
+        staged, published = model_dir(scratch, name), model_dir(repository, name)
         if versions(staged):
             continue
         if not versions(published):
@@ -118,9 +118,9 @@ def stage_dependencies(private: Path, repository: Path, names: Iterable[str]) ->
 
 
 def _sources(artifact: Artifact, golden_dir: Path, companions: Mapping[str, Path]) -> dict[str, Path]:
-    if taken := [name for name in companions if name in RESERVED_FILES or PurePath(name).name != name]:
+    if conflicts := [name for name in companions if name in RESERVED_FILES or PurePath(name).name != name]:
         raise PublishError(
-            f"cannot be staged: a companion file is named {taken[0]!r}, which is reserved or contains a directory",
+            f"cannot be staged: a companion file is named {conflicts[0]!r}, which is reserved or contains a directory",
             "Rename it.",
             code="stage.companion-name",
         )
@@ -130,8 +130,8 @@ def _sources(artifact: Artifact, golden_dir: Path, companions: Mapping[str, Path
         GOLDEN_JSON: golden_dir / GOLDEN_JSON,
         GOLDEN_NPZ: golden_dir / GOLDEN_NPZ,
     }
-    if missing := [str(path) for path in sources.values() if not path.is_file()]:
-        raise PublishError(f"cannot be staged, no such file: {', '.join(missing)}", code="stage.missing-file")
+    if missing_files := [str(path) for path in sources.values() if not path.is_file()]:
+        raise PublishError(f"cannot be staged, no such file: {', '.join(missing_files)}", code="stage.missing-file")
     return sources
 
 

@@ -55,7 +55,7 @@ def describe_callable(module: str, attribute: str, directory: Path) -> ModelDesc
         {"factory": f"{relative}:{attribute}"},
         (f"{attribute} is in {relative}; {signature}.",),
         tuple(keys),
-        _missing(required, has_examples=has_examples),
+        _missing_note(required, has_examples=has_examples),
     )
 
 
@@ -131,8 +131,8 @@ def _input_lines(forward: ast.FunctionDef | None, examples: str) -> Iterator[str
     yield "# Or write a function examples(batch) that returns forward's arguments, and: examples: models.py:examples"
 
 
-def _missing(required: list[str], *, has_examples: bool) -> str:
-    missing = [f"source.kwargs ({', '.join(required)})"] if required else []
+def _missing_note(required: list[str], *, has_examples: bool) -> str:
+    gaps = [f"source.kwargs ({', '.join(required)})"] if required else []
     if not has_examples:
-        missing.append("inputs: and dims:")
-    return f"fill in {' and '.join(missing)}" if missing else ""
+        gaps.append("inputs: and dims:")
+    return f"fill in {' and '.join(gaps)}" if gaps else ""

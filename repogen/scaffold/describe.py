@@ -91,9 +91,9 @@ def _describe_directory(path: Path, relative: str) -> ModelDescription:
         comments.append(
             "CHECK: it requires its own Python code. If you trust that code, add trust_remote_code: true to source."
         )
-    missing = "" if weights else f"put the weights into {path}"
+    note = "" if weights else f"put the weights into {path}"
     source: dict[str, object] = {"kind": "huggingface", "model": relative}
-    return ModelDescription(model_name(path.resolve().name), source, tuple(comments), (), missing)
+    return ModelDescription(model_name(path.resolve().name), source, tuple(comments), (), note)
 
 
 def _archive_members(path: Path) -> list[str]:

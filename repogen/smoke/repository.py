@@ -117,8 +117,8 @@ class _Tester:
         except (RepogenError, OSError) as error:
             checks.append(SmokeCheck("golden tensors", passed=False, detail=_reason(error)))
         else:
-            more, latency = run_checks(self.server, deployed, self.limits)
-            checks += more
+            model_checks, latency = run_checks(self.server, deployed, self.limits)
+            checks += model_checks
         return report_of(endpoint, model, version, checks, latency)
 
 

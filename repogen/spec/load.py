@@ -48,10 +48,10 @@ def load_spec(path: Path, release: str | None = None) -> Spec:
         problem = _unknown_release(release)
         raise SpecError(f"--target: {problem.what}", problem.hint, code="spec.target")
     file = str(path)
-    raw = _read(path)
-    text, unreadable = _decode(raw, file)
-    if unreadable is not None:
-        raise SpecProblemsError([unreadable])
+    raw = _read_bytes(path)
+    text, decode_problem = _decode(raw, file)
+    if decode_problem is not None:
+        raise SpecProblemsError([decode_problem])
     root, problems = compose(text, file)
     if root is None and problems:
         raise SpecProblemsError(problems)
@@ -68,7 +68,7 @@ def load_spec(path: Path, release: str | None = None) -> Spec:
     return _spec(path, valid, completed, release)
 
 
-def _read(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         if path.is_dir():
             raise SpecError(f"{path} is a directory, not a spec", f"name the file: {path / 'repogen.yaml'}")
@@ -111,22 +111,22 @@ def _check(
     root: Node, completed: Node, folder: Path, target_release: str | None
 ) -> tuple[SpecFile | None, list[Finding]]:
     """Return the validated file, or None if its structure is invalid, and all findings."""
-    plain, raw = data(completed), data(root)
-    if not isinstance(plain, dict) or not isinstance(raw, dict):
+    document, raw_document = data(completed), data(root)
+    if not isinstance(document, dict) or not isinstance(raw_document, dict):
         return None, []
-    valid, findings = check_file(plain)
-    findings += check_defaults(raw.get("defaults", {}))
-    release = _string(_get(plain.get("target", {}), "triton", SpecFile.model_fields["target"].default.triton))
+    valid, findings = check_file(document)
+    findings += check_defaults(raw_document.get("defaults", {}))
+    release = _string(_get(document.get("target", {}), "triton", SpecFile.model_fields["target"].default.triton))
     target = targets().get(target_release or release) if release is not None else None
     if release is not None and release not in targets():
         findings.append(_unknown_release(release))
-    templates = _string(plain.get("templates"))
+    templates = _string(document.get("templates"))
     findings += check_templates(templates, folder)
-    findings += check_tracking_uri(_string(_get(plain.get("mlflow", {}), "tracking_uri", None)))
-    repository = _string(plain.get("repository", SpecFile.model_fields["repository"].default))
+    findings += check_tracking_uri(_string(_get(document.get("mlflow", {}), "tracking_uri", None)))
+    repository = _string(document.get("repository", SpecFile.model_fields["repository"].default))
     if repository is not None:
         findings += check_repository(repository, templates, folder)
-    models = plain.get("models")
+    models = document.get("models")
     trusted = {
         name: PartialModel(valid.models[name], frozenset()) if valid else salvage(model)
         for name, model in (models.items() if isinstance(models, dict) else ())

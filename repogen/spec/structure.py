@@ -70,14 +70,14 @@ class PartialModel(NamedTuple):
     broken: frozenset[str]
 
 
-def check_file(plain: object) -> Structure:
+def check_file(document: object) -> Structure:
     """Validate the file, with defaults merged into its models.
 
     Args:
-        plain: Dicts, lists and scalars.
+        document: Dicts, lists and scalars.
     """
     try:
-        return Structure(SpecFile.model_validate(plain), [])
+        return Structure(SpecFile.model_validate(document), [])
     except ValidationError as error:
         return Structure(None, _findings(error, SpecFile, ()))
 
@@ -105,12 +105,14 @@ def salvage(model: object) -> PartialModel:
         return PartialModel(ModelSpec.model_validate(trusted), misspelled)
     except ValidationError as error:
         # The first part of pydantic's loc is the section.
-        broken = frozenset(str(detail["loc"][0]) for detail in error.errors(include_url=False, include_context=False))
-    for section in broken:
+        broken_sections = frozenset(
+            str(detail["loc"][0]) for detail in error.errors(include_url=False, include_context=False)
+        )
+    for section in broken_sections:
         trusted.pop(section, None)
-    if "source" in broken:
+    if "source" in broken_sections:
         trusted["source"] = _STUB_SOURCE
-    return PartialModel(ModelSpec.model_validate(trusted), broken | misspelled)
+    return PartialModel(ModelSpec.model_validate(trusted), broken_sections | misspelled)
 
 
 def _is_missing(finding: Finding) -> bool:
@@ -132,8 +134,10 @@ def _finding(detail: ErrorDetails, model: type[BaseModel], prefix: KeyPath) -> F
     if kind == "missing":
         return Finding(path[:-1], f"{loc[-1]} {_MISSING}", _missing_hint(path))
     if kind in {"extra_forbidden", UNKNOWN_OPTION}:
-        known = list(source_options(kind_of_source).model_fields) if kind_of_source else _known_keys(model, loc[:-1])
-        return Finding(path, "unknown key", nearest(str(loc[-1]), detail.get("ctx", {}).get("known", known)))
+        known_keys = (
+            list(source_options(kind_of_source).model_fields) if kind_of_source else _known_keys(model, loc[:-1])
+        )
+        return Finding(path, "unknown key", nearest(str(loc[-1]), detail.get("ctx", {}).get("known", known_keys)))
     if kind in {"too_short", "value_error"}:
         what = "needs at least one entry" if kind == "too_short" else detail["msg"].removeprefix("Value error, ")
         return Finding(path, what)

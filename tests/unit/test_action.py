@@ -1,4 +1,4 @@
-"""The composite action's own program: inputs become words of a command line, and never anything else."""
+"""Tests of the composite action's program, which turns inputs into command-line arguments."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ action = _loaded()
 
 
 def words(**inputs: str) -> list[list[str]]:
-    """Return what follows ``python -P -m repogen`` in each command line."""
+    """Return the arguments after ``python -P -m repogen`` of each command line."""
     lines: list[list[str]] = action.command_lines({f"INPUT_{name}": value for name, value in inputs.items()})
     assert all(line[:4] == [sys.executable, "-P", "-m", "repogen"] for line in lines)
     return [line[4:] for line in lines]
 
 
-def test_a_build_takes_every_input() -> None:
-    """One word an option, so that no value becomes an option; names are split at spaces, commas and lines."""
-    found = words(
+def test_build_arguments() -> None:
+    """Each option is one argument, so that no value becomes an option; names are split at spaces, commas and lines."""
+    arguments = words(
         COMMAND="build",
         SPEC="--force",
         MODELS="a, b\nc",
@@ -50,7 +50,7 @@ def test_a_build_takes_every_input() -> None:
         SMOKE="none",
         EXTRA_ARGS="--jobs 2 --stage-dir 'a b'",
     )
-    assert found == [
+    assert arguments == [
         [
             *("build", "--model=a", "--model=b", "--model=c", "--repository=r $(id)", "--target=24.10"),
             *(
@@ -77,20 +77,20 @@ def test_a_build_takes_every_input() -> None:
         ({"COMMAND": "promote", "MODELS": "-x", "SMOKE": "none"}, ["promote", "--", "-x"]),
     ],
 )
-def test_each_command_takes_its_own(inputs: dict[str, str], expected: list[str]) -> None:
-    """An option that a command does not have is not given to it."""
+def test_each_command_gets_its_own_options(inputs: dict[str, str], expected: list[str]) -> None:
+    """A command does not get options that it does not have."""
     assert words(**inputs) == [expected]
 
 
-def test_what_a_build_published_is_promoted_as_the_version_it_registered() -> None:
-    """A later build is promoted by its own run; what was unchanged, failed or not registered is left alone."""
+def test_promote_uses_the_registered_versions() -> None:
+    """Only models that the build published and registered are promoted."""
     models = """[
       {"name": "a", "status": "published", "registry_version": 7},
       {"name": "b", "status": "unchanged", "registry_version": 3},
       {"name": "c", "status": "published", "registry_version": null}
     ]"""
-    found = words(COMMAND="promote", MODELS=models, SPEC="s.yaml", EXTRA_ARGS="--alias=champion")
-    assert found == [["promote", "--spec=s.yaml", "--alias=champion", "--", "a", "7"]]
+    arguments = words(COMMAND="promote", MODELS=models, SPEC="s.yaml", EXTRA_ARGS="--alias=champion")
+    assert arguments == [["promote", "--spec=s.yaml", "--alias=champion", "--", "a", "7"]]
 
 
 @pytest.mark.parametrize(
@@ -101,30 +101,30 @@ def test_what_a_build_published_is_promoted_as_the_version_it_registered() -> No
         ({"COMMAND": "promote", "MODELS": "[1]"}, "models is neither names nor this action's output: "),
     ],
 )
-def test_wrong_inputs_are_named(inputs: dict[str, str], message: str) -> None:
-    """One line says which input, and what it may be."""
-    with pytest.raises(action.InputError) as told:
+def test_invalid_input_is_rejected(inputs: dict[str, str], message: str) -> None:
+    """The error names the input and its valid values."""
+    with pytest.raises(action.InputError) as caught:
         words(**inputs)
-    assert str(told.value).startswith(message)
+    assert str(caught.value).startswith(message)
 
 
-def test_credentials_are_no_input(tmp_path: Path) -> None:
-    """A tracking URI with a password ends the step before anything runs, and is not printed."""
+def test_tracking_uri_with_password_is_rejected(tmp_path: Path) -> None:
+    """A tracking URI with a password stops the step before anything runs, and is not printed."""
     run = program("run", tmp_path, COMMAND="build", MLFLOW_TRACKING_URI="https://me:secret@mlflow.example.com")
     assert run.returncode == 2
     assert run.stdout.startswith("::error title=repogen's inputs::mlflow-tracking-uri holds credentials")
     assert "secret@" not in run.stdout + run.stderr
 
 
-def test_nothing_to_promote_is_no_failure(tmp_path: Path) -> None:
-    """A run that published nothing new leaves the aliases where they are."""
+def test_nothing_to_promote_succeeds(tmp_path: Path) -> None:
+    """A run that published nothing new does not move the aliases."""
     run = program("run", tmp_path, COMMAND="promote", MODELS="[]")
     assert (run.returncode, run.stdout) == (0, "no model to promote: none was published and registered\n")
     assert (tmp_path / "output").read_text(encoding="utf-8") == "failed=false\n"
 
 
-def test_the_plan_keys_caches_by_what_they_hold(tmp_path: Path) -> None:
-    """The embedded Triton's by repogen's version and its lock file; pip's only if pip will be used."""
+def test_cache_keys(tmp_path: Path) -> None:
+    """The Triton cache key has repogen's version and lock file; pip is cached only when it is used."""
     run = program("plan", tmp_path, CACHE="true", INSTALL="never", XDG_CACHE_HOME=str(tmp_path))
     assert run.returncode == 0
     outputs = dict(line.split("=", 1) for line in (tmp_path / "output").read_text(encoding="utf-8").splitlines())
@@ -132,23 +132,23 @@ def test_the_plan_keys_caches_by_what_they_hold(tmp_path: Path) -> None:
     assert f"-{repogen.__version__}-" in outputs["triton-key"]
 
 
-def test_an_interpreter_that_has_this_repogen_is_left_alone(tmp_path: Path) -> None:
-    """`install: auto` runs no pip here, where repogen is installed; a wrong choice is named."""
+def test_install_auto_skips_an_installed_repogen(tmp_path: Path) -> None:
+    """`install: auto` does not run pip where repogen is installed; an invalid choice is rejected."""
     assert program("install", tmp_path, INSTALL="auto").stdout == ""
     assert "install is 'maybe', not auto, always or never" in program("install", tmp_path, INSTALL="maybe").stdout
 
 
-def test_the_workflow_names_the_action_of_its_own_release() -> None:
-    """The tag of the reusable workflow's action is that of the version it lies beside."""
+def test_workflow_uses_the_action_of_its_release() -> None:
+    """The reusable workflow uses the action with the tag of the current version."""
     text = (ROOT / ".github" / "workflows" / "repogen.yml").read_text(encoding="utf-8")
     jobs = yaml.safe_load(text)["jobs"]
-    used = {step["uses"] for job in jobs.values() for step in job["steps"]}
-    own = {name for name in used if name.startswith(ACTION)}
-    assert own == {f"{ACTION}/.github/actions/repogen@v{repogen.__version__}"}
+    actions = {step["uses"] for job in jobs.values() for step in job["steps"]}
+    own_actions = {name for name in actions if name.startswith(ACTION)}
+    assert own_actions == {f"{ACTION}/.github/actions/repogen@v{repogen.__version__}"}
 
 
-def test_inputs_never_stand_in_a_script() -> None:
-    """Every expression of the action is a value of `env`, `with`, `if` or an output; no script holds one."""
+def test_scripts_contain_no_expressions() -> None:
+    """Expressions are used only in `env`, `with`, `if` and outputs, never in a script."""
     document = yaml.safe_load((PROGRAM.parent / "action.yml").read_text(encoding="utf-8"))
     scripts = [step["run"] for step in document["runs"]["steps"] if "run" in step]
     assert scripts
@@ -156,9 +156,9 @@ def test_inputs_never_stand_in_a_script() -> None:
 
 
 def program(step: str, directory: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
-    """Run a step of the action as the runner does."""
+    """Run a step of the action like the runner."""
     plain = {"XDG_CACHE_HOME"}
-    given = {name if name in plain else f"INPUT_{name}": value for name, value in inputs.items()}
-    environment = os.environ | given | {"GITHUB_OUTPUT": str(directory / "output")}
+    variables = {name if name in plain else f"INPUT_{name}": value for name, value in inputs.items()}
+    environment = os.environ | variables | {"GITHUB_OUTPUT": str(directory / "output")}
     command = [sys.executable, str(PROGRAM), step]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=directory)

@@ -72,7 +72,7 @@ def download_model(connection: Connection, uri: str, directory: Path) -> Path:
         artifacts: Any = get_artifact_repository(artifact_uri, tracking_uri=connection.tracking.uri)
         downloaded = Path(artifacts.download_artifacts("", str(directory)))
     if not any(downloaded.iterdir()):
-        raise _missing(uri, "it contains no files")
+        raise _missing_error(uri, "it contains no files")
     return downloaded
 
 
@@ -115,13 +115,13 @@ def _existing(uri: str) -> Iterator[None]:
         yield
     except MlflowException as error:
         if error.error_code in _MISSING:
-            raise _missing(uri, " ".join(str(error).split())[:200]) from error
+            raise _missing_error(uri, " ".join(str(error).split())[:200]) from error
         raise
     except FileNotFoundError as error:
-        raise _missing(uri, "its files were deleted") from error
+        raise _missing_error(uri, "its files were deleted") from error
 
 
-def _missing(uri: str, reason: str) -> SourceError:
+def _missing_error(uri: str, reason: str) -> SourceError:
     return SourceError(
         f"MLflow has no {uri}: {reason}",
         "correct source.uri, or mlflow.tracking_uri",

@@ -165,8 +165,8 @@ class MlflowTracker:
         measurements: Iterable[tuple[str, float, int]],
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        now = int(time.time() * 1000)
-        metric_batch = [Metric(key, value, now, step) for key, value, step in measurements]
+        timestamp = int(time.time() * 1000)
+        metric_batch = [Metric(key, value, timestamp, step) for key, value, step in measurements]
         param_batch = [Param(key, value) for key, value in parameters.items()]
         tag_batch = [RunTag(key, value) for key, value in (tags or {}).items()]
         with self._connection.doing("logging params and metrics"):

@@ -158,10 +158,12 @@ def run_gates(
 
 def _active(name: str, options: BaseModel) -> _ActiveGate:
     gate = cast("type[Gate[BaseModel, object]]", load_plugin(GROUP, name))
-    missing = [member for member in ("requires", "check", "compares", "measure", "judge") if not hasattr(gate, member)]
-    if missing:
+    missing_members = [
+        member for member in ("requires", "check", "compares", "measure", "judge") if not hasattr(gate, member)
+    ]
+    if missing_members:
         raise SpecError(
-            f"plug-in {name!r} of {GROUP} does not define {', '.join(missing)}",
+            f"plug-in {name!r} of {GROUP} does not define {', '.join(missing_members)}",
             "see repogen.registry.gates.interface.Gate",
             code="plugin.interface",
         )

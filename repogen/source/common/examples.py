@@ -195,10 +195,10 @@ def _to_arrays(tensors: Mapping[str, object], reference: str) -> dict[str, Array
 def to_array(value: object) -> Array:
     """Return a tensor, an array or a list as a C-contiguous NumPy array."""
     detach = getattr(value, "detach", None)
-    plain = detach().cpu().numpy() if callable(detach) else value
-    if isinstance(plain, list) and not is_tensor(plain):
-        return np.array(plain, dtype=object, order="C")  # strings: NumPy's string types truncate and recode them
-    return np.array(plain, order="C")
+    array_like = detach().cpu().numpy() if callable(detach) else value
+    if isinstance(array_like, list) and not is_tensor(array_like):
+        return np.array(array_like, dtype=object, order="C")  # strings: NumPy's string types truncate and recode them
+    return np.array(array_like, order="C")
 
 
 def load_data(path: Path) -> dict[str, Array]:

@@ -112,9 +112,9 @@ def _modalities(
             return (image_inputs(module, checkpoint, BATCH, model.dims),)
         if main in {SAMPLES, SPECTROGRAM}:
             return (audio_inputs(module, parameters, checkpoint, main),)
-    shown = ", ".join(list(parameters)[:8])
+    parameter_names = ", ".join(list(parameters)[:8])
     raise SourceError(
-        f"repogen cannot derive the inputs of this model for {task.name}: forward({shown})",
+        f"repogen cannot derive the inputs of this model for {task.name}: forward({parameter_names})",
         _DECLARE,
         code="source.hf-task",
     )

@@ -149,7 +149,7 @@ def choose_head(task_name: str, checkpoint: Checkpoint, config: Config) -> Head:
     model = _class_for(task, architecture, config)
     if model is None:
         kind = getattr(config, "model_type", "this model")
-        available = ", ".join(dict.fromkeys(other.name for other in TASKS if _class_for(other, "", config)))
+        available = ", ".join(dict.fromkeys(entry.name for entry in TASKS if _class_for(entry, "", config)))
         raise _task_error(
             f"transformers {transformers.__version__} does not support {name} for {kind}; "
             f"it supports: {available or 'no task'}"

@@ -119,7 +119,7 @@ def _read_model_file(fetched: Path, uri: str) -> _ModelFile:
         try:
             return _ModelFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-            raise _unreadable(uri, _reason(error)) from error
+            raise _unreadable_error(uri, _reason(error)) from error
     graphs = [file.name for file in fetched.glob("*.onnx")]
     if len(graphs) == 1:
         return _ModelFile(flavors=_Flavors(onnx=_OnnxFlavor(data=graphs[0])))
@@ -138,7 +138,7 @@ def _reason(error: BaseException) -> str:
     return f"{'.'.join(map(str, first['loc'])) or 'content'}: {first['msg']}"
 
 
-def _unreadable(uri: str, reason: str) -> SourceError:
+def _unreadable_error(uri: str, reason: str) -> SourceError:
     return SourceError(
         f"the file {_MLMODEL} of {uri} cannot be read: {reason}", "log the model again", code="source.mlflow", where=uri
     )
@@ -154,7 +154,7 @@ def _path_inside(fetched: Path, name: str, uri: str) -> Path:
     path = fetched / name
     outside = relative.is_absolute() or ".." in relative.parts
     if outside or not path.resolve().is_relative_to(fetched.resolve()):
-        raise _unreadable(uri, f"the path {name!r} leads out of the model's directory")
+        raise _unreadable_error(uri, f"the path {name!r} leads out of the model's directory")
     return path
 
 
@@ -166,7 +166,7 @@ def _load_pytorch(fetched: Path, model_file: _ModelFile, request: SourceRequest[
     if program.is_file():
         return load_program(request.with_options(TorchExportSource(kind="torch_export", path=str(program))))
     if not pickled.is_file():
-        raise _unreadable(source.uri, f"{data.name} has no {pickled.name}")
+        raise _unreadable_error(source.uri, f"{data.name} has no {pickled.name}")
     if is_script(pickled):
         return load_torchscript(request.with_options(TorchScriptSource(kind="torchscript", path=str(pickled))))
     if not source.trust_pickle:
@@ -226,7 +226,7 @@ def _graph_inputs(signature: _LoggedSignature | None, uri: str, parameters: Para
     try:
         logged = _LOGGED_INPUTS.validate_json(signature.inputs)
     except ValidationError as error:
-        raise _unreadable(uri, f"signature.inputs: {_reason(error)}") from error
+        raise _unreadable_error(uri, f"signature.inputs: {_reason(error)}") from error
     if len(logged) > len(parameters):
         return ()
     inputs = []

@@ -147,16 +147,16 @@ def find_sizes(
     for candidate in _CANDIDATE_RANGES:
         sizes = {candidate.example, candidate.min, candidate.max, (candidate.example + candidate.max) // 2}
         if all(_runs({**example, **dict.fromkeys(names, size)}, examples, reference) for size in sorted(sizes)):
-            fixed = {**example, **dict.fromkeys(names, candidate.example)}
-            return {name: _single_range(name, candidate, fixed, examples, reference) for name in names}
+            fixed_sizes = {**example, **dict.fromkeys(names, candidate.example)}
+            return {name: _single_range(name, candidate, fixed_sizes, examples, reference) for name in names}
     return {}
 
 
 def _single_range(
-    name: str, candidate: DimRange, fixed: Mapping[str, int], examples: Examples, reference: Reference
+    name: str, candidate: DimRange, fixed_sizes: Mapping[str, int], examples: Examples, reference: Reference
 ) -> DimRange:
     """Return the candidate range if the dim can vary on its own, else the example size."""
-    varies = all(_runs({**fixed, name: size}, examples, reference) for size in {candidate.min, candidate.max})
+    varies = all(_runs({**fixed_sizes, name: size}, examples, reference) for size in {candidate.min, candidate.max})
     return candidate if varies else DimRange(candidate.example, candidate.example, candidate.example)
 
 

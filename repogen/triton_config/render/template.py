@@ -114,10 +114,10 @@ def template_variables(
     Raises:
         ConfigError: The section does not match the graph.
     """
-    rest = empty_config()
-    rest.CopyFrom(expected)
+    extra_message = empty_config()
+    extra_message.CopyFrom(expected)
     for field in (*_TEMPLATE_FIELDS, *(["dynamic_batching"] if triton.dynamic_batching is not None else [])):
-        rest.ClearField(field)
+        extra_message.ClearField(field)
     return TemplateVariables(
         name=facts.name,
         backend=facts.backend,
@@ -130,7 +130,7 @@ def template_variables(
         dynamic_batching=triton.dynamic_batching,
         version_policy=triton.version_policy,
         steps=tuple(steps),
-        extra_fields=message_text(rest),
+        extra_fields=message_text(extra_message),
         uses_graph=bool(triton.model_warmup or triton.sequence_batching or triton.batch_input or triton.batch_output),
     )
 

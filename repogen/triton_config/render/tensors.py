@@ -93,8 +93,8 @@ def _batch_input_targets(triton: TritonSpec) -> Iterator[str]:
         yield from entry.target_name
 
 
-def _views(tensors: Iterable[TensorSpec], hidden: frozenset[str], facts: ModelFacts) -> dict[str, TensorView]:
-    return {tensor.name: graph_view(tensor, facts) for tensor in tensors if tensor.name not in hidden}
+def _views(tensors: Iterable[TensorSpec], hidden_names: frozenset[str], facts: ModelFacts) -> dict[str, TensorView]:
+    return {tensor.name: graph_view(tensor, facts) for tensor in tensors if tensor.name not in hidden_names}
 
 
 def _check_names(kind: str, names: Iterable[str], views: Mapping[str, TensorView], facts: ModelFacts) -> None:
