@@ -67,8 +67,8 @@ def load_instance(group: Group, name: str, protocol: type[_Part]) -> _Part:
     Raises:
         SpecError: Importing the entry point failed, or it does not implement the Protocol.
     """
-    loaded = load_plugin(group, name)
-    instance = loaded() if isinstance(loaded, type) else loaded
+    plugin = load_plugin(group, name)
+    instance = plugin() if isinstance(plugin, type) else plugin
     if isinstance(instance, protocol) and getattr(instance, "name", None) == name:
         return instance
     entry = plugins(group)[name]

@@ -105,10 +105,12 @@ def _newest_version(repository: Path, name: str) -> tuple[int, Manifest] | None:
         if version is None:
             return None
         manifest = read_manifest(directory / str(version))
-        built, served = ((folder / CONFIG_FILE).read_bytes() for folder in (directory / str(version), directory))
+        built_config, served_config = (
+            (folder / CONFIG_FILE).read_bytes() for folder in (directory / str(version), directory)
+        )
     except (OSError, RepogenError):
         return None
-    return (version, manifest) if built == served else None
+    return (version, manifest) if built_config == served_config else None
 
 
 def _report(name: str, version: int, manifest: Manifest, seconds: float) -> ModelReport:

@@ -58,8 +58,8 @@ class Selection:
 
     def selects(self, finding: Finding) -> bool:
         """Return whether to report a finding."""
-        chosen = not self.select or finding.code.startswith(self.select)
-        return chosen and not finding.code.startswith(self.ignore or ("-",))
+        is_selected = not self.select or finding.code.startswith(self.select)
+        return is_selected and not finding.code.startswith(self.ignore or ("-",))
 
 
 @dataclass(frozen=True)

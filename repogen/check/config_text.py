@@ -65,7 +65,7 @@ def read_config(path: Path, release: str) -> ConfigText:
     text, read_error = _text(path)
     if read_error is not None:
         return ConfigText(path, findings=(replace(read_error, path=str(path)),))
-    suppressed = frozenset(_suppressed(text))
+    suppressed = frozenset(_suppressions(text))
     findings = [*_byte_order(text), *_template_syntax(text)]
     if _STRAY.search(text):
         findings.append(Finding("RG005", "warning", "a comment or a string is not UTF-8", "save the file as UTF-8"))
@@ -137,7 +137,7 @@ def _unknown_fields(fields: SourceMap, release: str) -> Iterator[Finding]:
             yield Finding("RG002", "error", text, hint, line=position.line, column=position.column)
 
 
-def _suppressed(text: str) -> Iterator[tuple[int, str]]:
+def _suppressions(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.splitlines(), 1):
         for match in _IGNORE.finditer(line):
             own_line = not line[: match.start()].strip()

@@ -139,14 +139,14 @@ def _links(directory: Path) -> Iterator[Path]:
     """Yield every symlink below a directory, and the directory if it is one, without following them."""
     if directory.is_symlink():
         yield directory
-    pending = [str(directory)]
-    while pending:
-        with os.scandir(pending.pop()) as entries:
+    queue = [str(directory)]
+    while queue:
+        with os.scandir(queue.pop()) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 if entry.is_symlink():
                     yield Path(entry.path)
                 elif entry.is_dir():
-                    pending.append(entry.path)
+                    queue.append(entry.path)
 
 
 def manifest_findings(version: Path) -> Iterator[Finding]:

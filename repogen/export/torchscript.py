@@ -38,7 +38,7 @@ def export_traced(request: ExportRequest) -> ExportedGraph:
     with record_reads(len(request.args)) as reads:
         module = request.module
         if isinstance(source.origin, Script):  # the exporter's own trace does not enter a script module
-            module = _traced(module, request.args)
+            module = _trace(module, request.args)
         model = _export(module, request, [spec.name for spec in source.signature.outputs])
     _reject_frozen_branches(reads.values, request.spec.allow_tracer_warnings)
     violations = (
@@ -82,14 +82,14 @@ def _matches(value_read: ValueRead, location: str) -> bool:
     return line == str(value_read.line) and Path(value_read.path).parts[-len(Path(name).parts) :] == Path(name).parts
 
 
-def _traced(module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> torch.nn.Module:
+def _trace(module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> torch.nn.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # as in _export
         try:
-            traced: torch.nn.Module = torch.jit.trace(module, args, check_trace=False, strict=False)  # type: ignore[no-untyped-call] # as torch declares it
+            traced_module: torch.nn.Module = torch.jit.trace(module, args, check_trace=False, strict=False)  # type: ignore[no-untyped-call] # as torch declares it
         except Exception as error:
             raise _explain(error) from error
-    return traced
+    return traced_module
 
 
 def _export(module: torch.nn.Module, request: ExportRequest, outputs: list[str] | None) -> ir.Model:

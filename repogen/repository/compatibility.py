@@ -64,16 +64,16 @@ def require_servable(model: Path, number: int, staged: StagedVersion) -> None:
         PublishError: Triton would serve nothing, fail to load a version, or batch one that was not verified to batch.
     """
     config = parse(staged.config.text, f"config.pbtxt of {staged.name}")
-    served = served_versions(config, [*triton_versions(model), number])
-    if not served:
-        listed = ", ".join(map(str, sorted(config.version_policy.specific.versions)))
+    served_numbers = served_versions(config, [*triton_versions(model), number])
+    if not served_numbers:
+        numbers = ", ".join(map(str, sorted(config.version_policy.specific.versions)))
         raise PublishError(
-            f"{staged.name}: version_policy serves only version {listed or 'none'}: it is not published, and the new "
+            f"{staged.name}: version_policy serves only version {numbers or 'none'}: it is not published, and the new "
             f"version is {number}, so Triton would serve nothing",
             f"Name {number} in `triton.version_policy: {{specific: [...]}}`, or set `{{latest: {{num_versions: 1}}}}`.",
             code="publish.version-policy",
         )
-    if lines := misfits(model, set(served) - {number}, staged):
+    if lines := misfits(model, set(served_numbers) - {number}, staged):
         raise PublishError(
             f"{staged.name}: version_policy would also serve older versions that the new config.pbtxt does not fit:\n"
             + "\n".join(f"  {line}" for line in lines),
@@ -87,12 +87,12 @@ def _tensor_misfits(version: Path, staged: StagedVersion) -> Iterator[str]:
         yield f"version {version.name}: Triton reads this number from a directory's name, and {version} does not exist"
         return
     try:
-        old = read_manifest(version)
+        manifest = read_manifest(version)
     except (OSError, MalformedRecordError):
         return
-    for line in differences(old.signature, staged.manifest.signature):
+    for line in differences(manifest.signature, staged.manifest.signature):
         yield f"version {version.name}: {line}"
-    if staged.config.max_batch_size and not old.max_batch_size:
+    if staged.config.max_batch_size and not manifest.max_batch_size:
         yield f"version {version.name}: was published with max_batch_size 0, not {staged.config.max_batch_size}"
 
 

@@ -136,7 +136,7 @@ def _move_into(transaction: Transaction, model: Path, number: int, staged: Stage
     if not breaking:
         require_same_signature(published, latest, staged)
     require_servable(model, number, staged)
-    order = choose_order(model, _configured(model, latest, staged), staged)
+    order = choose_order(model, _manifest_of_config(model, latest, staged), staged)
     if order is Order.SWAP:
         transaction.swap_model()
         return
@@ -198,7 +198,7 @@ def _foreign(model: Path, problem: str) -> PublishError:
     )
 
 
-def _configured(model: Path, latest: int, staged: StagedVersion) -> Manifest:
+def _manifest_of_config(model: Path, latest: int, staged: StagedVersion) -> Manifest:
     """Return the manifest of the newest version that the model's config.pbtxt was written for.
 
     Raises:

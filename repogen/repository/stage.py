@@ -101,18 +101,18 @@ def stage_dependencies(scratch: Path, repository: Path, names: Iterable[str]) ->
         PublishError: A model is in neither repository, or can't be linked.
     """
     for name in names:
-        staged, published = model_dir(scratch, name), model_dir(repository, name)
-        if versions(staged):
+        staged_dir, published_dir = model_dir(scratch, name), model_dir(repository, name)
+        if versions(staged_dir):
             continue
-        if not versions(published):
+        if not versions(published_dir):
             raise PublishError(
                 f"{name} is a step of an ensemble and is not in {repository} yet",
                 "build it with the ensemble: name both with --model, or none",
                 code="stage.no-step",
             )
         try:
-            shutil.rmtree(staged, ignore_errors=True)  # the rest of a version that was published from here
-            shutil.copytree(published, staged, symlinks=True, copy_function=os.link)
+            shutil.rmtree(staged_dir, ignore_errors=True)  # the rest of a version that was published from here
+            shutil.copytree(published_dir, staged_dir, symlinks=True, copy_function=os.link)
         except (OSError, shutil.Error) as error:
             raise PublishError(f"{name} can't be staged as a step: {error}", code="stage.write") from error
 

@@ -45,7 +45,7 @@ def describe_callable(module: str, attribute: str, directory: Path) -> ModelDesc
         defined = ", ".join([*functions, *classes]) or "nothing"
         raise SpecError(f"{file} has no {name!r}", f"it defines: {defined}", code="init.from")
     relative = os.path.relpath(file, directory) if module.endswith(".py") else module
-    required = _required(functions.get(name) or _method(classes.get(name), "__init__"))
+    required = _required_names(functions.get(name) or _method(classes.get(name), "__init__"))
     forward = _method(classes.get(_class_of(name, functions, classes)), "forward")
     has_examples = _EXAMPLES in functions and name != _EXAMPLES
     keys = [*_kwargs_lines(required), *_input_lines(forward, f"{relative}:{_EXAMPLES}" if has_examples else "")]
@@ -114,7 +114,7 @@ def _parameters(function: ast.FunctionDef | None, *, required: bool = False) -> 
     return [argument.arg for argument in (*positional[:count], *keyword) if argument.arg != "self"]
 
 
-def _required(function: ast.FunctionDef | None) -> list[str]:
+def _required_names(function: ast.FunctionDef | None) -> list[str]:
     return _parameters(function, required=True)
 
 
@@ -127,7 +127,7 @@ def _input_lines(forward: ast.FunctionDef | None, examples: str) -> Iterator[str
     if examples:
         yield f"examples: {flow(examples)} # defines the inputs; two calls with different sizes show the dynamic dims"
         return
-    yield from input_placeholders(_required(forward) or ["x"])
+    yield from input_placeholders(_required_names(forward) or ["x"])
     yield "# Or write a function examples(batch) that returns forward's arguments, and: examples: models.py:examples"
 
 

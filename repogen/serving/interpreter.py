@@ -70,9 +70,9 @@ def choose(tags: Iterable[str]) -> Interpreter:
         ServerError: There is none; the message lists the unusable Pythons, and the hint the packages to install.
     """
     allowed = frozenset(tags)
-    chosen = _first(allowed)
-    if chosen is not None:
-        return chosen
+    interpreter = _first(allowed)
+    if interpreter is not None:
+        return interpreter
     interpreters, rejections = survey()
     versions = [version for version in SUPPORTED if "cp" + version.replace(".", "") in allowed]
     candidates = [f"{python.executable} ({python.version}, no libpython)" for python in rejections]

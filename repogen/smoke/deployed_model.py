@@ -58,11 +58,11 @@ class WireCase:
     def tiled(self, size: int) -> WireCase:
         """Return a case of ``size`` rows that repeats the rows of this one."""
         inputs, outputs = (
-            {name: self._tiled(array, size) for name, array in arrays.items()} for arrays in (self.inputs, self.outputs)
+            {name: self._tile(array, size) for name, array in arrays.items()} for arrays in (self.inputs, self.outputs)
         )
         return WireCase(self.name, size, inputs, outputs)
 
-    def _tiled(self, array: Array, size: int) -> Array:
+    def _tile(self, array: Array, size: int) -> Array:
         times = -(-size // self.batch)
         return np.tile(array, (times, *[1] * (array.ndim - 1)))[:size]
 

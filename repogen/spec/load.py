@@ -62,7 +62,7 @@ def load_spec(path: Path, release: str | None = None) -> Spec:
         raise SpecProblemsError([*problems, Problem(file, *root.position, "", what, _INIT_HINT)])
     completed = complete(root)
     valid, findings = _check(root, completed, path.absolute().parent, release)
-    problems += _located(findings, completed, file)
+    problems += _locate(findings, completed, file)
     if problems or valid is None:
         raise SpecProblemsError(problems)
     return _spec(path, valid, completed, release)
@@ -135,7 +135,7 @@ def _check(
         findings += _model_findings(name, model, target, folder, completed)
     for finding in check_steps(trusted):
         path = ("models", *finding.path)
-        if not _inherited(completed, path):  # an ensemble ignores inherited keys that it does not support
+        if not _is_inherited(completed, path):  # an ensemble ignores inherited keys that it does not support
             findings.append(finding._replace(path=path))
     return valid, findings
 
@@ -146,16 +146,16 @@ def _model_findings(
     for finding in (*check_model(model, target), *check_model_paths(model, folder)):
         path = ("models", name, *finding.path)
         # A model need not use a dim that all models inherit.
-        if finding.path[:1] == ("dims",) and finding.what.startswith("no input") and _inherited(completed, path):
+        if finding.path[:1] == ("dims",) and finding.what.startswith("no input") and _is_inherited(completed, path):
             continue
         yield finding._replace(path=path)
 
 
-def _inherited(completed: Node, path: KeyPath) -> bool:
+def _is_inherited(completed: Node, path: KeyPath) -> bool:
     return locate(completed, path)[1][:1] == ("defaults",)
 
 
-def _located(findings: list[Finding], completed: Node, file: str) -> Iterator[Problem]:
+def _locate(findings: list[Finding], completed: Node, file: str) -> Iterator[Problem]:
     """Yield the findings as problems with positions, except for values that were rejected while reading."""
     for finding in findings:
         if finding.what.startswith("must be") and is_rejected(completed, finding.path):

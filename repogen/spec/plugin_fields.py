@@ -78,11 +78,11 @@ def check_options(group: Group, name: str, options: Mapping[str, object]) -> Non
         model.model_validate(options)
     except ValidationError as error:
         option_names = [field.alias or key for key, field in model.model_fields.items()]
-        details = [_converted(detail, option_names) for detail in error.errors(include_url=False)]
+        details = [_convert(detail, option_names) for detail in error.errors(include_url=False)]
         raise ValidationError.from_exception_data(name, details) from error
 
 
-def _converted(detail: ErrorDetails, option_names: list[str]) -> InitErrorDetails:
+def _convert(detail: ErrorDetails, option_names: list[str]) -> InitErrorDetails:
     """Return an error of a plug-in's model in the form that the spec reports."""
     kind, message = detail["type"], detail["msg"]
     reported: str | PydanticCustomError

@@ -143,7 +143,7 @@ def _finding(detail: ErrorDetails, model: type[BaseModel], prefix: KeyPath) -> F
         return Finding(path, what)
     if path and path[-1] in _SPECIAL and not kind_of_source:
         return _SPECIAL[str(path[-1])](path, value)
-    return Finding(path, f"must be {_expected(detail)}, not {value_text(value)}")
+    return Finding(path, f"must be {_expected_text(detail)}, not {value_text(value)}")
 
 
 def _without_tag(loc: tuple[int | str, ...]) -> tuple[tuple[int | str, ...], str]:
@@ -164,7 +164,7 @@ def _bad_kind(path: KeyPath, source: object) -> Finding:
     return Finding((*path, "kind"), f"must be one of {', '.join(source_kinds())}, not {value_text(kind)}", hint)
 
 
-def _expected(detail: ErrorDetails) -> str:
+def _expected_text(detail: ErrorDetails) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "must_be":
         return str(context["what"])
@@ -194,7 +194,7 @@ def _bad_key(path: KeyPath, detail: ErrorDetails) -> Finding:
     if path[:-1] == ("models",):
         hint = "letters, digits, _ and -, the first a letter or digit, at most 128"
         return Finding(path, f'"{printable(str(path[-1]))}" is not a valid model name', hint)
-    return Finding(path, f"the key must be {_expected(detail)}")
+    return Finding(path, f"the key must be {_expected_text(detail)}")
 
 
 def _bad_dtype(path: KeyPath, value: object) -> Finding:

@@ -116,8 +116,8 @@ def _finish_block(times: _Times, typical: Callable[[list[float]], float]) -> flo
 
 
 def _timing(times: _Times) -> Timing:
-    ordered = sorted(times.finished)
-    return Timing(quantile(ordered, 0.5), quantile(ordered, 0.95), statistics.fmean(ordered), len(ordered))
+    durations = sorted(times.finished)
+    return Timing(quantile(durations, 0.5), quantile(durations, 0.95), statistics.fmean(durations), len(durations))
 
 
 def _ratio(ratios: Sequence[float]) -> Ratio:

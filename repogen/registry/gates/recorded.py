@@ -43,11 +43,11 @@ class Smoke(Gate[SmokeGate, SmokeReport]):
     def judge(self, options: SmokeGate, measurement: SmokeReport) -> Iterator[GateResult]:
         """Yield one result; its note has the first failed checks."""
         checks = measurement.checks
-        failed = [f"{check.name}: {check.detail}" for check in checks if not check.passed]
-        hidden_count = len(failed) - _MAX_FAILED_CHECKS
-        note = "; ".join(failed[:_MAX_FAILED_CHECKS]) + (f"; and {hidden_count} more" if hidden_count > 0 else "")
+        failures = [f"{check.name}: {check.detail}" for check in checks if not check.passed]
+        hidden_count = len(failures) - _MAX_FAILED_CHECKS
+        note = "; ".join(failures[:_MAX_FAILED_CHECKS]) + (f"; and {hidden_count} more" if hidden_count > 0 else "")
         verdict = Verdict.PASSED if measurement.passed else Verdict.FAILED
-        yield GateResult("smoke", f"{len(checks) - len(failed)}/{len(checks)} checks", "all", verdict, note)
+        yield GateResult("smoke", f"{len(checks) - len(failures)}/{len(checks)} checks", "all", verdict, note)
 
 
 @dataclass(frozen=True)

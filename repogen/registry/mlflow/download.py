@@ -98,13 +98,13 @@ def fetch_version(connection: Connection, entry: RegistryEntry, directory: Path)
     try:
         manifest = read_manifest(directory)
     except (MalformedRecordError, OSError) as error:
-        raise _altered(name, f"its {MANIFEST_FILE} can't be read: {error}") from error
+        raise _altered_error(name, f"its {MANIFEST_FILE} can't be read: {error}") from error
     if manifest.model != entry.name or manifest.content_sha256 != entry.content:
-        raise _altered(name, f"its {MANIFEST_FILE} is not the one that was registered")
+        raise _altered_error(name, f"its {MANIFEST_FILE} is not the one that was registered")
     with connection.doing(f"downloading {name}", _DELETED), ThreadPoolExecutor(_MAX_DOWNLOADS) as pool:
         list(pool.map(lambda record: artifacts.download_artifacts(record.path, str(directory)), manifest.files))
     if damaged := damaged_files(directory, manifest):
-        raise _altered(name, "; ".join(damaged))
+        raise _altered_error(name, "; ".join(damaged))
     return directory
 
 
@@ -130,7 +130,7 @@ def _missing_error(uri: str, reason: str) -> SourceError:
     )
 
 
-def _altered(name: str, reason: str) -> TrackingError:
+def _altered_error(name: str, reason: str) -> TrackingError:
     return TrackingError(
         f"the artifacts of {name} were changed in MLflow's artifact store: {reason}",
         "restore them, or build the model again with `repogen build --force`",

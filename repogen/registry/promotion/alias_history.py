@@ -65,15 +65,15 @@ def _periods(alias: str, moves: Sequence[AliasMove], current: int | None) -> Ite
     last_move: AliasMove | None = None
     for move in moves:
         if last_move is not None:
-            yield _recorded(last_move, until=move.at if move.old == last_move.new else "", present=False)
+            yield _period(last_move, until=move.at if move.old == last_move.new else "", present=False)
         if (last_move is None and move.old is not None) or (last_move is not None and move.old != last_move.new):
             yield Period(alias, move.old, "", move.at, present=False, by="", why=OUTSIDE)
         last_move = move
     if last_move is not None:
-        yield _recorded(last_move, until="", present=current == last_move.new)
+        yield _period(last_move, until="", present=current == last_move.new)
     if (last_move is None and current is not None) or (last_move is not None and current != last_move.new):
         yield Period(alias, current, "", "", present=True, by="", why=OUTSIDE)
 
 
-def _recorded(move: AliasMove, *, until: str, present: bool) -> Period:
+def _period(move: AliasMove, *, until: str, present: bool) -> Period:
     return Period(move.alias, move.new, move.at, until, present, move.by, move.why, move.figures)

@@ -87,10 +87,12 @@ def sync(
     require_same_registry(registry, repository, aliased)
     plans = {name: plan_or_failure(repository, options, name, aliased.get(name)) for name in names}
     results = {name: tuple(step.result for step in steps) for name, steps in plans.items()}
-    changed = [name for name, versions in results.items() if any(version.action in CHANGES for version in versions)]
-    if changed and not options.dry_run:
+    changed_names = [
+        name for name, versions in results.items() if any(version.action in CHANGES for version in versions)
+    ]
+    if changed_names and not options.dry_run:
         with _staging(repository) as root:
-            queue = changed
+            queue = changed_names
             while queue:
                 for name in queue:
                     results[name] = _sync_model(run, root, plans[name], aliased.get(name))

@@ -146,14 +146,14 @@ class ExamplesFunction:
         Raises:
             SourceError: It raised an exception, or its result is not made of tensors.
         """
-        available = {**sizes, "seed": seed}
+        values = {**sizes, "seed": seed}
         parameters = inspect.signature(self.function).parameters
         any_name = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-        kwargs = {name: value for name, value in available.items() if any_name or name in parameters}
+        kwargs = {name: value for name, value in values.items() if any_name or name in parameters}
         unknown = [
             p
             for p in parameters.values()
-            if p.name not in available and p.default is p.empty and p.kind < p.VAR_POSITIONAL
+            if p.name not in values and p.default is p.empty and p.kind < p.VAR_POSITIONAL
         ]
         args = [sizes.get(batch_dim, 2)] if unknown and batch_dim not in kwargs else []
         try:

@@ -99,7 +99,7 @@ def find_graph_inputs(
     Raises:
         SourceError: The spec contradicts the graph.
     """
-    declared = _declared(graph, model)
+    declared = _declared_inputs(graph, model)
     names = _dim_names(graph, declared)
     specs = tuple(_spec(graph_input, declared.get(graph_input.name), names) for graph_input in graph)
     limits, batch = _limits(graph, names), Signature(specs, ()).batch_dim
@@ -117,7 +117,7 @@ def find_graph_inputs(
     return GraphInputs(specs, dims, examples, undeclared, notes)
 
 
-def _declared(graph: tuple[GraphInput, ...], model: ModelSpec) -> dict[str, tuple[str, InputSpec]]:
+def _declared_inputs(graph: tuple[GraphInput, ...], model: ModelSpec) -> dict[str, tuple[str, InputSpec]]:
     """Return the name in the spec and the declaration of each declared input, by the graph's name."""
     names = [graph_input.name for graph_input in graph]
     if set(model.inputs) <= set(names):

@@ -57,7 +57,7 @@ def dim_ranges(specs: Mapping[str, DimSpec]) -> dict[str, DimRange]:
     """
     ranges: dict[str, DimRange] = {}
     for name, spec in sorted(specs.items(), key=lambda item: item[1].example is None):
-        ranges[name] = example_range(name, spec, frozenset(chosen.example for chosen in ranges.values()))
+        ranges[name] = example_range(name, spec, frozenset(dim_range.example for dim_range in ranges.values()))
     return {name: ranges[name] for name in specs}
 
 
@@ -170,11 +170,11 @@ def _compare_files(
 
 def _size(arrays: Arrays, name: str, axis: int, rank: int) -> int:
     if name not in arrays or arrays[name].ndim != rank:
-        raise _inconsistent(name)
+        raise _inconsistent_error(name)
     return int(arrays[name].shape[axis])
 
 
-def _inconsistent(name: str) -> SourceError:
+def _inconsistent_error(name: str) -> SourceError:
     return SourceError(
         f"example {name!r} is missing, or has a different rank, when the size changes",
         "provide the same names and ranks for every size",
@@ -272,7 +272,7 @@ def derive_specs(base: Arrays, others: Mapping[str, Arrays]) -> tuple[TensorSpec
         shape: list[Dim] = list(array.shape)
         for dim, arrays in others.items():
             if name not in arrays or arrays[name].ndim != array.ndim:
-                raise _inconsistent(name)
+                raise _inconsistent_error(name)
             pairs = zip(array.shape, arrays[name].shape, strict=True)
             shape = [dim if a != b else current for current, (a, b) in zip(shape, pairs, strict=True)]
         specs.append(TensorSpec(name, _dtype_name(name, array.dtype), tuple(shape)))

@@ -230,7 +230,7 @@ def _check_types(
     """Reject a tensor that a step reads with another dtype or shape than that of its producer or first reader."""
     for step in steps:
         for tensor, spec in _step_tensors(step, built, "inputs"):
-            if not _compatible(spec, tensors[tensor]):
+            if not _is_compatible(spec, tensors[tensor]):
                 raise SourceError(
                     f"tensor {tensor!r} is {_describe(tensors[tensor])}, but step {step.model} accepts "
                     f"{_describe(spec)}",
@@ -239,7 +239,7 @@ def _check_types(
                 )
 
 
-def _compatible(first: TensorSpec, second: TensorSpec) -> bool:
+def _is_compatible(first: TensorSpec, second: TensorSpec) -> bool:
     pairs = zip(first.shape, second.shape, strict=False)
     sizes_match = all(isinstance(a, str) or isinstance(b, str) or a == b for a, b in pairs)
     return first.dtype == second.dtype and len(first.shape) == len(second.shape) and sizes_match

@@ -90,17 +90,17 @@ def _ranges(
     modalities: tuple[ModalityInputs, ...], dims: Mapping[str, DimSpec]
 ) -> tuple[dict[str, DimRange], dict[str, int]]:
     """Return the range of every symbolic dim, and the sizes of those that the spec fixes."""
-    available: dict[str, DimSpec] = {}
+    dim_specs: dict[str, DimSpec] = {}
     for modality in modalities:
         names = [dim for spec in modality.specs for dim in spec.shape if isinstance(dim, str)]
-        available |= {name: modality.bounds.get(name, _BATCHES.get(name, _BATCH)) for name in names}
-    if unknown := [name for name in dims if name not in available]:
+        dim_specs |= {name: modality.bounds.get(name, _BATCHES.get(name, _BATCH)) for name in names}
+    if unknown := [name for name in dims if name not in dim_specs]:
         raise SourceError(
-            f"dims: no input has {', '.join(unknown)}; the dynamic dims are {', '.join(available) or 'none'}",
+            f"dims: no input has {', '.join(unknown)}; the dynamic dims are {', '.join(dim_specs) or 'none'}",
             "use one of those, or declare inputs: with dims of your own",
             code="source.dim-unused",
         )
-    specs = {name: dims.get(name, spec) for name, spec in available.items()}
+    specs = {name: dims.get(name, spec) for name, spec in dim_specs.items()}
     fixed_sizes = {name: spec.max for name, spec in specs.items() if spec.min == spec.max}
     return dim_ranges({name: spec for name, spec in specs.items() if name not in fixed_sizes}), fixed_sizes
 

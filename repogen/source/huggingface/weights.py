@@ -60,7 +60,7 @@ def _silence_transformers() -> None:
 def _build(model: Model, checkpoint: Checkpoint, settings: dict[str, Any]) -> tuple[Model, dict[str, Any]]:
     """Build a model from tensors, so that transformers never reads the directory; return it and the loading report."""
     try:
-        loaded, info = model.from_pretrained(
+        network, info = model.from_pretrained(
             None,
             **{**settings, "state_dict": dict(settings["state_dict"])},
             output_loading_info=True,
@@ -69,7 +69,7 @@ def _build(model: Model, checkpoint: Checkpoint, settings: dict[str, Any]) -> tu
         )
     except RAISED as error:
         raise user_error(error, f"transformers cannot build {model.__name__}", checkpoint.directory) from error
-    return loaded, info
+    return network, info
 
 
 def _target_dtype(dtype: str | None, config: ConfigFile, state: State) -> torch.dtype:

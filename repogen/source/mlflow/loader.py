@@ -97,19 +97,19 @@ def load_mlflow(request: SourceRequest[MlflowSource]) -> SourceModel:
     flavors = model_file.flavors
     if flavors.onnx is not None:
         path = _path_inside(fetched, flavors.onnx.data, source.uri)
-        loaded = load_onnx(request.with_options(OnnxSource(kind="onnx", path=str(path))))
+        source_model = load_onnx(request.with_options(OnnxSource(kind="onnx", path=str(path))))
     elif flavors.pytorch is not None:
-        loaded = _load_pytorch(fetched, model_file, request)
+        source_model = _load_pytorch(fetched, model_file, request)
     else:
-        available = ", ".join(sorted(flavors.model_fields_set)) or "none"
+        flavor_names = ", ".join(sorted(flavors.model_fields_set)) or "none"
         raise SourceError(
-            f"{source.uri} has no onnx or pytorch flavor; it has {available}",
+            f"{source.uri} has no onnx or pytorch flavor; it has {flavor_names}",
             "log it with mlflow.onnx.log_model or mlflow.pytorch.log_model",
             code="source.mlflow",
             where=source.uri,
         )
     # The downloaded files are deleted after the build; the version in the URI identifies them.
-    return replace(loaded, files=(), notes=(f"downloaded from MLflow: {source.uri}", *loaded.notes))
+    return replace(source_model, files=(), notes=(f"downloaded from MLflow: {source.uri}", *source_model.notes))
 
 
 def _read_model_file(fetched: Path, uri: str) -> _ModelFile:
@@ -190,9 +190,9 @@ def _load_pickle(path: Path, signature: _LoggedSignature | None, request: Source
     except RAISED as error:
         raise user_error(error, f"unpickling {source.uri} failed", root) from error
     module, module_notes = prepare(require_module(unpickled, source.uri), None)
-    loaded = source_from_module(module, _inputs(module, signature, source.uri, model, root), model, root)
+    source_model = source_from_module(module, _inputs(module, signature, source.uri, model, root), model, root)
     note = "the module was unpickled, as source.trust_pickle allows"
-    return replace(loaded, notes=(note, *module_notes, *loaded.notes))
+    return replace(source_model, notes=(note, *module_notes, *source_model.notes))
 
 
 def _inputs(

@@ -83,8 +83,8 @@ def load_onnx(request: SourceRequest[OnnxSource]) -> SourceModel:
         reference=reference,
         files=files,
     )
-    loaded = with_reference(file_model, source, model, root)
-    return replace(loaded, notes=(*inputs.notes, *loaded.notes))
+    source_model = with_reference(file_model, source, model, root)
+    return replace(source_model, notes=(*inputs.notes, *source_model.notes))
 
 
 def _output_names(proto: onnx.ModelProto, model: ModelSpec) -> dict[str, str]:
@@ -96,13 +96,13 @@ def _output_names(proto: onnx.ModelProto, model: ModelSpec) -> dict[str, str]:
         SourceError: The names in the spec do neither.
     """
     names = [value.name for value in proto.graph.output]
-    published = model.output_names or tuple(names)
-    if set(published) <= set(names):
-        return {name: name for name in published}
-    if len(published) == len(names):
-        return dict(zip(published, names, strict=True))
+    published_names = model.output_names or tuple(names)
+    if set(published_names) <= set(names):
+        return {name: name for name in published_names}
+    if len(published_names) == len(names):
+        return dict(zip(published_names, names, strict=True))
     raise SourceError(
-        f"outputs: lists {', '.join(published)}, but the file's outputs are {', '.join(names)}",
+        f"outputs: lists {', '.join(published_names)}, but the file's outputs are {', '.join(names)}",
         "list some of those names, or one new name for each output in order",
         code="source.outputs",
     )

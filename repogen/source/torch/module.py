@@ -148,13 +148,13 @@ def _no_cache(module: torch.nn.Module) -> tuple[str, ...]:
 
 def _plain_experts(module: torch.nn.Module) -> tuple[str, ...]:
     """Select batched matrix products in transformers' mixtures of experts: exporters do not support grouped ones."""
-    changed = False
+    has_experts = False
     for child in module.modules():
         choose = getattr(child, "set_experts_implementation", None)
         if callable(choose) and getattr(child, "_can_set_experts_implementation", bool)():
             choose("batched_mm")
-            changed = True
-    return ("experts use batched_mm, which the exporters support",) if changed else ()
+            has_experts = True
+    return ("experts use batched_mm, which the exporters support",) if has_experts else ()
 
 
 def _enforce_eval(module: torch.nn.Module) -> tuple[str, ...]:

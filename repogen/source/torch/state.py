@@ -35,8 +35,8 @@ def state_of(module: torch.nn.Module) -> State:
     values: dict[str, object] = {}
     for path, child in module.named_modules():
         for name, value in _state_items(child):
-            copied = value.detach().clone() if isinstance(value, torch.Tensor) else value
-            values[f"{path}.{name}".lstrip(".")] = copied
+            copy = value.detach().clone() if isinstance(value, torch.Tensor) else value
+            values[f"{path}.{name}".lstrip(".")] = copy
     # Sums also detect writes through .data, which do not change the version counter.
     sums = {n: float(p.detach().sum(dtype=torch.float64)) for n, p in module.named_parameters() if not p.is_complex()}
     return State(values, sums)

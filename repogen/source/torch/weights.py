@@ -44,7 +44,7 @@ def load_weights(module: torch.nn.Module, path: Path) -> tuple[str, ...]:
     model_state = module.state_dict()
     shared = [key for key in model_state if key in state]
     problems = {
-        "missing": [key for key in model_state if key not in state and not _tied(key, model_state, state)],
+        "missing": [key for key in model_state if key not in state and not _is_tied(key, model_state, state)],
         "unexpected": [key for key in state if key not in model_state],
         "different shape": [
             f"{key}: file {list(state[key].shape)}, model {list(model_state[key].shape)}"
@@ -54,7 +54,7 @@ def load_weights(module: torch.nn.Module, path: Path) -> tuple[str, ...]:
         "different dtype": [
             f"{key}: file {dtype_name(state[key].dtype)}, model {dtype_name(model_state[key].dtype)}"
             for key in shared
-            if not _castable(state[key], model_state[key].dtype)
+            if not _is_castable(state[key], model_state[key].dtype)
         ],
     }
     if any(problems.values()):
@@ -82,7 +82,7 @@ def _key_list(keys: list[str]) -> str:
     return f"{', '.join(keys[:_SHOWN])}{f' and {len(keys) - _SHOWN} more' if len(keys) > _SHOWN else ''}"
 
 
-def _castable(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
+def _is_castable(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
     """Return whether a cast changes at most the precision of floats, and no value of integers."""
     if tensor.dtype == dtype or (tensor.is_floating_point() and dtype.is_floating_point):
         return True
@@ -121,7 +121,7 @@ def _prefix(short_keys: Collection[str], long_keys: Collection[str]) -> str:
     return ""
 
 
-def _tied(key: str, model_state: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor]) -> bool:
+def _is_tied(key: str, model_state: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor]) -> bool:
     """Return whether a tensor shares its storage with one that the file has; safetensors stores it once."""
     tied = model_state[key]
     return any(
@@ -142,13 +142,13 @@ def read_state(path: Path) -> State:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file  # noqa: PLC0415 - part of the build extra
 
-            loaded: object = load_file(path)
+            content: object = load_file(path)
         else:
-            loaded = torch.load(path, map_location="cpu", weights_only=True)
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         unsafe = _UNSAFE_GLOBAL.search(str(error)) if isinstance(error, pickle.UnpicklingError) else None
-        raise _unsafe(path, unsafe[1], error) if unsafe else _damaged(path, error) from error
-    return _state_dict(loaded, path)
+        raise _unsafe(path, unsafe[1], error) if unsafe else _damaged_error(path, error) from error
+    return _state_dict(content, path)
 
 
 def _unsafe(path: Path, name: str, error: Exception) -> SourceError:
@@ -161,7 +161,7 @@ def _unsafe(path: Path, name: str, error: Exception) -> SourceError:
     )
 
 
-def _damaged(path: Path, error: Exception) -> SourceError:
+def _damaged_error(path: Path, error: Exception) -> SourceError:
     # The loaders' own messages do not help users, or advise them to disable the protection.
     return SourceError(
         f"{path.name} cannot be read: it is damaged or truncated, or was not written by "

@@ -168,7 +168,7 @@ def render(variables: TemplateVariables, overrides: Path | None, template: str =
     environment.filters["pblist"] = _list_text
     values = {field.name: getattr(variables, field.name) for field in fields(variables)}
     try:
-        return _bounded(environment.get_template(template).generate({**values, "more": variables.more}))
+        return _join_limited(environment.get_template(template).generate({**values, "more": variables.more}))
     except TemplateSyntaxError as error:
         raise _template_error(f"{error.message}", f"{error.name}:{error.lineno}") from error
     except (TemplateError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError, OSError) as error:
@@ -182,7 +182,7 @@ def template_origin(overrides: Path | None, template: str) -> str:
     return f"repogen's {template}"
 
 
-def _bounded(chunks: Iterable[str]) -> str:
+def _join_limited(chunks: Iterable[str]) -> str:
     parts: list[str] = []
     length = 0
     for chunk in chunks:

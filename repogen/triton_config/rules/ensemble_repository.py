@@ -134,15 +134,15 @@ def _mismatch_findings(path: str, name: str, first: _Shape, second: _Shape) -> I
         message = f"tensor {name!r} is TYPE_{first.dtype} in {first.declared_by} and "
         message += f"TYPE_{second.dtype} in {second.declared_by}"
         yield Finding("RG503", "error", message, "use the same type", path)
-    elif not _compatible(first.full, second.full):
+    elif not _is_compatible(first.full, second.full):
         # Triton compares dims with and without the batch at load; at inference they must match with the batch.
-        loads = first.batched != second.batched and _compatible(first.dims, second.dims)
+        loads = first.batched != second.batched and _is_compatible(first.dims, second.dims)
         message = f"tensor {name!r} is {dims_text(first.full)} in {first.declared_by} and "
         message += f"{dims_text(second.full)} in {second.declared_by} (with the batch)"
         yield Finding("RG503", "warning" if loads else "error", message, "use the same shape", path)
 
 
-def _compatible(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
+def _is_compatible(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
     return len(first) == len(second) and all(
         -1 in pair or pair[0] == pair[1] for pair in zip(first, second, strict=True)
     )
