@@ -62,8 +62,8 @@ def _distributions(names: Iterable[str], remedy: str) -> list[Check]:
             continue
         required = requirements.get(name)
         ok = required is None or required.specifier.contains(version, prereleases=True)
-        needed = "" if ok or required is None else f", needs {required.specifier}"
-        checks.append(Check(name, f"{version}{needed}", ok, remedy="" if ok else remedy))
+        requirement = "" if ok or required is None else f", needs {required.specifier}"
+        checks.append(Check(name, f"{version}{requirement}", ok, remedy="" if ok else remedy))
     return checks
 
 

@@ -45,11 +45,11 @@ def plugins(group: Group) -> dict[str, EntryPoint]:
     """
     by_name: dict[str, EntryPoint] = {}
     for entry in entry_points(group=group):
-        other = by_name.setdefault(entry.name, entry)
-        if other.value != entry.value:
-            packages = sorted({_package(other), _package(entry)})
+        previous_entry = by_name.setdefault(entry.name, entry)
+        if previous_entry.value != entry.value:
+            packages = sorted({_package(previous_entry), _package(entry)})
             raise SpecError(
-                f"two entry points of {group} are named {entry.name!r}: {other.value} and {entry.value}",
+                f"two entry points of {group} are named {entry.name!r}: {previous_entry.value} and {entry.value}",
                 f"uninstall one of {', '.join(packages)}",
                 code="plugin.duplicate",
             )
@@ -67,8 +67,8 @@ def load_instance(group: Group, name: str, protocol: type[_Part]) -> _Part:
     Raises:
         SpecError: Importing the entry point failed, or it does not implement the Protocol.
     """
-    loaded = load_plugin(group, name)
-    instance = loaded() if isinstance(loaded, type) else loaded
+    plugin = load_plugin(group, name)
+    instance = plugin() if isinstance(plugin, type) else plugin
     if isinstance(instance, protocol) and getattr(instance, "name", None) == name:
         return instance
     entry = plugins(group)[name]

@@ -57,9 +57,11 @@ def field_releases(message: str, field: str) -> tuple[str, str]:
 def supports_field(release: str, message: str, field: str) -> bool:
     """Return whether ``release`` supports a field of ModelConfig; True for a field without limits."""
     releases = list(targets())
-    first, last = field_releases(message, field)
+    first_release, last_release = field_releases(message, field)
     index = releases.index(release)
-    return (not first or releases.index(first) <= index) and (not last or index <= releases.index(last))
+    return (not first_release or releases.index(first_release) <= index) and (
+        not last_release or index <= releases.index(last_release)
+    )
 
 
 @cache

@@ -5,8 +5,8 @@ tritonclient for each release, the small ones without shared libraries, and read
 ``--check`` writes nothing and exits with 1 when the shipped file differs.
 
 A row is a field of a message, or a value of an enum, that ModelConfig reaches. ``since`` is the first release with it
-(the first of all: or an earlier one), ``until`` the last, empty while the newest has it. Map entries are no messages
-of their own, and the fields of a oneof are fields as all others. The names count alone: not their numbers or types.
+(the first of all: or an earlier one), ``until`` the last, empty while the newest has it. Map entries are not
+messages of their own, and the fields of a oneof are ordinary fields. The names count alone: not their numbers or types.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         repogen.errors.SpecError: The spec is wrong; ``SpecProblemsError`` has every problem with its line.
         repogen.errors.RepogenError: Nothing could be built: no server, an unwritable repository, MLflow is down.
     """
-    loaded = spec if isinstance(spec, Spec) else load_spec(Path(spec), target)
+    loaded_spec = spec if isinstance(spec, Spec) else load_spec(Path(spec), target)
     options = BuildOptions(
         models=tuple(models),
         repository=None if repository is None else Path(repository),
@@ -81,4 +81,4 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         tracking_uri=tracking_uri,
         try_all_exporters=try_all_exporters,
     )
-    return pipeline.build(loaded, options, progress or Silent())
+    return pipeline.build(loaded_spec, options, progress or Silent())

@@ -64,8 +64,8 @@ def promote(  # noqa: PLR0913 - one parameter per option of `repogen promote`
         repogen.errors.TrackingError: The registry cannot be reached, or the alias moved in the meantime.
     """
     root = Path() if spec is None else spec.root
-    chosen = with_flags(declared_gates(spec, name, required=spec_required), gates)
-    request = PromotionRequest(name, version, alias, chosen, root, server, dry_run)
+    effective_gates = with_flags(declared_gates(spec, name, required=spec_required), gates)
+    request = PromotionRequest(name, version, alias, effective_gates, root, server, dry_run)
     return promotion.promote(_open_registry(spec, tracking_uri), request, progress or Silent())
 
 

@@ -77,14 +77,14 @@ class SourceTree:
     def reachable(self, modules: Iterable[str]) -> dict[str, bytes]:
         """Return the files that ``modules`` can run or read, as bytes by path relative to the package."""
         files: dict[str, bytes] = {}
-        waiting = [self._paths[module] for module in modules]
-        while waiting:
-            path = waiting.pop()
+        queue = [self._paths[module] for module in modules]
+        while queue:
+            path = queue.pop()
             if path in files or path.partition("/")[0] in _EXCLUDED:
                 continue
             files[path] = (self.directory / path).read_bytes()
             if path.endswith(".py"):
-                waiting += self._references(path, files[path].decode())
+                queue += self._references(path, files[path].decode())
         return files
 
     def imports(self, text: str) -> set[str]:

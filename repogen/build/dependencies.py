@@ -29,11 +29,15 @@ def ensemble_dependencies(models: Mapping[str, ModelSpec], name: str) -> tuple[s
 def build_order(spec: Spec, names: Iterable[str]) -> list[str]:
     """Return names with every ensemble after the models that it uses; other models keep their order."""
     selected = list(names)
-    ordered = dict.fromkeys(each for name in selected for each in (*ensemble_dependencies(spec.models, name), name))
-    return [name for name in ordered if name in selected]
+    order = dict.fromkeys(member for name in selected for member in (*ensemble_dependencies(spec.models, name), name))
+    return [name for name in order if name in selected]
 
 
 def with_ensembles(spec: Spec, names: Iterable[str], changed: Iterable[str]) -> list[str]:
     """Return those of ``names`` to build: changed models, and ensembles that use one."""
-    pending = set(changed)
-    return [name for name in names if name in pending or pending.intersection(ensemble_dependencies(spec.models, name))]
+    pending_names = set(changed)
+    return [
+        name
+        for name in names
+        if name in pending_names or pending_names.intersection(ensemble_dependencies(spec.models, name))
+    ]

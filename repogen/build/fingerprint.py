@@ -174,7 +174,7 @@ def _walk(directory: Path) -> Iterator[Path]:
 
 
 @cache
-def _installed() -> dict[str, str]:
+def _installed_versions() -> dict[str, str]:
     """Return versions by normalized name from the names of ``.dist-info`` directories on ``sys.path``.
 
     ``importlib.metadata.version`` parses the METADATA of each distribution, which takes milliseconds for torch alone.
@@ -186,12 +186,12 @@ def _installed() -> dict[str, str]:
         except OSError:
             continue
         for match in filter(None, map(_DIST_INFO.fullmatch, names)):
-            versions.setdefault(_normalized(match["name"]), match["version"])
+            versions.setdefault(_normalize(match["name"]), match["version"])
     return versions
 
 
 def _version(distribution: str) -> str:
-    version = _installed().get(_normalized(distribution))
+    version = _installed_versions().get(_normalize(distribution))
     if version is not None:
         return version
     try:
@@ -201,7 +201,7 @@ def _version(distribution: str) -> str:
         return GONE
 
 
-def _normalized(distribution: str) -> str:
+def _normalize(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 

@@ -37,11 +37,11 @@ def up_to_date_models(
     """
 
     def check(name: str) -> ModelReport | None:
-        begun = time.monotonic()
+        start = time.monotonic()
         current = _newest_version(repository, name)
         if current is None or not is_up_to_date(spec, name, repository, current, registered=registered):
             return None
-        return _report(name, *current, time.monotonic() - begun)
+        return _report(name, *current, time.monotonic() - start)
 
     selected = list(names)
     with ThreadPoolExecutor() as pool:
@@ -105,10 +105,12 @@ def _newest_version(repository: Path, name: str) -> tuple[int, Manifest] | None:
         if version is None:
             return None
         manifest = read_manifest(directory / str(version))
-        built, served = ((folder / CONFIG_FILE).read_bytes() for folder in (directory / str(version), directory))
+        built_config, served_config = (
+            (folder / CONFIG_FILE).read_bytes() for folder in (directory / str(version), directory)
+        )
     except (OSError, RepogenError):
         return None
-    return (version, manifest) if built == served else None
+    return (version, manifest) if built_config == served_config else None
 
 
 def _report(name: str, version: int, manifest: Manifest, seconds: float) -> ModelReport:

@@ -72,7 +72,7 @@ class ModelRun:
         if self._cancelled.is_set():
             raise KeyboardInterrupt
         self._progress.step(self.name, step)
-        return self._timed(step, function, *args, **kwargs)
+        return self._run_timed(step, function, *args, **kwargs)
 
     def work(
         self, function: Callable[Parameters, Outcome], *args: Parameters.args, **kwargs: Parameters.kwargs
@@ -83,7 +83,7 @@ class ModelRun:
             RepogenError: The worker built no model; its diagnostics are recorded.
         """
         self._progress.step(self.name, "import")
-        return self._timed(_WORKER, function, *args, **kwargs).model()
+        return self._run_timed(_WORKER, function, *args, **kwargs).model()
 
     def record(self, result: object) -> None:
         """Record a result of something that is not a step."""
@@ -92,14 +92,14 @@ class ModelRun:
     def report(self, status: Status, error: ErrorRecord | None = None) -> ModelReport:
         """Return the report, with everything that was recorded until now."""
         outcome, staged = self._result(Outcome), self._result(StagedVersion)
-        published, tracked = self._result(PublishedVersion), self._result(Tracked)
+        publication, tracked = self._result(PublishedVersion), self._result(Tracked)
         diagnostics = BuildDiagnostics() if outcome is None else outcome.diagnostics
         built = outcome.result if outcome is not None and isinstance(outcome.result, BuiltModel) else _NOT_BUILT
         notes = self._result(Notes)
         return ModelReport(
             self.name,
             status,
-            version=None if published is None else published.version,
+            version=None if publication is None else publication.version,
             sha256="" if staged is None else staged.manifest.sha256,
             exporter=built.artifact.exporter,
             opset=built.artifact.opset,
@@ -123,14 +123,14 @@ class ModelRun:
             error=error,
         )
 
-    def _timed(
+    def _run_timed(
         self, step: str, function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
     ) -> Result:
-        begun = time.monotonic()
+        start = time.monotonic()
         try:
             result = function(*args, **kwargs)
         finally:
-            self._seconds[step] = time.monotonic() - begun
+            self._seconds[step] = time.monotonic() - start
         self.record(result)
         return result
 

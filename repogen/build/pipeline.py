@@ -63,7 +63,7 @@ def plan_build(spec: Spec, options: BuildOptions) -> BuildPlan:
     Raises:
         RepogenError: A model name is unknown, the repository cannot be used, or MLflow is not configured.
     """
-    names = _selected(spec, options.models)
+    names = _select_names(spec, options.models)
     repository = _repository(spec, options)
     require_built(repository)
     if not options.dry_run:
@@ -74,20 +74,20 @@ def plan_build(spec: Spec, options: BuildOptions) -> BuildPlan:
     if not options.force:
         registered = tracking is not None and tracking.register
         current = up_to_date_models(spec, names, repository, registered=registered)
-    pending = with_ensembles(spec, names, [name for name in names if name not in current])
+    pending_names = with_ensembles(spec, names, [name for name in names if name not in current])
     return BuildPlan(
         spec,
         options,
         repository,
         names=tuple(names),
-        pending=tuple(pending),
-        up_to_date={name: report for name, report in current.items() if name not in pending},
+        pending=tuple(pending_names),
+        up_to_date={name: report for name, report in current.items() if name not in pending_names},
         tracking=tracking,
         unconfirmed=() if tracking is None else unconfirmed_versions(names, repository),
     )
 
 
-def _selected(spec: Spec, selection: tuple[str, ...]) -> list[str]:
+def _select_names(spec: Spec, selection: tuple[str, ...]) -> list[str]:
     unknown = [name for name in selection if name not in spec.models]
     if unknown:
         raise SpecError(

@@ -67,7 +67,7 @@ def git_commit(directory: Path) -> str:
     try:
         commit = git("rev-parse", "HEAD")
         # Without untracked files: they include the build's own staging directory and output.
-        changed = git("--no-optional-locks", "status", "--porcelain", "--untracked-files=no", "--", ".")
+        changes = git("--no-optional-locks", "status", "--porcelain", "--untracked-files=no", "--", ".")
     except (OSError, subprocess.SubprocessError):
         return ""
-    return f"{commit}-dirty" if changed else commit
+    return f"{commit}-dirty" if changes else commit

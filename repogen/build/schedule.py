@@ -66,15 +66,15 @@ def build_models(session: BuildSession, verify: Verify) -> dict[str, ModelReport
     jobs = max(1, min(session.options.jobs, len(names)))
     threads = max(1, (os.cpu_count() or 1) // jobs)
     dependencies = {name: ensemble_dependencies(session.spec.models, name) for name in names}
-    held = {each for name, used in dependencies.items() if used for each in (name, *used)}
+    held_models = {member for name, steps in dependencies.items() if steps for member in (name, *steps)}
     order = build_order(session.spec, names)  # dependencies first, so that no ensemble blocks the threads of its steps
     with ThreadPoolExecutor(jobs, thread_name_prefix="model") as pool:
         futures: dict[str, Future[PendingBuild]] = {}
         for name in order:
-            used = {step: futures[step] for step in dependencies[name] if step in futures}
-            hold = name in held and not session.options.dry_run
+            steps = {step: futures[step] for step in dependencies[name] if step in futures}
+            hold = name in held_models and not session.options.dry_run
             run = ModelRun(name, session.progress, session.cancelled)
-            futures[name] = pool.submit(_build, session, run, partial(verify, session, run, threads), used, hold=hold)
+            futures[name] = pool.submit(_build, session, run, partial(verify, session, run, threads), steps, hold=hold)
         try:
             builds = {name: future.result() for name, future in futures.items()}
         except BaseException:
@@ -137,9 +137,9 @@ def _failed_ensemble(
     name: str, builds: Mapping[str, PendingBuild], dependencies: Mapping[str, tuple[str, ...]]
 ) -> ErrorRecord | None:
     """Return why a verified model cannot be published; None if every ensemble that uses it was verified."""
-    for ensemble, used in dependencies.items():
+    for ensemble, steps in dependencies.items():
         error = builds[ensemble].report.error
-        if name in used and error is not None:
+        if name in steps and error is not None:
             return ErrorRecord(
                 "ensemble.held-back",
                 f"verified but not published: the ensemble {ensemble}, which uses it, failed",

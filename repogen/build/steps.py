@@ -84,10 +84,10 @@ def publish_model(session: BuildSession, run: ModelRun, staged: StagedVersion, b
     if tracking is not None:
         tracked = run.step("track", tracking.log, staged, built, run.report(Status.VERIFIED))
         registry_version = tracked.registry_version
-    published = run.step("publish", publish, staged, session.repository, breaking=session.options.allow_breaking)
+    publication = run.step("publish", publish, staged, session.repository, breaking=session.options.allow_breaking)
     if tracking is not None and tracking.registers:
         content = staged.manifest.content_sha256
-        run.step("confirm", tracking.confirm, staged.name, published.version, content, registry_version)
+        run.step("confirm", tracking.confirm, staged.name, publication.version, content, registry_version)
     session.progress.step(staged.name, "done")
     return run.report(Status.PUBLISHED)
 

@@ -58,8 +58,8 @@ class Selection:
 
     def selects(self, finding: Finding) -> bool:
         """Return whether to report a finding."""
-        chosen = not self.select or finding.code.startswith(self.select)
-        return chosen and not finding.code.startswith(self.ignore or ("-",))
+        is_selected = not self.select or finding.code.startswith(self.select)
+        return is_selected and not finding.code.startswith(self.ignore or ("-",))
 
 
 @dataclass(frozen=True)
@@ -234,8 +234,8 @@ def _graph_findings(model: _Model, version: int, target: Target) -> Iterator[Fin
     file = model_file(model.version_dir(version), model.config)
     if file is None or file.suffix != ".onnx" or not file.exists():
         return
-    facts, unreadable = read_graph(file)
-    yield from (replace(finding, path=str(file)) for finding in unreadable)
+    facts, errors = read_graph(file)
+    yield from (replace(finding, path=str(file)) for finding in errors)
     if facts is not None:
         too_new = target_findings(facts.opset, facts.ir_version, target)
         yield from (replace(finding, path=str(file)) for finding in too_new)

@@ -62,10 +62,10 @@ def read_config(path: Path, release: str) -> ConfigText:
         path: An existing path, which need not be a file.
         release: Triton release that must support its fields.
     """
-    text, unreadable = _text(path)
-    if unreadable is not None:
-        return ConfigText(path, findings=(replace(unreadable, path=str(path)),))
-    suppressed = frozenset(_suppressed(text))
+    text, read_error = _text(path)
+    if read_error is not None:
+        return ConfigText(path, findings=(replace(read_error, path=str(path)),))
+    suppressed = frozenset(_suppressions(text))
     findings = [*_byte_order(text), *_template_syntax(text)]
     if _STRAY.search(text):
         findings.append(Finding("RG005", "warning", "a comment or a string is not UTF-8", "save the file as UTF-8"))
@@ -119,27 +119,27 @@ def _template_syntax(text: str) -> Iterator[Finding]:
     for number, line in enumerate(text.splitlines(), 1):
         code = line.partition("#")[0] if "#" not in strings.get(number, "") else line
         for match in _TEMPLATE_SYNTAX.finditer(code):
-            quoted = match[0] in strings.get(number, "")
+            in_string = match[0] in strings.get(number, "")
             message = f"{match[0]} is template syntax that was not rendered"
-            hint = "render the template first" + ("; in a string it is used literally" if quoted else "")
-            severity: Severity = "warning" if quoted else "error"
+            hint = "render the template first" + ("; in a string it is used literally" if in_string else "")
+            severity: Severity = "warning" if in_string else "error"
             yield Finding("RG004", severity, message, hint, line=number, column=match.start() + 1)
 
 
 def _unknown_fields(fields: SourceMap, release: str) -> Iterator[Finding]:
     for (message, name), position in fields.schema_fields.items():
-        short = message.removeprefix("inference.")
-        if not supports_field(release, short, name):
-            since, until = field_releases(short, name)
+        message_name = message.removeprefix("inference.")
+        if not supports_field(release, message_name, name):
+            since, until = field_releases(message_name, name)
             supported = f"it was added in {since}" if since > release else f"it was removed after {until}"
-            text = f"{name} of {short} is unknown to Triton {release}: {supported}"
+            text = f"{name} of {message_name} is unknown to Triton {release}: {supported}"
             hint = f"remove it, or target {since if since > release else until}"
             yield Finding("RG002", "error", text, hint, line=position.line, column=position.column)
 
 
-def _suppressed(text: str) -> Iterator[tuple[int, str]]:
+def _suppressions(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.splitlines(), 1):
         for match in _IGNORE.finditer(line):
-            alone = not line[: match.start()].strip()
-            target = 0 if match["file"] else number + alone
+            own_line = not line[: match.start()].strip()
+            target = 0 if match["file"] else number + own_line
             yield from ((target, code) for code in re.split(r"[,\s]+", match["codes"].strip()) if code)

@@ -83,7 +83,7 @@ class _NamedFile:
 
 def named_file_findings(directory: Path, config: ModelConfig) -> Iterator[Finding]:
     """Yield findings about files that a config names: missing, too short, or outside the model's directory."""
-    for file in _named(config):
+    for file in _named_files(config):
         if "\0" in file.name:
             yield Finding("RG405", "error", f"{file.name!r} is not a file name", "remove the NUL", file.field)
             continue
@@ -103,7 +103,7 @@ def named_file_findings(directory: Path, config: ModelConfig) -> Iterator[Findin
             yield Finding("RG405", "error", message, "write the raw values, row by row", file.field)
 
 
-def _named(config: ModelConfig) -> Iterator[_NamedFile]:
+def _named_files(config: ModelConfig) -> Iterator[_NamedFile]:
     for index, output in enumerate(config.output):
         if output.label_filename:
             yield _NamedFile(f"output[{index}].label_filename", "", output.label_filename)
@@ -139,14 +139,14 @@ def _links(directory: Path) -> Iterator[Path]:
     """Yield every symlink below a directory, and the directory if it is one, without following them."""
     if directory.is_symlink():
         yield directory
-    pending = [str(directory)]
-    while pending:
-        with os.scandir(pending.pop()) as entries:
+    queue = [str(directory)]
+    while queue:
+        with os.scandir(queue.pop()) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 if entry.is_symlink():
                     yield Path(entry.path)
                 elif entry.is_dir():
-                    pending.append(entry.path)
+                    queue.append(entry.path)
 
 
 def manifest_findings(version: Path) -> Iterator[Finding]:

@@ -76,10 +76,10 @@ def version_findings(directory: Path, served: Collection[int], *, ensemble: bool
 
 def policy_findings(versions: Collection[int], config: ModelConfig) -> Iterator[Finding]:
     """Yield versions that the version policy names and that do not exist."""
-    named = config.version_policy.specific.versions
-    for index, number in enumerate(named):
+    numbers = config.version_policy.specific.versions
+    for index, number in enumerate(numbers):
         if number not in versions:
-            none_exists = not set(versions) & set(named)
+            none_exists = not set(versions) & set(numbers)
             message = f"version_policy names version {number}, which does not exist"
             hint = f"existing versions: {', '.join(map(str, sorted(versions))) or 'none'}"
             field = f"version_policy.specific.versions[{index}]"

@@ -67,10 +67,10 @@ def build(  # noqa: PLR0913 - one parameter per option
     SPEC is a file; the default is repogen.yaml. Models that are up to date are not built again.
     """
     with handle_errors(debug=debug, as_json=as_json):
-        loaded = load_spec(spec, target)
+        loaded_spec = load_spec(spec, target)
         with progress_view(quiet=as_json) as progress:
             report = api.build(
-                loaded,
+                loaded_spec,
                 models=models,
                 repository=repository,
                 server=None if no_smoke else server,
@@ -84,7 +84,7 @@ def build(  # noqa: PLR0913 - one parameter per option
                 progress=progress,
             )
         print_report(lambda: build_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)
-        write_build(report, loaded, err=as_json)
+        write_build(report, loaded_spec, err=as_json)
         sys.exit(report.exit_code)
 
 
@@ -100,10 +100,10 @@ def diagnose(*, model: str, spec: Path, target: str | None, as_json: bool, debug
     Names the first operator whose result differs from PyTorch for each exporter that fails parity.
     """
     with handle_errors(debug=debug, as_json=as_json):
-        loaded = load_spec(spec, target)
+        loaded_spec = load_spec(spec, target)
         with progress_view(quiet=as_json) as progress:
             report = api.build(
-                loaded,
+                loaded_spec,
                 models=(model,),
                 server=None,
                 force=True,

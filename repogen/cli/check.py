@@ -58,8 +58,8 @@ def check(  # noqa: PLR0913 - one parameter per option
             *(paths or (Path("model_repository"),)), target=target, select=_codes(select), ignore=_codes(ignore)
         )
         click.echo(_RENDERERS[output_format](findings))
-        failed = any(strict or finding.severity == "error" for finding in findings)
-        sys.exit(int(ExitCode.GATE if failed else ExitCode.OK))
+        has_failures = any(strict or finding.severity == "error" for finding in findings)
+        sys.exit(int(ExitCode.GATE if has_failures else ExitCode.OK))
 
 
 def _json(findings: Sequence[Finding]) -> str:

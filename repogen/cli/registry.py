@@ -66,17 +66,17 @@ def promote(  # noqa: PLR0913 - one parameter per option
     with handle_errors(debug=debug, as_json=as_json):
         if rolls_back and (version is not None or gates):
             raise SpecError("--rollback accepts neither VERSION nor --gate: it goes back one version, without gates")
-        loaded = _load_spec(spec)
+        loaded_spec = _load_spec(spec)
         with progress_view(quiet=as_json) as progress:
             if rolls_back:
-                report = api.rollback(name, alias=alias, spec=loaded, dry_run=dry_run, tracking_uri=tracking_uri)
+                report = api.rollback(name, alias=alias, spec=loaded_spec, dry_run=dry_run, tracking_uri=tracking_uri)
             else:
                 report = api.promote(
                     name,
                     version,
                     alias=alias,
                     gates=gates,
-                    spec=loaded,
+                    spec=loaded_spec,
                     spec_required=spec is not None,
                     server=server,
                     dry_run=dry_run,
@@ -84,7 +84,7 @@ def promote(  # noqa: PLR0913 - one parameter per option
                     progress=progress,
                 )
         print_report(lambda: promotion_text(report), lambda: as_dict(report), as_json=as_json)
-        write_promotion(report, loaded, err=as_json)
+        write_promotion(report, loaded_spec, err=as_json)
         sys.exit(report.exit_code)
 
 

@@ -28,12 +28,12 @@ def explain(code: str) -> str:
     Raises:
         SpecError: There is no such code; the hint names similar ones.
     """
-    known = {name.lower(): name for name in codes()}
-    name = known.get(code.lower())
+    codes_by_lower = {name.lower(): name for name in codes()}
+    name = codes_by_lower.get(code.lower())
     if name is None:
         from difflib import get_close_matches  # noqa: PLC0415 - for mistakes only
 
-        similar = [known[match] for match in get_close_matches(code.lower(), known, n=5, cutoff=0.5)]
+        similar = [codes_by_lower[match] for match in get_close_matches(code.lower(), codes_by_lower, n=5, cutoff=0.5)]
         hint = f"did you mean {', '.join(similar)}?" if similar else "`repogen explain` lists all codes"
         raise SpecError(f"{code!r} is not a code of repogen", hint, code="explain.unknown")
     if _RULE.fullmatch(name):

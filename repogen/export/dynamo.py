@@ -34,15 +34,15 @@ def export_program(request: ExportRequest) -> ExportedGraph:
     source = request.source
     try:
         with recorded_programs() as programs:
-            exported = _export(request)
+            onnx_program = _export(request)
     except Exception as error:
         raise explain(error, source.signature) from error
-    if exported is None:
+    if onnx_program is None:
         raise ExportError("torch.onnx.export returned nothing", code="export.dynamo")
     if isinstance(source.origin, Program):
-        return ExportedGraph(select_outputs(exported.model, source.origin.select))
+        return ExportedGraph(select_outputs(onnx_program.model, source.origin.select))
     violations = guard_violations(programs[-1], source.signature, source.dims) if programs else ()
-    return ExportedGraph(exported.model, violations)
+    return ExportedGraph(onnx_program.model, violations)
 
 
 def _export(request: ExportRequest) -> torch.onnx.ONNXProgram | None:

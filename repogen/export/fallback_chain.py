@@ -75,8 +75,8 @@ def export_with(
     sample = source.examples(source.example_sizes, 0)
     args = tuple(torch.from_numpy(sample[tensor.name]) for tensor in source.signature.inputs)
     exporter_options = exporter.options_model.model_validate(spec.options)
-    exported = exporter.export(ExportRequest(source, args, opset, directory, spec, exporter_options))
-    artifact = normalize(exported.model, directory / "model.onnx", options)
+    graph = exporter.export(ExportRequest(source, args, opset, directory, spec, exporter_options))
+    artifact = normalize(graph.model, directory / "model.onnx", options)
     if spec.opset != "auto" and artifact.opset != opset:
         raise ExportError(
             f"{exporter.name} wrote opset {artifact.opset}, not {opset}",
@@ -84,7 +84,7 @@ def export_with(
             code="export.opset",
         )
     check_dims(artifact.signature, source.signature)
-    return replace(artifact, guard_violations=exported.guard_violations)
+    return replace(artifact, guard_violations=graph.guard_violations)
 
 
 def check_dims(graph: Signature, declared: Signature) -> None:

@@ -33,7 +33,7 @@ def read_onnx(request: ExportRequest) -> ExportedGraph:
     model = ir.load(origin.path)
     _resolve_links(model)
     if model.opset_imports.get("", 0) > request.opset:
-        model = _converted(origin.path, model, request.opset)
+        model = _convert(origin.path, model, request.opset)
     model.ir_version = max(model.ir_version, _OPTIONAL_INITIALIZER_INPUTS)
     RemoveInitializersFromInputsPass()(model)  # clients do not send weights, which IR 3 lists as inputs
     for value, spec in zip(model.graph.inputs, signature.inputs, strict=True):
@@ -45,7 +45,7 @@ def read_onnx(request: ExportRequest) -> ExportedGraph:
     return ExportedGraph(model)
 
 
-def _converted(path: Path, model: ir.Model, opset: int) -> ir.Model:
+def _convert(path: Path, model: ir.Model, opset: int) -> ir.Model:
     ir.external_data.load_to_model(model)
     try:
         return ir.from_proto(onnx.version_converter.convert_version(ir.to_proto(model), opset))
@@ -66,10 +66,10 @@ def _resolve_links(model: ir.Model) -> None:
         for value in graph.initializers.values():
             tensor = value.const_value
             if isinstance(tensor, ir.ExternalTensor) and Path(tensor.path).is_symlink():
-                value.const_value = _resolved(tensor)
+                value.const_value = _resolve(tensor)
 
 
-def _resolved(tensor: ir.ExternalTensor) -> ir.ExternalTensor:
+def _resolve(tensor: ir.ExternalTensor) -> ir.ExternalTensor:
     file = Path(tensor.path).resolve()
     return ir.ExternalTensor(
         location=file.name,

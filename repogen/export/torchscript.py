@@ -38,7 +38,7 @@ def export_traced(request: ExportRequest) -> ExportedGraph:
     with record_reads(len(request.args)) as reads:
         module = request.module
         if isinstance(source.origin, Script):  # the exporter's own trace does not enter a script module
-            module = _traced(module, request.args)
+            module = _trace(module, request.args)
         model = _export(module, request, [spec.name for spec in source.signature.outputs])
     _reject_frozen_branches(reads.values, request.spec.allow_tracer_warnings)
     violations = (
@@ -64,10 +64,10 @@ def export_script(request: ExportRequest) -> ExportedGraph:
 
 
 def _reject_frozen_branches(reads: list[ValueRead], allowed: tuple[str, ...]) -> None:
-    frozen = [read for read in reads if not any(_matches(read, location) for location in allowed)]
+    frozen = [value_read for value_read in reads if not any(_matches(value_read, location) for location in allowed)]
     if not frozen:
         return
-    locations = [f"{Path(read.path).name}:{read.line}" for read in frozen]
+    locations = [f"{Path(value_read.path).name}:{value_read.line}" for value_read in frozen]
     raise ExportError(
         f"tracing would freeze a branch that depends on tensor values at {', '.join(locations)}",
         "rewrite it with torch.where; or, if it never changes, allow it with export.allow_tracer_warnings: "
@@ -77,19 +77,19 @@ def _reject_frozen_branches(reads: list[ValueRead], allowed: tuple[str, ...]) ->
     )
 
 
-def _matches(read: ValueRead, location: str) -> bool:
+def _matches(value_read: ValueRead, location: str) -> bool:
     name, _, line = location.rpartition(":")
-    return line == str(read.line) and Path(read.path).parts[-len(Path(name).parts) :] == Path(name).parts
+    return line == str(value_read.line) and Path(value_read.path).parts[-len(Path(name).parts) :] == Path(name).parts
 
 
-def _traced(module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> torch.nn.Module:
+def _trace(module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> torch.nn.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # as in _export
         try:
-            traced: torch.nn.Module = torch.jit.trace(module, args, check_trace=False, strict=False)  # type: ignore[no-untyped-call] # as torch declares it
+            traced_module: torch.nn.Module = torch.jit.trace(module, args, check_trace=False, strict=False)  # type: ignore[no-untyped-call] # as torch declares it
         except Exception as error:
             raise _explain(error) from error
-    return traced
+    return traced_module
 
 
 def _export(module: torch.nn.Module, request: ExportRequest, outputs: list[str] | None) -> ir.Model:

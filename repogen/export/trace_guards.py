@@ -111,13 +111,13 @@ def _recording(name: str, original: Callable[..., Any], inputs: int, reads: Trac
 
 def _compared_numbers(tensor: torch.Tensor) -> Iterator[int]:
     """Yield the integers that a traced condition is computed with."""
-    pending = [torch._C._get_value_trace(tensor)]  # type: ignore[attr-defined] # noqa: SLF001 - the trace has no public API
-    seen: set[str] = set()
-    while pending:
-        value = pending.pop()
-        if value.debugName() in seen:
+    queue = [torch._C._get_value_trace(tensor)]  # type: ignore[attr-defined] # noqa: SLF001 - the trace has no public API
+    visited_names: set[str] = set()
+    while queue:
+        value = queue.pop()
+        if value.debugName() in visited_names:
             continue
-        seen.add(value.debugName())
+        visited_names.add(value.debugName())
         node = value.node()
         if node.kind() == "prim::Constant":
             number = value.toIValue()
@@ -125,22 +125,22 @@ def _compared_numbers(tensor: torch.Tensor) -> Iterator[int]:
             if isinstance(number, int):
                 yield number
         elif node.kind() not in _OF_SHAPE:
-            pending.extend(node.inputs())
+            queue.extend(node.inputs())
 
 
 def _depends_on_values(tensor: torch.Tensor, state: Any, inputs: int, *, of_size: bool) -> bool:  # noqa: ANN401 - torch._C is untyped
     """Return whether a tensor, or its size, depends on the values of the first ``inputs`` inputs of the trace."""
     # First, because it may rename the value to the caller's variable.
-    pending = [(torch._C._get_value_trace(tensor), of_size)]  # type: ignore[attr-defined] # noqa: SLF001 - the trace has no public API
+    queue = [(torch._C._get_value_trace(tensor), of_size)]  # type: ignore[attr-defined] # noqa: SLF001 - the trace has no public API
     graph_inputs = {value.debugName() for value in list(state.graph().inputs())[:inputs]}
-    seen: set[tuple[str, bool]] = set()
-    while pending:
-        value, of_size = pending.pop()
-        if (value.debugName(), of_size) in seen:
+    visited_names: set[tuple[str, bool]] = set()
+    while queue:
+        value, of_size = queue.pop()
+        if (value.debugName(), of_size) in visited_names:
             continue
-        seen.add((value.debugName(), of_size))
+        visited_names.add((value.debugName(), of_size))
         if value.debugName() not in graph_inputs:
-            pending.extend(_size_dependencies(value.node()) if of_size else _value_dependencies(value.node()))
+            queue.extend(_size_dependencies(value.node()) if of_size else _value_dependencies(value.node()))
         elif not of_size:
             return True
     return False

@@ -23,13 +23,13 @@ _BITS = {1: 32, 2: 8, 3: 8, 4: 16, 5: 16, 6: 32, 7: 64, 9: 8, 10: 16, 11: 64, 12
 
 def nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
     """Yield every node, including those of subgraphs and functions."""
-    pending = [*proto.graph.node, *(node for function in proto.functions for node in function.node)]
-    while pending:
-        node = pending.pop()
+    queue = [*proto.graph.node, *(node for function in proto.functions for node in function.node)]
+    while queue:
+        node = queue.pop()
         yield node
         for attribute in node.attribute:
             for graph in (attribute.g, *attribute.graphs):
-                pending.extend(graph.node)
+                queue.extend(graph.node)
 
 
 def tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

@@ -53,19 +53,21 @@ def read_graph(path: Path) -> tuple[GraphFacts | None, list[Finding]]:
         content = path.read_bytes()
         proto.ParseFromString(content)
     except OSError as error:
-        return None, [_broken(f"{path.name} cannot be read: {error.strerror}", "make it a readable file")]
+        return None, [_broken_finding(f"{path.name} cannot be read: {error.strerror}", "make it a readable file")]
     except DecodeError:
         if content.startswith(b"version https://git-lfs"):
-            return None, [_broken(f"{path.name} is a git-LFS pointer", "fetch the file: git lfs pull")]
-        return None, [_broken(f"{path.name} is not an ONNX file, or is truncated", _RETRY)]
+            return None, [_broken_finding(f"{path.name} is a git-LFS pointer", "fetch the file: git lfs pull")]
+        return None, [_broken_finding(f"{path.name} is not an ONNX file, or is truncated", _RETRY)]
     if not content:
-        return None, [_broken(f"{path.name} is empty", _RETRY)]
+        return None, [_broken_finding(f"{path.name} is empty", _RETRY)]
     if not proto.HasField("graph") or not proto.ir_version or not proto.graph.output:
-        return None, [_broken(f"{path.name} contains no graph: it is not an ONNX file, or is truncated", _RETRY)]
+        return None, [
+            _broken_finding(f"{path.name} contains no graph: it is not an ONNX file, or is truncated", _RETRY)
+        ]
     return _facts(proto), list(_external(proto, path))
 
 
-def _broken(message: str, hint: str) -> Finding:
+def _broken_finding(message: str, hint: str) -> Finding:
     return Finding("RG210", "error", message, hint)
 
 

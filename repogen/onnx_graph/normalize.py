@@ -158,8 +158,8 @@ def _clean(model: ir.Model) -> None:
 
 def _lower_ir(model: ir.Model, target: Target) -> None:
     """Lower the IR version to the target's newest if the opset permits it."""
-    needed = max((v for opset, v in _OPSET_IR.items() if model.opset_imports.get("", 0) >= opset), default=8)
-    if model.ir_version > target.max_ir >= needed:
+    required_ir = max((v for opset, v in _OPSET_IR.items() if model.opset_imports.get("", 0) >= opset), default=8)
+    if model.ir_version > target.max_ir >= required_ir:
         model.ir_version = target.max_ir
 
 

@@ -70,8 +70,8 @@ def _tag(field: int, length: int) -> bytes:
     >>> _tag(7, 300)
     b':\xac\x02'
     """
-    encoded = bytearray([field << 3 | _LENGTH_DELIMITED])
+    tag = bytearray([field << 3 | _LENGTH_DELIMITED])
     while length > _LOW_BITS:
-        encoded.append(length & _LOW_BITS | _MORE)
+        tag.append(length & _LOW_BITS | _MORE)
         length >>= 7
-    return bytes([*encoded, length])
+    return bytes([*tag, length])

@@ -34,8 +34,8 @@ class Onnxsim:
         import onnxsim  # noqa: PLC0415 - the same
 
         del options
-        simplified, passed = onnxsim.simplify(onnx.load(artifact.path))
-        if not passed:
+        simplified, is_valid = onnxsim.simplify(onnx.load(artifact.path))
+        if not is_valid:
             raise RuntimeError("onnxsim's own check of its result failed")
         result: ir.Model = ir.from_proto(simplified)
         return result

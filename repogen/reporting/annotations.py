@@ -52,10 +52,10 @@ class Annotation:
         Args:
             workspace: The directory that GitHub shows files relative to.
         """
-        located = (_located(place, self.root, workspace.resolve()) for place in self.places)
-        properties = {**next(filter(None, located), {}), "title": _visible(self.title)}
-        listed = ",".join(f"{name}={value.translate(_PROPERTY)}" for name, value in properties.items())
-        return f"::{self.level} {listed}::{_visible(self.message).translate(_DATA)}"
+        positions = (_position(place, self.root, workspace.resolve()) for place in self.places)
+        properties = {**next(filter(None, positions), {}), "title": _replace_control(self.title)}
+        parameters = ",".join(f"{name}={value.translate(_PROPERTY)}" for name, value in properties.items())
+        return f"::{self.level} {parameters}::{_replace_control(self.message).translate(_DATA)}"
 
 
 def error_annotations(error: RepogenError) -> list[Annotation]:
@@ -139,11 +139,11 @@ def _with_hint(message: str, hint: str) -> str:
     return f"{message}\n{hint}" if hint else message
 
 
-def _visible(text: str) -> str:
+def _replace_control(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-def _located(place: str, root: Path, workspace: Path) -> dict[str, str]:
+def _position(place: str, root: Path, workspace: Path) -> dict[str, str]:
     """Return the properties that locate a place; none when it is not a file of the workspace."""
     match = _PLACE.fullmatch(place)
     if match is None:

@@ -63,7 +63,7 @@ class Runner:
         try:
             report = Path(tempfile.mkdtemp(prefix="repogen-", dir=self.temp)) / "report.md"
             report.write_text(markdown, encoding="utf-8")
-            _append(self.summary, _bounded(markdown, SUMMARY_BYTES - _size(self.summary)))
+            _append(self.summary, _truncate(markdown, SUMMARY_BYTES - _size(self.summary)))
             _append(self.output, "".join(output_lines(name, value) for name, value in outputs.items()))
             _append(self.output, output_lines("report", str(report)))
         except OSError as error:
@@ -123,8 +123,8 @@ def write_smoke(directory: Path, reports: Sequence[SmokeReport], *, err: bool) -
     if step is None:
         return
     models = [{"name": r.model, "status": "passed" if r.passed else "failed", "version": r.version} for r in reports]
-    failed = not all(report.passed for report in reports)
-    outputs = _outputs(_workspace_path(directory, step.workspace), models, failed=failed)
+    has_failures = not all(report.passed for report in reports)
+    outputs = _outputs(_workspace_path(directory, step.workspace), models, failed=has_failures)
     step.write(smoke_annotations(reports), smoke_markdown(reports), outputs, err=err)
 
 
@@ -156,15 +156,15 @@ def _outputs(repository: str, models: Sequence[Mapping[str, object]], *, failed:
 
 def _workspace_path(path: Path, workspace: Path) -> str:
     """Return ``path`` relative to the workspace, as other actions expect it; absolute when it is elsewhere."""
-    full, top = path.resolve(), workspace.resolve()
-    return (full.relative_to(top) if full.is_relative_to(top) else full).as_posix()
+    absolute_path, root = path.resolve(), workspace.resolve()
+    return (absolute_path.relative_to(root) if absolute_path.is_relative_to(root) else absolute_path).as_posix()
 
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _bounded(markdown: str, room: int) -> str:
+def _truncate(markdown: str, room: int) -> str:
     data = markdown.encode()
     if len(data) <= room:
         return markdown

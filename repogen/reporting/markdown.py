@@ -49,29 +49,33 @@ def report_markdown(report: BuildReport) -> str:
     failures = [(model.name, model.error) for model in models if model.error is not None]
     if report.error is not None:
         failures.append(("", report.error))
-    return _rendered("report.md.j2", headline=_headline(report), failures=failures, models=models)
+    return _render("report.md.j2", headline=_headline(report), failures=failures, models=models)
 
 
 def error_markdown(error: RepogenError, command: str) -> str:
     """Return the report of a command, for example ``build``, that failed before it had anything to report."""
-    return _rendered("report.md.j2", headline=f"repogen {command} failed", failures=[("", error.record)], models=[])
+    return _render("report.md.j2", headline=f"repogen {command} failed", failures=[("", error.record)], models=[])
 
 
 def smoke_markdown(reports: Sequence[SmokeReport]) -> str:
     """Return the results of smoke tests: failed checks, then a table with one row per model."""
-    failed = sum(not report.passed for report in reports)
-    verdict = f"{failed} of {_counted(len(reports))} failed" if failed else f"{_counted(len(reports))} passed"
-    ordered = sorted(reports, key=lambda report: report.passed)
-    return _rendered("smoke.md.j2", headline=f"repogen smoke: {verdict}", reports=ordered)
+    failure_count = sum(not report.passed for report in reports)
+    verdict = (
+        f"{failure_count} of {_count_text(len(reports))} failed"
+        if failure_count
+        else f"{_count_text(len(reports))} passed"
+    )
+    sorted_reports = sorted(reports, key=lambda report: report.passed)
+    return _render("smoke.md.j2", headline=f"repogen smoke: {verdict}", reports=sorted_reports)
 
 
 def promotion_markdown(report: PromotionReport) -> str:
     """Return the result of a promotion: what happened to the alias, and every gate, failed ones first."""
-    old = "no version" if report.old is None else f"version {report.old}"
+    old_text = "no version" if report.old is None else f"version {report.old}"
     headline = (
-        f"repogen promote: {report.alias} of {report.model}, {old} → version {report.new}: {report.outcome.value}"
+        f"repogen promote: {report.alias} of {report.model}, {old_text} → version {report.new}: {report.outcome.value}"
     )
-    return _rendered("promotion.md.j2", headline=headline, report=report)
+    return _render("promotion.md.j2", headline=headline, report=report)
 
 
 def inline(text: object) -> str:
@@ -102,7 +106,7 @@ def fenced(text: str) -> str:
     return _Markdown(f"{fence}text\n{printable.rstrip()}\n{fence}")
 
 
-def _rendered(template: str, **variables: object) -> str:
+def _render(template: str, **variables: object) -> str:
     return f"{_environment().get_template(template).render(variables).strip()}\n"
 
 
@@ -115,7 +119,7 @@ def _environment() -> Environment:
         loader=FileSystemLoader(templates_dir()),
         undefined=StrictUndefined,
         autoescape=False,  # Jinja escapes for HTML only; `finalize` escapes for Markdown
-        finalize=_escaped,
+        finalize=_escape,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -123,7 +127,7 @@ def _environment() -> Environment:
     return environment
 
 
-def _escaped(value: object) -> str:
+def _escape(value: object) -> str:
     return value if isinstance(value, _Markdown) else inline("-" if value is None else value)
 
 
@@ -133,7 +137,7 @@ def _headline(report: BuildReport) -> str:
     return f"repogen build: {', '.join(parts) or 'no models'}"
 
 
-def _counted(number: int) -> str:
+def _count_text(number: int) -> str:
     return f"{number} model{'' if number == 1 else 's'}"
 
 
@@ -152,7 +156,7 @@ def _html(text: str) -> str:
 
 
 def _seconds(seconds: dict[str, float]) -> str:
-    return ", ".join(f"{step} {taken:.1f}" for step, taken in seconds.items())
+    return ", ".join(f"{step} {duration:.1f}" for step, duration in seconds.items())
 
 
 def _failures_first(gates: Iterable[GateResult]) -> list[GateResult]:
@@ -184,8 +188,8 @@ def _latency(smoke: SmokeReport | None) -> str:
 def _smoke(smoke: SmokeReport | None) -> str:
     if smoke is None:
         return "-"
-    passed = sum(check.passed for check in smoke.checks)
-    return f"{passed}/{len(smoke.checks)}" if smoke.passed else _Markdown(f"**{passed}/{len(smoke.checks)}**")
+    pass_count = sum(check.passed for check in smoke.checks)
+    return f"{pass_count}/{len(smoke.checks)}" if smoke.passed else _Markdown(f"**{pass_count}/{len(smoke.checks)}**")
 
 
 _FILTERS: dict[str, Callable[..., object]] = {

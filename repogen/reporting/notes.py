@@ -20,14 +20,16 @@ def model_notes(model: ModelReport) -> list[str]:
     notes = list(model.notes)
     # When no exporter succeeded, the error lists every attempt.
     if model.status is not Status.FAILED or any(attempt.ok for attempt in model.attempts):
-        failed = [attempt for attempt in model.attempts if not attempt.ok]
-        notes += [f"{attempt.exporter} was tried first: {attempt.reason}" for attempt in failed]
+        failures = [attempt for attempt in model.attempts if not attempt.ok]
+        notes += [f"{attempt.exporter} was tried first: {attempt.reason}" for attempt in failures]
     notes += [f"{p.name} was skipped: {p.reason}" for p in model.passes if not p.applied and p.reason != UNCHANGED]
     if model.batch_reason and model.max_batch_size == 0:
         notes.append(f"max_batch_size is 0: {model.batch_reason}")
     if model.parity_skipped:
-        skipped = "; ".join(model.parity_skipped)
-        notes.append(f"{len(model.parity_skipped)} parity cases skipped, parity.budget_seconds was used up: {skipped}")
+        case_names = "; ".join(model.parity_skipped)
+        notes.append(
+            f"{len(model.parity_skipped)} parity cases skipped, parity.budget_seconds was used up: {case_names}"
+        )
     if model.peak_rss_bytes >= _LARGE:
         notes.append(f"peak memory of the worker: {size_text(model.peak_rss_bytes)}")
     if model.registry_version is not None:
@@ -50,8 +52,8 @@ def size_text(size: int) -> str:
     if not size:
         return "-"
     amount, unit = float(size), "B"
-    for larger in ("KiB", "MiB", "GiB"):
+    for larger_unit in ("KiB", "MiB", "GiB"):
         if amount < _KIB:
             break
-        amount, unit = amount / _KIB, larger
+        amount, unit = amount / _KIB, larger_unit
     return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"

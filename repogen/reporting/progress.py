@@ -93,9 +93,9 @@ class LiveProgress:
         with self._lock:
             if line not in self._lines:
                 self._lines[line] = self._view.add_task(line, total=total, state=text)
-            finished = text == "done"
+            is_done = text == "done"
             self._view.update(
-                self._lines[line], state=text, completed=1 if finished else done, total=1 if finished else total
+                self._lines[line], state=text, completed=1 if is_done else done, total=1 if is_done else total
             )
 
 

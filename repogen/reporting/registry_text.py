@@ -84,9 +84,9 @@ def _promotion_outcome(report: PromotionReport) -> str:
     if report.outcome is Outcome.WOULD_MOVE:
         return f"{alias} would move: {change}; nothing was moved"
     if report.outcome is Outcome.REFUSED:
-        failed = sum(gate.verdict is Verdict.FAILED for gate in report.gates)
+        failure_count = sum(gate.verdict is Verdict.FAILED for gate in report.gates)
         current = "is still unset" if report.old is None else f"is still version {report.old}"
-        gates = "1 gate" if failed == 1 else f"{failed} gates"
+        gates = "1 gate" if failure_count == 1 else f"{failure_count} gates"
         return f"not promoted: version {report.new} failed {gates}; {alias} {current}"
     by = f" by {report.move.by} at {report.move.at}" if report.move is not None else ""
     return f"{alias}: {change} ({report.outcome.value}{by})"

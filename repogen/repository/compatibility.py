@@ -49,7 +49,7 @@ def misfits(model: Path, served: Iterable[int], staged: StagedVersion) -> tuple[
 
     A version that repogen did not build, or whose manifest is damaged, is skipped: its signature is unknown.
     """
-    return tuple(line for version in sorted(served) for line in _misfit(model / str(version), staged))
+    return tuple(line for version in sorted(served) for line in _tensor_misfits(model / str(version), staged))
 
 
 def require_servable(model: Path, number: int, staged: StagedVersion) -> None:
@@ -64,16 +64,16 @@ def require_servable(model: Path, number: int, staged: StagedVersion) -> None:
         PublishError: Triton would serve nothing, fail to load a version, or batch one that was not verified to batch.
     """
     config = parse(staged.config.text, f"config.pbtxt of {staged.name}")
-    served = served_versions(config, [*triton_versions(model), number])
-    if not served:
-        listed = ", ".join(map(str, sorted(config.version_policy.specific.versions)))
+    served_numbers = served_versions(config, [*triton_versions(model), number])
+    if not served_numbers:
+        numbers = ", ".join(map(str, sorted(config.version_policy.specific.versions)))
         raise PublishError(
-            f"{staged.name}: version_policy serves only version {listed or 'none'}: it is not published, and the new "
+            f"{staged.name}: version_policy serves only version {numbers or 'none'}: it is not published, and the new "
             f"version is {number}, so Triton would serve nothing",
             f"Name {number} in `triton.version_policy: {{specific: [...]}}`, or set `{{latest: {{num_versions: 1}}}}`.",
             code="publish.version-policy",
         )
-    if lines := misfits(model, set(served) - {number}, staged):
+    if lines := misfits(model, set(served_numbers) - {number}, staged):
         raise PublishError(
             f"{staged.name}: version_policy would also serve older versions that the new config.pbtxt does not fit:\n"
             + "\n".join(f"  {line}" for line in lines),
@@ -82,17 +82,17 @@ def require_servable(model: Path, number: int, staged: StagedVersion) -> None:
         )
 
 
-def _misfit(version: Path, staged: StagedVersion) -> Iterator[str]:
+def _tensor_misfits(version: Path, staged: StagedVersion) -> Iterator[str]:
     if not version.is_dir():
         yield f"version {version.name}: Triton reads this number from a directory's name, and {version} does not exist"
         return
     try:
-        old = read_manifest(version)
+        manifest = read_manifest(version)
     except (OSError, MalformedRecordError):
         return
-    for line in differences(old.signature, staged.manifest.signature):
+    for line in differences(manifest.signature, staged.manifest.signature):
         yield f"version {version.name}: {line}"
-    if staged.config.max_batch_size and not old.max_batch_size:
+    if staged.config.max_batch_size and not manifest.max_batch_size:
         yield f"version {version.name}: was published with max_batch_size 0, not {staged.config.max_batch_size}"
 
 
@@ -101,8 +101,8 @@ def _differences(kind: str, old: tuple[TensorSpec, ...], new: tuple[TensorSpec, 
     for name, tensor in before.items():
         if name not in after:
             yield f"{kind} {name!r} is gone"
-        elif (was := _describe(tensor)) != (now := _describe(after[name])):
-            yield f"{kind} {name!r} was {was}, is {now}"
+        elif (old_text := _describe(tensor)) != (new_text := _describe(after[name])):
+            yield f"{kind} {name!r} was {old_text}, is {new_text}"
     for name in after:
         if name not in before:
             yield f"{kind} {name!r} is new"

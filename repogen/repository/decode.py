@@ -40,7 +40,7 @@ def _from_json_number(value: object) -> object:
     return float(value) if isinstance(value, str) and value in _NON_FINITE else value
 
 
-def _supported(schema: int) -> int:
+def _check_schema(schema: int) -> int:
     if schema > SCHEMA:
         raise ValueError(f"schema {schema} is newer than this repogen supports ({SCHEMA})")
     return schema
@@ -59,7 +59,7 @@ class Part(BaseModel):
 class Document(Part):
     """A JSON file that states the version of its format."""
 
-    format_version: Annotated[Count, AfterValidator(_supported)] = Field(alias="schema")
+    format_version: Annotated[Count, AfterValidator(_check_schema)] = Field(alias="schema")
 
 
 def decode(adapter: TypeAdapter[_T], text: str, where: str) -> _T:

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from repogen.artifacts.sync import DesiredVersion
 
 
-def stage_download(private: Path, desired: DesiredVersion, version_dir: Path) -> StagedVersion:
+def stage_download(scratch: Path, desired: DesiredVersion, version_dir: Path) -> StagedVersion:
     """Check a version's files, and stage them with a config.pbtxt that serves this version alone.
 
     Args:
-        private: The private repository of a stage root.
+        scratch: The private repository of a stage root.
         desired: The version.
         version_dir: Its files: ``<private>/<name>/<version>``, the download, or the version's directory in the
             repository if it is intact.
@@ -41,12 +41,12 @@ def stage_download(private: Path, desired: DesiredVersion, version_dir: Path) ->
         PublishError: Triton would not serve the version with its config, or it cannot be staged.
     """
     try:
-        manifest = _verified(version_dir, desired)
-        if version_dir.is_relative_to(private):
+        manifest = _verify(version_dir, desired)
+        if version_dir.is_relative_to(scratch):
             _reject_unlisted_files(version_dir, manifest, desired)
         text = _config_text(version_dir, desired, manifest)
         config = ModelConfig(desired.name, text, manifest.max_batch_size, manifest.signature)
-        staged = StagedVersion(desired.name, private, desired.version, config, manifest)
+        staged = StagedVersion(desired.name, scratch, desired.version, config, manifest)
         staged.model_dir.mkdir(exist_ok=True)
         (staged.model_dir / CONFIG_FILE).write_bytes(text.encode())
         for record in named_records(manifest.files):
@@ -63,24 +63,26 @@ def stage_download(private: Path, desired: DesiredVersion, version_dir: Path) ->
     return staged
 
 
-def _verified(version_dir: Path, desired: DesiredVersion) -> Manifest:
+def _verify(version_dir: Path, desired: DesiredVersion) -> Manifest:
     try:
         manifest = read_manifest(version_dir)
     except (FileNotFoundError, RepogenError) as error:
-        raise _altered(desired, f"its manifest: {error}") from error
+        raise _altered_error(desired, f"its manifest: {error}") from error
     if manifest.model != desired.name or manifest.content_sha256 != desired.content:
-        raise _altered(desired, f"they are those of another version of {manifest.model}")
+        raise _altered_error(desired, f"they are those of another version of {manifest.model}")
     if damaged := damaged_files(version_dir, manifest):
-        raise _altered(desired, "; ".join(damaged))
+        raise _altered_error(desired, "; ".join(damaged))
     return manifest
 
 
 def _reject_unlisted_files(version_dir: Path, manifest: Manifest, desired: DesiredVersion) -> None:
-    listed = {MANIFEST_FILE, *(file.path for file in manifest.files)}
+    listed_names = {MANIFEST_FILE, *(file.path for file in manifest.files)}
     paths = {path.relative_to(version_dir).as_posix(): path for path in version_dir.rglob("*")}
-    unlisted = [name for name, path in paths.items() if path.is_symlink() or not (path.is_dir() or name in listed)]
+    unlisted = [
+        name for name, path in paths.items() if path.is_symlink() or not (path.is_dir() or name in listed_names)
+    ]
     if unlisted:
-        raise _altered(desired, f"its manifest does not list {', '.join(sorted(unlisted))}")
+        raise _altered_error(desired, f"its manifest does not list {', '.join(sorted(unlisted))}")
 
 
 def _config_text(version_dir: Path, desired: DesiredVersion, manifest: Manifest) -> str:
@@ -92,19 +94,19 @@ def _config_text(version_dir: Path, desired: DesiredVersion, manifest: Manifest)
         text = serving_only(original, desired.version)
         after = parse(text, origin)
     except (ConfigError, UnicodeDecodeError) as error:
-        raise _unservable(desired, str(error)) from error
-    served = list(after.version_policy.specific.versions)
+        raise _unservable_error(desired, str(error)) from error
+    served_numbers = list(after.version_policy.specific.versions)
     findings = errors_of([*config_findings(after, desired.name), *graph_findings(after, manifest.signature)])
     for message in (before, after):
         message.ClearField("version_policy")
-    if before != after or served != [desired.version]:
-        raise _unservable(desired, "its version policy cannot be replaced")
+    if before != after or served_numbers != [desired.version]:
+        raise _unservable_error(desired, "its version policy cannot be replaced")
     if findings:
-        raise _unservable(desired, "\n".join(f"{finding.code} {finding.message}" for finding in findings))
+        raise _unservable_error(desired, "\n".join(f"{finding.code} {finding.message}" for finding in findings))
     return text
 
 
-def _altered(desired: DesiredVersion, difference: str) -> TrackingError:
+def _altered_error(desired: DesiredVersion, difference: str) -> TrackingError:
     return TrackingError(
         f"{desired.name}: the files of version {desired.version} are not those of the registry's entry: {difference}",
         "The registry's artifacts were altered: build the model again and promote that version.",
@@ -112,7 +114,7 @@ def _altered(desired: DesiredVersion, difference: str) -> TrackingError:
     )
 
 
-def _unservable(desired: DesiredVersion, reason: str) -> PublishError:
+def _unservable_error(desired: DesiredVersion, reason: str) -> PublishError:
     return PublishError(
         f"{desired.name}: version {desired.version} has a config.pbtxt that Triton would not serve: {reason}",
         "Build the model again with this repogen, and promote that version.",

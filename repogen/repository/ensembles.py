@@ -42,8 +42,8 @@ def unfit_users(repository: Path, staged: StagedVersion, building: Collection[st
         Ensemble -> reason; an empty reason for an ensemble that would load.
     """
     config = parse(staged.config.text, f"config.pbtxt of {staged.name}")
-    served = served_versions(config, (*triton_versions(repository / staged.name), staged.version))
-    new = {staged.name: ModelInRepository(config, served)}
+    served_numbers = served_versions(config, (*triton_versions(repository / staged.name), staged.version))
+    new = {staged.name: ModelInRepository(config, served_numbers)}
     reasons = {}
     for path in sorted(repository.glob(f"*/{CONFIG_FILE}")):
         name, text = path.parent.name, path.read_text(encoding="utf-8", errors="replace")
@@ -69,6 +69,6 @@ def _reason(config: ModelConfig, repository: Path, new: Mapping[str, ModelInRepo
     if not config.HasField("ensemble_scheduling"):
         return ""
     names = {step.model_name for step in config.ensemble_scheduling.step} - new.keys()
-    published = {name: neighbor_at(repository / name) for name in names if (repository / name).is_dir()}
-    errors = errors_of(list(ensemble_findings(config, {**published, **new})))
+    neighbors = {name: neighbor_at(repository / name) for name in names if (repository / name).is_dir()}
+    errors = errors_of(list(ensemble_findings(config, {**neighbors, **new})))
     return errors[0].message if errors else ""

@@ -53,8 +53,8 @@ class Disk:
         renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
         code = errno.ENOSYS
         if renameat2 is not None:
-            failed = renameat2(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE)
-            code = ctypes.get_errno() if failed else 0
+            status = renameat2(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE)
+            code = ctypes.get_errno() if status else 0
         if code in _NO_EXCHANGE:
             raise PublishError(
                 f"the filesystem of {second} cannot swap two directories atomically ({os.strerror(code)}), and no "

@@ -60,8 +60,8 @@ def golden_from_json(text: str, where: str = GOLDEN_JSON) -> Golden:
     """
     document = decode(_DOCUMENT, text, where)
     outputs = {tensor.name for case in document.cases for tensor in case.outputs}
-    if missing := sorted(outputs - document.tolerances.keys()):
-        raise malformed(where, f"no tolerance for {', '.join(missing)}")
+    if missing_outputs := sorted(outputs - document.tolerances.keys()):
+        raise malformed(where, f"no tolerance for {', '.join(missing_outputs)}")
     return Golden(document.cases, {name: (each.rtol, each.atol) for name, each in document.tolerances.items()})
 
 

@@ -133,7 +133,7 @@ def read_manifest(version_dir: Path) -> Manifest:
 
 def damaged_files(version_dir: Path, manifest: Manifest) -> tuple[str, ...]:
     """Return one line for each file of a version that does not match its manifest."""
-    return _damaged({version_dir / record.path: record for record in manifest.files})
+    return _damaged_paths({version_dir / record.path: record for record in manifest.files})
 
 
 def damaged_named_files(model: Path, files: Iterable[FileRecord]) -> tuple[str, ...]:
@@ -143,14 +143,14 @@ def damaged_named_files(model: Path, files: Iterable[FileRecord]) -> tuple[str, 
         model: The model's directory.
         files: The version's files, as its manifest lists them.
     """
-    return _damaged({model / path_in_model(record.path): record for record in named_records(files)})
+    return _damaged_paths({model / path_in_model(record.path): record for record in named_records(files)})
 
 
-def _damaged(records: Mapping[Path, FileRecord]) -> tuple[str, ...]:
+def _damaged_paths(records: Mapping[Path, FileRecord]) -> tuple[str, ...]:
     """Compare files with their records. Sizes are compared first; large files are hashed in parallel."""
     damage = {path: line for path, record in records.items() if (line := _size_difference(path, record))}
-    rest = {path: record for path, record in records.items() if path not in damage}
-    for (path, record), digest in zip(rest.items(), sha256_files(rest), strict=True):
+    remaining = {path: record for path, record in records.items() if path not in damage}
+    for (path, record), digest in zip(remaining.items(), sha256_files(remaining), strict=True):
         if digest is None:
             damage[path] = f"{record.path} cannot be read"
         elif digest != record.sha256:

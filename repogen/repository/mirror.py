@@ -70,14 +70,14 @@ def inspect_model(repository: Path, desired: DesiredVersion) -> LocalModel:
     model = model_dir(repository, desired.name)
     candidates = (model, archive_dir(repository) / desired.name)
     directory = next((path for path in candidates if os.path.lexists(path)), None)
-    if directory is None or not _usable(directory):
+    if directory is None or not _is_usable(directory):
         return LocalModel(None)
     intact = _contains(directory, desired)
     return LocalModel(
         directory,
         visible=directory == model,
         intact=intact,
-        configured=intact and _configured(directory, desired),
+        configured=intact and _is_configured(directory, desired),
         served=frozenset(served_from(directory)),
     )
 
@@ -89,7 +89,7 @@ def is_from_registry(model: Path) -> bool:
 
 def served_from(model: Path) -> tuple[int, ...]:
     """Return the versions that a model's config.pbtxt serves, newest first; empty if it can't be read."""
-    return _served(model, triton_versions(model)) or ()
+    return _served_numbers(model, triton_versions(model)) or ()
 
 
 def stale_versions(model: Path, desired: DesiredVersion) -> tuple[Path, ...]:
@@ -177,7 +177,7 @@ def discard(path: Path, scratch: Path, filesystem: Filesystem) -> None:
     _move(path, Path(mkdtemp(prefix="discarded-", dir=scratch)) / path.name, filesystem)
 
 
-def _usable(directory: Path) -> bool:
+def _is_usable(directory: Path) -> bool:
     """Return whether a model's directory can be changed by a sync; an empty one counts as missing."""
     require_plain_directory(directory)
     if not any(directory.iterdir()):
@@ -200,7 +200,7 @@ def _contains(directory: Path, desired: DesiredVersion) -> bool:
         return False
 
 
-def _configured(directory: Path, desired: DesiredVersion) -> bool:
+def _is_configured(directory: Path, desired: DesiredVersion) -> bool:
     """Return whether config.pbtxt is the one in an intact version, serving it alone, and its named files match."""
     version = directory / str(desired.version)
     try:
@@ -211,7 +211,7 @@ def _configured(directory: Path, desired: DesiredVersion) -> bool:
     return config_bytes(directory) == expected.encode() and not damaged_named_files(directory, files)
 
 
-def _served(model: Path, candidates: Iterable[int]) -> tuple[int, ...] | None:
+def _served_numbers(model: Path, candidates: Iterable[int]) -> tuple[int, ...] | None:
     """Return those of the candidates that a model's config.pbtxt serves; None if it is missing or can't be parsed."""
     config = config_bytes(model)
     try:
@@ -238,8 +238,8 @@ def _move_in(transaction: Transaction, local: LocalModel, directory: Path, stage
 
 def _would_serve(directory: Path, version: int) -> bool:
     """Return whether the current config.pbtxt, which sync did not write, might serve a version that is moved in."""
-    served = _served(directory, {*triton_versions(directory), version})
-    return served is None or version in served
+    served_numbers = _served_numbers(directory, {*triton_versions(directory), version})
+    return served_numbers is None or version in served_numbers
 
 
 def _cannot_swap(model: Path) -> PublishError:

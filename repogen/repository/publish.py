@@ -98,15 +98,15 @@ def choose_order(model: Path, published: Manifest, staged: StagedVersion) -> Ord
     """
     if config_bytes(model) == staged.config.text.encode():
         return Order.VERSION_ONLY
-    present = triton_versions(model)
+    existing_versions = triton_versions(model)
     config = parse(staged.config.text, f"config.pbtxt of {staged.name}")
     breaks = bool(differences(published.signature, staged.manifest.signature))
     lowers = staged.config.max_batch_size < published.max_batch_size
     raises = staged.config.max_batch_size > published.max_batch_size
     early_config_fails = (
         raises
-        or not set(config.version_policy.specific.versions).issubset(present)
-        or bool(misfits(model, served_versions(config, present), staged))
+        or not set(config.version_policy.specific.versions).issubset(existing_versions)
+        or bool(misfits(model, served_versions(config, existing_versions), staged))
     )
     if breaks or (lowers and early_config_fails):
         return Order.SWAP
@@ -136,7 +136,7 @@ def _move_into(transaction: Transaction, model: Path, number: int, staged: Stage
     if not breaking:
         require_same_signature(published, latest, staged)
     require_servable(model, number, staged)
-    order = choose_order(model, _configured(model, latest, staged), staged)
+    order = choose_order(model, _manifest_of_config(model, latest, staged), staged)
     if order is Order.SWAP:
         transaction.swap_model()
         return
@@ -198,7 +198,7 @@ def _foreign(model: Path, problem: str) -> PublishError:
     )
 
 
-def _configured(model: Path, latest: int, staged: StagedVersion) -> Manifest:
+def _manifest_of_config(model: Path, latest: int, staged: StagedVersion) -> Manifest:
     """Return the manifest of the newest version that the model's config.pbtxt was written for.
 
     Raises:

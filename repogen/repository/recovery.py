@@ -88,7 +88,7 @@ def config_is_newest(model: Path) -> bool:
 def finish_interrupted_publish(model: Path, filesystem: Filesystem) -> None:
     """Complete or undo the publish that the model's journal describes; the caller holds the lock."""
     path = journal_path(model)
-    journal = _read(path)
+    journal = _read_journal(path)
     if journal is None:
         return
     latest, config = latest_version(model), config_bytes(model)
@@ -108,7 +108,7 @@ def config_bytes(directory: Path) -> bytes | None:
     return path.read_bytes() if path.is_file() else None
 
 
-def _read(path: Path) -> Journal | None:
+def _read_journal(path: Path) -> Journal | None:
     """Return the journal, None if there is none; an incomplete one was interrupted before the first rename."""
     try:
         return decode(_JOURNAL, path.read_text(encoding="utf-8", errors="replace"), path.name)

@@ -89,11 +89,11 @@ def stage_version(  # noqa: PLR0913 - the parts of a version
     return StagedVersion(config.name, private_repository(root), version, config, manifest)
 
 
-def stage_dependencies(private: Path, repository: Path, names: Iterable[str]) -> None:
+def stage_dependencies(scratch: Path, repository: Path, names: Iterable[str]) -> None:
     """Hard-link published models into a private repository, except for those that are staged there already.
 
     Args:
-        private: The private repository.
+        scratch: The private repository.
         repository: The real one, on the same filesystem.
         names: The models that an ensemble depends on.
 
@@ -101,26 +101,26 @@ def stage_dependencies(private: Path, repository: Path, names: Iterable[str]) ->
         PublishError: A model is in neither repository, or can't be linked.
     """
     for name in names:
-        staged, published = model_dir(private, name), model_dir(repository, name)
-        if versions(staged):
+        staged_dir, published_dir = model_dir(scratch, name), model_dir(repository, name)
+        if versions(staged_dir):
             continue
-        if not versions(published):
+        if not versions(published_dir):
             raise PublishError(
                 f"{name} is a step of an ensemble and is not in {repository} yet",
                 "build it with the ensemble: name both with --model, or none",
                 code="stage.no-step",
             )
         try:
-            shutil.rmtree(staged, ignore_errors=True)  # the rest of a version that was published from here
-            shutil.copytree(published, staged, symlinks=True, copy_function=os.link)
+            shutil.rmtree(staged_dir, ignore_errors=True)  # the rest of a version that was published from here
+            shutil.copytree(published_dir, staged_dir, symlinks=True, copy_function=os.link)
         except (OSError, shutil.Error) as error:
             raise PublishError(f"{name} can't be staged as a step: {error}", code="stage.write") from error
 
 
 def _sources(artifact: Artifact, golden_dir: Path, companions: Mapping[str, Path]) -> dict[str, Path]:
-    if taken := [name for name in companions if name in RESERVED_FILES or PurePath(name).name != name]:
+    if conflicts := [name for name in companions if name in RESERVED_FILES or PurePath(name).name != name]:
         raise PublishError(
-            f"cannot be staged: a companion file is named {taken[0]!r}, which is reserved or contains a directory",
+            f"cannot be staged: a companion file is named {conflicts[0]!r}, which is reserved or contains a directory",
             "Rename it.",
             code="stage.companion-name",
         )
@@ -130,8 +130,8 @@ def _sources(artifact: Artifact, golden_dir: Path, companions: Mapping[str, Path
         GOLDEN_JSON: golden_dir / GOLDEN_JSON,
         GOLDEN_NPZ: golden_dir / GOLDEN_NPZ,
     }
-    if missing := [str(path) for path in sources.values() if not path.is_file()]:
-        raise PublishError(f"cannot be staged, no such file: {', '.join(missing)}", code="stage.missing-file")
+    if missing_files := [str(path) for path in sources.values() if not path.is_file()]:
+        raise PublishError(f"cannot be staged, no such file: {', '.join(missing_files)}", code="stage.missing-file")
     return sources
 
 

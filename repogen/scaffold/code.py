@@ -45,7 +45,7 @@ def describe_callable(module: str, attribute: str, directory: Path) -> ModelDesc
         defined = ", ".join([*functions, *classes]) or "nothing"
         raise SpecError(f"{file} has no {name!r}", f"it defines: {defined}", code="init.from")
     relative = os.path.relpath(file, directory) if module.endswith(".py") else module
-    required = _required(functions.get(name) or _method(classes.get(name), "__init__"))
+    required = _required_names(functions.get(name) or _method(classes.get(name), "__init__"))
     forward = _method(classes.get(_class_of(name, functions, classes)), "forward")
     has_examples = _EXAMPLES in functions and name != _EXAMPLES
     keys = [*_kwargs_lines(required), *_input_lines(forward, f"{relative}:{_EXAMPLES}" if has_examples else "")]
@@ -55,7 +55,7 @@ def describe_callable(module: str, attribute: str, directory: Path) -> ModelDesc
         {"factory": f"{relative}:{attribute}"},
         (f"{attribute} is in {relative}; {signature}.",),
         tuple(keys),
-        _missing(required, has_examples=has_examples),
+        _missing_note(required, has_examples=has_examples),
     )
 
 
@@ -114,7 +114,7 @@ def _parameters(function: ast.FunctionDef | None, *, required: bool = False) -> 
     return [argument.arg for argument in (*positional[:count], *keyword) if argument.arg != "self"]
 
 
-def _required(function: ast.FunctionDef | None) -> list[str]:
+def _required_names(function: ast.FunctionDef | None) -> list[str]:
     return _parameters(function, required=True)
 
 
@@ -127,12 +127,12 @@ def _input_lines(forward: ast.FunctionDef | None, examples: str) -> Iterator[str
     if examples:
         yield f"examples: {flow(examples)} # defines the inputs; two calls with different sizes show the dynamic dims"
         return
-    yield from input_placeholders(_required(forward) or ["x"])
+    yield from input_placeholders(_required_names(forward) or ["x"])
     yield "# Or write a function examples(batch) that returns forward's arguments, and: examples: models.py:examples"
 
 
-def _missing(required: list[str], *, has_examples: bool) -> str:
-    missing = [f"source.kwargs ({', '.join(required)})"] if required else []
+def _missing_note(required: list[str], *, has_examples: bool) -> str:
+    gaps = [f"source.kwargs ({', '.join(required)})"] if required else []
     if not has_examples:
-        missing.append("inputs: and dims:")
-    return f"fill in {' and '.join(missing)}" if missing else ""
+        gaps.append("inputs: and dims:")
+    return f"fill in {' and '.join(gaps)}" if gaps else ""

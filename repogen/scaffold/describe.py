@@ -38,7 +38,7 @@ def describe(path: str, directory: Path) -> ModelDescription:
     if not model_path.exists() and reference is not None:
         return describe_callable(reference["module"], reference["attribute"], directory)
     if not model_path.exists():
-        raise _unsupported(path, "does not exist")
+        raise _unsupported_error(path, "does not exist")
     relative = os.path.relpath(model_path, directory)
     if model_path.is_dir():
         return _describe_directory(model_path, relative)
@@ -49,17 +49,19 @@ def _describe_file(path: Path, relative: str) -> ModelDescription:
     if path.suffix == ".onnx":
         return describe_onnx(path, relative)
     if path.suffix == ".py":
-        raise _unsupported(str(path), f"is a Python file: name the callable that returns the model, as in {path}:build")
+        raise _unsupported_error(
+            str(path), f"is a Python file: name the callable that returns the model, as in {path}:build"
+        )
     names = _archive_members(path)
     if any(name.endswith("models/model.json") for name in names):
         return describe_program(path, relative)
     if any(name.endswith("/constants.pkl") for name in names):
         return describe_script(path, relative)
     if any(name.endswith("data.pkl") for name in names) or path.suffix in _WEIGHTS_SUFFIXES:
-        raise _unsupported(
+        raise _unsupported_error(
             str(path), "contains only weights: name the callable that returns the model, as in models.py:build"
         )
-    raise _unsupported(str(path), "is not a supported model format")
+    raise _unsupported_error(str(path), "is not a supported model format")
 
 
 def _describe_directory(path: Path, relative: str) -> ModelDescription:
@@ -91,9 +93,9 @@ def _describe_directory(path: Path, relative: str) -> ModelDescription:
         comments.append(
             "CHECK: it requires its own Python code. If you trust that code, add trust_remote_code: true to source."
         )
-    missing = "" if weights else f"put the weights into {path}"
+    note = "" if weights else f"put the weights into {path}"
     source: dict[str, object] = {"kind": "huggingface", "model": relative}
-    return ModelDescription(model_name(path.resolve().name), source, tuple(comments), (), missing)
+    return ModelDescription(model_name(path.resolve().name), source, tuple(comments), (), note)
 
 
 def _archive_members(path: Path) -> list[str]:
@@ -104,5 +106,5 @@ def _archive_members(path: Path) -> list[str]:
         return []
 
 
-def _unsupported(path: str, problem: str) -> SpecError:
+def _unsupported_error(path: str, problem: str) -> SpecError:
     return SpecError(f"{path} {problem}", f"--from accepts {_SUPPORTED}", code="init.from")

@@ -70,11 +70,11 @@ def check_models(repository: Path, names: tuple[str, ...]) -> None:
             "build a repository with `repogen build`, or pass the path of another one",
             code="repository.missing",
         )
-    missing = [name for name in names if not (repository / name).is_dir()]
-    if missing:
+    missing_models = [name for name in names if not (repository / name).is_dir()]
+    if missing_models:
         existing = ", ".join(sorted(path.name for path in repository.iterdir() if path.is_dir())) or "none"
         raise SpecError(
-            f"{repository} has no model {', '.join(missing)}",
+            f"{repository} has no model {', '.join(missing_models)}",
             f"models of the repository: {existing}",
             code="repository.no-such-model",
         )

@@ -113,11 +113,11 @@ def docker_command(
     to the server, and ``--rm`` removes the container.
     """
     ports = launch.ports
-    published = ((ports.grpc, 8001), (ports.http, 8000), (ports.metrics, 8002))
+    port_pairs = ((ports.grpc, 8001), (ports.http, 8000), (ports.metrics, 8002))
     return [
         *("docker", "run", "--rm", "--init", f"--name={launch.identity}", "--shm-size=1g"),
         *(("--gpus=all",) if gpu else ()),
-        *(f"--publish={process.LOCALHOST}:{outside}:{inside}" for outside, inside in published),
+        *(f"--publish={process.LOCALHOST}:{outside}:{inside}" for outside, inside in port_pairs),
         f"--mount=type=bind,source={repository},target={_MOUNT},readonly",
         image(target),
         "tritonserver",

@@ -82,9 +82,9 @@ class EmbeddedTriton:
             model_environment.create(installation, launch.run_dir)
             requirements = model_environment.required_by(repository)
             model_environment.provide(installation, launch.run_dir, requirements, self.progress)
-            served = _shell_safe_path(repository.absolute(), launch.run_dir)
+            served_path = _shell_safe_path(repository.absolute(), launch.run_dir)
             options = process.triton_options(launch, mode, strict=strict)
-            return [*_environment(installation, launch), *server_command(installation, launch, served, options)]
+            return [*_environment(installation, launch), *server_command(installation, launch, served_path, options)]
 
         with process.started(prepared) as server:
             runtime = f"ONNX Runtime {installation.onnxruntime} (Python-hosted, CPU)"
@@ -100,7 +100,7 @@ class EmbeddedTriton:
         return installation.root if installation.complete else None
 
     def versions(self) -> str:
-        """Return the versions for people: ``tritonserver 2.51.0, ONNX Runtime 1.19.2``."""
+        """Return the human-readable versions: ``tritonserver 2.51.0, ONNX Runtime 1.19.2``."""
         return f"tritonserver {wheels.shipped_lock().server_version}, ONNX Runtime {self.target.onnxruntime}"
 
     def _installation(self) -> Installation:

@@ -37,8 +37,8 @@ def check_host(target: Target) -> list[Check]:
     ]
 
 
-def _check(name: str, found: str, *, ok: bool, remedy: str) -> Check:
-    return Check(name, found, ok, remedy="" if ok else remedy)
+def _check(name: str, value: str, *, ok: bool, remedy: str) -> Check:
+    return Check(name, value, ok, remedy="" if ok else remedy)
 
 
 def _processor(system: str, machine: str) -> Check:
@@ -96,15 +96,15 @@ def _paths(*paths: Path) -> Check:
 
 def _disk(root: Path, target: Target) -> Check:
     existing = next(parent for parent in (root, *root.parents) if parent.exists())
-    free, writable = shutil.disk_usage(existing).free, os.access(existing, os.W_OK)
+    free_bytes, writable = shutil.disk_usage(existing).free, os.access(existing, os.W_OK)
     try:
-        needed = 0 if install.locate(target.onnxruntime).complete else install.NEEDED_BYTES
+        required_bytes = 0 if install.locate(target.onnxruntime).complete else install.NEEDED_BYTES
     except ServerError:
-        needed = install.NEEDED_BYTES
-    space = f"{free >> 20} MB free" + (f", needs {needed >> 20} MB" if needed else "")
+        required_bytes = install.NEEDED_BYTES
+    space = f"{free_bytes >> 20} MB free" + (f", needs {required_bytes >> 20} MB" if required_bytes else "")
     return _check(
         "disk",
         f"{existing} is {'' if writable else 'not '}writable, {space}",
-        ok=writable and free >= needed,
+        ok=writable and free_bytes >= required_bytes,
         remedy=f"free some space, or set {install.CACHE_VARIABLE}",
     )

@@ -70,13 +70,13 @@ def choose(tags: Iterable[str]) -> Interpreter:
         ServerError: There is none; the message lists the unusable Pythons, and the hint the packages to install.
     """
     allowed = frozenset(tags)
-    chosen = _first(allowed)
-    if chosen is not None:
-        return chosen
-    usable, rejected = survey()
+    interpreter = _first(allowed)
+    if interpreter is not None:
+        return interpreter
+    interpreters, rejections = survey()
     versions = [version for version in SUPPORTED if "cp" + version.replace(".", "") in allowed]
-    candidates = [f"{python.executable} ({python.version}, no libpython)" for python in rejected]
-    candidates += [f"{python.executable} ({python.version})" for python in usable]
+    candidates = [f"{python.executable} ({python.version}, no libpython)" for python in rejections]
+    candidates += [f"{python.executable} ({python.version})" for python in interpreters]
     raise ServerError(
         f"no usable Python {', '.join(versions)} for the embedded Triton; found: {'; '.join(candidates) or 'none'}",
         f"{remedy(versions)}, or use --server docker, --server HOST:PORT or --no-smoke",
@@ -104,27 +104,27 @@ def _first(tags: frozenset[str]) -> Interpreter | None:
 def survey() -> tuple[tuple[Interpreter, ...], tuple[Rejected, ...]]:
     """Return the interpreters that can host ONNX Runtime, preferred first, and those that lack only libpython."""
     pythons = tuple(_pythons())
-    usable = tuple(python for python in pythons if isinstance(python, Interpreter))
-    return usable, tuple(python for python in pythons if isinstance(python, Rejected))
+    interpreters = tuple(python for python in pythons if isinstance(python, Interpreter))
+    return interpreters, tuple(python for python in pythons if isinstance(python, Rejected))
 
 
 def _pythons() -> Iterator[Interpreter | Rejected]:
     """Probe each candidate once."""
-    seen: set[Path] = set()
+    seen_paths: set[Path] = set()
     for candidate in _candidates():
-        if candidate.resolve() in seen:
+        if candidate.resolve() in seen_paths:
             continue
-        seen.add(candidate.resolve())
+        seen_paths.add(candidate.resolve())
         probed = _probe(candidate)
-        if probed is not None and (probed.executable == candidate.resolve() or probed.executable not in seen):
-            seen.add(probed.executable)
+        if probed is not None and (probed.executable == candidate.resolve() or probed.executable not in seen_paths):
+            seen_paths.add(probed.executable)
             yield probed
 
 
 def _candidates() -> Iterator[Path]:
     """Yield executables: this process's base interpreter, PATH, system directories, version managers."""
-    own = ".".join(map(str, sys.version_info[:2]))
-    versions = [own, *(version for version in SUPPORTED if version != own)] if own in SUPPORTED else list(SUPPORTED)
+    current = ".".join(map(str, sys.version_info[:2]))
+    versions = sorted(SUPPORTED, key=lambda version: version != current)  # this interpreter's version first
     folders = [Path(sys.base_prefix, "bin"), *_version_manager_folders()]
     system = [Path("/usr/bin"), Path("/usr/local/bin")]
     for version in versions:
@@ -156,10 +156,10 @@ def _probe(executable: Path) -> Interpreter | Rejected | None:
     version = f"{major}.{minor}"
     if name != "cpython" or version not in SUPPORTED:
         return None
-    real = Path(base, "bin", f"python{version}")
-    real = (real if real.exists() else executable).resolve()
+    base_executable = Path(base, "bin", f"python{version}")
+    base_executable = (base_executable if base_executable.exists() else executable).resolve()
     libpython = find_libpython(version, Path(base), variables)
-    return Rejected(real, version) if libpython is None else Interpreter(real, version, libpython)
+    return Rejected(base_executable, version) if libpython is None else Interpreter(base_executable, version, libpython)
 
 
 def find_libpython(version: str, base: Path, variables: list[str | None]) -> Path | None:

@@ -217,18 +217,18 @@ def _run_dir() -> tuple[Path, int]:
     """
     for directory in Path(tempfile.gettempdir()).glob(f"{_RUN_DIR}*"):
         with contextlib.suppress(OSError):  # another user's, or in use
-            os.close(_locked(directory))
+            os.close(_lock(directory))
             shutil.rmtree(directory, ignore_errors=True)
     while True:
         directory = Path(tempfile.mkdtemp(prefix=_RUN_DIR))
         with contextlib.suppress(OSError):  # another process removed it before it was locked
-            lock = _locked(directory)
+            lock = _lock(directory)
             if directory.exists():
                 return directory, lock
             os.close(lock)
 
 
-def _locked(directory: Path) -> int:
+def _lock(directory: Path) -> int:
     """Return a descriptor that holds a directory's lock; raises OSError when another process holds it."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -259,14 +259,14 @@ def _spawn(launch: Launch, command: list[str]) -> ServerProcess:
 
 def start_failure(exit_code: int, log: str) -> ServerError:
     """Return the error for a server that exited while it started: the models that did not load, or else its log."""
-    failed = [f"  {model} version {version}: {reason}" for model, version, reason in _UNAVAILABLE.findall(log)]
-    if not failed:
+    failures = [f"  {model} version {version}: {reason}" for model, version, reason in _UNAVAILABLE.findall(log)]
+    if not failures:
         return ServerError(
             f"Triton exited while it started (exit code {exit_code}):\n{log}",
             "the log's last error is the cause; `repogen doctor` checks this machine",
             code="server.start",
         )
-    lines = "\n".join(failed)
+    lines = "\n".join(failures)
     return ServerError(
         f"Triton could not load every model of the repository:\n{lines}",
         _NO_GPU_HINT if _NO_GPU in lines else "fix or remove these models; --debug shows Triton's log",

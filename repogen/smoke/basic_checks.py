@@ -30,19 +30,19 @@ def metadata(model: DeployedModel) -> SmokeCheck:
     """Check that the server's names, dtypes and shapes equal the config's."""
     actual = model.client.metadata(model.name, model.version)
     batched = model.config.max_batch_size > 0
-    wrong = [
+    problems = [
         *_mismatches("input", tensor_views(model.config.input), actual.inputs, batched=batched),
         *_mismatches("output", tensor_views(model.config.output), actual.outputs, batched=batched),
     ]
     if str(model.version) not in actual.versions:
-        wrong.append(f"version {model.version} is not among {', '.join(actual.versions) or 'none'}")
-    return SmokeCheck("metadata", not wrong, "; ".join(wrong))
+        problems.append(f"version {model.version} is not among {', '.join(actual.versions) or 'none'}")
+    return SmokeCheck("metadata", not problems, "; ".join(problems))
 
 
 def config(model: DeployedModel) -> SmokeCheck:
     """Check that the server uses the config; it may add defaults."""
-    wrong = differences(model.config, model.client.config(model.name, model.version))
-    return SmokeCheck("config", not wrong, "; ".join(wrong))
+    problems = differences(model.config, model.client.config(model.name, model.version))
+    return SmokeCheck("config", not problems, "; ".join(problems))
 
 
 def golden(model: DeployedModel) -> Iterator[SmokeCheck]:

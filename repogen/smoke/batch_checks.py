@@ -47,9 +47,9 @@ def batch_sizes(model: DeployedModel, limits: Limits) -> Iterator[SmokeCheck]:
             detail = f"not sent: it would take about {size * row_seconds:.0f} s"
             yield SmokeCheck(name, passed=True, detail=detail, warning=True)
             continue
-        sent = time.monotonic()
+        sent_at = time.monotonic()
         yield _check_outputs(model, case.tiled(size), name)
-        row_seconds = (time.monotonic() - sent) / size
+        row_seconds = (time.monotonic() - sent_at) / size
 
 
 def rejected_requests(model: DeployedModel, limits: Limits) -> Iterator[SmokeCheck]:
@@ -95,14 +95,14 @@ def dynamic_batching(model: DeployedModel, limits: Limits) -> SmokeCheck:
         burst = [rows[index % len(rows)] for index in range(size)]
         before = model.client.counts(model.name, model.version)
         try:
-            wrong = _wrong_outputs(model, burst)
+            problem = _wrong_outputs(model, burst)
         except RefusedError as refusal:
             return SmokeCheck(name, passed=False, detail=f"burst of {size}: {refusal}")
         after = model.client.counts(model.name, model.version)
         inferences, executions = after.inferences - before.inferences, after.executions - before.executions
         observed = f"{inferences} requests in {executions} executions"
-        if wrong:
-            return SmokeCheck(name, passed=False, detail=f"burst of {size}: {wrong}")
+        if problem:
+            return SmokeCheck(name, passed=False, detail=f"burst of {size}: {problem}")
         if executions < inferences:
             return SmokeCheck(name, passed=True, detail=observed)
     return SmokeCheck(name, passed=True, detail=f"not observed: {observed}", warning=True)
@@ -119,8 +119,8 @@ def _check_outputs(model: DeployedModel, case: WireCase, name: str) -> SmokeChec
 def _wrong_outputs(model: DeployedModel, burst: list[WireCase]) -> str:
     outputs = model.burst([model.wire(case.inputs) for case in burst])
     comparisons = [model.compare(case, arrays) for case, arrays in zip(burst, outputs, strict=True)]
-    wrong = [comparison.detail for comparison in comparisons if not comparison.equal]
-    return f"{len(wrong)} responses are wrong, the first: {wrong[0]}" if wrong else ""
+    details = [comparison.detail for comparison in comparisons if not comparison.equal]
+    return f"{len(details)} responses are wrong, the first: {details[0]}" if details else ""
 
 
 def _with_other_dtype(tensor: WireTensor) -> WireTensor:
@@ -133,8 +133,8 @@ def _too_large(case: WireCase, size: int, limits: Limits) -> str:
         ("request", case.row_bytes, limits.request_bytes),
         ("response", case.output_row_bytes, limits.response_bytes),
     ):
-        if (needed := row_bytes * size) > limit:
-            return f"not sent: the {part} would have {needed / 2**20:.0f} MiB, the limit is {limit / 2**20:.0f}"
+        if (required_bytes := row_bytes * size) > limit:
+            return f"not sent: the {part} would have {required_bytes / 2**20:.0f} MiB, the limit is {limit / 2**20:.0f}"
     return ""
 
 

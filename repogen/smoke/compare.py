@@ -67,13 +67,13 @@ def _compare_array(expected: Array, actual: Array, rtol: float, atol: float) -> 
     largest = float(difference.max(initial=0.0))
     with np.errstate(invalid="ignore"):  # 0 * inf
         allowed = atol + rtol * np.where(np.isfinite(x), np.abs(x), 0.0)
-    beyond = difference > allowed
-    if not beyond.any():
+    exceeds = difference > allowed
+    if not exceeds.any():
         return "", largest
-    worst = np.unravel_index(int(np.argmax(difference - allowed)), difference.shape)
+    worst_at = np.unravel_index(int(np.argmax(difference - allowed)), difference.shape)
     return (
-        f"{int(beyond.sum())} of {beyond.size} elements beyond rtol {rtol:g}, atol {atol:g}; max_abs_diff "
-        f"{largest:.3g}; at {[int(axis) for axis in worst]} expected {x[worst]:.6g}, got {y[worst]:.6g}"
+        f"{int(exceeds.sum())} of {exceeds.size} elements beyond rtol {rtol:g}, atol {atol:g}; max_abs_diff "
+        f"{largest:.3g}; at {[int(axis) for axis in worst_at]} expected {x[worst_at]:.6g}, got {y[worst_at]:.6g}"
     ), largest
 
 

@@ -58,11 +58,11 @@ class WireCase:
     def tiled(self, size: int) -> WireCase:
         """Return a case of ``size`` rows that repeats the rows of this one."""
         inputs, outputs = (
-            {name: self._tiled(array, size) for name, array in arrays.items()} for arrays in (self.inputs, self.outputs)
+            {name: self._tile(array, size) for name, array in arrays.items()} for arrays in (self.inputs, self.outputs)
         )
         return WireCase(self.name, size, inputs, outputs)
 
-    def _tiled(self, array: Array, size: int) -> Array:
+    def _tile(self, array: Array, size: int) -> Array:
         times = -(-size // self.batch)
         return np.tile(array, (times, *[1] * (array.ndim - 1)))[:size]
 
@@ -157,9 +157,9 @@ def read_deployed_model(
     golden = golden_from_json(text, f"{version_dir.name}/{GOLDEN_JSON}")
     arrays = _load_arrays(version_dir / GOLDEN_NPZ)
     largest = int(model.config.max_batch_size)
-    usable = (_wire_case(case, arrays, model.config) for case in golden.cases if case.batch > 0 or largest == 0)
+    wire_cases = (_wire_case(case, arrays, model.config) for case in golden.cases if case.batch > 0 or largest == 0)
     # parity tests every size that the spec's dims allow, and max_batch_size may be smaller
-    cases = tuple(case.rows(range(largest)) if 0 < largest < case.batch else case for case in usable)
+    cases = tuple(case.rows(range(largest)) if 0 < largest < case.batch else case for case in wire_cases)
     if not cases:
         raise SmokeError(
             f"{model.name}: {GOLDEN_JSON} contains no usable case", "build the model again", code="smoke.no-golden"
@@ -211,8 +211,8 @@ def _wire_arrays(
     tensors: Iterable[GoldenTensor], arrays: Mapping[str, Array], views: Iterable[TensorView], *, batched: bool
 ) -> dict[str, Array]:
     tensors, view_of = tuple(tensors), {view.name: view for view in views}
-    if missing := sorted(tensor.key for tensor in tensors if tensor.key not in arrays):
-        raise SmokeError(f"{GOLDEN_NPZ} lacks {', '.join(missing)}", "build the model again", code="smoke.golden")
+    if missing_keys := sorted(tensor.key for tensor in tensors if tensor.key not in arrays):
+        raise SmokeError(f"{GOLDEN_NPZ} lacks {', '.join(missing_keys)}", "build the model again", code="smoke.golden")
     try:
         golden = {tensor.name: _encode_strings(unpacked(arrays, tensor.key)) for tensor in tensors}
     except ValueError as error:

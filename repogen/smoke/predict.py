@@ -63,7 +63,7 @@ class Predictor:
             RefusedError: The server rejected it, for example because of its shape.
             NoAnswerError: The server does not respond.
         """
-        arrays = {spec.name: self._checked(spec, inputs) for spec in self._address.signature.inputs}
+        arrays = {spec.name: self._check(spec, inputs) for spec in self._address.signature.inputs}
         if unknown := sorted(set(inputs) - set(arrays)):
             raise ValueError(f"unknown input {', '.join(unknown)}; the model accepts {', '.join(arrays)}")
         results = [self._infer(part) for part in self._parts(arrays)]
@@ -71,7 +71,7 @@ class Predictor:
             return results[0]
         return {name: np.concatenate([outputs[name] for outputs in results]) for name in results[0]}
 
-    def _checked(self, spec: TensorSpec, inputs: Arrays) -> Array:
+    def _check(self, spec: TensorSpec, inputs: Arrays) -> Array:
         if spec.name not in inputs:
             raise ValueError(f"input {spec.name} is missing")
         array = np.asarray(inputs[spec.name])

@@ -132,13 +132,13 @@ def prepare_published(endpoint: Endpoint, directory: Path) -> PreparedModel:
     """
     config = parse((directory / CONFIG_FILE).read_text(encoding="utf-8"), f"{directory.name}/{CONFIG_FILE}")
     config.name = config.name or directory.name
-    served = tuple(reversed(served_versions(config, triton_versions(directory))))
+    numbers = tuple(reversed(served_versions(config, triton_versions(directory))))
     overrides: tuple[str, ...] = ()
     if endpoint.sees_files:
         # `served` follows the version policy, so that the policy stays unchanged
-        version = served[-1] if served else 0
+        version = numbers[-1] if numbers else 0
         config, overrides = override_config(config, version=version, has_gpu=endpoint.has_gpu)
-    return PreparedModel(directory, served, config, overrides, replaces_config=bool(overrides))
+    return PreparedModel(directory, numbers, config, overrides, replaces_config=bool(overrides))
 
 
 @contextmanager

@@ -95,8 +95,8 @@ class _Tester:
         if not endpoint.sees_files or check_supported(endpoint, model.config) is not None:
             return self._smoke_versions(model)
         reports, failures = run_while_loaded(self.server, self.client, model, lambda: self._smoke_versions(model))
-        failed = [report_of(endpoint, model, model.versions[-1], failures)] if failures else []
-        return [*(reports or ()), *failed]
+        failure_reports = [report_of(endpoint, model, model.versions[-1], failures)] if failures else []
+        return [*(reports or ()), *failure_reports]
 
     def _smoke_versions(self, model: PreparedModel) -> list[SmokeReport]:
         return [self._smoke_version(model, version) for version in model.versions]
@@ -117,8 +117,8 @@ class _Tester:
         except (RepogenError, OSError) as error:
             checks.append(SmokeCheck("golden tensors", passed=False, detail=_reason(error)))
         else:
-            more, latency = run_checks(self.server, deployed, self.limits)
-            checks += more
+            model_checks, latency = run_checks(self.server, deployed, self.limits)
+            checks += model_checks
         return report_of(endpoint, model, version, checks, latency)
 
 

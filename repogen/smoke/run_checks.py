@@ -167,8 +167,8 @@ def raise_for_failures(report: SmokeReport) -> None:
     """
     if report.passed:
         return
-    failed = [f"  {check.name}: {check.detail}" for check in report.checks if not check.passed]
-    lines = "\n".join(failed) or "  no check ran"
+    failures = [f"  {check.name}: {check.detail}" for check in report.checks if not check.passed]
+    lines = "\n".join(failures) or "  no check ran"
     hints = [hint for text, hint in _HINTS.items() if text in lines]
     raise SmokeError(
         f"{report.model} version {report.version} failed the smoke test on Triton {report.server_version} "

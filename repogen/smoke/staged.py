@@ -45,7 +45,7 @@ def smoke_staged(server: RunningTriton, staged: StagedVersion, limits: Limits | 
     with GrpcClient(endpoint.grpc, limits) as client:
         deployed = read_deployed_model(client, model, staged.version_dir, staged.manifest)
         results, failures = run_while_loaded(server, client, model, lambda: run_checks(server, deployed, limits))
-    more, latency = results or ([], None)
+    model_checks, latency = results or ([], None)
     if results is not None:
         checks.append(SmokeCheck("loads", passed=True))
-    return report_of(endpoint, model, staged.version, [*checks, *more, *failures], latency)
+    return report_of(endpoint, model, staged.version, [*checks, *model_checks, *failures], latency)

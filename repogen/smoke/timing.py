@@ -19,9 +19,9 @@ def latency(model: DeployedModel, limits: Limits) -> Latency:
     inputs = model.single_row
     start, times = time.perf_counter(), list[float]()
     while not times or (len(times) < limits.latency_requests and time.perf_counter() - start < limits.latency_seconds):
-        sent = time.perf_counter()
+        sent_at = time.perf_counter()
         model.infer_row(inputs)
-        times.append((time.perf_counter() - sent) * 1e3)
+        times.append((time.perf_counter() - sent_at) * 1e3)
     times.sort()
     return Latency(quantile(times, 0.5), quantile(times, 0.95), quantile(times, 0.99), len(times))
 

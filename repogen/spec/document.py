@@ -132,29 +132,29 @@ class _Composer:
 
     def _scalar(self, event: yaml.ScalarEvent) -> None:
         position = _position(event)
-        plain = event.implicit[0] and not event.style
+        is_plain = event.implicit[0] and not event.style
         if self._stack and self._stack[-1].expects_key:
-            self._open_key(event.value, plain, event.tag, position)
+            self._open_key(event.value, is_plain, event.tag, position)
             return
         value: Scalar | Rejected
         try:
             if event.tag not in {None, "!"}:
                 value = resolve_tagged(event.value, str(event.tag))
             else:
-                value = resolve_plain(event.value) if plain else event.value
+                value = resolve_plain(event.value) if is_plain else event.value
         except ScalarError as error:
             self._note(position, error.what, error.hint)
             value = Rejected()
         self._attach(Node(position, value), event.anchor)
 
-    def _open_key(self, text: str, plain: bool, tag: str | None, position: Location) -> None:  # noqa: FBT001 - a parsed fact
+    def _open_key(self, text: str, is_plain: bool, tag: str | None, position: Location) -> None:  # noqa: FBT001 - a parsed fact
         frame = self._stack[-1]
         frame.key, frame.key_position = text, position
         if isinstance(frame.value, dict) and text in frame.value:
             first = frame.value[text].position
             frame.skip = True
             self._note(position, f"duplicate key, first on line {first.line}", "keep one of the two")
-        reason, hint = _key_problem(text, plain, tag)
+        reason, hint = _key_problem(text, is_plain, tag)
         if reason:
             frame.skip = frame.skip or text == _MERGE
             self._note(position, reason, hint)
@@ -168,8 +168,8 @@ class _Composer:
         if rejected:
             what = f"the tag {printable(short_tag(tag))} is not allowed"
             self._note(position, what, "a spec contains plain data only; remove the tag")
-        empty: list[Node] | Mapping = {} if isinstance(event, yaml.MappingStartEvent) else []
-        self._stack.append(_Frame(position, event.anchor, empty, rejected=rejected))
+        container: list[Node] | Mapping = {} if isinstance(event, yaml.MappingStartEvent) else []
+        self._stack.append(_Frame(position, event.anchor, container, rejected=rejected))
 
     def _close(self) -> None:
         frame = self._stack.pop()
@@ -183,10 +183,10 @@ class _Composer:
         if node.height + len(self._stack) > MAX_DEPTH:
             raise self._fatal(event, f"its aliases nest deeper than {MAX_DEPTH} levels")
         self._count(event, node.size)
-        self._attach(node, None, counted=True)
+        self._attach(node, None, from_alias=True)
 
-    def _attach(self, node: Node, anchor: str | None, *, counted: bool = False) -> None:
-        if not counted:
+    def _attach(self, node: Node, anchor: str | None, *, from_alias: bool = False) -> None:
+        if not from_alias:
             self._count(node.position, 1)
         if anchor is not None:
             self._anchors[anchor] = node
@@ -195,7 +195,7 @@ class _Composer:
             return
         frame = self._stack[-1]
         if frame.expects_key:
-            what = "an alias as a key" if counted else f"{value_text(_shape(node))} as a key"
+            what = "an alias as a key" if from_alias else f"{value_text(_shape(node))} as a key"
             self._note(node.position, f"{what} is not allowed", "keys are strings")
             frame.key, frame.key_position = "?", node.position
             frame.skip = True
@@ -266,11 +266,11 @@ def _events(text: str, file: str) -> Iterator[yaml.Event]:
         raise UnreadableError(Problem(file, 0, 0, "", what)) from error
 
 
-def _key_problem(text: str, plain: bool, tag: str | None) -> tuple[str, str]:  # noqa: FBT001 - a parsed fact
+def _key_problem(text: str, is_plain: bool, tag: str | None) -> tuple[str, str]:  # noqa: FBT001 - a parsed fact
     """Return why a key is rejected, and a hint; both empty for a valid key."""
     if tag not in {None, "!", "tag:yaml.org,2002:str"}:
         return f"the tag {printable(short_tag(str(tag)))} on a key is not allowed", "keys are strings"
-    if not plain or tag == "tag:yaml.org,2002:str":
+    if not is_plain or tag == "tag:yaml.org,2002:str":
         return "", ""
     if text == _MERGE:
         return "merge keys are not allowed", "put settings that models share under defaults:"

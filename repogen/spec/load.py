@@ -48,10 +48,10 @@ def load_spec(path: Path, release: str | None = None) -> Spec:
         problem = _unknown_release(release)
         raise SpecError(f"--target: {problem.what}", problem.hint, code="spec.target")
     file = str(path)
-    raw = _read(path)
-    text, unreadable = _decode(raw, file)
-    if unreadable is not None:
-        raise SpecProblemsError([unreadable])
+    raw = _read_bytes(path)
+    text, decode_problem = _decode(raw, file)
+    if decode_problem is not None:
+        raise SpecProblemsError([decode_problem])
     root, problems = compose(text, file)
     if root is None and problems:
         raise SpecProblemsError(problems)
@@ -62,13 +62,13 @@ def load_spec(path: Path, release: str | None = None) -> Spec:
         raise SpecProblemsError([*problems, Problem(file, *root.position, "", what, _INIT_HINT)])
     completed = complete(root)
     valid, findings = _check(root, completed, path.absolute().parent, release)
-    problems += _located(findings, completed, file)
+    problems += _locate(findings, completed, file)
     if problems or valid is None:
         raise SpecProblemsError(problems)
     return _spec(path, valid, completed, release)
 
 
-def _read(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         if path.is_dir():
             raise SpecError(f"{path} is a directory, not a spec", f"name the file: {path / 'repogen.yaml'}")
@@ -111,22 +111,22 @@ def _check(
     root: Node, completed: Node, folder: Path, target_release: str | None
 ) -> tuple[SpecFile | None, list[Finding]]:
     """Return the validated file, or None if its structure is invalid, and all findings."""
-    plain, raw = data(completed), data(root)
-    if not isinstance(plain, dict) or not isinstance(raw, dict):
+    document, raw_document = data(completed), data(root)
+    if not isinstance(document, dict) or not isinstance(raw_document, dict):
         return None, []
-    valid, findings = check_file(plain)
-    findings += check_defaults(raw.get("defaults", {}))
-    release = _string(_get(plain.get("target", {}), "triton", SpecFile.model_fields["target"].default.triton))
+    valid, findings = check_file(document)
+    findings += check_defaults(raw_document.get("defaults", {}))
+    release = _string(_get(document.get("target", {}), "triton", SpecFile.model_fields["target"].default.triton))
     target = targets().get(target_release or release) if release is not None else None
     if release is not None and release not in targets():
         findings.append(_unknown_release(release))
-    templates = _string(plain.get("templates"))
+    templates = _string(document.get("templates"))
     findings += check_templates(templates, folder)
-    findings += check_tracking_uri(_string(_get(plain.get("mlflow", {}), "tracking_uri", None)))
-    repository = _string(plain.get("repository", SpecFile.model_fields["repository"].default))
+    findings += check_tracking_uri(_string(_get(document.get("mlflow", {}), "tracking_uri", None)))
+    repository = _string(document.get("repository", SpecFile.model_fields["repository"].default))
     if repository is not None:
         findings += check_repository(repository, templates, folder)
-    models = plain.get("models")
+    models = document.get("models")
     trusted = {
         name: PartialModel(valid.models[name], frozenset()) if valid else salvage(model)
         for name, model in (models.items() if isinstance(models, dict) else ())
@@ -135,7 +135,7 @@ def _check(
         findings += _model_findings(name, model, target, folder, completed)
     for finding in check_steps(trusted):
         path = ("models", *finding.path)
-        if not _inherited(completed, path):  # an ensemble ignores inherited keys that it does not support
+        if not _is_inherited(completed, path):  # an ensemble ignores inherited keys that it does not support
             findings.append(finding._replace(path=path))
     return valid, findings
 
@@ -146,16 +146,16 @@ def _model_findings(
     for finding in (*check_model(model, target), *check_model_paths(model, folder)):
         path = ("models", name, *finding.path)
         # A model need not use a dim that all models inherit.
-        if finding.path[:1] == ("dims",) and finding.what.startswith("no input") and _inherited(completed, path):
+        if finding.path[:1] == ("dims",) and finding.what.startswith("no input") and _is_inherited(completed, path):
             continue
         yield finding._replace(path=path)
 
 
-def _inherited(completed: Node, path: KeyPath) -> bool:
+def _is_inherited(completed: Node, path: KeyPath) -> bool:
     return locate(completed, path)[1][:1] == ("defaults",)
 
 
-def _located(findings: list[Finding], completed: Node, file: str) -> Iterator[Problem]:
+def _locate(findings: list[Finding], completed: Node, file: str) -> Iterator[Problem]:
     """Yield the findings as problems with positions, except for values that were rejected while reading."""
     for finding in findings:
         if finding.what.startswith("must be") and is_rejected(completed, finding.path):

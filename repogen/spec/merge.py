@@ -38,11 +38,11 @@ def complete(root: Node) -> Node:
     defaults, models = top["defaults"].node, top["models"]
     if not isinstance(models.node.value, dict):
         return root
-    merged = {
+    model_nodes = {
         name: Entry(entry.position, merge(defaults, entry.node), entry.inherited)
         for name, entry in models.node.value.items()
     }
-    return Node(root.position, {**top, "models": Entry(models.position, Node(models.node.position, merged))})
+    return Node(root.position, {**top, "models": Entry(models.position, Node(models.node.position, model_nodes))})
 
 
 def locate(root: Node, path: KeyPath) -> tuple[Location, KeyPath]:

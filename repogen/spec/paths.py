@@ -120,9 +120,9 @@ def _python_data(data: tuple[str, ...], root: Path) -> Findings:
         if not _exists(root, file):
             yield Finding(path, f'file "{printable(file)}" does not exist', _RELATIVE_HINT)
         elif name in names or name in RESERVED_FILES:
-            other = "another file" if name in names else "a file of repogen"
+            owner = "another file" if name in names else "a file of repogen"
             yield Finding(
-                path, f'"{printable(name)}" can\'t be stored next to model.py: {other} has this name', "rename it"
+                path, f'"{printable(name)}" can\'t be stored next to model.py: {owner} has this name', "rename it"
             )
         names.add(name)
 

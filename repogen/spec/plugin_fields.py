@@ -77,19 +77,19 @@ def check_options(group: Group, name: str, options: Mapping[str, object]) -> Non
     try:
         model.model_validate(options)
     except ValidationError as error:
-        known = [field.alias or key for key, field in model.model_fields.items()]
-        details = [_converted(detail, known) for detail in error.errors(include_url=False)]
+        option_names = [field.alias or key for key, field in model.model_fields.items()]
+        details = [_convert(detail, option_names) for detail in error.errors(include_url=False)]
         raise ValidationError.from_exception_data(name, details) from error
 
 
-def _converted(detail: ErrorDetails, known: list[str]) -> InitErrorDetails:
+def _convert(detail: ErrorDetails, option_names: list[str]) -> InitErrorDetails:
     """Return an error of a plug-in's model in the form that the spec reports."""
     kind, message = detail["type"], detail["msg"]
     reported: str | PydanticCustomError
     if kind == "missing":
         reported = kind
     elif kind == "extra_forbidden":
-        reported = PydanticCustomError(UNKNOWN_OPTION, "unknown key", {"known": known})
+        reported = PydanticCustomError(UNKNOWN_OPTION, "unknown key", {"known": option_names})
     elif kind == "must_be":
         reported = must_be_error(str(detail.get("ctx", {})["what"]))
     else:

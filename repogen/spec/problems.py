@@ -84,8 +84,8 @@ def printable(text: str, limit: int = _MAX_TEXT) -> str:
     >>> printable("a\x1b[2J")
     'a\\x1b[2J'
     """
-    cut = text if len(text) <= limit else f"{text[: limit - 1]}…"
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
+    excerpt = text if len(text) <= limit else f"{text[: limit - 1]}…"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in excerpt)
 
 
 def value_text(value: object) -> str:

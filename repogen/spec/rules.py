@@ -55,9 +55,9 @@ def _shapes(model: ModelSpec) -> Findings:
 
 
 def _dims_used(model: ModelSpec) -> Findings:
-    used = {size for declared in model.inputs.values() for size in declared.shape}
+    used_dims = {size for declared in model.inputs.values() for size in declared.shape}
     for name in model.dims if model.inputs else ():
-        if name not in used:
+        if name not in used_dims:
             yield Finding(("dims", name), "no input's shape has this dim", "remove it, or use it in a shape")
 
 
@@ -105,11 +105,11 @@ def _range(path: tuple[str, ...], declared: InputSpec) -> Findings:
 
 
 def _outputs(model: ModelSpec) -> Findings:
-    seen: set[str] = set()
+    seen_names: set[str] = set()
     for position, name in enumerate(model.outputs):
-        if name in seen:
+        if name in seen_names:
             yield Finding(("outputs", position), f'duplicate output "{name}"')
-        seen.add(name)
+        seen_names.add(name)
 
 
 def _output_names(model: ModelSpec) -> Findings:

@@ -18,8 +18,8 @@ def json_schema() -> dict[str, object]:
     schema = SpecFile.model_json_schema()
     definitions: dict[str, object] = schema["$defs"]
     partial = {f"{_PARTIAL}{name}": _optional(copy.deepcopy(part)) for name, part in definitions.items()}
-    needed = _reachable(partial, f"{_PARTIAL}ModelSpec")
-    definitions.update((name, part) for name, part in partial.items() if name in needed)
+    required_names = _reachable_names(partial, f"{_PARTIAL}ModelSpec")
+    definitions.update((name, part) for name, part in partial.items() if name in required_names)
     schema["properties"]["defaults"] = {
         "$ref": f"{_REFERENCE}{_PARTIAL}ModelSpec",
         "description": "Settings that are merged into every model",
@@ -42,7 +42,7 @@ def _optional(part: object) -> object:
     return optional
 
 
-def _reachable(definitions: dict[str, object], start: str) -> set[str]:
+def _reachable_names(definitions: dict[str, object], start: str) -> set[str]:
     reachable: set[str] = set()
     pending = [start]
     while pending:

@@ -79,7 +79,7 @@ def _ensemble(name: str, model: PartialModel, models: Mapping[str, PartialModel]
 
 
 def _unknown_models(name: str, spec: ModelSpec, models: Mapping[str, PartialModel]) -> Findings:
-    others = [other for other in models if other != name]
+    others = [model for model in models if model != name]
     for position, step in enumerate(_steps(spec)):
         path = ("source", "steps", position, "model")
         if step.model == name:
@@ -90,15 +90,15 @@ def _unknown_models(name: str, spec: ModelSpec, models: Mapping[str, PartialMode
 
 
 def _cycle(name: str, models: Mapping[str, PartialModel]) -> Findings:
-    seen: set[str] = set()
+    visited_models: set[str] = set()
     pending = [step.model for step in _steps(models[name].spec)]
     while pending:
         model = pending.pop()
         if model == name:
             yield Finding(("source", "steps"), "the steps lead back to this ensemble", "break the cycle")
             return
-        if model in models and model not in seen:
-            seen.add(model)
+        if model in models and model not in visited_models:
+            visited_models.add(model)
             pending += [step.model for step in _steps(models[model].spec)]
 
 

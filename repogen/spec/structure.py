@@ -70,14 +70,14 @@ class PartialModel(NamedTuple):
     broken: frozenset[str]
 
 
-def check_file(plain: object) -> Structure:
+def check_file(document: object) -> Structure:
     """Validate the file, with defaults merged into its models.
 
     Args:
-        plain: Dicts, lists and scalars.
+        document: Dicts, lists and scalars.
     """
     try:
-        return Structure(SpecFile.model_validate(plain), [])
+        return Structure(SpecFile.model_validate(document), [])
     except ValidationError as error:
         return Structure(None, _findings(error, SpecFile, ()))
 
@@ -105,12 +105,14 @@ def salvage(model: object) -> PartialModel:
         return PartialModel(ModelSpec.model_validate(trusted), misspelled)
     except ValidationError as error:
         # The first part of pydantic's loc is the section.
-        broken = frozenset(str(detail["loc"][0]) for detail in error.errors(include_url=False, include_context=False))
-    for section in broken:
+        broken_sections = frozenset(
+            str(detail["loc"][0]) for detail in error.errors(include_url=False, include_context=False)
+        )
+    for section in broken_sections:
         trusted.pop(section, None)
-    if "source" in broken:
+    if "source" in broken_sections:
         trusted["source"] = _STUB_SOURCE
-    return PartialModel(ModelSpec.model_validate(trusted), broken | misspelled)
+    return PartialModel(ModelSpec.model_validate(trusted), broken_sections | misspelled)
 
 
 def _is_missing(finding: Finding) -> bool:
@@ -132,14 +134,16 @@ def _finding(detail: ErrorDetails, model: type[BaseModel], prefix: KeyPath) -> F
     if kind == "missing":
         return Finding(path[:-1], f"{loc[-1]} {_MISSING}", _missing_hint(path))
     if kind in {"extra_forbidden", UNKNOWN_OPTION}:
-        known = list(source_options(kind_of_source).model_fields) if kind_of_source else _known_keys(model, loc[:-1])
-        return Finding(path, "unknown key", nearest(str(loc[-1]), detail.get("ctx", {}).get("known", known)))
+        known_keys = (
+            list(source_options(kind_of_source).model_fields) if kind_of_source else _known_keys(model, loc[:-1])
+        )
+        return Finding(path, "unknown key", nearest(str(loc[-1]), detail.get("ctx", {}).get("known", known_keys)))
     if kind in {"too_short", "value_error"}:
         what = "needs at least one entry" if kind == "too_short" else detail["msg"].removeprefix("Value error, ")
         return Finding(path, what)
     if path and path[-1] in _SPECIAL and not kind_of_source:
         return _SPECIAL[str(path[-1])](path, value)
-    return Finding(path, f"must be {_expected(detail)}, not {value_text(value)}")
+    return Finding(path, f"must be {_expected_text(detail)}, not {value_text(value)}")
 
 
 def _without_tag(loc: tuple[int | str, ...]) -> tuple[tuple[int | str, ...], str]:
@@ -160,7 +164,7 @@ def _bad_kind(path: KeyPath, source: object) -> Finding:
     return Finding((*path, "kind"), f"must be one of {', '.join(source_kinds())}, not {value_text(kind)}", hint)
 
 
-def _expected(detail: ErrorDetails) -> str:
+def _expected_text(detail: ErrorDetails) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "must_be":
         return str(context["what"])
@@ -190,7 +194,7 @@ def _bad_key(path: KeyPath, detail: ErrorDetails) -> Finding:
     if path[:-1] == ("models",):
         hint = "letters, digits, _ and -, the first a letter or digit, at most 128"
         return Finding(path, f'"{printable(str(path[-1]))}" is not a valid model name', hint)
-    return Finding(path, f"the key must be {_expected(detail)}")
+    return Finding(path, f"the key must be {_expected_text(detail)}")
 
 
 def _bad_dtype(path: KeyPath, value: object) -> Finding:

@@ -42,7 +42,9 @@ def check_batch(comparison: Comparison, requested: int | Literal["auto"], seed: 
     source = comparison.source
     dim = source.signature.batch_dim
     limit = source.dims[dim].max if dim else 0
-    reason = _unsuitable(source, dim) or _row_dependence(comparison, limit if requested == "auto" else requested, seed)
+    reason = _unsuitable_reason(source, dim) or _row_dependence(
+        comparison, limit if requested == "auto" else requested, seed
+    )
     if reason and requested == "auto":
         return BatchReport(batchable=False, max_batch_size=0, reason=reason)
     if reason:
@@ -61,7 +63,7 @@ def check_batch(comparison: Comparison, requested: int | Literal["auto"], seed: 
     return BatchReport(batchable=True, max_batch_size=limit if requested == "auto" else requested)
 
 
-def _unsuitable(source: SourceModel, dim: str | None) -> str:
+def _unsuitable_reason(source: SourceModel, dim: str | None) -> str:
     """Return why the declared inputs cannot have a batch on axis 0; empty if they can."""
     if dim is None:
         return "axis 0 of its inputs is not one shared dynamic dim"
@@ -122,30 +124,30 @@ class _RowComparison:
 
     def in_small_batches(self, inputs: Arrays, sizes: list[int]) -> str:
         """Compare the first rows, in batches of several sizes."""
-        alone: list[Outputs] = []
+        single_outputs: list[Outputs] = []
         for size in sizes:
             try:
-                reason = self._in_batch(_rows(inputs, slice(size)), alone)
+                reason = self._in_batch(_rows(inputs, slice(size)), single_outputs)
             except RepogenError as error:
                 reason = f"a batch of {size} fails: {error.message}"
             if reason:
                 return reason
         reversed_batch = self._model(_rows(inputs, slice(None, None, -1)))
-        reason = self._difference(_joined(alone[::-1]), reversed_batch)
+        reason = self._difference(_join(single_outputs[::-1]), reversed_batch)
         return f"rows give other outputs in another order: {reason}" if reason else ""
 
-    def _in_batch(self, inputs: Arrays, alone: list[Outputs]) -> str:
+    def _in_batch(self, inputs: Arrays, single_outputs: list[Outputs]) -> str:
         """Compare one batch; ``alone`` has the outputs of its first rows, and is extended by those of the others."""
         size = _length(inputs)
         batch = self._model(inputs)
         for name, array in batch.items():
             if array.ndim == 0 or array.shape[0] != size:
                 return f"output {name!r} has shape {list(array.shape)} for a batch of {size}: axis 0 is not the batch"
-        alone += [self._model(_rows(inputs, slice(i, i + 1))) for i in range(len(alone), size)]
+        single_outputs += [self._model(_rows(inputs, slice(i, i + 1))) for i in range(len(single_outputs), size)]
         for name, array in batch.items():
-            if any(row[name].shape != (1, *array.shape[1:]) for row in alone):
+            if any(row[name].shape != (1, *array.shape[1:]) for row in single_outputs):
                 return f"output {name!r} has another shape for one row than in a batch of {size}"
-        reason = self._difference(_joined(alone), batch)
+        reason = self._difference(_join(single_outputs), batch)
         return f"a row gives another output alone than in a batch of {size}: {reason}" if reason else ""
 
     def amplified(self, inputs: Arrays) -> str:
@@ -169,10 +171,10 @@ class _RowComparison:
         sample = sorted({round(i * (size - 1) / (_MAX_SAMPLED_ROWS - 1)) for i in range(_MAX_SAMPLED_ROWS)})
         try:
             batch, reversed_batch = self._model(inputs), self._model(_rows(inputs, slice(None, None, -1)))
-            alone = [self._model(_rows(inputs, slice(i, i + 1))) for i in sample]
+            single_outputs = [self._model(_rows(inputs, slice(i, i + 1))) for i in sample]
         except RepogenError as error:
             return f"a batch of {size} fails: {error.message}"
-        if reason := self._difference(_joined(alone), {name: array[sample] for name, array in batch.items()}):
+        if reason := self._difference(_join(single_outputs), {name: array[sample] for name, array in batch.items()}):
             return f"a row gives another output alone than in a batch of {size}: {reason}"
         reason = self._difference(batch, {name: array[::-1] for name, array in reversed_batch.items()})
         return f"rows give other outputs in another order in a batch of {size}: {reason}" if reason else ""
@@ -185,7 +187,7 @@ def _rows(inputs: Arrays, selection: slice) -> Outputs:
     return {name: np.ascontiguousarray(array[selection]) for name, array in inputs.items()}
 
 
-def _joined(rows: list[Outputs]) -> Outputs:
+def _join(rows: list[Outputs]) -> Outputs:
     return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
 
 

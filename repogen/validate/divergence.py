@@ -94,22 +94,22 @@ class _GraphValues:
     def contain(self, array: Array) -> bool:
         """Return whether a value has the elements of the array, in any order."""
         flat = _flat(array)
-        return any(self._equal_elements(flat, _flat(other)) for _, other in self._by_size[array.size])
+        return any(self._equal_elements(flat, _flat(candidate)) for _, candidate in self._by_size[array.size])
 
-    def equal(self, one: Array, other: Array) -> bool:
+    def equal(self, first: Array, second: Array) -> bool:
         """Return whether two arrays have the same elements in the same order."""
-        return one.size == other.size and self._close(_flat(one), _flat(other))
+        return first.size == second.size and self._close(_flat(first), _flat(second))
 
-    def _equal_elements(self, one: _Flat, other: _Flat) -> bool:
-        if not one.size:
+    def _equal_elements(self, first: _Flat, second: _Flat) -> bool:
+        if not first.size:
             return True
         # Most values differ in their bounds, which are cheap to compare.
-        if not self._close(np.array([one.min(), one.max()]), np.array([other.min(), other.max()])):
+        if not self._close(np.array([first.min(), first.max()]), np.array([second.min(), second.max()])):
             return False
-        return self._close(one, other) or self._close(np.sort(one), np.sort(other))
+        return self._close(first, second) or self._close(np.sort(first), np.sort(second))
 
-    def _close(self, one: _Flat, other: _Flat) -> bool:
-        return bool(np.allclose(one, other, self._rtol, self._atol, equal_nan=True))
+    def _close(self, first: _Flat, second: _Flat) -> bool:
+        return bool(np.allclose(first, second, self._rtol, self._atol, equal_nan=True))
 
     def get(self, name: str) -> Array | None:
         """Return a value by its name."""
@@ -117,7 +117,9 @@ class _GraphValues:
 
     def nearest(self, array: Array) -> tuple[str, Array | None]:
         """Return the name and the value that is closest among those of the same shape."""
-        candidates = [(name, other) for name, other in self._by_size[array.size] if other.shape == array.shape]
+        candidates = [
+            (name, candidate) for name, candidate in self._by_size[array.size] if candidate.shape == array.shape
+        ]
         return min(candidates, key=lambda pair: _errors(array, pair[1]).max(initial=0.0), default=("", None))
 
 
@@ -125,14 +127,14 @@ def _flat(array: Array) -> _Flat:
     return array.astype(np.float64).ravel()
 
 
-def _errors(one: Array, other: Array) -> _Flat:
-    return np.nan_to_num(np.abs(_flat(one) - _flat(other)), nan=np.inf)
+def _errors(first: Array, second: Array) -> _Flat:
+    return np.nan_to_num(np.abs(_flat(first) - _flat(second)), nan=np.inf)
 
 
 def _matches(recorded: Trace, values: _GraphValues, outputs: Mapping[int, Array]) -> list[bool]:
     """Return for each operation whether its output, or a value that depends on it, is in the graph."""
     matches = [False] * len(recorded.operations)
-    used: set[int] = set()  # keys of the inputs of operations that match
+    used_inputs: set[int] = set()  # keys of the inputs of operations that match
     for index in range(len(recorded.operations) - 1, -1, -1):
         operation = recorded.operations[index]
         keys = [key for key in operation.outputs if key in recorded.values]
@@ -142,11 +144,11 @@ def _matches(recorded: Trace, values: _GraphValues, outputs: Mapping[int, Array]
         else:  # an operation matches if its outputs were too large to be recorded
             matches[index] = (
                 not keys
-                or any(key in used for key in operation.outputs)
+                or any(key in used_inputs for key in operation.outputs)
                 or any(values.contain(recorded.values[key]) for key in keys)
             )
         if matches[index]:
-            used.update(operation.inputs)
+            used_inputs.update(operation.inputs)
     return matches
 
 
@@ -156,15 +158,15 @@ def _divergence(operation: Operation, recorded: Trace, values: _GraphValues, out
     name, actual = (outputs[key], values.get(outputs[key])) if key in outputs else values.nearest(expected)
     if actual is not None and actual.shape != expected.shape:
         actual = None
-    worst = 0 if actual is None else int(_errors(expected, actual).argmax())
-    place = tuple(int(index) for index in np.unravel_index(worst, expected.shape))
+    worst_index = 0 if actual is None else int(_errors(expected, actual).argmax())
+    place = tuple(int(index) for index in np.unravel_index(worst_index, expected.shape))
     return Divergence(
         operator=operation.name,
         module=operation.module,
         where=operation.where,
         shape=expected.shape,
         place=place,
-        expected=float(_flat(expected)[worst]),
-        actual=None if actual is None else float(_flat(actual)[worst]),
+        expected=float(_flat(expected)[worst_index]),
+        actual=None if actual is None else float(_flat(actual)[worst_index]),
         node=name.strip(),
     )

@@ -150,14 +150,14 @@ def _works(source: SourceModel, changed: Sizes, seed: int) -> bool:
 
 def _working_sizes(source: SourceModel, name: str, case: SweepCase) -> str:
     """Return the sizes of a dim at which the original runs, from its example on; found by bisection."""
-    good, bad = source.dims[name].example, case.sizes[name]
-    while abs(good - bad) > 1:
-        middle = (good + bad) // 2
+    working_size, failing_size = source.dims[name].example, case.sizes[name]
+    while abs(working_size - failing_size) > 1:
+        middle = (working_size + failing_size) // 2
         if _works(source, {name: middle}, case.seed):
-            good = middle
+            working_size = middle
         else:
-            bad = middle
-    low, high = sorted((good, source.dims[name].example))
+            failing_size = middle
+    low, high = sorted((working_size, source.dims[name].example))
     return f"{name} {low} to {high} worked" if low < high else f"only {name} {low} worked"
 
 

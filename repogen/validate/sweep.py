@@ -66,7 +66,7 @@ def plan_sweep(
     probes = [{**example, name: size} for name, sizes in primes.items() for size in sizes]
     # One prime size of each dim is required: all sizes that a user declares may share a divisor.
     required = [low, *extra_sizes, *({**example, name: sizes[0]} for name, sizes in primes.items() if sizes)]
-    rest = [
+    other_cases = [
         SweepCase(
             sizes,
             seed + seeds + i,
@@ -76,10 +76,10 @@ def plan_sweep(
         )
         for i, sizes in enumerate(_distinct([*declared, *probes, *extra_sizes], example))
     ]
-    rest.sort(key=lambda case: case.cost)
-    lowest = [case for case in rest if case.sizes == low]
+    other_cases.sort(key=lambda case: case.cost)
+    lowest = [case for case in other_cases if case.sizes == low]
     first = [SweepCase(example, seed + i, required=i == 0) for i in range(seeds)]
-    return [first[0], *lowest, *first[1:], *(case for case in rest if case.sizes != low)]
+    return [first[0], *lowest, *first[1:], *(case for case in other_cases if case.sizes != low)]
 
 
 def _distinct(candidates: list[Sizes], example: Sizes) -> list[Sizes]:

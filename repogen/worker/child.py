@@ -48,7 +48,7 @@ def _record(error: BaseException, job: Job) -> ErrorRecord:
         return replace(error.record, where=_spec_key(error.where, job) or _relative(error.where, job.root))
     if isinstance(error, ModuleNotFoundError):
         return _missing_module(error).record
-    return _unexpected(error).record
+    return _unexpected_error(error).record
 
 
 def _spec_key(where: str, job: Job) -> str:
@@ -80,7 +80,7 @@ def _missing_module(error: ModuleNotFoundError) -> RepogenError:
     return RepogenError(f"{error}", details=traceback.format_exc())
 
 
-def _unexpected(error: BaseException) -> RepogenError:
+def _unexpected_error(error: BaseException) -> RepogenError:
     text = f"{type(error).__name__}: {first_line(error)}" if str(error).strip() else type(error).__name__
     if isinstance(error, MemoryError):
         return ExportError(f"out of memory: {text}", code="worker.memory")

@@ -36,7 +36,7 @@ class WorkerLog:
         dumps = list(_DUMP.finditer(self.text))
         printed = self.text[: dumps[-1].start()] if dumps else self.text
         lines = [line.strip() for line in printed.splitlines() if line.strip()][-_MAX_LINES:]
-        return "\n".join(f"  {self._shortened(line)[:_MAX_LINE_LENGTH]}" for line in lines)
+        return "\n".join(f"  {self._shorten(line)[:_MAX_LINE_LENGTH]}" for line in lines)
 
     @property
     def suffix(self) -> str:
@@ -53,7 +53,7 @@ class WorkerLog:
                 return f"{file.relative_to(self.root.resolve())}:{frame['line']}"
         return ""
 
-    def _shortened(self, line: str) -> str:
+    def _shorten(self, line: str) -> str:
         """Return a line with paths relative to the spec or to site-packages."""
         for root in (self.root, self.root.resolve(), _CHECKOUT):
             line = line.replace(f"{root}/", "")

@@ -25,11 +25,13 @@ def require_installed(models: Iterable[ModelSpec]) -> None:
     """
     models = list(models)
     passes = {step.name for model in models for step in model.optimize}
-    missing = [name for name in REQUIREMENTS if (name != "onnxsim" or name in passes) and find_spec(name) is None]
+    missing_packages = [
+        name for name in REQUIREMENTS if (name != "onnxsim" or name in passes) and find_spec(name) is None
+    ]
     if any(model.source.kind == "huggingface" for model in models):
-        missing += [name for name in _HUGGINGFACE if find_spec(name) is None]
-    if missing:
-        raise missing_requirements(missing)
+        missing_packages += [name for name in _HUGGINGFACE if find_spec(name) is None]
+    if missing_packages:
+        raise missing_requirements(missing_packages)
 
 
 def missing_requirements(names: Iterable[str]) -> MissingExtraError:

@@ -91,12 +91,12 @@ def _verify_code(source: SourceModel, code: PassThroughSource, job: Job, log: Bu
     with log.step("validate"):
         validation = prove(source, code.published, job.model, golden)
         if code.assumed_max_batch not in {None, validation.batch.max_batch_size}:
-            parity = prove(*_reloaded(job, validation.batch.max_batch_size), job.model, golden).parity
+            parity = prove(*_reload(job, validation.batch.max_batch_size), job.model, golden).parity
             validation = Validation(parity, validation.batch)
     return _built(_Verified(code.artifact, validation, golden), source, job, log)
 
 
-def _reloaded(job: Job, max_batch_size: int) -> tuple[SourceModel, Reference]:
+def _reload(job: Job, max_batch_size: int) -> tuple[SourceModel, Reference]:
     """Load Python code again, with the measured batch size in its config; return the source and a new instance."""
     triton = job.model.triton.model_copy(update={"max_batch_size": max_batch_size})
     model = job.model.model_copy(update={"triton": triton})
@@ -146,13 +146,13 @@ def _try_exporter(
         except (ExportError, ParityError, TargetLimitError) as error:
             if artifact is exported or error.code in _MODEL_ERRORS:
                 raise
-            log.set_passes(tuple(_skipped(outcome, error.message) for outcome in passes))
+            log.set_passes(tuple(_skip(outcome, error.message) for outcome in passes))
             artifact = exported
             validation = validate(artifact, source, job.model, target, golden, guard_violations)
     return _Verified(artifact, validation, golden, exported.nodes)
 
 
-def _skipped(outcome: PassOutcome, reason: str) -> PassOutcome:
+def _skip(outcome: PassOutcome, reason: str) -> PassOutcome:
     return replace(outcome, applied=False, nodes_after=outcome.nodes_before, reason=reason)
 
 

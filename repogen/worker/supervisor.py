@@ -153,16 +153,16 @@ class SupervisedProcess:
                 ended = self._process.poll() is not None
                 if not selector.select(0 if ended else _POLL_SECONDS):
                     if ended:
-                        raise self._ended()
+                        raise self._ended_error()
                     continue
                 chunk = self._events.read(65536)
                 if not chunk:
-                    raise self._ended()
+                    raise self._ended_error()
                 *lines, incomplete = (incomplete + chunk).split(b"\n")
                 if len(incomplete) > _MAX_EVENT_BYTES:
                     raise InvalidEventError(f"sent an event of more than {_MAX_EVENT_BYTES} bytes")
                 for line in lines:
-                    yield _decoded(line, adapter)
+                    yield _decode(line, adapter)
 
     def _send_job(self) -> None:
         if self._process.stdin is None:
@@ -171,7 +171,7 @@ class SupervisedProcess:
             with self._process.stdin:
                 self._process.stdin.write(self._task.job)
         except BrokenPipeError as error:
-            raise self._ended() from error
+            raise self._ended_error() from error
 
     def _check_limits(self) -> None:
         if self._cancelled is not None and self._cancelled.is_set():
@@ -183,7 +183,7 @@ class SupervisedProcess:
         if self._memory is not None and _resident_mb(self._memory[0]) > self._memory[1]:
             raise MemoryLimitError
 
-    def _ended(self) -> ProcessEndedError:
+    def _ended_error(self) -> ProcessEndedError:
         try:
             status = self._process.wait(_GRACE_SECONDS)
         except subprocess.TimeoutExpired:  # it closed the pipe and keeps running
@@ -201,7 +201,7 @@ class SupervisedProcess:
         return self._process.wait()
 
 
-def _decoded(line: bytes, adapter: TypeAdapter[_Event]) -> _Event:
+def _decode(line: bytes, adapter: TypeAdapter[_Event]) -> _Event:
     try:
         return adapter.validate_json(line)
     except ValidationError as error:

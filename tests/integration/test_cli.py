@@ -1,4 +1,4 @@
-"""The commands as a user runs them: their help, documents on stdout, exit codes, and what they leave on disk."""
+"""Integration tests of the commands: help, JSON on stdout, exit codes, and files on disk."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Mixes(torch.nn.Module):
 
 
 def commands(group: click.Group = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield every command's words."""
+    """Yield the name of every command."""
     for name, command in group.commands.items():
         yield (*path, name)
         if isinstance(command, click.Group):
@@ -63,7 +63,7 @@ def commands(group: click.Group = main, path: tuple[str, ...] = ()) -> Iterator[
 
 @pytest.mark.parametrize("words", [(), *commands()], ids=" ".join)
 def test_every_command_has_help(words: tuple[str, ...]) -> None:
-    """Each says what it does and how it is called."""
+    """Each command's help has a description and a usage line."""
     result = CliRunner().invoke(main, [*words, "--help"], prog_name="repogen")
     assert (result.exit_code, result.output.splitlines()[0].split()[: len(words) + 2]) == (
         0,
@@ -72,12 +72,12 @@ def test_every_command_has_help(words: tuple[str, ...]) -> None:
 
 
 def test_version() -> None:
-    """It is the package's."""
+    """`--version` prints the package version."""
     assert CliRunner().invoke(main, ["--version"]).output == f"repogen, version {__version__}\n"
 
 
 def test_schema_is_json() -> None:
-    """Editors can read it."""
+    """`schema` prints a JSON Schema."""
     assert json.loads(CliRunner().invoke(main, ["schema"]).output)["type"] == "object"
 
 
@@ -85,7 +85,7 @@ def test_schema_is_json() -> None:
 def scaffolded(
     tmp_path_factory: pytest.TempPathFactory, project_at: Callable[[Path], Project]
 ) -> tuple[Project, dict[str, Any]]:
-    """Return what `init` wrote to an empty directory, built as it is, and the build's document."""
+    """Return the project that `init` writes, built without changes, and the JSON of the build."""
     project = project_at(tmp_path_factory.mktemp("scaffold"))
     assert project.run("init").returncode == 0
     build = project.run("build", "--json")
@@ -95,13 +95,13 @@ def scaffolded(
 
 
 def copied(project: Project, directory: Path) -> Project:
-    """Return a copy of a built project, to be changed."""
+    """Return a copy of a built project that a test can change."""
     shutil.copytree(project.directory, directory, dirs_exist_ok=True)
     return replace(project, directory=directory)
 
 
-def test_init_then_build_works_unedited(scaffolded: tuple[Project, dict[str, Any]]) -> None:
-    """Published as version 1, smoke-tested on the real Triton, in exactly the document that is promised."""
+def test_build_after_init_publishes_version_1(scaffolded: tuple[Project, dict[str, Any]]) -> None:
+    """The unedited spec is published as version 1, smoke-tested, and reported in the documented JSON."""
     project, document = scaffolded
     (model,) = document["models"]
     assert (document["repository"], set(document)) == (str(project.repository), {"repository", "models", "error"})
@@ -114,20 +114,20 @@ def test_init_then_build_works_unedited(scaffolded: tuple[Project, dict[str, Any
     assert model["sha256"] == project.published()["tiny/1/model.onnx"]
 
 
-def test_init_never_overwrites_without_force(tmp_path: Path, project_at: Callable[[Path], Project]) -> None:
-    """What is there stays, with exit code 2; --force replaces it."""
+def test_init_overwrites_only_with_force(tmp_path: Path, project_at: Callable[[Path], Project]) -> None:
+    """Existing files are kept with exit code 2; --force replaces them."""
     project = project_at(tmp_path)
     project.spec.write_text("mine", encoding="utf-8")
-    refused = project.run("init")
-    assert (refused.returncode, project.spec.read_text(encoding="utf-8")) == (2, "mine")
-    assert "already has repogen.yaml" in refused.stderr
+    result = project.run("init")
+    assert (result.returncode, project.spec.read_text(encoding="utf-8")) == (2, "mine")
+    assert "already has repogen.yaml" in result.stderr
     assert not (tmp_path / "models.py").exists()
     assert project.run("init", "--force").returncode == 0
     assert project.spec.read_text(encoding="utf-8").startswith("# What `repogen build` reads")
 
 
-def test_built_again_nothing_is_published(scaffolded: tuple[Project, dict[str, Any]]) -> None:
-    """`unchanged`, with the same facts, and not a byte of the repository touched."""
+def test_rebuild_is_unchanged(scaffolded: tuple[Project, dict[str, Any]]) -> None:
+    """A second build reports `unchanged` with the same facts and does not touch the repository."""
     project, document = scaffolded
     before = project.published()
     again = json.loads(project.run("build", "--json").stdout)["models"][0]
@@ -142,8 +142,10 @@ def test_built_again_nothing_is_published(scaffolded: tuple[Project, dict[str, A
 @pytest.mark.parametrize(
     "words", [("--help",), ("build", "--help"), ("doctor",), ("build",), ("schema",)], ids=" ".join
 )
-def test_nothing_heavy_is_imported(scaffolded: tuple[Project, dict[str, Any]], words: tuple[str, ...]) -> None:
-    """Help, doctor, schema and an unchanged build import neither torch nor ONNX Runtime nor MLflow."""
+def test_light_commands_import_no_heavy_package(
+    scaffolded: tuple[Project, dict[str, Any]], words: tuple[str, ...]
+) -> None:
+    """Help, doctor, schema and an unchanged build do not import torch, ONNX Runtime or MLflow."""
     program = (
         "import sys\n"
         "from repogen.cli.group import main\n"
@@ -157,8 +159,8 @@ def test_nothing_heavy_is_imported(scaffolded: tuple[Project, dict[str, Any]], w
     assert run.stderr.splitlines()[-1] == "0 []"
 
 
-def test_altered_golden_tensors_fail_the_smoke_test(scaffolded: tuple[Project, dict[str, Any]], tmp_path: Path) -> None:
-    """A byte of a recorded file has changed: exit code 6, and the document names the file."""
+def test_changed_golden_tensors_fail_the_smoke_test(scaffolded: tuple[Project, dict[str, Any]], tmp_path: Path) -> None:
+    """A changed byte in a recorded file is exit code 6, and the JSON names the file."""
     project = copied(scaffolded[0], tmp_path)
     golden = project.repository / "tiny" / "1" / "golden.npz"
     content = bytearray(golden.read_bytes())
@@ -170,8 +172,8 @@ def test_altered_golden_tensors_fail_the_smoke_test(scaffolded: tuple[Project, d
     assert "golden.npz" in next(check["detail"] for check in report["checks"] if not check["passed"])
 
 
-def test_an_altered_model_fails_the_smoke_test(scaffolded: tuple[Project, dict[str, Any]], tmp_path: Path) -> None:
-    """A model whose manifest was forged along with it still answers otherwise than PyTorch did."""
+def test_changed_model_fails_the_smoke_test(scaffolded: tuple[Project, dict[str, Any]], tmp_path: Path) -> None:
+    """A model with a forged manifest still fails when its outputs differ from PyTorch."""
     project = copied(scaffolded[0], tmp_path)
     version = project.repository / "tiny" / "1"
     model = onnx.load(version / "model.onnx")
@@ -190,16 +192,16 @@ def test_an_altered_model_fails_the_smoke_test(scaffolded: tuple[Project, dict[s
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_serve_and_smoke_by_address(scaffolded: tuple[Project, dict[str, Any]]) -> None:
-    """`serve` prints its ports and serves until Ctrl-C, exit code 0; `smoke --server HOST:PORT` asks it."""
+def test_smoke_of_a_server_address(scaffolded: tuple[Project, dict[str, Any]]) -> None:
+    """`serve` prints its ports and runs until Ctrl-C; `smoke --server HOST:PORT` tests it."""
     project = scaffolded[0]
     with project.start("serve") as serve:
         assert serve.stdout is not None
-        told = [serve.stdout.readline() for _ in range(5)]
-        assert told[0].startswith("Triton 2.51.0 (embedded, ONNX Runtime 1.19.2 (Python-hosted, CPU)) serves ")
-        words = [line.split() for line in told[1:4]]
+        output = [serve.stdout.readline() for _ in range(5)]
+        assert output[0].startswith("Triton 2.51.0 (embedded, ONNX Runtime 1.19.2 (Python-hosted, CPU)) serves ")
+        words = [line.split() for line in output[1:4]]
         assert [word for word, _ in words] == ["gRPC", "HTTP", "metrics"]
-        assert told[4] == "press Ctrl-C to stop\n"
+        assert output[4] == "press Ctrl-C to stop\n"
         smoke = project.run("smoke", "--server", words[0][1])
         assert (smoke.returncode, smoke.stdout.splitlines()[0]) == (
             0,
@@ -214,7 +216,7 @@ def test_serve_and_smoke_by_address(scaffolded: tuple[Project, dict[str, Any]]) 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory, new_project: Callable[[Path], Project]) -> Project:
-    """Return a project whose version 1 is published."""
+    """Return a project with a published version 1."""
     project = new_project(tmp_path_factory.mktemp("tiny"))
     assert project.run("build", "--no-smoke").returncode == 0
     return project
@@ -222,7 +224,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, new_project: Callable[[Path],
 
 @pytest.fixture(scope="module")
 def reconfigured(tiny: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Return a project whose version 2 differs from version 1 in config.pbtxt alone, after a dry run of the same."""
+    """Return a project whose version 2 changes only config.pbtxt, built after a dry run."""
     project = copied(tiny, tmp_path_factory.mktemp("reconfigured"))
     before = project.published()
     project.edit("count: 1", "count: 2")
@@ -234,28 +236,28 @@ def reconfigured(tiny: Project, tmp_path_factory: pytest.TempPathFactory) -> Pro
     return project
 
 
-def test_a_change_of_the_config_alone_is_a_new_version(reconfigured: Project) -> None:
-    """Version 2 has the model's bytes of version 1, and the model the config of version 2."""
+def test_config_change_is_a_new_version(reconfigured: Project) -> None:
+    """Version 2 has the model bytes of version 1 and the new configuration."""
     published = reconfigured.published()
     assert published["tiny/2/model.onnx"] == published["tiny/1/model.onnx"]
     assert published["tiny/config.pbtxt"] == published["tiny/2/config.pbtxt"] != published["tiny/1/config.pbtxt"]
 
 
-def test_a_publish_killed_between_its_renames_is_finished(reconfigured: Project) -> None:
-    """Version 2 in place, config.pbtxt still the old one, a journal: the next build mends it and needs no export."""
+def test_interrupted_publish_is_completed(reconfigured: Project) -> None:
+    """With version 2 in place, an old config.pbtxt and a journal, the next build recovers without an export."""
     model = reconfigured.repository / "tiny"
-    whole = reconfigured.published()
+    files = reconfigured.published()
     before, after = ((model / version / "config.pbtxt").read_bytes() for version in "12")
     (model / "config.pbtxt").write_bytes(before)
     digests = {"before": hashlib.sha256(before).hexdigest(), "after": hashlib.sha256(after).hexdigest()}
     journal_path(model).write_text(json.dumps(digests), encoding="utf-8")
     (build,) = json.loads(reconfigured.run("build", "--no-smoke", "--json").stdout)["models"]
-    assert (build["status"], build["version"], reconfigured.published()) == ("unchanged", 2, whole)
+    assert (build["status"], build["version"], reconfigured.published()) == ("unchanged", 2, files)
     assert not journal_path(model).exists()
 
 
-def test_force_publishes_what_is_unchanged(tiny: Project, tmp_path: Path) -> None:
-    """The same bytes become version 2."""
+def test_force_publishes_an_unchanged_model(tiny: Project, tmp_path: Path) -> None:
+    """With --force, the same bytes become version 2."""
     project = copied(tiny, tmp_path)
     build = json.loads(project.run("build", "--no-smoke", "--force", "--json").stdout)["models"][0]
     assert (build["status"], build["version"]) == ("published", 2)
@@ -263,22 +265,22 @@ def test_force_publishes_what_is_unchanged(tiny: Project, tmp_path: Path) -> Non
     assert published["tiny/2/model.onnx"] == published["tiny/1/model.onnx"]
 
 
-def test_a_changed_signature_needs_breaking(tiny: Project, tmp_path: Path) -> None:
-    """Refused with exit code 7 and every difference; --breaking publishes it."""
+def test_changed_signature_needs_allow_breaking(tiny: Project, tmp_path: Path) -> None:
+    """A changed signature is rejected with exit code 7 and every difference, unless it is allowed."""
     project = copied(tiny, tmp_path)
     project.edit("outputs: [y]", "outputs: [logits]")
     before = project.published()
-    refused = project.run("build", "--no-smoke", "--json")
-    error = json.loads(refused.stdout)["models"][0]["error"]
-    assert (refused.returncode, error["code"], set(error)) == (7, "publish.breaking", ERROR_KEYS)
+    result = project.run("build", "--no-smoke", "--json")
+    error = json.loads(result.stdout)["models"][0]["error"]
+    assert (result.returncode, error["code"], set(error)) == (7, "publish.breaking", ERROR_KEYS)
     assert "output 'y' is gone" in error["message"]
     assert before == project.published()
     allowed = project.run("build", "--no-smoke", "--breaking", "--json")
     assert (allowed.returncode, json.loads(allowed.stdout)["models"][0]["version"]) == (0, 2)
 
 
-def test_a_build_smoke_tested_by_a_server_that_runs(triton: SharedTriton, tiny: Project, tmp_path: Path) -> None:
-    """--server HOST:PORT of one in explicit mode: the bytes are sent, under a private name."""
+def test_build_smoke_tests_on_a_running_server(triton: SharedTriton, tiny: Project, tmp_path: Path) -> None:
+    """With --server HOST:PORT, the model is uploaded to a server in explicit mode under a private name."""
     project = copied(tiny, tmp_path)
     build = project.run("build", "--force", "--server", triton.running.endpoint.grpc, "--json")
     smoke = json.loads(build.stdout)["models"][0]["smoke"]
@@ -286,8 +288,8 @@ def test_a_build_smoke_tested_by_a_server_that_runs(triton: SharedTriton, tiny: 
     assert [override.partition(":")[0] for override in smoke["overrides"]] == ["name"]
 
 
-def test_failures_side_by_side(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
-    """Two at a time: the good one is published, each failure is told, and the earliest step's code is the exit's."""
+def test_parallel_failures(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
+    """With two jobs, the good model is published and the earliest failed step sets the exit code."""
     project = new_project(tmp_path)
     (tmp_path / "faults.py").write_text(FAULTS, encoding="utf-8")
     spec = project.spec.read_text(encoding="utf-8")
@@ -297,8 +299,8 @@ def test_failures_side_by_side(tmp_path: Path, new_project: Callable[[Path], Pro
     project.spec.write_text(spec, encoding="utf-8")
     build = project.run("build", "--no-smoke", "--jobs", "2", "--json")
     models = json.loads(build.stdout)["models"]
-    told = {m["name"]: (m["status"], m["error"] and m["error"]["exit_code"]) for m in models}
-    assert told == {
+    outcomes = {m["name"]: (m["status"], m["error"] and m["error"]["exit_code"]) for m in models}
+    assert outcomes == {
         "tiny": ("published", None),
         "random": ("failed", 3),
         "exits": ("failed", 3),
@@ -311,7 +313,7 @@ def test_failures_side_by_side(tmp_path: Path, new_project: Callable[[Path], Pro
 
 
 def document_of(run: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """Return the document of a command that failed before it had a report."""
+    """Return the JSON of a command that failed before it had a report."""
     document: dict[str, Any] = json.loads(run.stdout)
     assert set(document) == {"repository", "models", "error", "problems"}
     assert set(document["error"]) == ERROR_KEYS
@@ -319,8 +321,8 @@ def document_of(run: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return document
 
 
-def test_problems_of_the_spec_are_data(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
-    """Exit code 2, and each problem with its place."""
+def test_spec_problems_in_json(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
+    """A spec with problems is exit code 2, with the position of each problem in the JSON."""
     project = new_project(tmp_path)
     project.edit("dtype: float32", "dtyp: float32")
     project.edit("outputs: [y]", "outputs: 3")
@@ -343,10 +345,10 @@ def test_problems_of_the_spec_are_data(tmp_path: Path, new_project: Callable[[Pa
     ],
     ids=str,
 )
-def test_what_stops_a_build_is_said_before_it_starts(
+def test_preflight_error_stops_the_build(
     tmp_path: Path, new_project: Callable[[Path], Project], arguments: tuple[str, ...], exit_code: int, code: str
 ) -> None:
-    """A clear error with the exit code of its step; nothing is exported, nothing left."""
+    """A failed precondition is reported with its step's exit code before anything is exported."""
     project = new_project(tmp_path)
     run = project.run("build", *arguments, "--json")
     error = document_of(run)["error"]
@@ -354,8 +356,8 @@ def test_what_stops_a_build_is_said_before_it_starts(
     assert {path.name for path in tmp_path.iterdir()} == {"models.py", "repogen.yaml", "tmp"}
 
 
-def test_a_stage_on_another_filesystem_is_refused(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
-    """A rename would not work from there: exit code 7 with the remedy."""
+def test_stage_on_another_filesystem_is_rejected(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
+    """A stage on another filesystem is exit code 7 with a hint, because renames would fail."""
     elsewhere = Path("/dev/shm")  # noqa: S108 - a filesystem of its own
     assert elsewhere.stat().st_dev != tmp_path.stat().st_dev, "TMPDIR must not be on /dev/shm"
     run = new_project(tmp_path).run("build", "--stage-dir", str(elsewhere / f"repogen-{os.getpid()}"), "--json")
@@ -365,8 +367,8 @@ def test_a_stage_on_another_filesystem_is_refused(tmp_path: Path, new_project: C
     assert not list(elsewhere.glob(f"repogen-{os.getpid()}*"))
 
 
-def test_a_missing_extra_is_said_before_the_export(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
-    """Without onnxscript, no worker is started: exit code 2 and the command that installs it."""
+def test_missing_extra_is_reported_before_the_export(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
+    """Without onnxscript, no worker starts; exit code 2 and the install command are reported."""
     project = new_project(tmp_path)
     program = "import sys; sys.modules['onnxscript'] = None; from repogen.cli.group import main; main()"
     command = [sys.executable, "-c", program, "build", "--no-smoke"]
@@ -384,9 +386,9 @@ def test_a_missing_extra_is_said_before_the_export(tmp_path: Path, new_project: 
     [(("nowhere",), "repository.missing"), ((".", "--model", "nobody"), "repository.no-such-model")],
     ids=str,
 )
-def test_smoke_of_what_is_not_there(
+def test_smoke_of_a_missing_model(
     tmp_path: Path, project_at: Callable[[Path], Project], arguments: tuple[str, ...], code: str
 ) -> None:
-    """Exit code 2, before a server is started."""
+    """A missing model is exit code 2, before a server starts."""
     run = project_at(tmp_path).run("smoke", *arguments, "--json")
     assert (run.returncode, document_of(run)["error"]["code"]) == (2, code)

@@ -1,4 +1,4 @@
-"""`act` runs the workflow that `repogen init --github` writes, in host mode: no Docker, nothing but this machine.
+"""Runs the workflow that `repogen init --github` writes with `act` in host mode, without Docker.
 
 Actions that live on GitHub are replaced by stubs of the test's own (act's ``--local-repository``); the checkout is
 act's, repogen's action and reusable workflow are the project's.
@@ -45,7 +45,7 @@ NEXT_JOB = """
 
 @dataclass(frozen=True)
 class Run:
-    """What act said.
+    """The result of one run of act.
 
     Attributes:
         code: Its exit code.
@@ -58,12 +58,12 @@ class Run:
     kept: Path
 
     def commands(self, name: str, job: str) -> list[dict[str, Any]]:
-        """Return the workflow commands of a name by the step of a job in which repogen ran."""
-        found = [event for event in self.events if event.get("command") == name and event["jobID"] == job]
-        return [event for event in found if event["stepID"][-1] == "repogen"]
+        """Return the workflow commands with this name from the job's repogen step."""
+        job_events = [event for event in self.events if event.get("command") == name and event["jobID"] == job]
+        return [event for event in job_events if event["stepID"][-1] == "repogen"]
 
     def outputs(self, job: str) -> dict[str, str]:
-        """Return the outputs of a job's repogen."""
+        """Return the outputs of the job's repogen step."""
         return {event["name"]: event["arg"] for event in self.commands("set-output", job)}
 
     def jobs(self) -> dict[str, str]:
@@ -71,14 +71,14 @@ class Run:
         return {event["jobID"]: event["jobResult"] for event in self.events if "jobResult" in event}
 
     def summary(self, job: str) -> str:
-        """Return the step summary that a job's repogen wrote."""
+        """Return the step summary of the job's repogen step."""
         (event,) = self.commands("summary", job)
         return str(event["content"])
 
 
 @dataclass(frozen=True)
 class Hub:
-    """A user's git repository, and what stands for GitHub around it."""
+    """A user's git repository, and the local replacements of GitHub's actions."""
 
     root: Path
 
@@ -88,7 +88,7 @@ class Hub:
         return self.root / "project"
 
     def act(self, event: str) -> Run:
-        """Commit, and let act run the workflow for an event of the default branch."""
+        """Commit, and run the workflow with act for an event on the default branch."""
         for words in (("add", "-A"), ("-c", "user.name=n", "-c", "user.email=n@example.com", "commit", "-qm", "x")):
             subprocess.run([GIT, *words], cwd=self.project, check=True)
         payload = self.root / "event.json"
@@ -109,13 +109,13 @@ class Hub:
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Hub:
-    """A fresh git repository with the spec and the workflow of `repogen init --github`, and the actions it names."""
-    made = Hub(tmp_path)
-    made.project.mkdir()
-    subprocess.run([GIT, "init", "-q", "-b", "main"], cwd=made.project, check=True)
-    result = CliRunner().invoke(main, ["init", str(made.project), "--github"])
+    """Return a new git repository with the spec and workflow of `repogen init --github`, and the actions it uses."""
+    new_hub = Hub(tmp_path)
+    new_hub.project.mkdir()
+    subprocess.run([GIT, "init", "-q", "-b", "main"], cwd=new_hub.project, check=True)
+    result = CliRunner().invoke(main, ["init", str(new_hub.project), "--github"])
     assert (result.exit_code, result.output.count("wrote ")) == (0, 3)
-    workflow = made.project / ".github" / "workflows" / "repogen.yml"
+    workflow = new_hub.project / ".github" / "workflows" / "repogen.yml"
     text = workflow.read_text(encoding="utf-8")
     # The one setting that is this machine's: an interpreter that has repogen, as a self-hosted runner would.
     text = text.replace("    with:\n", f"    with:\n      python: {sys.executable}\n")
@@ -128,11 +128,11 @@ def hub(tmp_path: Path) -> Hub:
         target = tmp_path / "action" / file
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, target)
-    return made
+    return new_hub
 
 
-def test_a_push_publishes_and_promotes(hub: Hub) -> None:
-    """From checkout to the published, uploaded repository and the alias, with summaries and outputs for a next job."""
+def test_push_publishes_and_promotes(hub: Hub) -> None:
+    """A push publishes and uploads the repository, moves the alias, and sets summaries and outputs."""
     run = hub.act("push")
     assert (run.code, run.jobs()) == (0, {"publish": "success", "promote": "success", "next": "success"})
     outputs = run.outputs("publish")
@@ -146,15 +146,15 @@ def test_a_push_publishes_and_promotes(hub: Hub) -> None:
     assert run.summary("publish").startswith("### repogen build: 1 published\n\n| model | status | version |")
     assert "| tiny | published | 1 | dynamo |" in run.summary("publish")
     assert run.commands("error", "publish") == []
-    said = next(event["msg"] for event in run.events if event["msg"].startswith("next job has"))
-    assert said.rstrip() == f"next job has model_repository {outputs['models']}"
+    message = next(event["msg"] for event in run.events if event["msg"].startswith("next job has"))
+    assert message.rstrip() == f"next job has model_repository {outputs['models']}"
     assert (model["registry_version"], run.outputs("promote")["failed"]) == (1, "false")
     promoted = "### repogen promote: champion of tiny, no version → version 1: promoted\n\n| gate | measured |"
     assert run.summary("promote").startswith(promoted)
 
 
-def test_a_pull_request_is_a_dry_run(hub: Hub) -> None:
-    """Everything is verified and reported, nothing published or uploaded."""
+def test_pull_request_is_a_dry_run(hub: Hub) -> None:
+    """A pull request verifies and reports everything, and publishes and uploads nothing."""
     _set(hub, "smoke: none")
     run = hub.act("pull_request")
     assert (run.code, run.jobs()["dry-run"]) == (0, "success")
@@ -165,8 +165,8 @@ def test_a_pull_request_is_a_dry_run(hub: Hub) -> None:
     assert not run.kept.exists()
 
 
-def test_a_wrong_spec_is_annotated_on_its_lines(hub: Hub) -> None:
-    """All problems at once, each as an error on its own line; the summary and the outputs say that it failed."""
+def test_spec_problems_are_annotated(hub: Hub) -> None:
+    """Each problem of a spec is an error annotation on its line, and the outputs report the failure."""
     spec = hub.project / "repogen.yaml"
     text = spec.read_text(encoding="utf-8")
     text = text.replace("outputs: [logits]", "outputs: 3").replace("exporter: auto", "exporter: none")
@@ -176,8 +176,8 @@ def test_a_wrong_spec_is_annotated_on_its_lines(hub: Hub) -> None:
     assert (run.code, run.jobs()["dry-run"]) == (1, "failure")
     errors = [event["kvPairs"] | {"told": event["arg"]} for event in run.commands("error", "dry-run")]
     assert [(e["file"], e["title"]) for e in errors] == [("repogen.yaml", "spec.problems")] * 2
-    told = [lines[int(e["line"]) - 1][int(e["col"]) - 1 :].partition(" #")[0] for e in errors]
-    assert told == ["outputs: 3", "exporter: none}"]
+    excerpts = [lines[int(e["line"]) - 1][int(e["col"]) - 1 :].partition(" #")[0] for e in errors]
+    assert excerpts == ["outputs: 3", "exporter: none}"]
     assert errors[1]["told"] == (
         "models.tiny.export.exporter: must be auto, dynamo, dynamo-eager, onnx, torchscript, torchscript-eager or "
         'torchscript-traced, not "none"'
@@ -191,8 +191,8 @@ def test_a_wrong_spec_is_annotated_on_its_lines(hub: Hub) -> None:
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_a_cancelled_step_leaves_nothing(tmp_path: Path) -> None:
-    """The runner's signal reaches repogen, which cleans up; the step ends as interrupted, with its outputs."""
+def test_cancelled_step_leaves_no_partial_output(tmp_path: Path) -> None:
+    """The runner's signal reaches repogen, which cleans up and sets its outputs as interrupted."""
     scaffold(tmp_path / "project", force=False)
     inputs = {"COMMAND": "build", "SMOKE": "none", "WORKING_DIRECTORY": str(tmp_path / "project")}
     environment = os.environ | {f"INPUT_{name}": value for name, value in inputs.items()}
@@ -215,14 +215,14 @@ def _set(hub: Hub, line: str) -> None:
 
 
 def _pins() -> set[str]:
-    """Return the actions of GitHub's that repogen's own use, checkout excepted, which act does itself."""
+    """Return GitHub's actions that repogen's actions use, except checkout, which act implements."""
     files = (".github/actions/repogen/action.yml", ".github/workflows/repogen.yml")
     text = "".join((ROOT / file).read_text(encoding="utf-8") for file in files)
     return set(re.findall(r"uses: (actions/(?!checkout@)[^@\s]+@[0-9a-f]{40})", text))
 
 
 def _stub(place: Path, script: str) -> None:
-    """Write an action that takes the inputs that repogen gives to the real one."""
+    """Write an action that accepts the inputs that repogen passes to the real one."""
     inputs = ("python-version", "path", "key", "name", "if-no-files-found")
     step = {"shell": "bash", "env": {"INPUT_PATH": "${{ inputs.path }}"}, "run": script}
     document = {"inputs": {name: {"default": ""} for name in inputs}, "runs": {"using": "composite", "steps": [step]}}

@@ -100,11 +100,11 @@ def test_killed_build_leaves_the_repository_unchanged_and_no_process(killed: Ser
 
 
 @pytest.fixture(scope="module")
-def served(killed: Series) -> Iterator[InferenceServerClient]:
+def triton(killed: Series) -> Iterator[InferenceServerClient]:
     """Start a new Triton on the repository after the kills; it exits if a model does not load."""
     embedded = find_server("embedded", targets()[DEFAULT_RELEASE], Silent())
-    with embedded.running(killed.project.repository, ControlMode.NONE) as triton:
-        client = InferenceServerClient(triton.endpoint.grpc)
+    with embedded.running(killed.project.repository, ControlMode.NONE) as server:
+        client = InferenceServerClient(server.endpoint.grpc)
         yield client
         client.close()
 
@@ -116,14 +116,14 @@ def output_shape(client: InferenceServerClient) -> list[int]:
     return list(client.infer("tiny", [rows]).as_numpy("y").shape)
 
 
-def test_new_triton_serves_the_repository_after_the_kills(served: InferenceServerClient) -> None:
-    """It starts, and the model responds."""
-    assert output_shape(served) == [2, 2]
+def test_new_triton_serves_the_repository_after_the_kills(triton: InferenceServerClient) -> None:
+    """Triton starts on the repository and the model responds."""
+    assert output_shape(triton) == [2, 2]
 
 
-def test_rerun_completes(killed: Series, served: InferenceServerClient) -> None:
-    """The same build publishes its version, and removes what the killed builds had staged."""
-    assert served.is_server_live()  # the rerun publishes under a running server
+def test_rerun_completes(killed: Series, triton: InferenceServerClient) -> None:
+    """The same build publishes its version and removes the stages of the killed builds."""
+    assert triton.is_server_live()  # the rerun publishes under a running server
     rerun = killed.project.run("build")
     assert (rerun.returncode, killed.project.stages()) == (0, [])
     assert "Traceback" not in rerun.stderr
@@ -136,7 +136,7 @@ def test_rerun_completes(killed: Series, served: InferenceServerClient) -> None:
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("step", ["import", "validate", "smoke"])
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, new_project: Callable[[Path], Project], step: str) -> None:
-    """Exit code 130, a message, no process, no staging directory, no repository."""
+    """Ctrl-C is exit code 130 and a message, without processes, a stage or a repository."""
     project = new_project(tmp_path)
     process, output = signalled(project, step, signal.SIGINT)
     assert process.returncode == 130

@@ -1,4 +1,4 @@
-"""The package as users install it: a wheel and an editable checkout, each in an environment of its own."""
+"""Tests the package as users install it: a wheel and an editable checkout in environments of their own."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ DATA = {
 
 
 def pip(*arguments: str) -> None:
-    """Run this environment's pip; what it says is shown when it fails."""
+    """Run this environment's pip; print its output when it fails."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel, without a network."""
+    """Build the wheel without network access."""
     directory = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(directory), str(ROOT))
     (path,) = directory.glob("*.whl")
@@ -42,7 +42,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fresh_environment(directory: Path) -> Path:
-    """Return the Python of a new environment, where repogen's dependencies can be imported and repogen cannot."""
+    """Return the Python of a new environment with repogen's dependencies but without repogen."""
     venv.create(directory, symlinks=True)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     # A directory named in a .pth file is searched, but the .pth files in it (that of our editable install) are not.
@@ -54,18 +54,18 @@ def fresh_environment(directory: Path) -> Path:
     return python
 
 
-def test_the_wheel_holds_its_data(wheel: Path) -> None:
-    """Templates, tables, the lock, the backend and py.typed are inside; tests and examples are not."""
+def test_wheel_contains_the_data_files(wheel: Path) -> None:
+    """Templates, tables, the lock, the backend and py.typed are in the wheel; tests and examples are not."""
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    missing: set[str] = set()
-    assert missing == DATA - names
+    missing_files: set[str] = set()
+    assert missing_files == DATA - names
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"repogen", "triton_repogen"}
 
 
 @pytest.mark.parametrize("kind", ["wheel", "editable"])
-def test_an_installed_repogen_finds_its_templates(wheel: Path, tmp_path: Path, kind: str) -> None:
-    """`repogen init` writes what the checkout's templates hold, and the config template is found."""
+def test_installed_package_finds_its_templates(wheel: Path, tmp_path: Path, kind: str) -> None:
+    """`repogen init` writes the checkout's templates, and the config template exists."""
     python = fresh_environment(tmp_path / "environment")
     what = [str(wheel)] if kind == "wheel" else ["--no-build-isolation", "--editable", str(ROOT)]
     # the distribution's metadata in this environment must not pass for an installed one
@@ -75,8 +75,8 @@ def test_an_installed_repogen_finds_its_templates(wheel: Path, tmp_path: Path, k
     assert (init.returncode, init.stderr) == (0, "")
     for name in ("repogen.yaml", "models.py"):
         assert (tmp_path / "new" / name).read_bytes() == (ROOT / "templates" / "init" / name).read_bytes()
-    asked = "from repogen.resources import templates_dir; print(templates_dir())"
-    found = subprocess.run([python, "-c", asked], cwd=tmp_path, capture_output=True, text=True, check=True)
-    directory = Path(found.stdout.strip())
+    script = "from repogen.resources import templates_dir; print(templates_dir())"
+    result = subprocess.run([python, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    directory = Path(result.stdout.strip())
     assert (directory / "config.pbtxt.j2").is_file()
     assert directory.is_relative_to(tmp_path if kind == "wheel" else ROOT)

@@ -1,4 +1,4 @@
-"""A disk that fails once, at any operation of choice: publish and sync must survive it alike."""
+"""A filesystem that fails once, at a chosen operation; publish and sync must survive it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Failing(Disk):
-    """The disk, but operation number ``at`` fails, before or after it had its effect."""
+    """A filesystem whose operation number ``at`` fails, before or after it took effect."""
 
     def __init__(self, at: int, *, late: bool) -> None:
-        """Fail once."""
+        """Initialize with the number of the operation that fails."""
         self.left = at
         self.late = late
 
@@ -29,17 +29,17 @@ class Failing(Disk):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "disk")
 
     def rename(self, source: Path, target: Path) -> None:
-        """Rename or fail."""
+        """Rename, or fail."""
         self._run(lambda: Disk.rename(self, source, target))
 
     def exchange(self, first: Path, second: Path) -> None:
-        """Swap or fail."""
+        """Swap, or fail."""
         self._run(lambda: Disk.exchange(self, first, second))
 
     def write(self, path: Path, text: str) -> None:
-        """Write or fail."""
+        """Write, or fail."""
         self._run(lambda: Disk.write(self, path, text))
 
     def remove(self, path: Path) -> None:
-        """Remove or fail."""
+        """Remove, or fail."""
         self._run(lambda: Disk.remove(self, path))

@@ -1,4 +1,4 @@
-"""A real release desk for tests and benchmarks: `mlflow server` on PostgreSQL, proxied artifacts, basic auth, loopback.
+"""A model registry for tests and benchmarks: `mlflow server` on PostgreSQL, proxied artifacts, basic auth, loopback.
 
 Both servers are stopped by their PID. PostgreSQL refuses to run as root: there it runs as its own user, ``postgres``.
 """
@@ -33,7 +33,7 @@ _USER = "admin"
 
 
 class ReleaseServer:
-    """An MLflow server that can be killed and started again, on one database and one artifact store.
+    """An MLflow server that can be killed and restarted on the same database and artifact store.
 
     Attributes:
         uri: Its address; the port stays the same.
@@ -41,7 +41,7 @@ class ReleaseServer:
     """
 
     def __init__(self, home: Path, database: str, port: int, *, hashing: str) -> None:
-        """Write the server's settings; nothing runs yet."""
+        """Write the server's settings without starting it."""
         self._hashing = hashing
         self._home = home
         self._database = database
@@ -66,16 +66,16 @@ class ReleaseServer:
 
     @property
     def artifacts(self) -> Path:
-        """Where the server keeps artifacts."""
+        """Return the directory of the server's artifacts."""
         return self._home / "artifacts"
 
     @property
     def password(self) -> str:
-        """The secret that must appear nowhere."""
+        """Return the password, which must not appear in any output."""
         return self._password
 
     def start(self) -> None:
-        """Start the server and wait until it answers."""
+        """Start the server and wait until it responds."""
         settings = {
             "MLFLOW_AUTH_CONFIG_PATH": str(self._home / "auth.ini"),
             "MLFLOW_FLASK_SERVER_SECRET_KEY": secrets.token_hex(16),
@@ -98,13 +98,13 @@ class ReleaseServer:
             self._hash_anew()
 
     def _hash_anew(self) -> None:
-        """Keep the password under a hash that is quick to check."""
+        """Store the password with a hash that is fast to check."""
         with closing(sqlite3.connect(self._home / "auth.db")) as database, database:
             new = generate_password_hash(self._password, method=self._hashing)
             database.execute("UPDATE users SET password_hash = ? WHERE username = ?", (new, _USER))
 
     def kill(self) -> None:
-        """End it and its workers at once, as a crash does."""
+        """Kill the server and its workers."""
         if self._process is not None:
             with suppress(ProcessLookupError):  # it ended by itself
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -112,7 +112,7 @@ class ReleaseServer:
             self._process = None
 
     def ask(self, path: str) -> Any:
-        """Return what the server answers, as JSON."""
+        """Return the server's response as JSON."""
         request = urllib.request.Request(self.uri + path)  # noqa: S310 - our own
         pair = base64.b64encode(f"{_USER}:{self._password}".encode()).decode()
         request.add_header("Authorization", f"Basic {pair}")
@@ -120,7 +120,7 @@ class ReleaseServer:
             return json.load(answer)
 
     def _wait(self) -> None:
-        """Wait for an answer to a real question: the first takes seconds longer than those after it."""
+        """Wait for a response to a real request: the first is slower than a health check."""
         deadline = time.monotonic() + _STARTS_WITHIN
         while time.monotonic() < deadline:
             if self._process is None or self._process.poll() is not None:
@@ -186,11 +186,11 @@ def _postgres(home: Path) -> Iterator[str]:
 
 
 def _binaries() -> Path:
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     on_path = shutil.which("initdb")
-    if not found and on_path is None:
+    if not programs and on_path is None:
         raise RuntimeError("PostgreSQL is missing: `apt-get install postgresql`, as .ci/run does")
-    return found[-1].parent if found else Path(str(on_path)).parent
+    return programs[-1].parent if programs else Path(str(on_path)).parent
 
 
 def _accepts(port: int, process: subprocess.Popen[bytes]) -> None:

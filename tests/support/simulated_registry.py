@@ -1,4 +1,4 @@
-"""A `ModelRegistry` in memory: its entries are real version directories on disk, and it can go down at any call."""
+"""A `ModelRegistry` in memory whose entries are version directories on disk; it can fail at any call."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ instance_group [
 
 
 class SimulatedRegistry:
-    """Registered models in memory, their files below a directory.
+    """Registered models in memory, with their files in a directory.
 
     Attributes:
         calls_left: Calls that are answered before the server goes down for good; None for ever. A `fetch` that it goes
@@ -64,7 +64,7 @@ class SimulatedRegistry:
     """
 
     def __init__(self, home: Path) -> None:
-        """Keep the files of versions below ``home``."""
+        """Keep the files of versions in ``home``."""
         self.calls_left: int | None = None
         self.litter: dict[str, str] = {}
         self._home = home
@@ -80,7 +80,7 @@ class SimulatedRegistry:
         state: EntryState = EntryState.PUBLISHED,
         tags: dict[str, str] | None = None,
     ) -> RegistryEntry:
-        """Register a copy of a version directory that repogen built, by its model's or another name, under aliases."""
+        """Register a copy of a version directory that repogen built, with an optional other name and aliases."""
         manifest = read_manifest(version_dir)
         published = state is EntryState.PUBLISHED
         entry = RegistryEntry(
@@ -104,14 +104,14 @@ class SimulatedRegistry:
         return self._add(RegistryEntry(name, version, EntryState.FOREIGN, "", "", None, "", "", {}, ()), aliases)
 
     def point(self, name: str, alias: str, version: int | None) -> None:
-        """Move or delete (None) an alias outside of repogen, as a person does on the registry's page."""
+        """Move or delete (None) an alias outside of repogen, like a user of the registry's web page."""
         aliases = self._aliases.setdefault(name, {})
         aliases.pop(alias, None)
         if version is not None:
             aliases[alias] = version
 
     def artifacts(self, entry: RegistryEntry) -> Path:
-        """Return where the files of a version lie, for tests that spoil them."""
+        """Return the directory of a version's files, for tests that damage them."""
         return self._home / quote(entry.name, safe="") / str(entry.version)
 
     def entries(self, name: str) -> tuple[RegistryEntry, ...]:
@@ -120,7 +120,7 @@ class SimulatedRegistry:
         return tuple(self._with_aliases(entry) for entry in reversed(self._versions.get(name, [])))
 
     def with_alias(self, alias: str) -> tuple[RegistryEntry, ...]:
-        """Return what an alias points to, by name."""
+        """Return the entries with an alias, by model name."""
         self._answer()
         return tuple(
             self._with_aliases(self._versions[name][aliases[alias] - 1])
@@ -129,7 +129,7 @@ class SimulatedRegistry:
         )
 
     def fetch(self, entry: RegistryEntry, directory: Path) -> Path:
-        """Copy a version's files, checked against their manifest."""
+        """Copy the files of a version and check them against its manifest."""
         source = self.artifacts(entry)
         try:
             manifest = read_manifest(source)
@@ -151,7 +151,7 @@ class SimulatedRegistry:
         return directory
 
     def move_alias(self, name: str, move: AliasMove) -> None:
-        """Point an alias elsewhere, if it is still where the move says, and record it."""
+        """Move an alias if it still points to the move's old version, and record the move."""
         self._answer()
         if self._aliases.get(name, {}).get(move.alias) != move.old:
             raise TrackingError(f"{name}: {move.alias} was moved meanwhile", code="tracking.alias-moved")
@@ -191,7 +191,7 @@ def version_of_bytes(  # noqa: PLR0913 - all that a version can differ in
     labels: tuple[str, ...] = (),
     template: str = CONFIG,
 ) -> Path:
-    """Stage a version below ``root``, an empty directory, whose `model.onnx` is a few bytes; return its directory.
+    """Stage a version whose `model.onnx` is a few bytes in the empty directory ``root``; return its directory.
 
     Args:
         root: Where to.
@@ -222,8 +222,8 @@ def version_of_bytes(  # noqa: PLR0913 - all that a version can differ in
         nodes=1,
         exporter="dynamo",
     )
-    made = Provenance({}, "", "", {}, "24.10", "dynamo", 20, 10, 1, 1, 1, 0.0, 0.0)
+    provenance = Provenance({}, "", "", {}, "24.10", "dynamo", 20, 10, 1, 1, 1, 0.0, 0.0)
     model = ModelConfig(name, config, batch, signature, files)
-    staged = stage_version(root, root / "none", model, artifact, root, made)
+    staged = stage_version(root, root / "none", model, artifact, root, provenance)
     assert (staged.version_dir / CONFIG_FILE).is_file()
     return staged.version_dir

@@ -1,4 +1,4 @@
-"""Every code that repogen can report has a page, and every page is about such a code."""
+"""Every error code and rule has a page, and every page has a code or rule."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ def _texts(value: ast.expr) -> Iterator[str]:
 
 
 def test_every_code_has_a_page() -> None:
-    """``repogen explain CODE`` works for every code that an error prints."""
+    """``repogen explain CODE`` works for every code that an error has."""
     assert reported_codes() - set(explained_codes()) == set()
 
 
 def test_every_rule_has_a_page() -> None:
-    """And every rule page is about a rule."""
+    """Every rule has a page, and every rule page has a rule."""
     assert {code for code in explained_codes() if code.startswith("RG")} == set(RULES)
 
 
-def test_every_page_is_about_a_code_that_exists() -> None:
-    """Codes that are computed, or come from another process, are found as text anywhere in the source."""
+def test_every_page_has_a_code() -> None:
+    """Every page's code occurs in the source, including computed codes and codes of other processes."""
     source = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
     unknown = {
         code for code in explained_codes() if code not in RULES and not re.search(rf"[\"'`]{re.escape(code)}\b", source)

@@ -1,4 +1,4 @@
-"""Errors, and their records for other processes."""
+"""Tests of errors and the records that other processes receive."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from repogen.triton_config.text.parse import PbtxtError
 
 
 def children(kind: type[RepogenError] = RepogenError) -> list[type[RepogenError]]:
-    """Return every error class of repogen.errors below ``kind``."""
+    """Return every error class below ``kind`` in repogen.errors."""
     below = [child for child in kind.__subclasses__() if child.__module__ == errors.__name__]
     return below + [grandchild for child in below for grandchild in children(child)]
 
 
 @pytest.mark.parametrize("kind", [RepogenError, *children()])
-def test_error_equals_the_one_made_from_its_record(kind: type[RepogenError]) -> None:
-    """Message, hint, code, place and exit code are those of the original."""
+def test_error_round_trip(kind: type[RepogenError]) -> None:
+    """Message, hint, code, position and exit code are kept."""
     error = kind("what", "do this", where="models.py:3", details="long")
     again = error_from_record(error.record)
     assert again.record == error.record
@@ -29,8 +29,8 @@ def test_error_equals_the_one_made_from_its_record(kind: type[RepogenError]) -> 
     assert str(again) == "what"
 
 
-def test_an_error_of_another_module_keeps_its_class() -> None:
-    """Also one whose constructor takes other arguments than RepogenError's."""
+def test_error_of_another_module_keeps_its_class() -> None:
+    """An error class of another module, with another constructor, is kept."""
     syntax = error_from_record(PbtxtError("unexpected token", "remove it", line=3, column=4).record)
     problems = error_from_record(SpecProblemsError([Problem("repogen.yaml", 1, 2, "models", "is missing")]).record)
     malformed = error_from_record(MalformedRecordError("`size` is missing").record)
@@ -42,25 +42,25 @@ def test_an_error_of_another_module_keeps_its_class() -> None:
     assert (syntax.code, syntax.message, problems.code) == ("config.syntax", "unexpected token", "spec.problems")
 
 
-def test_an_error_whose_class_is_not_defined_here_becomes_its_base_class() -> None:
-    """As a plug-in's own error class, which only the worker imports."""
+def test_unknown_error_class_becomes_its_base_class() -> None:
+    """A plug-in's error class that only the worker imports becomes its base class."""
     record = replace(ServerError("no server").record, classes=("plugin.NoServerError", *ServerError("").record.classes))
     assert type(error_from_record(record)) is ServerError
 
 
-def test_the_exit_code_selects_the_class_of_a_record_without_one() -> None:
-    """A record that was not made from an exception."""
+def test_exit_code_selects_the_error_class() -> None:
+    """A record without a class gets the class of its exit code."""
     assert type(error_from_record(ErrorRecord("parity.drift", "m", exit_code=4))) is ParityError
     assert type(error_from_record(ErrorRecord("bug", "m"))) is RepogenError
 
 
 @pytest.mark.parametrize("kind", children())
 def test_each_error_has_an_exit_code_and_a_default_code(kind: type[RepogenError]) -> None:
-    """None of them is reported as a bug."""
+    """No error class is reported as a bug."""
     assert kind.exit_code not in {ExitCode.BUG, ExitCode.OK}
     assert kind("x").code == kind.default_code != "bug"
 
 
 def test_record_without_an_exit_code_is_a_bug() -> None:
-    """Its exit code is 70."""
+    """A record without an exit code has exit code 70."""
     assert ErrorRecord("c", "m").exit_code == 70

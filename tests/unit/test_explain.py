@@ -1,4 +1,4 @@
-"""``repogen explain``."""
+"""Tests of ``repogen explain``."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from repogen.explain import codes, explain
 
 
 @pytest.mark.parametrize("code", codes())
-def test_every_code_has_a_page_with_a_body(code: str) -> None:
-    """A title with the code, and at least one sentence."""
+def test_every_page_has_a_title_and_text(code: str) -> None:
+    """Each page has a title with the code and at least one sentence."""
     title, _, body = explain(code).partition("\n")
     assert title.startswith(f"# {code}")
     assert len(body.split()) >= 5
 
 
-def test_case_does_not_matter() -> None:
-    """People type rg101."""
+def test_code_is_case_insensitive() -> None:
+    """rg101 is RG101."""
     assert explain("rg101") == explain("RG101")
 
 
-def test_an_unknown_code_names_similar_ones() -> None:
-    """A typo is answered with the codes that look like it."""
+def test_unknown_code_suggests_similar_codes() -> None:
+    """An unknown code is rejected with similar codes."""
     with pytest.raises(SpecError, match=r"'source\.randm' is not a code of repogen") as caught:
         explain("source.randm")
     assert "source.random" in caught.value.hint
 
 
-def test_the_command_prints_the_page() -> None:
-    """As plain Markdown where the output is not a terminal."""
+def test_command_prints_the_page() -> None:
+    """Output that is not a terminal gets plain Markdown."""
     result = CliRunner().invoke(main, ["explain", "RG208"])
     assert result.exit_code == 0
     assert result.output == explain("RG208")
 
 
-def test_without_a_code_the_command_lists_all() -> None:
-    """One per line."""
+def test_command_without_a_code_lists_all() -> None:
+    """All codes are listed, one per line."""
     result = CliRunner().invoke(main, ["explain"])
     assert result.output.split() == list(codes())

@@ -1,4 +1,4 @@
-"""Entry points: found by name, clear when they cannot be used."""
+"""Tests of plug-ins: finding entry points by name, and clear errors for unusable ones."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def fresh_cache() -> Iterator[None]:
-    """Entry points are read once per process; these tests replace them."""
+    """Clear the cache of entry points around each test."""
     plugins.plugins.cache_clear()
     yield
     plugins.plugins.cache_clear()
 
 
 def register(monkeypatch: pytest.MonkeyPatch, *entries: EntryPoint) -> None:
-    """Make these the only entry points."""
+    """Replace all entry points."""
     monkeypatch.setattr(plugins, "entry_points", lambda group: [entry for entry in entries if entry.group == group])
 
 
-def test_an_unknown_name_lists_the_registered_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A typo is answered with what there is."""
+def test_unknown_name_lists_the_registered_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unknown name is rejected with the list of registered names."""
     register(monkeypatch, EntryPoint("known", "json:loads", "repogen.gates"))
     with pytest.raises(SpecError, match=r"'unknown' is not registered in repogen\.gates") as caught:
         plugins.load_plugin("repogen.gates", "unknown")
     assert caught.value.hint == "registered are known"
 
 
-def test_a_name_registered_twice_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which one is meant cannot be decided."""
+def test_duplicate_name_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two packages that register the same name are an error."""
     entries = (EntryPoint("x", "json:loads", "repogen.gates"), EntryPoint("x", "json:dumps", "repogen.gates"))
     register(monkeypatch, *entries)
     with pytest.raises(SpecError, match=r"two entry points of repogen\.gates are named 'x'"):
         plugins.plugins("repogen.gates")
 
 
-def test_a_plugin_that_fails_to_import_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error is the plug-in's, not a bug of repogen."""
+def test_failed_import_names_the_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed import is reported as the plug-in's error, not a bug of repogen."""
     register(monkeypatch, EntryPoint("broken", "no_such_module:thing", "repogen.gates"))
     with pytest.raises(SpecError, match="plug-in 'broken' of no_such_module failed to import: ModuleNotFoundError"):
         plugins.load_plugin("repogen.gates", "broken")
 
 
-def test_a_plugin_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The entry point's value is imported."""
+def test_plugin_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading a plug-in imports the value of its entry point."""
     register(monkeypatch, EntryPoint("good", "json:loads", "repogen.gates"))
     assert plugins.load_plugin("repogen.gates", "good")("1") == 1  # type: ignore[operator]

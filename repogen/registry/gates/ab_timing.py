@@ -92,9 +92,9 @@ def _warm_up(times: _Times, schedule: Schedule, clock: Callable[[], float]) -> i
     """Return the number of requests that a round should have."""
     began, seconds = clock(), list[float]()
     while len(seconds) < schedule.warm_up and (len(seconds) < _MIN_WARM_UP or clock() - began < schedule.seconds / 4):
-        sent = clock()
+        start = clock()
         times.send()
-        seconds.append(clock() - sent)
+        seconds.append(clock() - start)
     per_request = max(statistics.median(seconds), 1e-9)
     return max(1, min(schedule.most_requests, int(schedule.round_seconds / per_request)))
 
@@ -103,9 +103,9 @@ def _run_round(times: _Times | None, requests: int, clock: Callable[[], float]) 
     if times is None:
         return
     for _ in range(requests):
-        sent = clock()
+        start = clock()
         times.send()
-        times.block.append((clock() - sent) * 1e3)
+        times.block.append((clock() - start) * 1e3)
 
 
 def _finish_block(times: _Times, typical: Callable[[list[float]], float]) -> float:
@@ -116,8 +116,8 @@ def _finish_block(times: _Times, typical: Callable[[list[float]], float]) -> flo
 
 
 def _timing(times: _Times) -> Timing:
-    ordered = sorted(times.finished)
-    return Timing(quantile(ordered, 0.5), quantile(ordered, 0.95), statistics.fmean(ordered), len(ordered))
+    durations = sorted(times.finished)
+    return Timing(quantile(durations, 0.5), quantile(durations, 0.95), statistics.fmean(durations), len(durations))
 
 
 def _ratio(ratios: Sequence[float]) -> Ratio:

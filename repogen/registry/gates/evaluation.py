@@ -73,19 +73,19 @@ class Evaluation(Gate[EvaluationGate, Evaluations]):
         try:
             figures = _figures(options, versions.root, served)
         except RepogenError as error:
-            raise NotMeasuredError(_located(error)) from error
+            raise NotMeasuredError(_message_with_position(error)) from error
         champion_figures = None
         if champion.served is not None and options.max_drop is not None:
             try:
                 champion_figures = _figures(options, versions.root, champion.served)
             except RepogenError as error:
-                champion = replace(champion, obstacle=_located(error))
+                champion = replace(champion, obstacle=_message_with_position(error))
         return Evaluations(figures, champion_figures, champion)
 
     def judge(self, options: EvaluationGate, measurement: Evaluations) -> Iterator[GateResult]:
         """Yield the figure, its drop if that is limited, and the other figures."""
         figures = measurement.candidate
-        value, reason = _selected(figures, options.metric)
+        value, reason = _select_value(figures, options.metric)
         if value is None:
             yield from failed_limits("evaluation", options, reason)
             return
@@ -101,7 +101,7 @@ def _judge_drop(max_drop: float, metric: str | None, value: float, measurement: 
     limit, version = f"<= {max_drop:g}", measurement.compared.version
     if measurement.champion is None:
         return measurement.compared.judge_missing(_MAX_DROP, limit)
-    champion_value, reason = _selected(measurement.champion, metric)
+    champion_value, reason = _select_value(measurement.champion, metric)
     if champion_value is None:
         return GateResult(_MAX_DROP, "-", limit, Verdict.FAILED, f"version {version}: {reason}")
     drop = round(champion_value - value, 12)  # 0.95 - 0.945 must not exceed 0.005
@@ -110,7 +110,7 @@ def _judge_drop(max_drop: float, metric: str | None, value: float, measurement: 
     return judge_figure(_MAX_DROP, drop, text, at_most=max_drop)
 
 
-def _selected(figures: dict[str, float], metric: str | None) -> tuple[float | None, str]:
+def _select_value(figures: dict[str, float], metric: str | None) -> tuple[float | None, str]:
     """Return the figure that the limits apply to; or None, and the reason."""
     if metric is not None and metric in figures:
         return figures[metric], ""
@@ -127,5 +127,5 @@ def _figures(options: EvaluationGate, root: Path, served: ServedVersion) -> dict
     return run_evaluation(EvaluationJob(options.callable, root, data, served.address, options.timeout_seconds))
 
 
-def _located(error: RepogenError) -> str:
+def _message_with_position(error: RepogenError) -> str:
     return f"{error.where}: {error.message}" if error.where else error.message

@@ -78,12 +78,12 @@ def with_flags(gates: GatesSpec, flags: Iterable[str]) -> GatesSpec:
         except ValueError as error:
             problems.append(f"--gate {flag}: {error}")
     try:
-        changed = GatesSpec.model_validate({**values, _SMOKE: smoke})
+        new_gates = GatesSpec.model_validate({**values, _SMOKE: smoke})
     except ValidationError as error:
         problems += [_problem(detail["loc"], detail["msg"]) for detail in error.errors(include_url=False)]
     if problems:
         raise SpecError("\n".join(problems), f"usage:\n{usage()}", code="promotion.gate-flag")
-    return changed
+    return new_gates
 
 
 def _options(gate: str) -> list[str]:

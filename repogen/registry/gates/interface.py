@@ -208,6 +208,6 @@ def judge_figure(
     """
     if at_most is None and at_least is None:
         return GateResult(gate, text, "", Verdict.RECORDED, note, value)
-    passed = value <= at_most if at_most is not None else value >= (at_least if at_least is not None else math.inf)
+    is_within = value <= at_most if at_most is not None else value >= (at_least if at_least is not None else math.inf)
     limit = f"<= {at_most:g}" if at_most is not None else f">= {at_least:g}"
-    return GateResult(gate, text, limit, Verdict.PASSED if passed else Verdict.FAILED, note, value)
+    return GateResult(gate, text, limit, Verdict.PASSED if is_within else Verdict.FAILED, note, value)

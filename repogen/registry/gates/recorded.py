@@ -43,11 +43,11 @@ class Smoke(Gate[SmokeGate, SmokeReport]):
     def judge(self, options: SmokeGate, measurement: SmokeReport) -> Iterator[GateResult]:
         """Yield one result; its note has the first failed checks."""
         checks = measurement.checks
-        failed = [f"{check.name}: {check.detail}" for check in checks if not check.passed]
-        hidden = len(failed) - _MAX_FAILED_CHECKS
-        note = "; ".join(failed[:_MAX_FAILED_CHECKS]) + (f"; and {hidden} more" if hidden > 0 else "")
+        failures = [f"{check.name}: {check.detail}" for check in checks if not check.passed]
+        hidden_count = len(failures) - _MAX_FAILED_CHECKS
+        note = "; ".join(failures[:_MAX_FAILED_CHECKS]) + (f"; and {hidden_count} more" if hidden_count > 0 else "")
         verdict = Verdict.PASSED if measurement.passed else Verdict.FAILED
-        yield GateResult("smoke", f"{len(checks) - len(failed)}/{len(checks)} checks", "all", verdict, note)
+        yield GateResult("smoke", f"{len(checks) - len(failures)}/{len(checks)} checks", "all", verdict, note)
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class Parity(Gate[ParityGate, Differences]):
     def judge(self, options: ParityGate, measurement: Differences) -> Iterator[GateResult]:
         """Yield one result; NaN is the largest difference."""
         built, served = measurement.built, measurement.served
-        both = (built,) if served is None else (built, served)
-        largest = math.nan if any(map(math.isnan, both)) else max(both)
+        values = (built,) if served is None else (built, served)
+        largest = math.nan if any(map(math.isnan, values)) else max(values)
         served_text = "not measured" if served is None else f"{served:.1e}"
         text = f"{largest:.1e} (built {built:.1e}, served {served_text})"
         yield judge_figure("parity.max_abs_diff", largest, text, at_most=options.max_abs_diff)

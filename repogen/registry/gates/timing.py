@@ -51,9 +51,9 @@ class Latency(Gate[LatencyGate, Times]):
         """Time both versions in turns."""
         candidate = versions.candidate.require_served()
         request = candidate.row()
-        champion = _comparable(versions.champion, request)
-        served = champion.served
-        champion_request = None if served is None else lambda: served.ask(request)
+        champion = _comparable_champion(versions.champion, request)
+        served_champion = champion.served
+        champion_request = None if served_champion is None else lambda: served_champion.ask(request)
         return Times(alternate(lambda: candidate.ask(request), champion_request, versions.schedule), champion)
 
     def judge(self, options: LatencyGate, measurement: Times) -> Iterator[GateResult]:
@@ -84,9 +84,9 @@ class Throughput(Gate[ThroughputGate, Times]):
         """Time bursts of both versions in turns."""
         candidate = versions.candidate.require_served()
         request, size = candidate.row(), candidate.burst_size()
-        champion = _comparable(versions.champion, request)
-        served = champion.served
-        champion_burst = None if served is None else lambda: served.ask_many(request, size)
+        champion = _comparable_champion(versions.champion, request)
+        served_champion = champion.served
+        champion_burst = None if served_champion is None else lambda: served_champion.ask_many(request, size)
         schedule = replace(
             versions.schedule,
             round_seconds=_BURST_ROUNDS * versions.schedule.round_seconds,
@@ -110,7 +110,7 @@ class Throughput(Gate[ThroughputGate, Times]):
             yield judge_figure("throughput", rows, f"{rows:.0f} rows/s in bursts of {burst}")
 
 
-def _comparable(champion: Champion, request: list[WireTensor]) -> Champion:
+def _comparable_champion(champion: Champion, request: list[WireTensor]) -> Champion:
     """Return the champion; without the served version if it does not accept the candidate's golden row."""
     if champion.served is not None:
         try:

@@ -72,7 +72,7 @@ def download_model(connection: Connection, uri: str, directory: Path) -> Path:
         artifacts: Any = get_artifact_repository(artifact_uri, tracking_uri=connection.tracking.uri)
         downloaded = Path(artifacts.download_artifacts("", str(directory)))
     if not any(downloaded.iterdir()):
-        raise _missing(uri, "it contains no files")
+        raise _missing_error(uri, "it contains no files")
     return downloaded
 
 
@@ -98,13 +98,13 @@ def fetch_version(connection: Connection, entry: RegistryEntry, directory: Path)
     try:
         manifest = read_manifest(directory)
     except (MalformedRecordError, OSError) as error:
-        raise _altered(name, f"its {MANIFEST_FILE} can't be read: {error}") from error
+        raise _altered_error(name, f"its {MANIFEST_FILE} can't be read: {error}") from error
     if manifest.model != entry.name or manifest.content_sha256 != entry.content:
-        raise _altered(name, f"its {MANIFEST_FILE} is not the one that was registered")
+        raise _altered_error(name, f"its {MANIFEST_FILE} is not the one that was registered")
     with connection.doing(f"downloading {name}", _DELETED), ThreadPoolExecutor(_MAX_DOWNLOADS) as pool:
         list(pool.map(lambda record: artifacts.download_artifacts(record.path, str(directory)), manifest.files))
     if damaged := damaged_files(directory, manifest):
-        raise _altered(name, "; ".join(damaged))
+        raise _altered_error(name, "; ".join(damaged))
     return directory
 
 
@@ -115,13 +115,13 @@ def _existing(uri: str) -> Iterator[None]:
         yield
     except MlflowException as error:
         if error.error_code in _MISSING:
-            raise _missing(uri, " ".join(str(error).split())[:200]) from error
+            raise _missing_error(uri, " ".join(str(error).split())[:200]) from error
         raise
     except FileNotFoundError as error:
-        raise _missing(uri, "its files were deleted") from error
+        raise _missing_error(uri, "its files were deleted") from error
 
 
-def _missing(uri: str, reason: str) -> SourceError:
+def _missing_error(uri: str, reason: str) -> SourceError:
     return SourceError(
         f"MLflow has no {uri}: {reason}",
         "correct source.uri, or mlflow.tracking_uri",
@@ -130,7 +130,7 @@ def _missing(uri: str, reason: str) -> SourceError:
     )
 
 
-def _altered(name: str, reason: str) -> TrackingError:
+def _altered_error(name: str, reason: str) -> TrackingError:
     return TrackingError(
         f"the artifacts of {name} were changed in MLflow's artifact store: {reason}",
         "restore them, or build the model again with `repogen build --force`",

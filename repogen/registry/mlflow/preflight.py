@@ -67,7 +67,7 @@ def _check_server(uri: str, seconds: float) -> None:
             first_byte = response.read(1)
     except urllib.error.HTTPError as error:
         with error:  # it is also the response, which must be closed
-            raise _rejected(uri, error) from error
+            raise _http_error(uri, error) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, TimeoutError):
@@ -79,7 +79,7 @@ def _check_server(uri: str, seconds: float) -> None:
         raise TrackingError(f"{redact_uri(uri)} is not an MLflow server", "correct the URI", code="tracking.foreign")
 
 
-def _rejected(uri: str, error: urllib.error.HTTPError) -> TrackingError:
+def _http_error(uri: str, error: urllib.error.HTTPError) -> TrackingError:
     if error.code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         return TrackingError(
             f"MLflow at {redact_uri(uri)} rejects these credentials ({error.code})",

@@ -48,8 +48,8 @@ class MlflowRegistry:
 
     def with_content(self, name: str, content: str) -> tuple[RegistryEntry, ...]:
         """Return the versions with the same files, pending ones first, then newest first; without aliases."""
-        same = [entry for entry in self.versions(name) if entry.content == content]
-        return tuple(sorted(same, key=lambda entry: entry.state is not EntryState.PENDING))
+        entries = [entry for entry in self.versions(name) if entry.content == content]
+        return tuple(sorted(entries, key=lambda entry: entry.state is not EntryState.PENDING))
 
     def versions(self, name: str) -> tuple[RegistryEntry, ...]:
         """Return every version of a model, newest first, without aliases: one call fewer than ``entries``."""

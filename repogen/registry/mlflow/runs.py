@@ -98,7 +98,7 @@ class MlflowTracker:
         run_id = str(run.info.run_id)
         measurements = self._pool.submit(self._log_batch, run_id, params(staged, report), tuple(metrics(built, report)))
         register = self._connection.tracking.register
-        adopted = self._adoptable(staged) if register else None
+        adopted = self._adoptable_entry(staged) if register else None
         self._upload(run, staged, page, with_model=adopted is None)
         measurements.result()
         number = adopted.version if adopted is not None else None
@@ -165,8 +165,8 @@ class MlflowTracker:
         measurements: Iterable[tuple[str, float, int]],
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        now = int(time.time() * 1000)
-        metric_batch = [Metric(key, value, now, step) for key, value, step in measurements]
+        timestamp = int(time.time() * 1000)
+        metric_batch = [Metric(key, value, timestamp, step) for key, value, step in measurements]
         param_batch = [Param(key, value) for key, value in parameters.items()]
         tag_batch = [RunTag(key, value) for key, value in (tags or {}).items()]
         with self._connection.doing("logging params and metrics"):
@@ -199,13 +199,13 @@ class MlflowTracker:
     def _pending_versions(self, name: str) -> tuple[RegistryEntry, ...]:
         return tuple(entry for entry in self._registry.versions(name) if entry.state is EntryState.PENDING)
 
-    def _adoptable(self, staged: StagedVersion) -> RegistryEntry | None:
+    def _adoptable_entry(self, staged: StagedVersion) -> RegistryEntry | None:
         """Return the version that an earlier build registered but did not publish, if its artifacts exist."""
         content = staged.manifest.content_sha256
         if all(entry.content != content for entry in self._pending[staged.name]):
             return None
-        pending = self._pending_versions(staged.name)  # a concurrent build may have adopted it
-        return next((entry for entry in pending if entry.content == content and self._has_artifacts(entry)), None)
+        entries = self._pending_versions(staged.name)  # a concurrent build may have adopted it
+        return next((entry for entry in entries if entry.content == content and self._has_artifacts(entry)), None)
 
     def _has_artifacts(self, entry: RegistryEntry) -> bool:
         with self._connection.doing(f"looking for the artifacts of {entry.name} version {entry.version}"):

@@ -44,10 +44,10 @@ def _push(stack: list[int], version: int | None) -> None:
 
 def _pop_to(stack: list[int], version: int) -> None:
     """Remove the top, and all entries above the version that a rollback moved to."""
-    rest = stack[:-1]
-    while rest and rest[-1] != version:
-        rest.pop()
-    stack[:] = rest
+    previous = stack[:-1]
+    while previous and previous[-1] != version:
+        previous.pop()
+    stack[:] = previous
 
 
 def periods(alias: str, moves: Sequence[AliasMove], current: int | None) -> tuple[Period, ...]:
@@ -62,18 +62,18 @@ def periods(alias: str, moves: Sequence[AliasMove], current: int | None) -> tupl
 
 
 def _periods(alias: str, moves: Sequence[AliasMove], current: int | None) -> Iterator[Period]:
-    last: AliasMove | None = None
+    last_move: AliasMove | None = None
     for move in moves:
-        if last is not None:
-            yield _recorded(last, until=move.at if move.old == last.new else "", present=False)
-        if (last is None and move.old is not None) or (last is not None and move.old != last.new):
+        if last_move is not None:
+            yield _period(last_move, until=move.at if move.old == last_move.new else "", present=False)
+        if (last_move is None and move.old is not None) or (last_move is not None and move.old != last_move.new):
             yield Period(alias, move.old, "", move.at, present=False, by="", why=OUTSIDE)
-        last = move
-    if last is not None:
-        yield _recorded(last, until="", present=current == last.new)
-    if (last is None and current is not None) or (last is not None and current != last.new):
+        last_move = move
+    if last_move is not None:
+        yield _period(last_move, until="", present=current == last_move.new)
+    if (last_move is None and current is not None) or (last_move is not None and current != last_move.new):
         yield Period(alias, current, "", "", present=True, by="", why=OUTSIDE)
 
 
-def _recorded(move: AliasMove, *, until: str, present: bool) -> Period:
+def _period(move: AliasMove, *, until: str, present: bool) -> Period:
     return Period(move.alias, move.new, move.at, until, present, move.by, move.why, move.figures)

@@ -59,23 +59,25 @@ def promote(registry: ModelRegistry, request: PromotionRequest, progress: Progre
     entries = _entries(registry, request.name)
     champion = _with_alias(entries, request.alias)
     candidate = _candidate(entries, request)
-    notes = _skipped(entries, candidate) if request.version is None else ()
-    old = None if champion is None else champion.version
-    if old == candidate.version:
-        return PromotionReport(request.name, request.alias, old, candidate.version, Outcome.ALREADY, notes=notes)
+    notes = _skip_notes(entries, candidate) if request.version is None else ()
+    old_version = None if champion is None else champion.version
+    if old_version == candidate.version:
+        return PromotionReport(
+            request.name, request.alias, old_version, candidate.version, Outcome.ALREADY, notes=notes
+        )
     run = run_gates(registry, candidate, champion, request, progress)
     outcome, move = Outcome.WOULD_MOVE, None
     if any(result.verdict is Verdict.FAILED for result in run.results):
         outcome = Outcome.REFUSED
     elif not request.dry_run:
-        move = _move(request.alias, old, candidate.version, PROMOTE, _figures(run))
+        move = _move(request.alias, old_version, candidate.version, PROMOTE, _figures(run))
         registry.move_alias(request.name, move)
         outcome = Outcome.PROMOTED
     progress.step(request.name, "done")
     return PromotionReport(
         model=request.name,
         alias=request.alias,
-        old=old,
+        old=old_version,
         new=candidate.version,
         outcome=outcome,
         gates=run.results,
@@ -186,8 +188,8 @@ def _with_alias(entries: Iterable[RegistryEntry], alias: str) -> RegistryEntry |
 def _candidate(entries: tuple[RegistryEntry, ...], request: PromotionRequest) -> RegistryEntry:
     """Return the requested version, or the newest published one."""
     if request.version is None:
-        published = (entry for entry in entries if entry.state is EntryState.PUBLISHED)
-        candidate: RegistryEntry | None = next(published, entries[0])
+        published_entries = (entry for entry in entries if entry.state is EntryState.PUBLISHED)
+        candidate: RegistryEntry | None = next(published_entries, entries[0])
     else:
         candidate = next((entry for entry in entries if entry.version == request.version), None)
     if candidate is None:
@@ -207,7 +209,7 @@ def _require_promotable(entry: RegistryEntry) -> None:
         raise GateError(f"{entry.name}: version {entry.version} {reason}", hint, code=code)
 
 
-def _skipped(entries: Iterable[RegistryEntry], candidate: RegistryEntry) -> tuple[str, ...]:
+def _skip_notes(entries: Iterable[RegistryEntry], candidate: RegistryEntry) -> tuple[str, ...]:
     reasons = {EntryState.PENDING: "it is pending", EntryState.FOREIGN: "it was not built by repogen"}
     return tuple(
         f"version {entry.version} was skipped: {reasons[entry.state]}"

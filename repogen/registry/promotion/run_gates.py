@@ -137,12 +137,12 @@ def run_gates(
         repository.mkdir()
         Path(scratch).chmod(0o755)  # a Triton in a container may run as another user
         progress.step(request.name, "fetch")
-        staged = _downloaded(registry, candidate, repository, candidate.name)
+        staged = _download(registry, candidate, repository, candidate.name)
         if required > Requires.MANIFEST:
             _reject_ensemble(staged)
         staged_champion = None
         if _can_compare(champion, gates):
-            staged_champion = _downloaded(registry, champion, repository, f"{champion.name}-champion")
+            staged_champion = _download(registry, champion, repository, f"{champion.name}-champion")
         run = _Run(request, progress, gates, staged, staged_champion)
         versions = Versions(
             Candidate(staged.manifest), _champion(champion, staged_champion), request.root, request.schedule
@@ -158,10 +158,12 @@ def run_gates(
 
 def _active(name: str, options: BaseModel) -> _ActiveGate:
     gate = cast("type[Gate[BaseModel, object]]", load_plugin(GROUP, name))
-    missing = [member for member in ("requires", "check", "compares", "measure", "judge") if not hasattr(gate, member)]
-    if missing:
+    missing_members = [
+        member for member in ("requires", "check", "compares", "measure", "judge") if not hasattr(gate, member)
+    ]
+    if missing_members:
         raise SpecError(
-            f"plug-in {name!r} of {GROUP} does not define {', '.join(missing)}",
+            f"plug-in {name!r} of {GROUP} does not define {', '.join(missing_members)}",
             "see repogen.registry.gates.interface.Gate",
             code="plugin.interface",
         )
@@ -181,7 +183,7 @@ def _champion(entry: RegistryEntry | None, staged: StagedVersion | None) -> Cham
     return Champion(entry.version, None if staged is None else staged.manifest, obstacle=obstacle)
 
 
-def _downloaded(registry: ModelRegistry, entry: RegistryEntry, repository: Path, name: str) -> StagedVersion:
+def _download(registry: ModelRegistry, entry: RegistryEntry, repository: Path, name: str) -> StagedVersion:
     """Download a version into a private repository, as the only version of model ``name``."""
     model = model_dir(repository, name)
     version_dir = model / str(_VERSION)
@@ -233,7 +235,7 @@ def _results_on_triton(
     if required < Requires.SERVED or versions.candidate.obstacle:
         return run.results(versions)
     try:
-        with _served(run, triton, versions) as served_versions:
+        with _serve(run, triton, versions) as served_versions:
             return run.results(served_versions)
     except NoAnswerError as error:
         raise SmokeError(
@@ -245,7 +247,7 @@ def _results_on_triton(
 
 
 @contextmanager
-def _served(run: _Run, triton: RunningTriton, versions: Versions) -> Iterator[Versions]:
+def _serve(run: _Run, triton: RunningTriton, versions: Versions) -> Iterator[Versions]:
     """Serve candidate and champion during the block; one that does not load has an obstacle."""
     run.step("loading")
     with ExitStack() as stack:

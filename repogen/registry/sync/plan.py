@@ -103,8 +103,10 @@ def _prune_archived(name: str, path: Path) -> Step:
 def _plan_prune(repository: Path, desired: DesiredVersion, local: LocalModel) -> list[Step]:
     """Plan the deletions that follow once the desired version is served, by the paths that are valid then."""
     model, archived = repository / desired.name, archive_dir(repository) / desired.name
-    stale = [] if local.directory is None else [model / path.name for path in stale_versions(local.directory, desired)]
-    steps = [Step(SyncedVersion(desired.name, SyncAction.PRUNED, int(path.name)), path=path) for path in stale]
+    stale_dirs = (
+        [] if local.directory is None else [model / path.name for path in stale_versions(local.directory, desired)]
+    )
+    steps = [Step(SyncedVersion(desired.name, SyncAction.PRUNED, int(path.name)), path=path) for path in stale_dirs]
     if archived.is_dir() and local.directory != archived:
         steps.append(_prune_archived(desired.name, archived))
     return steps

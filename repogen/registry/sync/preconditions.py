@@ -62,9 +62,9 @@ def require_built_by_repogen(alias: str, entries: list[RegistryEntry]) -> None:
     """
     foreign = [entry for entry in entries if entry.state is EntryState.FOREIGN]
     if foreign:
-        listed = ", ".join(f"{printable(entry.name)} version {entry.version}" for entry in foreign)
+        versions = ", ".join(f"{printable(entry.name)} version {entry.version}" for entry in foreign)
         raise TrackingError(
-            f"{alias} points to unverified versions, which repogen did not build: {listed}; nothing was changed",
+            f"{alias} points to unverified versions, which repogen did not build: {versions}; nothing was changed",
             "\n".join(_build_command(entry.name, alias) for entry in foreign),
             code="sync.foreign-entry",
         )
@@ -76,10 +76,10 @@ def require_same_registry(registry: ModelRegistry, repository: Path, aliased: di
     Raises:
         TrackingError: It has none: it is a different registry, or lost its data.
     """
-    served = [name for name in models_of(repository) if is_from_registry(repository / name)]
-    if served and not any(name in aliased or registry.entries(name) for name in served):
+    model_names = [name for name in models_of(repository) if is_from_registry(repository / name)]
+    if model_names and not any(name in aliased or registry.entries(name) for name in model_names):
         raise TrackingError(
-            f"the registry has no model of {repository} ({', '.join(served)}): it is not the registry that the "
+            f"the registry has no model of {repository} ({', '.join(model_names)}): it is not the registry that the "
             "repository was synced from, or it lost its data; nothing was changed",
             "Check --tracking-uri and MLFLOW_TRACKING_URI. To remove the models, delete their directories.",
             code="sync.other-registry",

@@ -87,16 +87,18 @@ def sync(
     require_same_registry(registry, repository, aliased)
     plans = {name: plan_or_failure(repository, options, name, aliased.get(name)) for name in names}
     results = {name: tuple(step.result for step in steps) for name, steps in plans.items()}
-    changed = [name for name, versions in results.items() if any(version.action in CHANGES for version in versions)]
-    if changed and not options.dry_run:
+    changed_names = [
+        name for name, versions in results.items() if any(version.action in CHANGES for version in versions)
+    ]
+    if changed_names and not options.dry_run:
         with _staging(repository) as root:
-            waiting = changed
-            while waiting:
-                for name in waiting:
+            queue = changed_names
+            while queue:
+                for name in queue:
                     results[name] = _sync_model(run, root, plans[name], aliased.get(name))
                 # an ensemble is tried again after its steps
-                before, waiting = waiting, [name for name in waiting if _waits_for_steps(results[name])]
-                if waiting == before:
+                before, queue = queue, [name for name in queue if _waits_for_steps(results[name])]
+                if queue == before:
                     break
     progress.step("", "done")
     return SyncReport(repository, options.alias, options.dry_run, tuple(chain.from_iterable(results.values())))
@@ -126,7 +128,7 @@ def _sync_model(run: _Run, root: Path, steps: list[Step], entry: RegistryEntry |
     """Sync one model; return the completed steps, and the error if there is one."""
     name, results = steps[0].result.model, list[SyncedVersion]()
     try:
-        staged = None if entry is None else _staged(run, root, steps[0], entry)
+        staged = None if entry is None else _stage(run, root, steps[0], entry)
         run.progress.step(name, "publish")
         with synced_repository(run.repository, run.options.alias, run.filesystem):
             require_unmoved_alias(run.registry, run.options.alias, name, entry)
@@ -139,19 +141,19 @@ def _sync_model(run: _Run, root: Path, steps: list[Step], entry: RegistryEntry |
     return tuple(results)
 
 
-def _staged(run: _Run, root: Path, step: Step, entry: RegistryEntry) -> StagedVersion | None:
+def _stage(run: _Run, root: Path, step: Step, entry: RegistryEntry) -> StagedVersion | None:
     """Download and check a missing version, without the lock: a download may take long."""
     if step.local is None or step.local.up_to_date:
         return None
-    desired, private = desired_version(entry), private_repository(root)
+    desired, scratch = desired_version(entry), private_repository(root)
     if step.local.intact and step.local.directory is not None:
-        return stage_download(private, desired, step.local.directory / str(desired.version))
+        return stage_download(scratch, desired, step.local.directory / str(desired.version))
     run.progress.step(entry.name, "fetch")
-    directory = private / entry.name / str(entry.version)
+    directory = scratch / entry.name / str(entry.version)
     shutil.rmtree(directory.parent, ignore_errors=True)  # an ensemble's first attempt
     directory.mkdir(parents=True)
     run.registry.fetch(entry, directory)
-    return stage_download(private, desired, directory)
+    return stage_download(scratch, desired, directory)
 
 
 def _execute(run: _Run, root: Path, step: Step, staged: StagedVersion | None) -> None:

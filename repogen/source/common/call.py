@@ -97,9 +97,9 @@ def named_call(parameters: Parameters, names: tuple[str, ...]) -> Call:
     ]
     signature = f"forward({', '.join(parameters)})"
     if len(matching) == len(names):
-        if absent := [n for n in required if n not in names]:
+        if missing_names := [n for n in required if n not in names]:
             raise SourceError(
-                f"{signature} also needs {', '.join(absent)}",
+                f"{signature} also needs {', '.join(missing_names)}",
                 "declare them under inputs:",
                 code="source.inputs-missing",
             )
@@ -214,8 +214,8 @@ def _split_mapping(
 def _positional_names(parameters: Parameters, count: int) -> list[str]:
     """Return a name for each positional argument: the parameter's name, numbered for ``*args``."""
     names = [name for name, p in parameters.items() if p.kind in _BY_POSITION]
-    rest = next((name for name, p in parameters.items() if p.kind is p.VAR_POSITIONAL), "input")
-    return [names[n] if n < len(names) else f"{rest}_{n - len(names)}" for n in range(count)]
+    var_name = next((name for name, p in parameters.items() if p.kind is p.VAR_POSITIONAL), "input")
+    return [names[n] if n < len(names) else f"{var_name}_{n - len(names)}" for n in range(count)]
 
 
 def _unique(name: str, existing: Mapping[str, object]) -> str:

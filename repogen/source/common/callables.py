@@ -116,8 +116,8 @@ def user_error(error: BaseException, what: str, root: Path, code: str = "source.
         where = f"{_display_path(Path(error.filename), root)}:{error.lineno}"
     kind = "called sys.exit" if isinstance(error, SystemExit) else type(error).__name__
     text = f"{what}: {kind}: {_text(error)}".rstrip(": ")
-    missing = error.name if isinstance(error, ModuleNotFoundError) else None
-    hint = f"install {missing!r} in this environment, or put its directory next to the spec" if missing else ""
+    module_name = error.name if isinstance(error, ModuleNotFoundError) else None
+    hint = f"install {module_name!r} in this environment, or put its directory next to the spec" if module_name else ""
     return SourceError(text, hint, code=code, where=where, details="".join(traceback.format_exception(error)))
 
 

@@ -146,14 +146,14 @@ class ExamplesFunction:
         Raises:
             SourceError: It raised an exception, or its result is not made of tensors.
         """
-        available = {**sizes, "seed": seed}
+        values = {**sizes, "seed": seed}
         parameters = inspect.signature(self.function).parameters
         any_name = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-        kwargs = {name: value for name, value in available.items() if any_name or name in parameters}
+        kwargs = {name: value for name, value in values.items() if any_name or name in parameters}
         unknown = [
             p
             for p in parameters.values()
-            if p.name not in available and p.default is p.empty and p.kind < p.VAR_POSITIONAL
+            if p.name not in values and p.default is p.empty and p.kind < p.VAR_POSITIONAL
         ]
         args = [sizes.get(batch_dim, 2)] if unknown and batch_dim not in kwargs else []
         try:
@@ -195,10 +195,10 @@ def _to_arrays(tensors: Mapping[str, object], reference: str) -> dict[str, Array
 def to_array(value: object) -> Array:
     """Return a tensor, an array or a list as a C-contiguous NumPy array."""
     detach = getattr(value, "detach", None)
-    plain = detach().cpu().numpy() if callable(detach) else value
-    if isinstance(plain, list) and not is_tensor(plain):
-        return np.array(plain, dtype=object, order="C")  # strings: NumPy's string types truncate and recode them
-    return np.array(plain, order="C")
+    array_like = detach().cpu().numpy() if callable(detach) else value
+    if isinstance(array_like, list) and not is_tensor(array_like):
+        return np.array(array_like, dtype=object, order="C")  # strings: NumPy's string types truncate and recode them
+    return np.array(array_like, order="C")
 
 
 def load_data(path: Path) -> dict[str, Array]:

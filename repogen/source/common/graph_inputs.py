@@ -81,8 +81,8 @@ class GraphInputs:
     def with_dims(self, dims: Mapping[str, DimRange]) -> GraphInputs:
         """Return the inputs with other bounds for undeclared dims."""
         bounds = {**self.dims, **dims}
-        rest = tuple(note for note in self.notes if note not in _bounds_note(self.dims, self.undeclared))
-        return replace(self, dims=bounds, notes=(*_bounds_note(bounds, self.undeclared), *rest))
+        other_notes = tuple(note for note in self.notes if note not in _bounds_note(self.dims, self.undeclared))
+        return replace(self, dims=bounds, notes=(*_bounds_note(bounds, self.undeclared), *other_notes))
 
 
 def find_graph_inputs(
@@ -99,25 +99,25 @@ def find_graph_inputs(
     Raises:
         SourceError: The spec contradicts the graph.
     """
-    declared = _declared(graph, model)
+    declared = _declared_inputs(graph, model)
     names = _dim_names(graph, declared)
     specs = tuple(_spec(graph_input, declared.get(graph_input.name), names) for graph_input in graph)
     limits, batch = _limits(graph, names), Signature(specs, ()).batch_dim
     ranges = {
         name: _bounds(name, limit, model.dims.get(name), batch=name == batch)
         for name, limit in limits.items()
-        if name in _used(specs)
+        if name in _used_dims(specs)
     }
     _check_dims_used(model, ranges)
     dims = dim_ranges(ranges)
     undeclared = frozenset(name for name in dims if name not in model.dims and limits[name].max is None)
-    drawn, guessed = _drawn(specs, declared, graph, stored)
-    examples = _examples(specs, model, root, drawn, _rename(stored, graph, specs))
-    notes = (*_bounds_note(dims, undeclared), *_integers_note(guessed if model.examples is None else []))
+    random_specs, guessed_names = _random_specs(specs, declared, graph, stored)
+    examples = _examples(specs, model, root, random_specs, _rename(stored, graph, specs))
+    notes = (*_bounds_note(dims, undeclared), *_integers_note(guessed_names if model.examples is None else []))
     return GraphInputs(specs, dims, examples, undeclared, notes)
 
 
-def _declared(graph: tuple[GraphInput, ...], model: ModelSpec) -> dict[str, tuple[str, InputSpec]]:
+def _declared_inputs(graph: tuple[GraphInput, ...], model: ModelSpec) -> dict[str, tuple[str, InputSpec]]:
     """Return the name in the spec and the declaration of each declared input, by the graph's name."""
     names = [graph_input.name for graph_input in graph]
     if set(model.inputs) <= set(names):
@@ -155,31 +155,31 @@ def _dim_names(graph: tuple[GraphInput, ...], declared: Mapping[str, tuple[str, 
     return names
 
 
-def _dim_name(tensor: str, axis: int, symbol: str, taken: Mapping[str, str]) -> str:
-    if _NAME.fullmatch(symbol) and not _GENERATED.fullmatch(symbol) and symbol not in taken.values():
+def _dim_name(tensor: str, axis: int, symbol: str, names: Mapping[str, str]) -> str:
+    if _NAME.fullmatch(symbol) and not _GENERATED.fullmatch(symbol) and symbol not in names.values():
         return symbol
-    if axis == 0 and BATCH not in taken.values():
+    if axis == 0 and BATCH not in names.values():
         return BATCH
-    plain = re.sub(r"\W", "_", tensor, flags=re.ASCII)[:40]
-    name = f"{plain if plain[:1].isalpha() else f'input_{plain}'}_axis{axis}"
-    while name in taken.values():
+    stem = re.sub(r"\W", "_", tensor, flags=re.ASCII)[:40]
+    name = f"{stem if stem[:1].isalpha() else f'input_{stem}'}_axis{axis}"
+    while name in names.values():
         name += "_"
     return name
 
 
 def _spec(graph_input: GraphInput, declared: tuple[str, InputSpec] | None, names: Mapping[str, str]) -> TensorSpec:
-    own: tuple[Dim, ...] = tuple(names[dim.symbol] if isinstance(dim, Limits) else dim for dim in graph_input.shape)
+    dims: tuple[Dim, ...] = tuple(names[dim.symbol] if isinstance(dim, Limits) else dim for dim in graph_input.shape)
     if declared is None:
-        return TensorSpec(graph_input.name, graph_input.dtype, own)
+        return TensorSpec(graph_input.name, graph_input.dtype, dims)
     name, spec = declared
-    if spec.dtype != graph_input.dtype or len(spec.shape) != len(own):
+    if spec.dtype != graph_input.dtype or len(spec.shape) != len(dims):
         raise SourceError(
-            f"input {name!r} is {graph_input.dtype} {list(own)} in the file, but declared as {spec.dtype} "
+            f"input {name!r} is {graph_input.dtype} {list(dims)} in the file, but declared as {spec.dtype} "
             f"{list(spec.shape)}",
             "correct inputs:, or remove it",
             code="source.declared-type",
         )
-    for axis, (size, declared_size) in enumerate(zip(own, spec.shape, strict=True)):
+    for axis, (size, declared_size) in enumerate(zip(dims, spec.shape, strict=True)):
         if isinstance(size, int) and size != declared_size:
             raise SourceError(
                 f"axis {axis} of input {name!r} is declared as {declared_size!r}, but fixed to {size} in the file",
@@ -189,7 +189,7 @@ def _spec(graph_input: GraphInput, declared: tuple[str, InputSpec] | None, names
     return TensorSpec(name, graph_input.dtype, tuple(spec.shape))
 
 
-def _used(specs: tuple[TensorSpec, ...]) -> set[Dim]:
+def _used_dims(specs: tuple[TensorSpec, ...]) -> set[Dim]:
     return {dim for spec in specs for dim in spec.shape}
 
 
@@ -198,9 +198,9 @@ def _limits(graph: tuple[GraphInput, ...], names: Mapping[str, str]) -> dict[str
     limits: dict[str, Limits] = {}
     for dim in (dim for graph_input in graph for dim in graph_input.shape if isinstance(dim, Limits)):
         name = names[dim.symbol]
-        known = limits.get(name, dim)
-        upper = [limit for limit in (known.max, dim.max) if limit is not None]
-        limits[name] = Limits(name, max(known.min, dim.min), min(upper) if upper else None)
+        previous = limits.get(name, dim)
+        upper = [limit for limit in (previous.max, dim.max) if limit is not None]
+        limits[name] = Limits(name, max(previous.min, dim.min), min(upper) if upper else None)
     return limits
 
 
@@ -230,25 +230,25 @@ def _check_dims_used(model: ModelSpec, ranges: Mapping[str, DimSpec]) -> None:
         )
 
 
-def _drawn(
+def _random_specs(
     specs: tuple[TensorSpec, ...],
     declared: Mapping[str, tuple[str, InputSpec]],
     graph: tuple[GraphInput, ...],
     stored: Mapping[str, Array] | None,
 ) -> tuple[dict[str, InputSpec], list[str]]:
     """Return how to draw each input, and the integer inputs whose range is a guess."""
-    drawn: dict[str, InputSpec] = {}
-    guessed: list[str] = []
+    random_specs: dict[str, InputSpec] = {}
+    guessed_names: list[str] = []
     for spec, graph_input in zip(specs, graph, strict=True):
         declaration = declared.get(graph_input.name)
         span, fill = (declaration[1].range, declaration[1].fill) if declaration else (None, None)
         if "int" in spec.dtype and span is None and fill is None and stored is None:
             span = (0, 1)  # valid for masks, and for indexes into anything with two entries
-            guessed.append(spec.name)
-        drawn[spec.name] = InputSpec.model_validate(
+            guessed_names.append(spec.name)
+        random_specs[spec.name] = InputSpec.model_validate(
             {"dtype": spec.dtype, "shape": spec.shape, "range": span, "fill": fill}
         )
-    return drawn, guessed
+    return random_specs, guessed_names
 
 
 def _rename(
@@ -263,18 +263,18 @@ def _examples(
     specs: tuple[TensorSpec, ...],
     model: ModelSpec,
     root: Path,
-    drawn: dict[str, InputSpec],
+    random_specs: dict[str, InputSpec],
     stored: dict[str, Array] | None,
 ) -> Examples:
     if model.examples is not None or stored is None:
-        dims = {str(dim): DimSpec(max=2) for dim in _used(specs) if isinstance(dim, str)}
-        complete = model.model_copy(update={"inputs": drawn, "dims": {**dims, **model.dims}})
+        dims = {str(dim): DimSpec(max=2) for dim in _used_dims(specs) if isinstance(dim, str)}
+        complete = model.model_copy(update={"inputs": random_specs, "dims": {**dims, **model.dims}})
         return find_inputs(complete, root, _parameters(specs)).examples
-    redrawn = [name for name, spec in drawn.items() if spec.range or spec.fill or _is_flat(stored[name])]
+    redrawn = [name for name, spec in random_specs.items() if spec.range or spec.fill or _is_flat(stored[name])]
     from_file = tuple(spec for spec in specs if spec.name not in redrawn)
     return BlendedExamples(
         StoredExamples((stored,), "the example inputs in the file", from_file),
-        DrawnExamples({name: drawn[name] for name in redrawn}),
+        DrawnExamples({name: random_specs[name] for name in redrawn}),
         tuple(spec.name for spec in specs),
     )
 

@@ -57,11 +57,11 @@ def dim_ranges(specs: Mapping[str, DimSpec]) -> dict[str, DimRange]:
     """
     ranges: dict[str, DimRange] = {}
     for name, spec in sorted(specs.items(), key=lambda item: item[1].example is None):
-        ranges[name] = example_range(name, spec, frozenset(chosen.example for chosen in ranges.values()))
+        ranges[name] = example_range(name, spec, frozenset(dim_range.example for dim_range in ranges.values()))
     return {name: ranges[name] for name in specs}
 
 
-def example_range(name: str, spec: DimSpec, taken: frozenset[int]) -> DimRange:
+def example_range(name: str, spec: DimSpec, used_sizes: frozenset[int]) -> DimRange:
     """Choose the example size of a dim: the spec's, otherwise from 2 (batch) or 16 (others), never 1 or a taken size.
 
     Raises:
@@ -76,7 +76,7 @@ def example_range(name: str, spec: DimSpec, taken: frozenset[int]) -> DimRange:
     low = max(spec.min, 2)
     start = min(max(low, 2 if name == BATCH else _EXAMPLE), spec.max)
     candidates = [*range(start, min(spec.max, start + 64) + 1), *range(start, low - 1, -1)]
-    return DimRange(spec.min, spec.max, next((c for c in candidates if c not in taken), start))
+    return DimRange(spec.min, spec.max, next((c for c in candidates if c not in used_sizes), start))
 
 
 def find_inputs(model: ModelSpec, root: Path, parameters: Parameters) -> Inputs:
@@ -170,11 +170,11 @@ def _compare_files(
 
 def _size(arrays: Arrays, name: str, axis: int, rank: int) -> int:
     if name not in arrays or arrays[name].ndim != rank:
-        raise _inconsistent(name)
+        raise _inconsistent_error(name)
     return int(arrays[name].shape[axis])
 
 
-def _inconsistent(name: str) -> SourceError:
+def _inconsistent_error(name: str) -> SourceError:
     return SourceError(
         f"example {name!r} is missing, or has a different rank, when the size changes",
         "provide the same names and ranks for every size",
@@ -187,30 +187,30 @@ def _inputs_of_function(
 ) -> Inputs:
     batch = Signature(declared, ()).batch_dim or BATCH
     if declared:
-        captured, arrays = function.call({name: dim.example for name, dim in dims.items()}, batch, 0)
-        call = _declared_call(captured, arrays, declared, function)
-        return Inputs(declared, dims, CalledExamples(function, declared, batch), call, _constants_note(captured))
-    specs, dims, captured = _vary_dims(function, dims)
-    notes = (_derived_dims_note(dims, function.reference), *_constants_note(captured))
-    return Inputs(specs, dims, CalledExamples(function, specs, batch), captured.call, notes)
+        example, arrays = function.call({name: dim.example for name, dim in dims.items()}, batch, 0)
+        call = _declared_call(example, arrays, declared, function)
+        return Inputs(declared, dims, CalledExamples(function, declared, batch), call, _constants_note(example))
+    specs, dims, example = _vary_dims(function, dims)
+    notes = (_derived_dims_note(dims, function.reference), *_constants_note(example))
+    return Inputs(specs, dims, CalledExamples(function, specs, batch), example.call, notes)
 
 
 def _declared_call(
-    captured: CapturedCall, arrays: Arrays, declared: tuple[TensorSpec, ...], function: ExamplesFunction
+    example: CapturedCall, arrays: Arrays, declared: tuple[TensorSpec, ...], function: ExamplesFunction
 ) -> Call:
     """Return the captured call with its placeholders in the order of the declared inputs."""
     names = [spec.name for spec in declared]
     if set(names) == set(arrays):
-        return captured.call.reorder([names.index(name) for name in arrays])
+        return example.call.reorder([names.index(name) for name in arrays])
     if set(names) & set(arrays) or len(names) != len(arrays):
         return named_call(function.parameters, tuple(names))  # fit() reports what is missing
-    return captured.call
+    return example.call
 
 
-def _constants_note(captured: CapturedCall) -> tuple[str, ...]:
-    if not captured.constants:
+def _constants_note(example: CapturedCall) -> tuple[str, ...]:
+    if not example.constants:
         return ()
-    return (f"constants captured in the graph, as in the examples: {', '.join(captured.constants)}",)
+    return (f"constants captured in the graph, as in the examples: {', '.join(example.constants)}",)
 
 
 def _derived_dims_note(dims: Mapping[str, DimRange], reference: str) -> str:
@@ -226,26 +226,26 @@ def _vary_dims(
     """Derive inputs and dims: call the function with two sizes of each dim, and compare the shapes."""
     varied = dims if BATCH in dims else {**dims, BATCH: FOUND_BATCH}
     sizes = {name: dim.example for name, dim in varied.items()}
-    captured, base = function.call(sizes, BATCH, 0)
+    example, base = function.call(sizes, BATCH, 0)
     others = {name: function.call({**sizes, name: dim.other}, BATCH, 0)[1] for name, dim in varied.items()}
     specs = derive_specs(base, others)
     for name, dim in varied.items():
         _check_not_derived(name, (dim.example, dim.other), base, others[name], function.reference)
-    used = {dim for spec in specs for dim in spec.shape}
-    if unused := [name for name in dims if name not in used]:
+    used_dims = {dim for spec in specs for dim in spec.shape}
+    if unused_dims := [name for name in dims if name not in used_dims]:
         raise SourceError(
-            f"no axis of the arrays of {function.reference!r} changes with dim {unused[0]!r}",
-            f"add a parameter {unused[0]} to it, or remove the dim",
+            f"no axis of the arrays of {function.reference!r} changes with dim {unused_dims[0]!r}",
+            f"add a parameter {unused_dims[0]} to it, or remove the dim",
             code="source.dim-unused",
             where=function.reference,
         )
-    return specs, {name: dim for name, dim in varied.items() if name in used}, captured
+    return specs, {name: dim for name, dim in varied.items() if name in used_dims}, example
 
 
-def _check_not_derived(dim: str, sizes: tuple[int, int], base: Arrays, other: Arrays, reference: str) -> None:
+def _check_not_derived(dim: str, sizes: tuple[int, int], base: Arrays, varied: Arrays, reference: str) -> None:
     """Reject an axis whose size is derived from a dim, for example twice the batch: it cannot vary independently."""
     for name, array in base.items():
-        for axis, (size, other_size) in enumerate(zip(array.shape, other[name].shape, strict=True)):
+        for axis, (size, other_size) in enumerate(zip(array.shape, varied[name].shape, strict=True)):
             if size != other_size and (size, other_size) != sizes:
                 raise SourceError(
                     f"axis {axis} of {name!r} from {reference!r} is {size} where {dim} is {sizes[0]}, and "
@@ -272,9 +272,9 @@ def derive_specs(base: Arrays, others: Mapping[str, Arrays]) -> tuple[TensorSpec
         shape: list[Dim] = list(array.shape)
         for dim, arrays in others.items():
             if name not in arrays or arrays[name].ndim != array.ndim:
-                raise _inconsistent(name)
+                raise _inconsistent_error(name)
             pairs = zip(array.shape, arrays[name].shape, strict=True)
-            shape = [dim if a != b else known for known, (a, b) in zip(shape, pairs, strict=True)]
+            shape = [dim if a != b else current for current, (a, b) in zip(shape, pairs, strict=True)]
         specs.append(TensorSpec(name, _dtype_name(name, array.dtype), tuple(shape)))
     return tuple(specs)
 

@@ -122,22 +122,22 @@ def _dims(
     declared: Mapping[str, DimRange],
 ) -> dict[str, DimRange]:
     """Return the dims of the inputs: bounds that every step with a dim of that name accepts."""
-    used = {dim for spec in signature.inputs for dim in spec.shape if isinstance(dim, str)}
-    if unknown := sorted(declared.keys() - used):
+    used_dims = {dim for spec in signature.inputs for dim in spec.shape if isinstance(dim, str)}
+    if unknown_dims := sorted(declared.keys() - used_dims):
         raise SourceError(
-            f"no input of the ensemble has the dim {unknown[0]!r}",
-            f"it has {', '.join(sorted(used)) or 'none'}",
+            f"no input of the ensemble has the dim {unknown_dims[0]!r}",
+            f"it has {', '.join(sorted(used_dims)) or 'none'}",
             code="source.dim-unused",
         )
     ranges = dict(declared)
     step_dims = [(name, dim) for original in originals.values() for name, dim in original.dims.items()]
     for name, dim in step_dims:
-        if name in used:
+        if name in used_dims:
             ranges[name] = _intersect(name, ranges.get(name, dim), dim, declared=name in declared)
-    if missing := sorted(used - ranges.keys()):
+    if missing_dims := sorted(used_dims - ranges.keys()):
         raise SourceError(
-            f"the bounds of dim {missing[0]!r} are unknown: no step with this dim is built from its original",
-            f"declare it: dims: {{{missing[0]}: {{max: 32}}}}",
+            f"the bounds of dim {missing_dims[0]!r} are unknown: no step with this dim is built from its original",
+            f"declare it: dims: {{{missing_dims[0]}: {{max: 32}}}}",
             code="source.ensemble",
         )
     batch_sizes = [size for step in steps if (size := built[step.model].max_batch_size)]
@@ -149,16 +149,16 @@ def _dims(
     return ranges
 
 
-def _intersect(name: str, known: DimRange, dim: DimRange, *, declared: bool) -> DimRange:
+def _intersect(name: str, bounds: DimRange, dim: DimRange, *, declared: bool) -> DimRange:
     """Return the sizes that are in both ranges; a declared range must not become narrower."""
-    low, high = max(known.min, dim.min), min(known.max, dim.max)
-    if declared and (low, high) != (known.min, known.max):
+    low, high = max(bounds.min, dim.min), min(bounds.max, dim.max)
+    if declared and (low, high) != (bounds.min, bounds.max):
         raise SourceError(
-            f"dims.{name} is {known.min} to {known.max}, but a step accepts {dim.min} to {dim.max}",
+            f"dims.{name} is {bounds.min} to {bounds.max}, but a step accepts {dim.min} to {dim.max}",
             "narrow it, or widen the dim of the step",
             code="source.ensemble",
         )
-    return DimRange(low, high, min(max(known.example, low), high))
+    return DimRange(low, high, min(max(bounds.example, low), high))
 
 
 def _examples(
@@ -175,9 +175,9 @@ def _examples(
             batched = built[step.model].max_batch_size > 0
             origins.setdefault(tensor, _ExampleOrigin(originals[step.model], name, batched))
     names = [spec.name for spec in signature.inputs]
-    if missing := [name for name in names if name not in origins]:
+    if missing_names := [name for name in names if name not in origins]:
         raise SourceError(
-            f"there are no examples for input {missing[0]!r}",
+            f"there are no examples for input {missing_names[0]!r}",
             'add examples to the ensemble: examples: "examples.py:texts"',
             code="source.ensemble",
         )

@@ -136,11 +136,11 @@ def complete_steps(
         dict(step.inputs) or {spec.name: spec.name for spec in built[step.model].signature.inputs}
         for step in source.steps
     ]
-    used = {tensor for mapping in inputs for tensor in mapping.values()} | set(outputs)
+    used_tensors = {tensor for mapping in inputs for tensor in mapping.values()} | set(outputs)
     steps = []
     for step, step_inputs in zip(source.steps, inputs, strict=True):
         names = [spec.name for spec in built[step.model].signature.outputs]
-        same_names = {name: name for name in names if not outputs or name in used}
+        same_names = {name: name for name in names if not outputs or name in used_tensors}
         steps.append(EnsembleStep(step.model, step_inputs, dict(step.outputs) or same_names, step.version))
     return tuple(steps)
 
@@ -152,20 +152,20 @@ def sort_steps(steps: tuple[EnsembleStep, ...]) -> tuple[EnsembleStep, ...]:
         SourceError: The steps form a cycle.
     """
     producers = {tensor: index for index, step in enumerate(steps) for tensor in step.outputs.values()}
-    done: list[int] = []
-    while len(done) < len(steps):
+    order: list[int] = []
+    while len(order) < len(steps):
         ready = [
             index
             for index, step in enumerate(steps)
-            if index not in done and all(producers.get(tensor) in {None, *done} for tensor in step.inputs.values())
+            if index not in order and all(producers.get(tensor) in {None, *order} for tensor in step.inputs.values())
         ]
         if not ready:
-            cycle = ", ".join(step.model for index, step in enumerate(steps) if index not in done)
+            cycle = ", ".join(step.model for index, step in enumerate(steps) if index not in order)
             raise SourceError(
                 f"the steps form a cycle: {cycle}", "remove the circular dependency", code="source.ensemble"
             )
-        done += ready
-    return tuple(steps[index] for index in done)
+        order += ready
+    return tuple(steps[index] for index in order)
 
 
 def ensemble_tensors(
@@ -182,18 +182,18 @@ def ensemble_tensors(
         SourceError: A step does not have a mapped tensor, or no step produces an output.
     """
     produced = {tensor: spec for step in steps for tensor, spec in _step_tensors(step, built, "outputs")}
-    read = {tensor: spec for step in reversed(steps) for tensor, spec in _step_tensors(step, built, "inputs")}
-    _check_types(steps, {**read, **produced}, built)
-    names = outputs or tuple(name for name in produced if name not in read)
-    if missing := [name for name in names if name not in produced]:
+    consumed = {tensor: spec for step in reversed(steps) for tensor, spec in _step_tensors(step, built, "inputs")}
+    _check_types(steps, {**consumed, **produced}, built)
+    names = outputs or tuple(name for name in produced if name not in consumed)
+    if missing_names := [name for name in names if name not in produced]:
         raise SourceError(
-            f"no step produces output {missing[0]!r} of the ensemble",
+            f"no step produces output {missing_names[0]!r} of the ensemble",
             f"the steps produce {', '.join(produced)}",
             code="source.ensemble",
         )
     inputs = dict.fromkeys(tensor for step in steps for tensor in step.inputs.values() if tensor not in produced)
     return (
-        tuple(replace(read[name], name=name) for name in inputs),
+        tuple(replace(consumed[name], name=name) for name in inputs),
         tuple(replace(produced[name], name=name) for name in names),
     )
 
@@ -216,9 +216,9 @@ def _step_tensors(
                 code="source.ensemble",
             )
         yield tensor, specs[name]
-    if kind == "inputs" and (missing := [name for name in specs if name not in mapping]):
+    if kind == "inputs" and (missing_names := [name for name in specs if name not in mapping]):
         raise SourceError(
-            f"input {missing[0]!r} of step {step.model} is not mapped",
+            f"input {missing_names[0]!r} of step {step.model} is not mapped",
             "map every input of the model",
             code="source.ensemble",
         )
@@ -230,7 +230,7 @@ def _check_types(
     """Reject a tensor that a step reads with another dtype or shape than that of its producer or first reader."""
     for step in steps:
         for tensor, spec in _step_tensors(step, built, "inputs"):
-            if not _compatible(spec, tensors[tensor]):
+            if not _is_compatible(spec, tensors[tensor]):
                 raise SourceError(
                     f"tensor {tensor!r} is {_describe(tensors[tensor])}, but step {step.model} accepts "
                     f"{_describe(spec)}",
@@ -239,10 +239,10 @@ def _check_types(
                 )
 
 
-def _compatible(one: TensorSpec, other: TensorSpec) -> bool:
-    pairs = zip(one.shape, other.shape, strict=False)
+def _is_compatible(first: TensorSpec, second: TensorSpec) -> bool:
+    pairs = zip(first.shape, second.shape, strict=False)
     sizes_match = all(isinstance(a, str) or isinstance(b, str) or a == b for a, b in pairs)
-    return one.dtype == other.dtype and len(one.shape) == len(other.shape) and sizes_match
+    return first.dtype == second.dtype and len(first.shape) == len(second.shape) and sizes_match
 
 
 def _describe(spec: TensorSpec) -> str:

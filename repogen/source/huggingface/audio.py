@@ -69,8 +69,8 @@ def _shape(config: Config, main: str) -> tuple[tuple[Dim, ...], dict[str, DimSpe
         frame_bounds = DimSpec(min=8, max=_MAX_FRAMES, example=_EXAMPLE_FRAMES * 2)
         return (BATCH, "frames", int(width)), {"frames": frame_bounds}
     least, example = _samples(config, _MIN_FRAMES), _samples(config, _EXAMPLE_FRAMES)
-    most = max(_MAX_SECONDS * _SAMPLE_RATE, example)
-    return (BATCH, "samples"), {"samples": DimSpec(min=least, max=most, example=example)}
+    longest = max(_MAX_SECONDS * _SAMPLE_RATE, example)
+    return (BATCH, "samples"), {"samples": DimSpec(min=least, max=longest, example=example)}
 
 
 def _samples(config: Config, frames: int) -> int:

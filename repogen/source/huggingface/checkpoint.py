@@ -262,9 +262,9 @@ def _shards(index: Path) -> tuple[Path, ...]:
     if not names:
         raise _files_error(f"{index.name} lists no weight files", "download it again", index.name)
     shards = tuple(index.parent / _file_name(name, index.name) for name in names)
-    if missing := [path.name for path in shards if not path.is_file()]:
+    if missing_files := [path.name for path in shards if not path.is_file()]:
         raise _files_error(
-            f"{index.name} lists {', '.join(missing[:3])}, which does not exist", "download it", index.name
+            f"{index.name} lists {', '.join(missing_files[:3])}, which does not exist", "download it", index.name
         )
     return shards
 

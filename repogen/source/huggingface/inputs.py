@@ -74,8 +74,8 @@ def combine(modalities: tuple[ModalityInputs, ...], dims: Mapping[str, DimSpec])
     Raises:
         SourceError: The spec has a dim that no input has.
     """
-    ranges, fixed = _ranges(modalities, dims)
-    specs = tuple(_with_fixed(spec, fixed) for modality in modalities for spec in modality.specs)
+    ranges, fixed_sizes = _ranges(modalities, dims)
+    specs = tuple(_with_fixed(spec, fixed_sizes) for modality in modalities for spec in modality.specs)
     call = Call((), {spec.name: Placeholder(index) for index, spec in enumerate(specs)})
     bounds = ", ".join(f"{name} {dim.min} to {dim.max}" for name, dim in ranges.items())
     summary = "; ".join(f"{spec.name} {spec.dtype} [{', '.join(map(str, spec.shape))}]" for spec in specs)
@@ -83,30 +83,30 @@ def combine(modalities: tuple[ModalityInputs, ...], dims: Mapping[str, DimSpec])
         f"inputs of the task: {summary}; dims: {bounds} (set dims: in the spec to change the bounds)",
         *(note for modality in modalities for note in modality.notes),
     )
-    return Inputs(specs, ranges, TaskExamples(modalities, fixed), call, notes)
+    return Inputs(specs, ranges, TaskExamples(modalities, fixed_sizes), call, notes)
 
 
 def _ranges(
     modalities: tuple[ModalityInputs, ...], dims: Mapping[str, DimSpec]
 ) -> tuple[dict[str, DimRange], dict[str, int]]:
     """Return the range of every symbolic dim, and the sizes of those that the spec fixes."""
-    available: dict[str, DimSpec] = {}
+    dim_specs: dict[str, DimSpec] = {}
     for modality in modalities:
         names = [dim for spec in modality.specs for dim in spec.shape if isinstance(dim, str)]
-        available |= {name: modality.bounds.get(name, _BATCHES.get(name, _BATCH)) for name in names}
-    if unknown := [name for name in dims if name not in available]:
+        dim_specs |= {name: modality.bounds.get(name, _BATCHES.get(name, _BATCH)) for name in names}
+    if unknown := [name for name in dims if name not in dim_specs]:
         raise SourceError(
-            f"dims: no input has {', '.join(unknown)}; the dynamic dims are {', '.join(available) or 'none'}",
+            f"dims: no input has {', '.join(unknown)}; the dynamic dims are {', '.join(dim_specs) or 'none'}",
             "use one of those, or declare inputs: with dims of your own",
             code="source.dim-unused",
         )
-    merged = {name: dims.get(name, spec) for name, spec in available.items()}
-    fixed = {name: spec.max for name, spec in merged.items() if spec.min == spec.max}
-    return dim_ranges({name: spec for name, spec in merged.items() if name not in fixed}), fixed
+    specs = {name: dims.get(name, spec) for name, spec in dim_specs.items()}
+    fixed_sizes = {name: spec.max for name, spec in specs.items() if spec.min == spec.max}
+    return dim_ranges({name: spec for name, spec in specs.items() if name not in fixed_sizes}), fixed_sizes
 
 
-def _with_fixed(spec: TensorSpec, fixed: Mapping[str, int]) -> TensorSpec:
-    shape = tuple(fixed.get(dim, dim) if isinstance(dim, str) else dim for dim in spec.shape)
+def _with_fixed(spec: TensorSpec, fixed_sizes: Mapping[str, int]) -> TensorSpec:
+    shape = tuple(fixed_sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in spec.shape)
     return TensorSpec(spec.name, spec.dtype, shape)
 
 

@@ -52,8 +52,8 @@ def load_huggingface(request: SourceRequest[HuggingFaceSource]) -> SourceModel:
     checkpoint = find_checkpoint(source, root)
     config = read_config(checkpoint, model.output_names)
     head = _head(source.task, checkpoint, config)
-    loaded, weight_notes = load_model(head, checkpoint, config, source.dtype)
-    encoder = loaded.get_encoder() if head.task.encoder else loaded
+    network, weight_notes = load_model(head, checkpoint, config, source.dtype)
+    encoder = network.get_encoder() if head.task.encoder else network
     module, module_notes = prepare(encoder, None)
     declared = bool(model.inputs) or model.examples is not None
     parameters = inspect.signature(module.forward).parameters
@@ -63,22 +63,22 @@ def load_huggingface(request: SourceRequest[HuggingFaceSource]) -> SourceModel:
         inputs = combine(_modalities(module, parameters, head.task, checkpoint, model), model.dims)
     try:
         outputs = choose_outputs(module, inputs, head.task, model)
-        traced = source_from_module(module, inputs, model.model_copy(update={"outputs": outputs}), root)
+        source_model = source_from_module(module, inputs, model.model_copy(update={"outputs": outputs}), root)
     except SourceError as error:
-        raise _explained(error, head.task, loaded, checkpoint, declared=declared) from error
+        raise _explain(error, head.task, network, checkpoint, declared=declared) from error
     companions, companion_notes = checkpoint.companions()
-    labels, label_notes = class_labels(loaded.config, head.task, traced.signature)
-    summary = f"task {head.task.name}: {type(loaded).__name__}{', only its encoder' if head.task.encoder else ''}"
+    labels, label_notes = class_labels(network.config, head.task, source_model.signature)
+    summary = f"task {head.task.name}: {type(network).__name__}{', only its encoder' if head.task.encoder else ''}"
     notes = (
         summary,
         *checkpoint.notes,
         *weight_notes,
         *module_notes,
-        *traced.notes,
+        *source_model.notes,
         *companion_notes,
         *label_notes,
     )
-    return replace(traced, notes=notes, files=checkpoint.files, companions=companions, labels=labels)
+    return replace(source_model, notes=notes, files=checkpoint.files, companions=companions, labels=labels)
 
 
 def _head(task: str, checkpoint: Checkpoint, config: Config) -> Head:
@@ -112,15 +112,15 @@ def _modalities(
             return (image_inputs(module, checkpoint, BATCH, model.dims),)
         if main in {SAMPLES, SPECTROGRAM}:
             return (audio_inputs(module, parameters, checkpoint, main),)
-    shown = ", ".join(list(parameters)[:8])
+    parameter_names = ", ".join(list(parameters)[:8])
     raise SourceError(
-        f"repogen cannot derive the inputs of this model for {task.name}: forward({shown})",
+        f"repogen cannot derive the inputs of this model for {task.name}: forward({parameter_names})",
         _DECLARE,
         code="source.hf-task",
     )
 
 
-def _explained(error: SourceError, task: Task, loaded: Model, checkpoint: Checkpoint, *, declared: bool) -> SourceError:
+def _explain(error: SourceError, task: Task, loaded: Model, checkpoint: Checkpoint, *, declared: bool) -> SourceError:
     """Return an error with a better explanation of why forward failed, if there is one."""
     class_name = type(loaded).__name__
     if class_name.endswith("ForSequenceClassification") and getattr(loaded.config, "pad_token_id", None) is None:

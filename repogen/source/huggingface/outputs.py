@@ -37,8 +37,8 @@ def choose_outputs(module: torch.nn.Module, inputs: Inputs, task: Task, model: M
             names = [name for name, leaf in flat.leaves(*tensors) if isinstance(leaf, torch.Tensor)]
     except RAISED:
         return ()  # the probe runs the model next and reports the error
-    served = tuple(name for name in task.outputs if name in names)
-    return served or tuple(name for name in dict.fromkeys(names) if not name.startswith(_BY_PRODUCTS))
+    task_outputs = tuple(name for name in task.outputs if name in names)
+    return task_outputs or tuple(name for name in dict.fromkeys(names) if not name.startswith(_BY_PRODUCTS))
 
 
 def class_labels(

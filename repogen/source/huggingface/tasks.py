@@ -145,14 +145,16 @@ def choose_head(task_name: str, checkpoint: Checkpoint, config: Config) -> Head:
     name = checkpoint.pipeline_tag if task_name == _AUTO else task_name
     task = _find_task(name)
     if task is None:
-        raise _task_error(_unsupported(name) if name else "config.json has no architecture to derive the task from")
+        raise _task_error(
+            _unsupported_message(name) if name else "config.json has no architecture to derive the task from"
+        )
     model = _class_for(task, architecture, config)
     if model is None:
         kind = getattr(config, "model_type", "this model")
-        available = ", ".join(dict.fromkeys(other.name for other in TASKS if _class_for(other, "", config)))
+        task_names = ", ".join(dict.fromkeys(entry.name for entry in TASKS if _class_for(entry, "", config)))
         raise _task_error(
             f"transformers {transformers.__version__} does not support {name} for {kind}; "
-            f"it supports: {available or 'no task'}"
+            f"it supports: {task_names or 'no task'}"
         )
     if task.name == _FEATURES and getattr(config, "is_encoder_decoder", False):
         task = replace(task, encoder=True)
@@ -168,7 +170,7 @@ def remote_head(task_name: str, config: ConfigFile) -> Head:
     registered = list(config.auto_map or {})
     task = _find_task(task_name)
     if task_name != _AUTO and task is None:
-        raise _task_error(_unsupported(task_name))
+        raise _task_error(_unsupported_message(task_name))
     for candidate in TASKS if task is None else (task,):
         for auto in candidate.autos:
             if auto in registered:
@@ -216,8 +218,8 @@ def _class_for(task: Task, architecture: str, config: Config) -> Model:
     if task.name == _FEATURES and getattr(config, "is_encoder_decoder", False):
         tables += _ENCODER.mappings
     names = [name for table in tables for name in _class_names(table, kind)]
-    chosen = architecture if architecture in names else next(iter(names), "")
-    return getattr(transformers, chosen, None) if chosen else None
+    class_name = architecture if architecture in names else next(iter(names), "")
+    return getattr(transformers, class_name, None) if class_name else None
 
 
 def _all_class_names(table: str) -> Iterator[tuple[str, ...]]:
@@ -230,7 +232,7 @@ def _class_names(table: str, kind: str) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _unsupported(name: str) -> str:
+def _unsupported_message(name: str) -> str:
     return f"repogen does not support the task {name!r}"
 
 

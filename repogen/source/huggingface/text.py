@@ -103,8 +103,8 @@ def text_inputs(module: Model, parameters: Parameters, checkpoint: Checkpoint, b
     vocabulary = int(min(sizes, default=_DEFAULT_VOCABULARY))
     types = int(getattr(config, "type_vocab_size", 0) or 0)
     page = int(getattr(config, "max_2d_position_embeddings", 0) or 0) if _BOXES in parameters else 0
-    listed = checkpoint.tokenizer.model_input_names
-    optional = (name for name in (_MASK, _TYPES) if name in parameters and (listed is None or name in listed))
+    input_names = checkpoint.tokenizer.model_input_names
+    optional = (name for name in (_MASK, _TYPES) if name in parameters and (input_names is None or name in input_names))
     names = [IDS, *optional]
     if types <= 1 and _TYPES in names:
         names.remove(_TYPES)
@@ -152,8 +152,8 @@ def _max_positions(module: torch.nn.Module, config: Config) -> int:
     limits = [size for size in values if isinstance(size, int) and size > 0]
     for name, table in module.named_modules():
         if isinstance(table, torch.nn.Embedding) and _is_position_table(name):
-            skipped = table.padding_idx + 1 if table.padding_idx is not None else int(getattr(table, "offset", 0))
-            limits.append(table.num_embeddings - skipped)
+            offset = table.padding_idx + 1 if table.padding_idx is not None else int(getattr(table, "offset", 0))
+            limits.append(table.num_embeddings - offset)
     return max(min(limits, default=MAX_TOKENS), 1)
 
 

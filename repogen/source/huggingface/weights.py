@@ -46,7 +46,7 @@ def load_model(head: Head, checkpoint: Checkpoint, config: Config, dtype: str | 
     other_heads = _weights_of_other_heads(info["unexpected_keys"], config)
     _check_loading(info, other_heads, checkpoint.name)
     if other_heads:
-        notes = (*notes, f"weights of another head were left out: {_listed(other_heads)}")
+        notes = (*notes, f"weights of another head were left out: {_list_keys(other_heads)}")
     return model, notes
 
 
@@ -60,7 +60,7 @@ def _silence_transformers() -> None:
 def _build(model: Model, checkpoint: Checkpoint, settings: dict[str, Any]) -> tuple[Model, dict[str, Any]]:
     """Build a model from tensors, so that transformers never reads the directory; return it and the loading report."""
     try:
-        loaded, info = model.from_pretrained(
+        network, info = model.from_pretrained(
             None,
             **{**settings, "state_dict": dict(settings["state_dict"])},
             output_loading_info=True,
@@ -69,7 +69,7 @@ def _build(model: Model, checkpoint: Checkpoint, settings: dict[str, Any]) -> tu
         )
     except RAISED as error:
         raise user_error(error, f"transformers cannot build {model.__name__}", checkpoint.directory) from error
-    return loaded, info
+    return network, info
 
 
 def _target_dtype(dtype: str | None, config: ConfigFile, state: State) -> torch.dtype:
@@ -97,9 +97,9 @@ def _dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _only_pooler(missing: Iterable[str], model: Model) -> bool:
+def _only_pooler(missing_keys: Iterable[str], model: Model) -> bool:
     """Whether only pooler weights are missing and the class can omit the pooler, as masked language models do."""
-    names = list(missing)
+    names = list(missing_keys)
     return (
         bool(names)
         and all("pooler" in name.split(".") for name in names)
@@ -146,7 +146,7 @@ def _check_loading(info: dict[str, Any], other_heads: list[str], name: str) -> N
     }
     if not any(problems.values()):
         return
-    summary = "; ".join(f"{problem}: {_listed(keys)}" for problem, keys in problems.items() if keys)
+    summary = "; ".join(f"{problem}: {_list_keys(keys)}" for problem, keys in problems.items() if keys)
     raise SourceError(
         f"the weights of {name} do not match the model; {summary}",
         "transformers would initialize missing weights randomly: choose the task that was trained (source.task), or "
@@ -156,6 +156,6 @@ def _check_loading(info: dict[str, Any], other_heads: list[str], name: str) -> N
     )
 
 
-def _listed(keys: list[str]) -> str:
-    more = len(keys) - _MAX_LISTED
-    return f"{', '.join(keys[:_MAX_LISTED])}{f' and {more} more' if more > 0 else ''}"
+def _list_keys(keys: list[str]) -> str:
+    hidden_count = len(keys) - _MAX_LISTED
+    return f"{', '.join(keys[:_MAX_LISTED])}{f' and {hidden_count} more' if hidden_count > 0 else ''}"

@@ -97,19 +97,19 @@ def load_mlflow(request: SourceRequest[MlflowSource]) -> SourceModel:
     flavors = model_file.flavors
     if flavors.onnx is not None:
         path = _path_inside(fetched, flavors.onnx.data, source.uri)
-        loaded = load_onnx(request.with_options(OnnxSource(kind="onnx", path=str(path))))
+        source_model = load_onnx(request.with_options(OnnxSource(kind="onnx", path=str(path))))
     elif flavors.pytorch is not None:
-        loaded = _load_pytorch(fetched, model_file, request)
+        source_model = _load_pytorch(fetched, model_file, request)
     else:
-        available = ", ".join(sorted(flavors.model_fields_set)) or "none"
+        flavor_names = ", ".join(sorted(flavors.model_fields_set)) or "none"
         raise SourceError(
-            f"{source.uri} has no onnx or pytorch flavor; it has {available}",
+            f"{source.uri} has no onnx or pytorch flavor; it has {flavor_names}",
             "log it with mlflow.onnx.log_model or mlflow.pytorch.log_model",
             code="source.mlflow",
             where=source.uri,
         )
     # The downloaded files are deleted after the build; the version in the URI identifies them.
-    return replace(loaded, files=(), notes=(f"downloaded from MLflow: {source.uri}", *loaded.notes))
+    return replace(source_model, files=(), notes=(f"downloaded from MLflow: {source.uri}", *source_model.notes))
 
 
 def _read_model_file(fetched: Path, uri: str) -> _ModelFile:
@@ -119,7 +119,7 @@ def _read_model_file(fetched: Path, uri: str) -> _ModelFile:
         try:
             return _ModelFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-            raise _unreadable(uri, _reason(error)) from error
+            raise _unreadable_error(uri, _reason(error)) from error
     graphs = [file.name for file in fetched.glob("*.onnx")]
     if len(graphs) == 1:
         return _ModelFile(flavors=_Flavors(onnx=_OnnxFlavor(data=graphs[0])))
@@ -138,7 +138,7 @@ def _reason(error: BaseException) -> str:
     return f"{'.'.join(map(str, first['loc'])) or 'content'}: {first['msg']}"
 
 
-def _unreadable(uri: str, reason: str) -> SourceError:
+def _unreadable_error(uri: str, reason: str) -> SourceError:
     return SourceError(
         f"the file {_MLMODEL} of {uri} cannot be read: {reason}", "log the model again", code="source.mlflow", where=uri
     )
@@ -154,7 +154,7 @@ def _path_inside(fetched: Path, name: str, uri: str) -> Path:
     path = fetched / name
     outside = relative.is_absolute() or ".." in relative.parts
     if outside or not path.resolve().is_relative_to(fetched.resolve()):
-        raise _unreadable(uri, f"the path {name!r} leads out of the model's directory")
+        raise _unreadable_error(uri, f"the path {name!r} leads out of the model's directory")
     return path
 
 
@@ -166,7 +166,7 @@ def _load_pytorch(fetched: Path, model_file: _ModelFile, request: SourceRequest[
     if program.is_file():
         return load_program(request.with_options(TorchExportSource(kind="torch_export", path=str(program))))
     if not pickled.is_file():
-        raise _unreadable(source.uri, f"{data.name} has no {pickled.name}")
+        raise _unreadable_error(source.uri, f"{data.name} has no {pickled.name}")
     if is_script(pickled):
         return load_torchscript(request.with_options(TorchScriptSource(kind="torchscript", path=str(pickled))))
     if not source.trust_pickle:
@@ -190,9 +190,9 @@ def _load_pickle(path: Path, signature: _LoggedSignature | None, request: Source
     except RAISED as error:
         raise user_error(error, f"unpickling {source.uri} failed", root) from error
     module, module_notes = prepare(require_module(unpickled, source.uri), None)
-    loaded = source_from_module(module, _inputs(module, signature, source.uri, model, root), model, root)
+    source_model = source_from_module(module, _inputs(module, signature, source.uri, model, root), model, root)
     note = "the module was unpickled, as source.trust_pickle allows"
-    return replace(loaded, notes=(note, *module_notes, *loaded.notes))
+    return replace(source_model, notes=(note, *module_notes, *source_model.notes))
 
 
 def _inputs(
@@ -226,7 +226,7 @@ def _graph_inputs(signature: _LoggedSignature | None, uri: str, parameters: Para
     try:
         logged = _LOGGED_INPUTS.validate_json(signature.inputs)
     except ValidationError as error:
-        raise _unreadable(uri, f"signature.inputs: {_reason(error)}") from error
+        raise _unreadable_error(uri, f"signature.inputs: {_reason(error)}") from error
     if len(logged) > len(parameters):
         return ()
     inputs = []

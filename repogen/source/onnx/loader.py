@@ -83,8 +83,8 @@ def load_onnx(request: SourceRequest[OnnxSource]) -> SourceModel:
         reference=reference,
         files=files,
     )
-    loaded = with_reference(file_model, source, model, root)
-    return replace(loaded, notes=(*inputs.notes, *loaded.notes))
+    source_model = with_reference(file_model, source, model, root)
+    return replace(source_model, notes=(*inputs.notes, *source_model.notes))
 
 
 def _output_names(proto: onnx.ModelProto, model: ModelSpec) -> dict[str, str]:
@@ -96,13 +96,13 @@ def _output_names(proto: onnx.ModelProto, model: ModelSpec) -> dict[str, str]:
         SourceError: The names in the spec do neither.
     """
     names = [value.name for value in proto.graph.output]
-    published = model.output_names or tuple(names)
-    if set(published) <= set(names):
-        return {name: name for name in published}
-    if len(published) == len(names):
-        return dict(zip(published, names, strict=True))
+    published_names = model.output_names or tuple(names)
+    if set(published_names) <= set(names):
+        return {name: name for name in published_names}
+    if len(published_names) == len(names):
+        return dict(zip(published_names, names, strict=True))
     raise SourceError(
-        f"outputs: lists {', '.join(published)}, but the file's outputs are {', '.join(names)}",
+        f"outputs: lists {', '.join(published_names)}, but the file's outputs are {', '.join(names)}",
         "list some of those names, or one new name for each output in order",
         code="source.outputs",
     )
@@ -147,16 +147,16 @@ def find_sizes(
     for candidate in _CANDIDATE_RANGES:
         sizes = {candidate.example, candidate.min, candidate.max, (candidate.example + candidate.max) // 2}
         if all(_runs({**example, **dict.fromkeys(names, size)}, examples, reference) for size in sorted(sizes)):
-            fixed = {**example, **dict.fromkeys(names, candidate.example)}
-            return {name: _single_range(name, candidate, fixed, examples, reference) for name in names}
+            fixed_sizes = {**example, **dict.fromkeys(names, candidate.example)}
+            return {name: _single_range(name, candidate, fixed_sizes, examples, reference) for name in names}
     return {}
 
 
 def _single_range(
-    name: str, candidate: DimRange, fixed: Mapping[str, int], examples: Examples, reference: Reference
+    name: str, candidate: DimRange, fixed_sizes: Mapping[str, int], examples: Examples, reference: Reference
 ) -> DimRange:
     """Return the candidate range if the dim can vary on its own, else the example size."""
-    varies = all(_runs({**fixed, name: size}, examples, reference) for size in {candidate.min, candidate.max})
+    varies = all(_runs({**fixed_sizes, name: size}, examples, reference) for size in {candidate.min, candidate.max})
     return candidate if varies else DimRange(candidate.example, candidate.example, candidate.example)
 
 

@@ -46,18 +46,18 @@ def read_onnx(path: Path) -> onnx.ModelProto:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise _broken(path, f"cannot be read: {error.strerror}") from error
+        raise _broken_error(path, f"cannot be read: {error.strerror}") from error
     if not content:
-        raise _broken(path, "is empty")
+        raise _broken_error(path, "is empty")
     if content.startswith(b"version https://git-lfs"):
-        raise _broken(path, "is a git-LFS pointer, not the file itself", "download it: git lfs pull")
+        raise _broken_error(path, "is a git-LFS pointer, not the file itself", "download it: git lfs pull")
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(content)
     except DecodeError as error:
-        raise _broken(path, "is not an ONNX file, or is truncated", details=str(error)) from error
+        raise _broken_error(path, "is not an ONNX file, or is truncated", details=str(error)) from error
     if not proto.HasField("graph") or not proto.ir_version or not proto.graph.output:
-        raise _broken(path, "has no graph: it is not an ONNX file, or is truncated")
+        raise _broken_error(path, "has no graph: it is not an ONNX file, or is truncated")
     return proto
 
 
@@ -72,7 +72,7 @@ def check_standard(proto: onnx.ModelProto, path: Path) -> None:
     try:
         onnx.checker.check_model(proto)
     except (onnx.checker.ValidationError, ValueError) as error:  # ValueError: 2 GB and more
-        raise _broken(
+        raise _broken_error(
             path, f"violates the ONNX standard: {first_line(error, path.parent)}", details=str(error)
         ) from error
 
@@ -196,5 +196,5 @@ def external_files(proto: onnx.ModelProto, path: Path) -> tuple[Path, ...]:
     return tuple(files.values())
 
 
-def _broken(path: Path, problem: str, hint: str = _EXPORT_AGAIN, details: str = "") -> SourceError:
+def _broken_error(path: Path, problem: str, hint: str = _EXPORT_AGAIN, details: str = "") -> SourceError:
     return SourceError(f"{path.name} {problem}", hint, code="source.onnx", where=path.name, details=details)

@@ -157,20 +157,20 @@ class _StoredOutputs:
 
     def __call__(self, inputs: Arrays) -> dict[str, Array]:
         """Return the outputs by name."""
-        same = all(
+        same_inputs = all(
             array.shape == self.inputs[name].shape and np.array_equal(array, self.inputs[name])
             for name, array in inputs.items()
         )
-        return dict(self.outputs) if same else self.others(inputs)
+        return dict(self.outputs) if same_inputs else self.others(inputs)
 
 
 def _with_stored_outputs(file_model: SourceModel, reference: str, root: Path) -> SourceModel:
     """Return the model with the inputs and outputs of an ``.npz`` file as the first parity case."""
     stored = load_data(root / reference)
     signature = file_model.signature
-    if missing := [spec.name for spec in (*signature.inputs, *signature.outputs) if spec.name not in stored]:
+    if missing_names := [spec.name for spec in (*signature.inputs, *signature.outputs) if spec.name not in stored]:
         raise SourceError(
-            f"{reference} does not contain {', '.join(missing)}; it contains {', '.join(stored)}",
+            f"{reference} does not contain {', '.join(missing_names)}; it contains {', '.join(stored)}",
             "store every input and output under its name: numpy.savez(file, **inputs, **outputs)",
             code="source.reference",
             where=reference,

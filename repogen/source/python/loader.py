@@ -49,9 +49,9 @@ def load_python(request: SourceRequest[PythonSource]) -> SourceModel:
     signature = _signature(model)
     check_installed(source.requirements)
     dims, examples = dim_ranges(model.dims), examples_for(model, signature.inputs, root)
-    requested, batch_dim = model.triton.max_batch_size, signature.batch_dim
+    requested_size, batch_dim = model.triton.max_batch_size, signature.batch_dim
     default = dims[batch_dim].max if batch_dim else 0
-    max_batch_size = requested if isinstance(requested, int) else default
+    max_batch_size = requested_size if isinstance(requested_size, int) else default
     code = PythonCode(
         directory=_model_directory(source, root, request.work_dir),
         version=_VERSION,
@@ -158,10 +158,10 @@ def check_installed(requirements: Sequence[str]) -> None:
 def unlisted_imports(path: Path, source: PythonSource) -> Iterator[str]:
     """Yield a note for each import that is neither part of Triton's Python backend nor in ``requirements``."""
     provided = {*_BACKEND_PACKAGES, *sys.stdlib_module_names, *(Path(file).stem for file in source.data)}
-    listed = {canonicalize_name(_requirement_name(requirement)) for requirement in source.requirements}
+    listed_names = {canonicalize_name(_requirement_name(requirement)) for requirement in source.requirements}
     distributions = importlib.metadata.packages_distributions()
     for name in sorted(_imported_packages(path) - provided):
-        if not {canonicalize_name(distribution) for distribution in distributions.get(name, ())} & listed:
+        if not {canonicalize_name(distribution) for distribution in distributions.get(name, ())} & listed_names:
             yield f"{source.path} imports {name}, which is not in requirements: it must be installed on the server"
 
 

@@ -104,9 +104,9 @@ class PythonModel:
         if error is not None:
             raise self.code.error(f"the model returned an error: {error.message()}", "correct the code or the examples")
         arrays = {tensor.name(): as_strings(tensor.as_numpy()) for tensor in response.output_tensors()}
-        return {spec.name: self._checked(spec, arrays, dict(sizes)) for spec in self.code.signature.outputs}
+        return {spec.name: self._check(spec, arrays, dict(sizes)) for spec in self.code.signature.outputs}
 
-    def _checked(self, spec: TensorSpec, arrays: Mapping[str, Array], sizes: dict[str, int]) -> Array:
+    def _check(self, spec: TensorSpec, arrays: Mapping[str, Array], sizes: dict[str, int]) -> Array:
         """Return an output if it has the declared dtype and shape."""
         if spec.name not in arrays:
             raise self.code.error(

@@ -128,13 +128,13 @@ def source_from_module(module: torch.nn.Module, inputs: Inputs, model: ModelSpec
 
 def _round_sizes(dims: Mapping[str, DimRange], model: ModelSpec, step: int) -> dict[str, DimRange]:
     """Return the dims with a different multiple of ``step`` as each example size that the spec leaves open."""
-    taken = {dim.example for dim in dims.values()}
+    used_sizes = {dim.example for dim in dims.values()}
     rounded = dict(dims)
     for name, dim in dims.items():
         declared = name in model.dims and model.dims[name].example is not None
-        sizes = (size for size in range(step, dim.max + 1, step) if size >= dim.min and size not in taken)
+        sizes = (size for size in range(step, dim.max + 1, step) if size >= dim.min and size not in used_sizes)
         if name != BATCH and not declared and dim.example % step and (size := next(sizes, 0)):
-            taken.add(size)
+            used_sizes.add(size)
             rounded[name] = replace(dim, example=size)
     return rounded
 

@@ -55,7 +55,7 @@ def load_program(request: SourceRequest[TorchExportSource]) -> SourceModel:
     program = _load(path)
     _check_not_training(program, request.options.path)
     graph_inputs, call = _user_inputs(program)
-    inputs = find_graph_inputs(graph_inputs, model, root, _stored(program, graph_inputs)).with_call(call)
+    inputs = find_graph_inputs(graph_inputs, model, root, _stored_examples(program, graph_inputs)).with_call(call)
     examined = examine(_module(program), inputs, model, root)
     # torch.onnx.export rejects a program that also returns numbers or None: its module is exported instead.
     origin = Program(program, examined.select, examined.flat) if _tensors_only(program) else Eager(examined.flat)
@@ -196,7 +196,9 @@ def _bounds(bounds: Any) -> tuple[int, int | None]:  # noqa: ANN401 - ValueRange
     return smallest, int(bounds.upper) if bounded else None
 
 
-def _stored(program: torch.export.ExportedProgram, inputs: tuple[GraphInput, ...]) -> Mapping[str, Array] | None:
+def _stored_examples(
+    program: torch.export.ExportedProgram, inputs: tuple[GraphInput, ...]
+) -> Mapping[str, Array] | None:
     """Return the example inputs saved with the program; None if there are none."""
     if program.example_inputs is None:
         return None

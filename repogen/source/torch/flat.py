@@ -51,8 +51,8 @@ class FlatModule(torch.nn.Module):
                 "return the same number at every size: combine them with torch.stack, or fix that dim",
                 code="source.outputs",
             )
-        chosen = tensors if self._select is None else [tensors[i] for i in self._select]
-        return tuple(chosen)
+        selection = tensors if self._select is None else [tensors[i] for i in self._select]
+        return tuple(selection)
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -88,12 +88,14 @@ def tensors_among(
     tensors = [(name, leaf) for name, leaf in leaves if isinstance(leaf, torch.Tensor)]
     constants = [(name, leaf) for name, leaf in leaves if isinstance(leaf, _CONSTANTS)]
     others = [(name, leaf) for name, leaf in leaves if not isinstance(leaf, (torch.Tensor, *_CONSTANTS))]
-    available = [name for name, _ in tensors]
-    selected = bool(names) and set(names) <= set(available) and len(set(available)) == len(available)
-    requested = [(name, leaf) for name, leaf in (*others, *constants) if name in names and name not in available]
-    if (others and not selected) or requested:
-        name, leaf = (requested or others)[0]
-        choice = f", or select tensors by name: outputs: [{', '.join(available)}]" if available else ""
+    tensor_names = [name for name, _ in tensors]
+    selected = bool(names) and set(names) <= set(tensor_names) and len(set(tensor_names)) == len(tensor_names)
+    requested_leaves = [
+        (name, leaf) for name, leaf in (*others, *constants) if name in names and name not in tensor_names
+    ]
+    if (others and not selected) or requested_leaves:
+        name, leaf = (requested_leaves or others)[0]
+        choice = f", or select tensors by name: outputs: [{', '.join(tensor_names)}]" if tensor_names else ""
         raise SourceError(
             f"output {name!r} is a {type(leaf).__name__}, which an ONNX graph cannot return",
             f"return tensors, or tuples, lists and dicts of them{choice}",
@@ -134,13 +136,13 @@ def choose_outputs(
     Raises:
         SourceError: ``names`` is neither a selection of the module's names nor one name per tensor.
     """
-    available = [name for name, _ in tensors]
-    if not available:
+    tensor_names = [name for name, _ in tensors]
+    if not tensor_names:
         raise SourceError("the model returns no tensor", "return at least one from forward", code="source.outputs")
-    if not names and len(set(available)) == len(available):
-        return tuple(range(len(tensors))), tuple(available)
-    if len(set(available)) == len(available) and set(names) <= set(available):
-        return tuple(available.index(name) for name in names), names
+    if not names and len(set(tensor_names)) == len(tensor_names):
+        return tuple(range(len(tensors))), tuple(tensor_names)
+    if len(set(tensor_names)) == len(tensor_names) and set(names) <= set(tensor_names):
+        return tuple(tensor_names.index(name) for name in names), names
     if len(names) == len(tensors):
         return tuple(range(len(tensors))), names
     returned = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in tensors)

@@ -51,7 +51,7 @@ def load_torchscript(request: SourceRequest[TorchScriptSource]) -> SourceModel:
     path = request.root / request.options.path
     check_archive(path, "torchscript")
     try:
-        loaded = torch.jit.load(  # type: ignore[no-untyped-call] # as torch declares it
+        script_module = torch.jit.load(  # type: ignore[no-untyped-call] # as torch declares it
             str(path), map_location="cpu"
         )
     except Exception as error:
@@ -62,7 +62,7 @@ def load_torchscript(request: SourceRequest[TorchScriptSource]) -> SourceModel:
             where=request.options.path,
             details=str(error),
         ) from error
-    module, notes = prepare(loaded, None)
+    module, notes = prepare(script_module, None)
     source = _source_from_script(module, request.model, request.root)
     return replace(source, notes=(*notes, *source.notes))
 

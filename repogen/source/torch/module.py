@@ -71,7 +71,13 @@ def prepare(module: torch.nn.Module, dtype: str | None) -> tuple[torch.nn.Module
     _check_not_meta(module)
     _check_not_quantized(module)
     module = module.cpu()
-    return module, (*notes, *_cast(module, dtype), *_no_cache(module), *_plain_experts(module), *_enforce_eval(module))
+    return module, (
+        *notes,
+        *_cast_module(module, dtype),
+        *_no_cache(module),
+        *_plain_experts(module),
+        *_enforce_eval(module),
+    )
 
 
 def _unwrap(module: torch.nn.Module) -> tuple[torch.nn.Module, tuple[str, ...]]:
@@ -115,15 +121,15 @@ def _tensors(module: torch.nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
     yield from module.named_buffers()
 
 
-def _cast(module: torch.nn.Module, dtype: str | None) -> tuple[str, ...]:
+def _cast_module(module: torch.nn.Module, dtype: str | None) -> tuple[str, ...]:
     """Cast floating-point weights to ``dtype``, and always bfloat16, which Triton's ONNX Runtime backend rejects."""
     target = _DTYPES[dtype or "float32"]
     kinds = Counter(tensor.dtype for _, tensor in _tensors(module) if tensor.is_floating_point())
     casts = [kind for kind in kinds if kind != target and (dtype is not None or kind == torch.bfloat16)]
     if not casts:
         return ()
-    cast: Any = module._apply  # noqa: SLF001 - as Module.to does
-    cast(lambda tensor: tensor.to(target) if tensor.dtype in casts else tensor)
+    apply: Any = module._apply  # noqa: SLF001 - as Module.to does
+    apply(lambda tensor: tensor.to(target) if tensor.dtype in casts else tensor)
     return tuple(
         f"cast {kinds[kind]} tensors from {dtype_name(kind)} to {dtype_name(target)}"
         + (": Triton's ONNX Runtime backend does not support bfloat16" if kind == torch.bfloat16 else "")
@@ -142,13 +148,13 @@ def _no_cache(module: torch.nn.Module) -> tuple[str, ...]:
 
 def _plain_experts(module: torch.nn.Module) -> tuple[str, ...]:
     """Select batched matrix products in transformers' mixtures of experts: exporters do not support grouped ones."""
-    changed = False
+    has_experts = False
     for child in module.modules():
         choose = getattr(child, "set_experts_implementation", None)
         if callable(choose) and getattr(child, "_can_set_experts_implementation", bool)():
             choose("batched_mm")
-            changed = True
-    return ("experts use batched_mm, which the exporters support",) if changed else ()
+            has_experts = True
+    return ("experts use batched_mm, which the exporters support",) if has_experts else ()
 
 
 def _enforce_eval(module: torch.nn.Module) -> tuple[str, ...]:

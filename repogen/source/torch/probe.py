@@ -132,14 +132,14 @@ def probe(
     with random, attention:
         first = _run(flat, tensors, root, seed)
     forget_compiled()
-    once = state_of(flat.module)
+    state_after_first = state_of(flat.module)
     second = _run(flat, tensors, root, seed + 1)
-    twice = state_of(flat.module)
-    _check_no_writes(flat, initial, once, twice)
+    state_after_second = state_of(flat.module)
+    _check_no_writes(flat, initial, state_after_first, state_after_second)
     harness = _ReplayHarness(flat, tensors, others, root, seed, first)
     if random.operators and harness.depends_on_random_numbers():
         raise _random_error(random)
-    _check_no_call_state(harness, once, twice)
+    _check_no_call_state(harness, state_after_first, state_after_second)
     if not _equal_results(first, second, exactly=False):
         if random.operators:  # through integers such as argmax, which changed random numbers may not affect
             raise _random_error(random)
@@ -149,7 +149,7 @@ def probe(
             "dict",
             code="parity.non-deterministic",
         )
-    _check_no_first_call_state(harness, twin, initial, once)
+    _check_no_first_call_state(harness, twin, initial, state_after_first)
     return Observed(first, attention.attention, random.precision)
 
 
@@ -208,16 +208,16 @@ class _ReplayHarness:
         return not _equal_results(self.first, disturbed, exactly=True)
 
 
-def _check_no_writes(flat: FlatModule, initial: State, once: State, twice: State) -> None:
+def _check_no_writes(flat: FlatModule, initial: State, state_after_first: State, state_after_second: State) -> None:
     """Reject a forward that changes buffers at every call, or writes to parameters."""
     buffers = {name for name, _ in flat.module.named_buffers()}
-    if updated := [name for name in changed(once, twice) if name in buffers]:
+    if updated := [name for name in changed(state_after_first, state_after_second) if name in buffers]:
         raise SourceError(
             f"forward changes the model's buffer {', '.join(updated[:_MAX_LISTED])}, and an ONNX graph has no state",
             "make the state an input and an output, or compute it without the buffer",
             code="source.stateful",
         )
-    if parameters := written(initial, twice):
+    if parameters := written(initial, state_after_second):
         raise SourceError(
             f"forward writes to the model's parameter {', '.join(parameters[:_MAX_LISTED])}",
             "load trained weights together with the flag that marks them as initialized, or set them in the factory",
@@ -225,14 +225,14 @@ def _check_no_writes(flat: FlatModule, initial: State, once: State, twice: State
         )
 
 
-def _check_no_call_state(harness: _ReplayHarness, once: State, twice: State) -> None:
+def _check_no_call_state(harness: _ReplayHarness, state_after_first: State, state_after_second: State) -> None:
     """Reject attributes that change at every call and affect the outputs."""
-    updated = changed(once, twice)
+    updated = changed(state_after_first, state_after_second)
     if not updated:
         return
     disturb(harness.flat.module, updated)
     affects_outputs = not harness.same_result()
-    restore(harness.flat.module, once, updated)
+    restore(harness.flat.module, state_after_first, updated)
     if affects_outputs:
         raise SourceError(
             f"forward changes the model's attribute {', '.join(updated[:_MAX_LISTED])} at every call, and its outputs "
@@ -249,8 +249,8 @@ def _check_no_first_call_state(
     initialized = changed(initial, once)
     if not initialized or twin is None:
         return
-    other = replace(harness, flat=harness.flat.of(twin))
-    if other.run_others() and not other.same_result():
+    twin_harness = replace(harness, flat=harness.flat.of(twin))
+    if twin_harness.run_others() and not twin_harness.same_result():
         raise SourceError(
             f"the first call sets the model's {', '.join(initialized[:_MAX_LISTED])} from its inputs, and "
             "later outputs depend on it",
@@ -279,13 +279,15 @@ def _equal_results(first: list[tuple[str, object]], second: list[tuple[str, obje
     tensors = [leaf for _, leaf in first if isinstance(leaf, torch.Tensor)]
     others = [leaf for _, leaf in second if isinstance(leaf, torch.Tensor)]
     return len(tensors) == len(others) and all(
-        one.shape == other.shape and one.dtype == other.dtype and _equal(one, other, exactly=exactly)
-        for one, other in zip(tensors, others, strict=True)
+        tensor.shape == other_tensor.shape
+        and tensor.dtype == other_tensor.dtype
+        and _equal(tensor, other_tensor, exactly=exactly)
+        for tensor, other_tensor in zip(tensors, others, strict=True)
     )
 
 
-def _equal(one: torch.Tensor, other: torch.Tensor, *, exactly: bool) -> bool:
-    if not (one.is_floating_point() or one.is_complex()):
-        return torch.equal(one, other)
+def _equal(first: torch.Tensor, second: torch.Tensor, *, exactly: bool) -> bool:
+    if not (first.is_floating_point() or first.is_complex()):
+        return torch.equal(first, second)
     rtol, atol = (0.0, 0.0) if exactly else (_RTOL, _ATOL)
-    return torch.allclose(one, other, rtol, atol, equal_nan=True)
+    return torch.allclose(first, second, rtol, atol, equal_nan=True)

@@ -35,8 +35,8 @@ def state_of(module: torch.nn.Module) -> State:
     values: dict[str, object] = {}
     for path, child in module.named_modules():
         for name, value in _state_items(child):
-            copied = value.detach().clone() if isinstance(value, torch.Tensor) else value
-            values[f"{path}.{name}".lstrip(".")] = copied
+            copy = value.detach().clone() if isinstance(value, torch.Tensor) else value
+            values[f"{path}.{name}".lstrip(".")] = copy
     # Sums also detect writes through .data, which do not change the version counter.
     sums = {n: float(p.detach().sum(dtype=torch.float64)) for n, p in module.named_parameters() if not p.is_complex()}
     return State(values, sums)
@@ -63,7 +63,7 @@ def _state_items(module: torch.nn.Module) -> Iterator[tuple[str, object]]:
 def written(before: State, after: State) -> list[str]:
     """Return the parameters that differ between two snapshots."""
     pairs = ((name, before.sums.get(name, total), total) for name, total in after.sums.items())
-    return [name for name, was, now in pairs if was != now and not (math.isnan(was) and math.isnan(now))]
+    return [name for name, old, new in pairs if old != new and not (math.isnan(old) and math.isnan(new))]
 
 
 def changed(before: State, after: State) -> list[str]:
@@ -71,14 +71,14 @@ def changed(before: State, after: State) -> list[str]:
     return [
         path
         for path, value in after.values.items()
-        if path not in before.values or not _same(before.values[path], value)
+        if path not in before.values or not _equal(before.values[path], value)
     ]
 
 
-def _same(one: object, other: object) -> bool:
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        return one.shape == other.shape and one.dtype == other.dtype and torch.equal(one, other)
-    return type(one) is type(other) and bool(one == other)
+def _equal(first: object, second: object) -> bool:
+    if isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor):
+        return first.shape == second.shape and first.dtype == second.dtype and torch.equal(first, second)
+    return type(first) is type(second) and bool(first == second)
 
 
 def restore(module: torch.nn.Module, state: State, paths: Iterable[str]) -> None:

@@ -41,36 +41,36 @@ def load_weights(module: torch.nn.Module, path: Path) -> tuple[str, ...]:
         SourceError: The file is unreadable, could run code, or does not match the module.
     """
     state = read_state(path)
-    own = module.state_dict()
-    shared = [key for key in own if key in state]
+    model_state = module.state_dict()
+    shared = [key for key in model_state if key in state]
     problems = {
-        "missing": [key for key in own if key not in state and not _tied(key, own, state)],
-        "unexpected": [key for key in state if key not in own],
+        "missing": [key for key in model_state if key not in state and not _is_tied(key, model_state, state)],
+        "unexpected": [key for key in state if key not in model_state],
         "different shape": [
-            f"{key}: file {list(state[key].shape)}, model {list(own[key].shape)}"
+            f"{key}: file {list(state[key].shape)}, model {list(model_state[key].shape)}"
             for key in shared
-            if state[key].shape != own[key].shape
+            if state[key].shape != model_state[key].shape
         ],
         "different dtype": [
-            f"{key}: file {dtype_name(state[key].dtype)}, model {dtype_name(own[key].dtype)}"
+            f"{key}: file {dtype_name(state[key].dtype)}, model {dtype_name(model_state[key].dtype)}"
             for key in shared
-            if not _castable(state[key], own[key].dtype)
+            if not _is_castable(state[key], model_state[key].dtype)
         ],
     }
     if any(problems.values()):
-        listed = "; ".join(f"{what}: {_cut(keys)}" for what, keys in problems.items() if keys)
+        summary = "; ".join(f"{what}: {_key_list(keys)}" for what, keys in problems.items() if keys)
         only_dtype = not (problems["missing"] or problems["unexpected"] or problems["different shape"])
         raise SourceError(
-            f"{path.name} does not match the model; {listed}",
-            _DTYPE_HINT if only_dtype else _prefix_hint(own, state, path.name) or _KWARGS_HINT,
+            f"{path.name} does not match the model; {summary}",
+            _DTYPE_HINT if only_dtype else _prefix_hint(model_state, state, path.name) or _KWARGS_HINT,
             code="source.weights-mismatch",
             where=path.name,
         )
     module.load_state_dict(dict(state), strict=False)
     casts = Counter(
-        (dtype_name(state[key].dtype), dtype_name(own[key].dtype))
+        (dtype_name(state[key].dtype), dtype_name(model_state[key].dtype))
         for key in shared
-        if state[key].dtype != own[key].dtype
+        if state[key].dtype != model_state[key].dtype
     )
     return tuple(
         f"cast {count} of {len(shared)} tensors from {actual} in {path.name} to {expected} as in the model"
@@ -78,11 +78,11 @@ def load_weights(module: torch.nn.Module, path: Path) -> tuple[str, ...]:
     )
 
 
-def _cut(keys: list[str]) -> str:
+def _key_list(keys: list[str]) -> str:
     return f"{', '.join(keys[:_SHOWN])}{f' and {len(keys) - _SHOWN} more' if len(keys) > _SHOWN else ''}"
 
 
-def _castable(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
+def _is_castable(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
     """Return whether a cast changes at most the precision of floats, and no value of integers."""
     if tensor.dtype == dtype or (tensor.is_floating_point() and dtype.is_floating_point):
         return True
@@ -92,38 +92,42 @@ def _castable(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
     return torch.equal(tensor.to(dtype).to(tensor.dtype), tensor)
 
 
-def _prefix_hint(own: State, state: State, name: str) -> str:
+def _prefix_hint(model_state: State, state: State, name: str) -> str:
     """Return how to fix keys that differ only by a prefix; empty if they differ otherwise."""
-    if prefix := _prefix(own, state):
+    if prefix := _prefix(model_state, state):
         why = f" ({_WRAPPERS[prefix]})" if prefix in _WRAPPERS else ""
         return (
             f"the keys of {name} start with {prefix!r}{why}: save model.{prefix}state_dict(), or strip it: "
             f"{{k.removeprefix({prefix!r}): v for k, v in state.items() if k.startswith({prefix!r})}}"
         )
-    if prefix := _prefix(state, own):
-        add = f", or add the prefix: {{{prefix!r} + k: v for k, v in state.items()}}" if len(state) == len(own) else ""
+    if prefix := _prefix(state, model_state):
+        add = (
+            f", or add the prefix: {{{prefix!r} + k: v for k, v in state.items()}}"
+            if len(state) == len(model_state)
+            else ""
+        )
         return f"the keys of {name} are those of model.{prefix[:-1]} only: save the state_dict of the whole model{add}"
     return ""
 
 
-def _prefix(short: Collection[str], long: Collection[str]) -> str:
+def _prefix(short_keys: Collection[str], long_keys: Collection[str]) -> str:
     """Return the prefix that turns every key of ``short`` into one of ``long``; empty if there is none."""
-    first = next(iter(short), None)
-    for key in long if first is not None else ():
+    first = next(iter(short_keys), None)
+    for key in long_keys if first is not None else ():
         if key.endswith(f".{first}"):
             prefix = key.removesuffix(str(first))
-            if all(prefix + other in long for other in short):
+            if all(prefix + key_suffix in long_keys for key_suffix in short_keys):
                 return prefix
     return ""
 
 
-def _tied(key: str, own: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor]) -> bool:
+def _is_tied(key: str, model_state: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor]) -> bool:
     """Return whether a tensor shares its storage with one that the file has; safetensors stores it once."""
-    tied = own[key]
+    tied = model_state[key]
     return any(
-        other in state and tensor.data_ptr() == tied.data_ptr() and tensor.shape == tied.shape
-        for other, tensor in own.items()
-        if other != key
+        name in state and tensor.data_ptr() == tied.data_ptr() and tensor.shape == tied.shape
+        for name, tensor in model_state.items()
+        if name != key
     )
 
 
@@ -138,13 +142,13 @@ def read_state(path: Path) -> State:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file  # noqa: PLC0415 - part of the build extra
 
-            loaded: object = load_file(path)
+            content: object = load_file(path)
         else:
-            loaded = torch.load(path, map_location="cpu", weights_only=True)
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         unsafe = _UNSAFE_GLOBAL.search(str(error)) if isinstance(error, pickle.UnpicklingError) else None
-        raise _unsafe(path, unsafe[1], error) if unsafe else _damaged(path, error) from error
-    return _state_dict(loaded, path)
+        raise _unsafe(path, unsafe[1], error) if unsafe else _damaged_error(path, error) from error
+    return _state_dict(content, path)
 
 
 def _unsafe(path: Path, name: str, error: Exception) -> SourceError:
@@ -157,7 +161,7 @@ def _unsafe(path: Path, name: str, error: Exception) -> SourceError:
     )
 
 
-def _damaged(path: Path, error: Exception) -> SourceError:
+def _damaged_error(path: Path, error: Exception) -> SourceError:
     # The loaders' own messages do not help users, or advise them to disable the protection.
     return SourceError(
         f"{path.name} cannot be read: it is damaged or truncated, or was not written by "

@@ -63,11 +63,11 @@ def merge_extra(message: Message, extra: str, where: str) -> None:
     """
     if not extra.strip():
         return
-    added = empty_config()
+    extra_config = empty_config()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an unknown escape, which is also reported as an error
-            text_format.Parse(extra, added)
+            text_format.Parse(extra, extra_config)
     except text_format.ParseError as error:
         raise ConfigError(
             f"triton.extra is not valid config.pbtxt text: {error}",
@@ -75,7 +75,7 @@ def merge_extra(message: Message, extra: str, where: str) -> None:
             code="config.syntax",
             where=where,
         ) from error
-    for field, _ in added.ListFields():
+    for field, _ in extra_config.ListFields():
         already_set = message.HasField(field.name) if _has_presence(field) else bool(getattr(message, field.name))
         if field.name in _NOT_IN_EXTRA or already_set:
             decided = field.name in _NOT_IN_EXTRA
@@ -86,7 +86,7 @@ def merge_extra(message: Message, extra: str, where: str) -> None:
                 code="config.extra",
                 where=where,
             )
-    message.MergeFrom(added)
+    message.MergeFrom(extra_config)
 
 
 def _texts(values: Mapping[str, bool | float | str]) -> dict[str, str]:

@@ -54,9 +54,9 @@ def expected_config(triton: TritonSpec, facts: ModelFacts, steps: Sequence[Ensem
     for view in declared_outputs(triton, facts):
         _set_tensor(message.output.add(), view)
     for step in steps:
-        added = message.ensemble_scheduling.step.add(model_name=step.model, model_version=step.version or -1)
-        added.input_map.update(step.inputs)
-        added.output_map.update(step.outputs)
+        message_step = message.ensemble_scheduling.step.add(model_name=step.model, model_version=step.version or -1)
+        message_step.input_map.update(step.inputs)
+        message_step.output_map.update(step.outputs)
     complete_from_graph(message, triton, facts)
     merge_extra(message, triton.extra, facts.where("extra"))
     return message

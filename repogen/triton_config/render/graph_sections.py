@@ -136,10 +136,10 @@ def _warmup_dims(
 ) -> tuple[int, ...]:
     sizes = {**facts.sizes, **warmup.sizes}
     shape = tensor.shape[1:] if facts.batched and not view.allow_ragged_batch else tensor.shape
-    if missing := [dim for dim in shape if isinstance(dim, str) and dim not in sizes]:
+    if missing_dims := [dim for dim in shape if isinstance(dim, str) and dim not in sizes]:
         raise ConfigError(
-            f"warmup {warmup.name!r} needs a size for dim {missing[0]!r} of input {tensor.name!r}",
-            f"sizes: {{{missing[0]}: …}}",
+            f"warmup {warmup.name!r} needs a size for dim {missing_dims[0]!r} of input {tensor.name!r}",
+            f"sizes: {{{missing_dims[0]}: …}}",
             code="config.warmup",
             where=where,
         )

@@ -86,11 +86,11 @@ def configure(name: str, model: ConfiguredModel, verified: VerifiedModel, option
 def _model_facts(name: str, model: ConfiguredModel, verified: VerifiedModel, options: RenderOptions) -> ModelFacts:
     artifact, is_graph = verified.artifact, isinstance(verified.artifact, OnnxArtifact)
     measured = not model.triton.ragged or isinstance(artifact, EnsembleArtifact)
-    claimed = 0 if model.triton.max_batch_size == "auto" else model.triton.max_batch_size
+    declared_size = 0 if model.triton.max_batch_size == "auto" else model.triton.max_batch_size
     return ModelFacts(
         name=name,
         signature=artifact.signature,
-        max_batch_size=verified.batch.max_batch_size if measured else claimed,
+        max_batch_size=verified.batch.max_batch_size if measured else declared_size,
         batch_measured=measured,
         sizes={
             dim: bounds.example or max(bounds.min, min(bounds.max, _DEFAULT_WARMUP_SIZE))

@@ -114,10 +114,10 @@ def template_variables(
     Raises:
         ConfigError: The section does not match the graph.
     """
-    rest = empty_config()
-    rest.CopyFrom(expected)
+    extra_message = empty_config()
+    extra_message.CopyFrom(expected)
     for field in (*_TEMPLATE_FIELDS, *(["dynamic_batching"] if triton.dynamic_batching is not None else [])):
-        rest.ClearField(field)
+        extra_message.ClearField(field)
     return TemplateVariables(
         name=facts.name,
         backend=facts.backend,
@@ -130,7 +130,7 @@ def template_variables(
         dynamic_batching=triton.dynamic_batching,
         version_policy=triton.version_policy,
         steps=tuple(steps),
-        extra_fields=message_text(rest),
+        extra_fields=message_text(extra_message),
         uses_graph=bool(triton.model_warmup or triton.sequence_batching or triton.batch_input or triton.batch_output),
     )
 
@@ -168,7 +168,7 @@ def render(variables: TemplateVariables, overrides: Path | None, template: str =
     environment.filters["pblist"] = _list_text
     values = {field.name: getattr(variables, field.name) for field in fields(variables)}
     try:
-        return _bounded(environment.get_template(template).generate({**values, "more": variables.more}))
+        return _join_limited(environment.get_template(template).generate({**values, "more": variables.more}))
     except TemplateSyntaxError as error:
         raise _template_error(f"{error.message}", f"{error.name}:{error.lineno}") from error
     except (TemplateError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError, OSError) as error:
@@ -182,7 +182,7 @@ def template_origin(overrides: Path | None, template: str) -> str:
     return f"repogen's {template}"
 
 
-def _bounded(chunks: Iterable[str]) -> str:
+def _join_limited(chunks: Iterable[str]) -> str:
     parts: list[str] = []
     length = 0
     for chunk in chunks:

@@ -93,8 +93,8 @@ def _batch_input_targets(triton: TritonSpec) -> Iterator[str]:
         yield from entry.target_name
 
 
-def _views(tensors: Iterable[TensorSpec], hidden: frozenset[str], facts: ModelFacts) -> dict[str, TensorView]:
-    return {tensor.name: graph_view(tensor, facts) for tensor in tensors if tensor.name not in hidden}
+def _views(tensors: Iterable[TensorSpec], hidden_names: frozenset[str], facts: ModelFacts) -> dict[str, TensorView]:
+    return {tensor.name: graph_view(tensor, facts) for tensor in tensors if tensor.name not in hidden_names}
 
 
 def _check_names(kind: str, names: Iterable[str], views: Mapping[str, TensorView], facts: ModelFacts) -> None:
@@ -112,7 +112,7 @@ def _with_input_settings(view: TensorView, settings: InputExtraSpec | None, fact
         return view
     if settings.allow_ragged_batch:  # Triton concatenates the rows, whatever their length
         view = replace(view, dims=(-1,), reshape=None, from_spec=True)
-    view = _reshaped("input", view, settings.dims, settings.reshape, facts)
+    view = _reshape("input", view, settings.dims, settings.reshape, facts)
     image_format = "" if settings.format in {None, "FORMAT_NONE"} else str(settings.format)
     ragged, optional = settings.allow_ragged_batch, settings.optional
     return replace(view, format=image_format, allow_ragged_batch=ragged, optional=optional)
@@ -120,10 +120,10 @@ def _with_input_settings(view: TensorView, settings: InputExtraSpec | None, fact
 
 def _with_output_settings(view: TensorView, settings: OutputExtraSpec | None, facts: ModelFacts) -> TensorView:
     view = replace(view, label_filename=facts.labels.get(view.name, ""))
-    return view if settings is None else _reshaped("output", view, settings.dims, settings.reshape, facts)
+    return view if settings is None else _reshape("output", view, settings.dims, settings.reshape, facts)
 
 
-def _reshaped(
+def _reshape(
     kind: str, view: TensorView, dims: tuple[int, ...] | None, reshape: ReshapeSpec | None, facts: ModelFacts
 ) -> TensorView:
     """Return a view with the spec's dims for clients, which ``reshape`` converts to the graph's."""

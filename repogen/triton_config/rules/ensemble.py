@@ -55,18 +55,18 @@ def _step_findings(config: ModelConfig) -> Iterator[Finding]:
 
 def _tensor_findings(config: ModelConfig) -> Iterator[Finding]:
     producers, findings = _producers(config)
-    used: set[str] = set()
+    used_tensors: set[str] = set()
     for index, step in enumerate(config.ensemble_scheduling.step):
         for name in step.input_map.values():
-            used.add(name)
+            used_tensors.add(name)
             if name not in producers:
                 message = f"step {index + 1} ({step.model_name!r}) reads tensor {name!r}, which no step produces"
                 hint = f"available tensors: {', '.join(sorted(producers))}"
                 path = f"ensemble_scheduling.step[{index}].input_map"
                 findings.append(Finding("RG504", "error", message, hint, path))
-    findings += _signature_findings(config, producers, used)
+    findings += _signature_findings(config, producers, used_tensors)
     # A misspelled name is missing on one side and unused on the other: report it once.
-    yield from findings or _unused_findings(config, producers, used)
+    yield from findings or _unused_findings(config, producers, used_tensors)
     yield from _cycle_findings(config, producers)
 
 
@@ -78,29 +78,31 @@ def _producers(config: ModelConfig) -> tuple[dict[str, int], list[Finding]]:
         for name in step.output_map.values():
             if name in producers:
                 first = producers[name]
-                other = "an input of the ensemble" if first == _ENSEMBLE_INPUT else f"an output of step {first + 1}"
-                message = f"tensor {name!r} is an output of step {index + 1} and also {other}"
+                description = (
+                    "an input of the ensemble" if first == _ENSEMBLE_INPUT else f"an output of step {first + 1}"
+                )
+                message = f"tensor {name!r} is an output of step {index + 1} and also {description}"
                 path = f"ensemble_scheduling.step[{index}].output_map"
                 findings.append(Finding("RG504", "error", message, "use a unique name for each tensor", path))
             producers.setdefault(name, index)
     return producers, findings
 
 
-def _signature_findings(config: ModelConfig, producers: dict[str, int], used: set[str]) -> Iterator[Finding]:
+def _signature_findings(config: ModelConfig, producers: dict[str, int], used_tensors: set[str]) -> Iterator[Finding]:
     for index, tensor in enumerate(config.output):
         if producers.get(tensor.name, _ENSEMBLE_INPUT) == _ENSEMBLE_INPUT:
             message = f"no step produces output {tensor.name!r} of the ensemble"
             yield Finding("RG504", "error", message, "map a step's output to it", f"output[{index}]")
     for index, tensor in enumerate(config.input):
-        if tensor.name not in used:
+        if tensor.name not in used_tensors:
             message = f"input {tensor.name!r} of the ensemble is not used by any step"
             yield Finding("RG504", "error", message, "map it to a step's input, or remove it", f"input[{index}]")
 
 
-def _unused_findings(config: ModelConfig, producers: dict[str, int], used: set[str]) -> Iterator[Finding]:
+def _unused_findings(config: ModelConfig, producers: dict[str, int], used_tensors: set[str]) -> Iterator[Finding]:
     outputs = {tensor.name for tensor in config.output}
     for name, index in producers.items():
-        if index != _ENSEMBLE_INPUT and name not in used | outputs:
+        if index != _ENSEMBLE_INPUT and name not in used_tensors | outputs:
             message = f"tensor {name!r} of step {index + 1} is never used"
             hint = "remove it from output_map, or make it an output of the ensemble"
             yield Finding("RG504", "error", message, hint, f"ensemble_scheduling.step[{index}].output_map")
@@ -112,10 +114,12 @@ def _cycle_findings(config: ModelConfig, producers: dict[str, int]) -> Iterator[
         index: {producers[name] for name in step.input_map.values() if name in producers} - {_ENSEMBLE_INPUT}
         for index, step in enumerate(steps)
     }
-    done: set[int] = set()
-    while ready := [index for index, required in requirements.items() if index not in done and required <= done]:
-        done.update(ready)
-    if blocked := sorted(set(requirements) - done):
+    resolved_steps: set[int] = set()
+    while ready := [
+        index for index, required in requirements.items() if index not in resolved_steps and required <= resolved_steps
+    ]:
+        resolved_steps.update(ready)
+    if blocked := sorted(set(requirements) - resolved_steps):
         names = ", ".join(f"{index + 1} ({steps[index].model_name!r})" for index in blocked)
         message = f"steps form a cycle: {names}"
         field = f"ensemble_scheduling.step[{blocked[0]}]"

@@ -73,7 +73,7 @@ def ensemble_findings(config: ModelConfig, models: Mapping[str, ModelInRepositor
 
 def cycle_findings(name: str, models: Mapping[str, ModelInRepository]) -> Iterator[Finding]:
     """Yield an error if an ensemble contains itself through the models of its steps."""
-    seen: set[str] = set()
+    visited_models: set[str] = set()
     pending = [name]
     while pending:
         model = models.get(pending.pop())
@@ -82,8 +82,8 @@ def cycle_findings(name: str, models: Mapping[str, ModelInRepository]) -> Iterat
                 message = f"the steps of {name!r} lead back to {name!r}"
                 yield Finding("RG505", "error", message, "break the cycle", "ensemble_scheduling")
                 return
-            if step.model_name not in seen:
-                seen.add(step.model_name)
+            if step.model_name not in visited_models:
+                visited_models.add(step.model_name)
                 pending.append(step.model_name)
 
 
@@ -124,8 +124,8 @@ def _map_findings(index: int, step: ModelConfig, model: ModelConfig, shapes: dic
             declared = shapes.setdefault(ensemble_name, shape)
             yield from _mismatch_findings(f"{path}.{key}", ensemble_name, declared, shape)
     required = [tensor.name for tensor in model.input if not tensor.optional]
-    if missing := [name for name in required if name not in step.input_map] if step.input_map else []:
-        message = f"step {index + 1} does not map {', '.join(map(repr, missing))} of {step.model_name!r}"
+    if missing_inputs := [name for name in required if name not in step.input_map] if step.input_map else []:
+        message = f"step {index + 1} does not map {', '.join(map(repr, missing_inputs))} of {step.model_name!r}"
         yield Finding("RG502", "error", message, "map every input of the model", f"{path}.input_map")
 
 
@@ -134,15 +134,15 @@ def _mismatch_findings(path: str, name: str, first: _Shape, second: _Shape) -> I
         message = f"tensor {name!r} is TYPE_{first.dtype} in {first.declared_by} and "
         message += f"TYPE_{second.dtype} in {second.declared_by}"
         yield Finding("RG503", "error", message, "use the same type", path)
-    elif not _compatible(first.full, second.full):
+    elif not _is_compatible(first.full, second.full):
         # Triton compares dims with and without the batch at load; at inference they must match with the batch.
-        loads = first.batched != second.batched and _compatible(first.dims, second.dims)
+        loads = first.batched != second.batched and _is_compatible(first.dims, second.dims)
         message = f"tensor {name!r} is {dims_text(first.full)} in {first.declared_by} and "
         message += f"{dims_text(second.full)} in {second.declared_by} (with the batch)"
         yield Finding("RG503", "warning" if loads else "error", message, "use the same shape", path)
 
 
-def _compatible(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
+def _is_compatible(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
     return len(first) == len(second) and all(
         -1 in pair or pair[0] == pair[1] for pair in zip(first, second, strict=True)
     )

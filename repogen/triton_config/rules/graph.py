@@ -127,14 +127,14 @@ def _input_name_findings(config: ModelConfig, signature: Signature, spare: Seque
     required = [spec.name for spec in signature.inputs]
     available = {*required, *(spec.name for spec in spare)}
     declared = [tensor.name for tensor in config.input]
-    fed = {name for name, _ in triton_fed_inputs(config)}
+    fed_names = {name for name, _ in triton_fed_inputs(config)}
     for index, name in enumerate(declared):
         if name not in available:
             message = f"input {name!r} is not in the graph"
             yield Finding("RG201", "error", message, _graph_names(required), f"input[{index}].name")
     for spec in signature.inputs:
         # Triton completes a config without any input, which RG113 reports.
-        if declared and spec.name not in declared and spec.name not in fed:
+        if declared and spec.name not in declared and spec.name not in fed_names:
             message = f"the graph's input {spec.name!r} is not declared"
             yield Finding("RG202", "error", message, "declare it", "input", _entry(spec, config.max_batch_size))
     yield from _optional_findings(config, required, {spec.name for spec in spare})

@@ -73,11 +73,11 @@ def _platform_findings(config: ModelConfig) -> Iterator[Finding]:
         message = f"platform {config.platform!r} is not supported by Triton"
         yield Finding("RG102", "error", message, f"write {fix or 'backend'} instead", "platform", fix)
     elif config.platform and config.backend:
-        same = _PLATFORMS[config.platform] == config.backend
+        same_backend = _PLATFORMS[config.platform] == config.backend
         message = f"platform {config.platform!r} and backend {config.backend!r} are both set"
-        message += "" if same else " and conflict"
+        message += "" if same_backend else " and conflict"
         fix = f'backend: "{config.backend}"'
-        yield Finding("RG102", "warning" if same else "error", message, "remove platform", "platform", fix)
+        yield Finding("RG102", "warning" if same_backend else "error", message, "remove platform", "platform", fix)
     elif config.platform == ONNX_PLATFORM:
         fix = f'backend: "{ONNX_BACKEND}"'
         message = f"platform {config.platform!r} is the older name of the backend"

@@ -62,10 +62,10 @@ def triton_fed_inputs(config: ModelConfig) -> list[tuple[str, str]]:
 def _duplicate_findings(config: ModelConfig, kind: str, names: list[str]) -> Iterator[Finding]:
     for name, times in Counter(names).items():
         if times > 1:
-            last = max(index for index, other in enumerate(names) if other == name)
+            last_index = max(index for index, candidate in enumerate(names) if candidate == name)
             message = f"{kind} {name!r} is declared {times} times"
             severity: Severity = "error" if kind == "input" and not is_ensemble(config) else "warning"
-            yield Finding("RG104", severity, message, "keep one", f"{kind}[{last}]")
+            yield Finding("RG104", severity, message, "keep one", f"{kind}[{last_index}]")
 
 
 def _undeclared_findings(config: ModelConfig, kind: str) -> Iterator[Finding]:

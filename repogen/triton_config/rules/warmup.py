@@ -23,8 +23,10 @@ def warmup_findings(config: ModelConfig) -> Iterator[Finding]:
         yield Finding("RG116", "error", message, "remove model_warmup", "model_warmup")
     for index, warmup in enumerate(config.model_warmup):
         path = f"model_warmup[{index}]"
-        if missing := sorted(_control_names(config) - set(warmup.inputs)):
-            message = f"warmup {warmup.name!r} of a sequence model has no value for its control {', '.join(missing)}"
+        if missing_controls := sorted(_control_names(config) - set(warmup.inputs)):
+            message = (
+                f"warmup {warmup.name!r} of a sequence model has no value for its control {', '.join(missing_controls)}"
+            )
             hint = "add it, or remove the warmup: tritonserver 2.51 crashes"
             yield Finding("RG116", "error", message, hint, path)
         yield from _batch_findings(config, path, warmup)
@@ -63,9 +65,9 @@ def _input_findings(config: ModelConfig, path: str, warmup: ModelWarmup) -> Iter
             continue
         value_subject = f"{subject}, input {name!r},"
         yield from _value_findings(field, value_subject, declared[name], warmup.inputs[name])
-    missing = [name for name, tensor in declared.items() if name not in warmup.inputs and not tensor.optional]
-    if missing and warmup.inputs and declared.keys() | controls >= set(warmup.inputs):
-        message = f"{subject} has no value for {', '.join(map(repr, missing))}"
+    missing_inputs = [name for name, tensor in declared.items() if name not in warmup.inputs and not tensor.optional]
+    if missing_inputs and warmup.inputs and declared.keys() | controls >= set(warmup.inputs):
+        message = f"{subject} has no value for {', '.join(map(repr, missing_inputs))}"
         yield Finding("RG116", "error", message, "add each input of the model", path)
 
 

@@ -214,8 +214,10 @@ class _Reader:
         return self._tokens[self._next_index].text if self._next_index < len(self._tokens) else None
 
     def _error(self, message: str, hint: str = "close what was opened") -> PbtxtError:
-        last = self._tokens[min(self._next_index, len(self._tokens)) - 1].position if self._tokens else Position(1, 1)
-        return _error(self._origin, last, message, hint)
+        last_position = (
+            self._tokens[min(self._next_index, len(self._tokens)) - 1].position if self._tokens else Position(1, 1)
+        )
+        return _error(self._origin, last_position, message, hint)
 
 
 def _leading_strings(values: list[Token]) -> Iterator[Token]:

@@ -1,4 +1,4 @@
-"""What `check` says of a thousand variants of repositories, against what a real Triton made of each."""
+"""Compares the findings of `check` for 1,000 repository variants with the recorded results of a real Triton."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ TRUTHS = [Truth(**entry) for entry in json.loads((BENCHMARKS / "agreement" / "tr
 
 @pytest.fixture(scope="module")
 def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Return the codes of the errors in each variant, by name."""
+    """Return the codes of the errors of each variant, by name."""
     root = tmp_path_factory.mktemp("variants")
-    found = {}
+    codes = {}
     for variant in all_variants():
         directory = root / variant.folder
         variant.write(directory)
-        found[variant.name] = [finding.code for finding in check(directory) if finding.severity == "error"]
-    return found
+        codes[variant.name] = [finding.code for finding in check(directory) if finding.severity == "error"]
+    return codes
 
 
-def test_the_server_judged_what_there_is_to_judge(errors: dict[str, Any]) -> None:
-    """The recorded truth is of these very variants."""
+def test_recorded_results_match_the_variants(errors: dict[str, Any]) -> None:
+    """The recorded results are for exactly these variants."""
     assert len(TRUTHS) > 1000
     assert {truth.name for truth in TRUTHS} <= set(errors)
 
 
 @pytest.mark.parametrize("group", ["core", "backend", "layout", "syntax"])
-def test_errors_are_what_the_server_refuses(errors: dict[str, list[str]], group: str) -> None:
-    """No false accept and no false reject, but for those that are explained."""
-    wrong = [
+def test_errors_match_what_triton_rejects(errors: dict[str, list[str]], group: str) -> None:
+    """There are no false positives or negatives except the explained ones."""
+    mismatches = [
         (truth.name, truth.outcome, truth.message, errors[truth.name])
         for truth in TRUTHS
         if truth.group == group and (truth.outcome == "accept") is bool(errors[truth.name]) and not excuse(truth)
     ]
-    assert wrong == []
+    assert mismatches == []

@@ -1,4 +1,4 @@
-"""Whatever config.pbtxt holds, `check` ends: in findings, with bounded work, never in an exception."""
+"""Property tests: for any config.pbtxt, `check` returns findings with bounded work and never raises."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _fill(draw: st.DrawFn, message: Message, depth: int) -> None:
 
 
 def mutated(draw: st.DrawFn) -> bytes:
-    """Draw a real config with some of its bytes changed, cut or doubled."""
+    """Draw a real config with some bytes changed, removed or repeated."""
     content = bytearray(draw(st.sampled_from(REAL)).encode())
     for _ in range(draw(st.integers(1, 6))):
         at = draw(st.integers(0, len(content)))
@@ -94,7 +94,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a repository whose model's config is written again and again."""
+    """Return a repository whose config.pbtxt is rewritten for each example."""
     repository = tmp_path_factory.mktemp("any") / "repository"
     add_model(repository, "m", CONFIG)
     return repository
@@ -106,16 +106,16 @@ MANY = settings(SOME, max_examples=10_000)
 
 @SOME
 @given(text=configs())
-def test_any_config_has_findings_or_none(shared: Path, text: str) -> None:
-    """Every message of the schema, with values of every kind."""
+def test_any_config_is_checked(shared: Path, text: str) -> None:
+    """Every message of the schema, with values of every kind, is checked without an exception."""
     (shared / "m" / "config.pbtxt").write_text(text, encoding="utf-8")
     assert all(code.startswith("RG") for code in codes(shared))
 
 
 @SOME
 @given(content=st.composite(mutated)())
-def test_any_bytes_have_findings_or_none(shared: Path, content: bytes) -> None:
-    """Real configs with bytes changed."""
+def test_changed_bytes_are_checked(shared: Path, content: bytes) -> None:
+    """Real configs with changed bytes are checked without an exception."""
     (shared / "m" / "config.pbtxt").write_bytes(content)
     assert all(code.startswith("RG") for code in codes(shared))
 
@@ -124,7 +124,7 @@ def test_any_bytes_have_findings_or_none(shared: Path, content: bytes) -> None:
 @MANY
 @given(text=configs())
 def test_ten_thousand_configs(shared: Path, text: str) -> None:
-    """The same, many times."""
+    """Ten thousand configs are checked without an exception."""
     (shared / "m" / "config.pbtxt").write_text(text, encoding="utf-8")
     assert all(code.startswith("RG") for code in codes(shared))
 
@@ -133,6 +133,6 @@ def test_ten_thousand_configs(shared: Path, text: str) -> None:
 @MANY
 @given(content=st.composite(mutated)())
 def test_ten_thousand_mutations(shared: Path, content: bytes) -> None:
-    """The same, many times."""
+    """Ten thousand changed configs are checked without an exception."""
     (shared / "m" / "config.pbtxt").write_bytes(content)
     assert all(code.startswith("RG") for code in codes(shared))

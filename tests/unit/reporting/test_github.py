@@ -1,4 +1,4 @@
-"""What a GitHub Actions runner is told: annotations, the step's summary, its outputs."""
+"""Output for GitHub Actions: annotations, the step summary, and step outputs."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ WARNED = SmokeReport(
     "good", 2, "embedded", "2.51", "ORT", (SmokeCheck("batching", passed=True, detail="none", warning=True),)
 )
 GOOD = ModelReport("good", Status.PUBLISHED, version=2, sha256="ab", size=7, registry_version=5, smoke=WARNED)
-BAD = ModelReport("bad", Status.FAILED, error=ErrorRecord("export.x", "no\nexport", "mend it", "models.py:1", 3))
+BAD = ModelReport("bad", Status.FAILED, error=ErrorRecord("export.x", "no\nexport", "fix it", "models.py:1", 3))
 
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A runner's workspace, which is the working directory, with a spec in ``models/``; its files beside it."""
+    """A runner's workspace as working directory, with a spec in ``models/``; the runner's files are next to it."""
     project = tmp_path / "work" / "models"
     project.mkdir(parents=True)
     (project / "repogen.yaml").write_text(SPEC, encoding="utf-8")
@@ -72,26 +72,26 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def spec(workspace: Path) -> Spec:
-    """The spec as a user names it who stands in the workspace."""
+    """Return the spec, loaded by its path relative to the workspace."""
     del workspace
     return load_spec(Path("models/repogen.yaml"))
 
 
 def outputs(file: Path) -> dict[str, str]:
-    """Read a step's outputs as the runner does."""
-    found, lines = {}, file.read_text(encoding="utf-8").split("\n")
+    """Read a step's outputs like the runner."""
+    values, lines = {}, file.read_text(encoding="utf-8").split("\n")
     while len(lines) > 1:
         name, _, delimiter = lines[0].partition("<<")
         end = lines.index(delimiter, 1)
-        found[name] = "\n".join(lines[1:end])
+        values[name] = "\n".join(lines[1:end])
         lines = lines[end + 1 :]
-    return found
+    return values
 
 
-def test_nothing_is_told_outside_of_actions(
+def test_nothing_is_written_outside_of_actions(
     spec: Spec, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """On a developer's machine nothing is printed and nothing written."""
+    """On a developer's machine nothing is printed or written."""
     monkeypatch.delenv("GITHUB_ACTIONS")
     write_build(BuildReport(Path("r"), (BAD,)), spec, err=False)
     write_smoke(Path("r"), [WARNED], err=False)
@@ -101,50 +101,48 @@ def test_nothing_is_told_outside_of_actions(
     assert not (tmp_path / "summary.md").exists()
 
 
-@pytest.mark.parametrize("missing", ["GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT"])
-def test_a_runner_has_all_of_its_files(missing: str) -> None:
-    """Half an environment is none."""
+@pytest.mark.parametrize("variable", ["GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT"])
+def test_partial_environment_is_not_a_runner(variable: str) -> None:
+    """An environment without all of the runner's variables is not a runner."""
     environment = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": "/s", "GITHUB_OUTPUT": "/o"}
     assert runner(environment) is not None
-    assert runner({name: value for name, value in environment.items() if name != missing}) is None
+    assert runner({name: value for name, value in environment.items() if name != variable}) is None
 
 
-def test_a_build_is_told_in_annotations_summary_and_outputs(
-    spec: Spec, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """Each failure and warning on its line; the report for people; the figures for the next job."""
+def test_build_annotations_summary_and_outputs(spec: Spec, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A build writes one annotation per failure and warning, the summary, and the step outputs."""
     write_build(BuildReport(tmp_path / "work" / "repo", (GOOD, BAD)), spec, err=False)
     assert capsys.readouterr().out.splitlines() == [
         "::warning file=models/repogen.yaml,line=2,col=3,title=good%3A batching::none",
-        "::error file=models/models.py,line=1,title=bad%3A export.x::no%0Aexport%0Amend it",
+        "::error file=models/models.py,line=1,title=bad%3A export.x::no%0Aexport%0Afix it",
     ]
-    found = outputs(tmp_path / "output")
-    assert json.loads(found["models"]) == [
+    step_outputs = outputs(tmp_path / "output")
+    assert json.loads(step_outputs["models"]) == [
         {"name": "good", "status": "published", "version": 2, "registry_version": 5, "sha256": "ab", "size": 7},
         {"name": "bad", "status": "failed", "version": None, "registry_version": None, "sha256": None, "size": None},
     ]
-    assert (found["repository"], found["failed"]) == ("repo", "true")
-    report = Path(found["report"]).read_text(encoding="utf-8")
+    assert (step_outputs["repository"], step_outputs["failed"]) == ("repo", "true")
+    report = Path(step_outputs["report"]).read_text(encoding="utf-8")
     assert report.startswith("### repogen build: 1 published, 1 failed\n")
     assert (tmp_path / "summary.md").read_text(encoding="utf-8") == report
 
 
-def test_a_smoke_test_is_told(workspace: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Checks that failed are errors; the outputs say so."""
+def test_smoke_annotations_and_outputs(workspace: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Failed checks are error annotations, and the outputs report the failure."""
     failed = replace(WARNED, checks=(SmokeCheck("ready", passed=False, detail="no"),))
     write_smoke(workspace / "repo", [failed], err=True)
     assert capsys.readouterr() == ("", "::error title=good%3A ready::no\n")
-    found = outputs(tmp_path / "output")
-    assert (found["repository"], found["failed"]) == ("repo", "true")
-    assert json.loads(found["models"]) == [{"name": "good", "status": "failed", "version": 2}]
+    step_outputs = outputs(tmp_path / "output")
+    assert (step_outputs["repository"], step_outputs["failed"]) == ("repo", "true")
+    assert json.loads(step_outputs["models"]) == [{"name": "good", "status": "failed", "version": 2}]
 
 
-def test_a_refused_promotion_is_told(spec: Spec, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Each gate that failed is an error on the model's line; a second promotion of the step adds its own report."""
+def test_failed_gates_are_annotated(spec: Spec, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Each failed gate is an error on the model's line; a second promotion of the step appends its report."""
     gate = GateResult("size.max_mb", "3 MB", "<= 2", Verdict.FAILED, "larger by half")
-    refused = PromotionReport("bad", "champion", 1, 2, Outcome.REFUSED, (gate,))
-    write_promotion(refused, spec, err=False)
-    write_promotion(replace(refused, outcome=Outcome.PROMOTED, gates=()), None, err=False)
+    promotion = PromotionReport("bad", "champion", 1, 2, Outcome.REFUSED, (gate,))
+    write_promotion(promotion, spec, err=False)
+    write_promotion(replace(promotion, outcome=Outcome.PROMOTED, gates=()), None, err=False)
     assert capsys.readouterr().out == (
         "::error file=models/repogen.yaml,line=6,col=3,title=bad%3A size.max_mb"
         "::measured 3 MB, limit <= 2%0Alarger by half\n"
@@ -157,10 +155,8 @@ def test_a_refused_promotion_is_told(spec: Spec, capsys: pytest.CaptureFixture[s
     assert outputs(tmp_path / "output")["failed"] == "false"
 
 
-def test_all_problems_of_a_spec_are_annotated(
-    workspace: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """Each on its own line, with what to do; a next job finds outputs that it can parse."""
+def test_spec_problems_are_annotated(workspace: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Each problem is annotated on its line with a hint; the outputs stay valid JSON."""
     del workspace
     problems = [
         Problem("models/repogen.yaml", 3, 5, "a.b", "50% wrong", "x, y"),
@@ -171,48 +167,48 @@ def test_all_problems_of_a_spec_are_annotated(
         "::error file=models/repogen.yaml,line=3,col=5,title=spec.problems::a.b: 50%25 wrong%0Ax, y",
         "::error file=models/repogen.yaml,line=4,col=1,title=spec.problems::bad",
     ]
-    found = outputs(tmp_path / "output")
-    assert (found["repository"], found["models"], found["failed"]) == ("", "[]", "true")
+    step_outputs = outputs(tmp_path / "output")
+    assert (step_outputs["repository"], step_outputs["models"], step_outputs["failed"]) == ("", "[]", "true")
 
 
-def test_a_place_outside_of_the_workspace_is_not_named(spec: Spec) -> None:
-    """GitHub could not show it: a model's error falls back to the model's line in the spec."""
+def test_position_outside_of_the_workspace(spec: Spec) -> None:
+    """An error outside the workspace falls back to the model's line in the spec."""
     error = ErrorRecord("export.x", "no", "", "torch/nn/modules/linear.py:3", 3)
-    (found,) = build_annotations(BuildReport(Path("r"), (replace(BAD, error=error),)), spec)
-    assert found.command(Path()) == "::error file=models/repogen.yaml,line=6,col=3,title=bad%3A export.x::no"
+    (annotation,) = build_annotations(BuildReport(Path("r"), (replace(BAD, error=error),)), spec)
+    assert annotation.command(Path()) == "::error file=models/repogen.yaml,line=6,col=3,title=bad%3A export.x::no"
     (beside,) = error_annotations(PublishError("no", where="../summary.md:1"))
     assert beside.command(Path()) == "::error title=publish::no"
 
 
-def test_an_error_of_the_build_itself_is_annotated(spec: Spec) -> None:
-    """What went wrong beside the models."""
+def test_error_of_the_build_is_annotated(spec: Spec) -> None:
+    """An error outside the models is annotated."""
     report = BuildReport(Path("r"), (), PublishError("the run could not be ended").record)
     assert [note.message for note in build_annotations(report, spec)] == ["the run could not be ended"]
 
 
 @given(st.text(), st.text())
-def test_no_text_ends_its_annotation(title: str, message: str) -> None:
-    """One line, two properties' ends: what the runner reads back is what was said."""
+def test_annotation_round_trip(title: str, message: str) -> None:
+    """Any title and message is one line that the runner decodes to the same text."""
     line = Annotation("error", title, message).command(Path("/nowhere"))
     assert len(line.splitlines()) == 1
-    head, _, told = line.removeprefix("::error ").partition("::")
+    head, _, text = line.removeprefix("::error ").partition("::")
     assert head.count(",") == 0
     assert head.count(":") == 0
-    shown = "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in message)
-    assert told.replace("%0D", "\r").replace("%0A", "\n").replace("%25", "%") == shown
+    expected = "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in message)
+    assert text.replace("%0D", "\r").replace("%0A", "\n").replace("%25", "%") == expected
 
 
 @given(st.text(alphabet="a\n<=end_"))
-def test_no_text_ends_its_output(value: str) -> None:
-    """A value of many lines is read back as it is."""
+def test_output_round_trip(value: str) -> None:
+    """A multi-line output is read back unchanged."""
     lines = output_lines("name", value).split("\n")
     delimiter = lines[0].removeprefix("name<<")
     assert lines.index(delimiter) == len(lines) - 2
     assert "\n".join(lines[1:-2]) == value
 
 
-def test_no_message_is_a_command(workspace: Path) -> None:
-    """While a report is printed, the runner obeys nothing but a word that cannot be guessed."""
+def test_messages_are_not_commands(workspace: Path) -> None:
+    """While a report is printed, the runner only obeys a random token."""
     del workspace
     first, text, last = without_commands("::set-output name=models::[]").split("\n")
     assert text == "::set-output name=models::[]"
@@ -220,22 +216,22 @@ def test_no_message_is_a_command(workspace: Path) -> None:
     assert len(last) == 36
 
 
-def test_a_summary_is_cut_where_github_would_drop_it(tmp_path: Path) -> None:
-    """What an earlier part of the step wrote counts; the cut is at the end of a line, and said."""
+def test_long_summary_is_truncated(tmp_path: Path) -> None:
+    """The summary of a step is truncated at the end of a line, with a note, at GitHub's limit."""
     (tmp_path / "summary").write_text("x" * (SUMMARY_BYTES - 1000), encoding="utf-8")
-    told = Runner(tmp_path / "summary", tmp_path / "output", tmp_path, tmp_path)
-    told.write([], "ä line\n" * 1000, {}, err=False)
+    step_runner = Runner(tmp_path / "summary", tmp_path / "output", tmp_path, tmp_path)
+    step_runner.write([], "ä line\n" * 1000, {}, err=False)
     written = (tmp_path / "summary").read_bytes()
     assert SUMMARY_BYTES - 100 < len(written) <= SUMMARY_BYTES
     assert written.decode().endswith("ä line\n\nTruncated: GitHub shows at most 1 MiB. The report file is complete.\n")
 
 
-def test_a_runner_without_files_costs_no_build(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The build's own exit code stands."""
+def test_runner_without_files_keeps_the_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit code is the build's own if the runner's files cannot be written."""
     Runner(tmp_path / "no" / "summary", tmp_path / "no" / "output", tmp_path, tmp_path).write([], "x", {}, err=False)
     assert "cannot write the files" in capsys.readouterr().err
 
 
-def test_smoke_annotations_need_no_place() -> None:
-    """A repository on disk has no line to point to."""
+def test_smoke_annotations_without_position() -> None:
+    """A repository on disk has no line to annotate."""
     assert [note.command(Path()) for note in smoke_annotations([WARNED])] == ["::warning title=good%3A batching::none"]

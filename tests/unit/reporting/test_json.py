@@ -1,4 +1,4 @@
-"""Every JSON document is of its documented type, with no key more or less."""
+"""Every JSON document has exactly the keys of its documented type."""
 
 from __future__ import annotations
 
@@ -63,15 +63,15 @@ EXAMPLES = {
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_document_is_of_its_type(name: str) -> None:
-    """Also after a trip through JSON text, which has neither NaN nor infinity."""
+def test_document_matches_its_type(name: str) -> None:
+    """A document matches its type, also after JSON encoding, which has no NaN or infinity."""
     adapter: TypeAdapter[object] = TypeAdapter(DOCUMENTS[name])
     for document in EXAMPLES[name]:
         text = json.dumps(document, allow_nan=False)
         assert adapter.validate_json(text) == json.loads(text)
 
 
-def test_an_unknown_key_does_not_pass() -> None:
-    """The check can fail."""
+def test_unknown_key_is_rejected() -> None:
+    """The type check rejects an unknown key."""
     with pytest.raises(ValidationError):
         TypeAdapter(DOCUMENTS["doctor"]).validate_python({"ok": True, "checks": [], "more": 1})

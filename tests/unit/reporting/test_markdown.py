@@ -1,4 +1,4 @@
-"""The Markdown that people read on GitHub and beside a run in MLflow."""
+"""Tests of the Markdown reports for GitHub and MLflow runs."""
 
 from __future__ import annotations
 
@@ -73,19 +73,19 @@ BAD = ModelReport(
 REPORT = BuildReport(Path("model_repository"), (GOOD, BAD))
 
 
-def test_a_report_shows_failures_first_then_a_row_a_model() -> None:
-    """The whole report, as it was looked at and approved."""
+def test_report_lists_failures_first() -> None:
+    """The whole report, with failures before the table of models."""
     assert (GOLDEN / "report.md").read_text(encoding="utf-8") == report_markdown(REPORT)
 
 
-def test_a_smoke_report_names_what_failed() -> None:
-    """The whole report, as it was looked at and approved."""
+def test_smoke_report_names_failed_checks() -> None:
+    """The whole report, with the failed checks."""
     failed = replace(SMOKE, model="bert", checks=(SmokeCheck("golden batch=2", passed=False, detail="off by 0.3"),))
     assert (GOLDEN / "smoke.md").read_text(encoding="utf-8") == smoke_markdown([SMOKE, failed])
 
 
-def test_a_promotion_shows_the_gates_that_failed_first() -> None:
-    """Figures against limits, and what to know of them."""
+def test_promotion_lists_failed_gates_first() -> None:
+    """Values, limits and notes of each gate."""
     gates = (
         GateResult("smoke", "14/14 checks", "all", Verdict.PASSED),
         GateResult("latency.max_ratio", "1.250", "<= 1.1", Verdict.FAILED, "too slow", 1.25),
@@ -99,27 +99,27 @@ def test_a_promotion_shows_the_gates_that_failed_first() -> None:
     )
 
 
-def test_a_spec_tells_all_of_its_problems() -> None:
-    """A command that ended before any model has its problems as they stand on a terminal."""
+def test_spec_problems_are_listed() -> None:
+    """A command that fails before any model prints its problems as on a terminal."""
     error = SpecProblemsError(
-        [Problem("a.yaml", 2, 3, "models.x", "unknown key"), Problem("a.yaml", 1, 1, "", "bad", "mend")]
+        [Problem("a.yaml", 2, 3, "models.x", "unknown key"), Problem("a.yaml", 1, 1, "", "bad", "fix")]
     )
     assert error_markdown(error, "build") == (
         "### repogen build failed\n\n**Failed** (spec.problems):\n\n"
-        "```text\na.yaml:1:1: bad (mend)\na.yaml:2:3 models.x: unknown key\n```\n"
+        "```text\na.yaml:1:1: bad (fix)\na.yaml:2:3 models.x: unknown key\n```\n"
     )
 
 
-def test_an_error_of_the_build_itself_is_a_failure_without_a_model() -> None:
-    """What went wrong beside the models is told, too."""
+def test_error_of_the_build_is_a_failure_without_a_model() -> None:
+    """An error outside the models is reported as a failure."""
     report = report_markdown(
         BuildReport(Path("r"), (GOOD,), PublishError("the run could not be ended", "again").record)
     )
     assert "**Failed** (publish):\n\n```text\nthe run could not be ended\n```\n\nWhat to do: again\n" in report
 
 
-def test_notes_say_what_a_person_should_know() -> None:
-    """Everything unusual is one line; a pass that changed nothing is not unusual."""
+def test_notes_are_one_line_each() -> None:
+    """Everything unusual is one line; a pass without effect is not unusual."""
     assert model_notes(GOOD) == [
         "model.eval() was called",
         "dynamo was tried first: no translation",
@@ -153,11 +153,11 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_text_from_elsewhere_stays_text(text: str) -> None:
-    """Names and messages that look like Markdown or HTML are shown as they are, in the cell that they belong to."""
+def test_untrusted_text_is_escaped(text: str) -> None:
+    """Names and messages that look like Markdown or HTML are shown literally in their cell."""
     model = replace(GOOD, name=text, notes=(text,), error=ErrorRecord(text, text, text, ""), status=Status.FAILED)
-    tokens = _parsed(report_markdown(BuildReport(Path("r"), (model,))))
-    expected = _parsed(
+    tokens = _block_types(report_markdown(BuildReport(Path("r"), (model,))))
+    expected = _block_types(
         report_markdown(
             BuildReport(Path("r"), (replace(model, name="x", notes=("x",), error=ErrorRecord("x", "x", "x")),))
         )
@@ -166,34 +166,34 @@ def test_text_from_elsewhere_stays_text(text: str) -> None:
 
 
 @given(st.text())
-def test_any_text_is_one_cell_of_a_table(text: str) -> None:
-    """Whatever is printed into a table is read back from the same cell."""
+def test_any_text_is_one_table_cell(text: str) -> None:
+    """Any text in a table is read back from the same cell."""
     parsed = _markdown().parse(f"|a|b|\n|---|---|\n|{inline(text)}|x|\n")
     cells = [token for token in parsed if token.type == "inline"]
     assert [cells[0].content, cells[1].content, cells[3].content] == ["a", "b", "x"]
     children = cells[2].children or []
     assert {"text", "text_special"} >= {child.type for child in children}
-    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split()))
-    assert shown == "".join(child.content for child in children)
+    expected = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split()))
+    assert expected == "".join(child.content for child in children)
 
 
 @given(st.text(alphabet="`~a\n\r\t "))
-def test_any_text_is_one_block_of_code(text: str) -> None:
-    """No text ends its fence."""
+def test_any_text_is_one_code_block(text: str) -> None:
+    """No text closes its fence."""
     parsed = _markdown().parse(fenced(text))
     assert [token.type for token in parsed] == ["fence"]
 
 
-def _parsed(markdown: str) -> list[str]:
+def _block_types(markdown: str) -> list[str]:
     """Return the structure of a text without its contents."""
-    found = []
+    types = []
     for token in _markdown().parse(markdown):
-        found += (
+        types += (
             [token.type]
             if token.children is None
             else [child.type for child in token.children if child.type not in {"text", "text_special"}]
         )
-    return found
+    return types
 
 
 def _markdown() -> MarkdownIt:

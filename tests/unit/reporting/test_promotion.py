@@ -1,4 +1,4 @@
-"""What `repogen promote` and `repogen history` print."""
+"""The output of `repogen promote` and `repogen history`."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ champion  none     unknown                    now                        unknown
 champion was deleted outside of repogen: when, by whom and why is not recorded"""
 
 
-def test_a_refusal_is_a_table_its_notes_and_one_sentence() -> None:
-    """The sentence comes last, where the eye is."""
+def test_rejection_text() -> None:
+    """A rejected promotion is a table, notes, and a final sentence."""
     assert promotion_text(REFUSED) == TEXT
 
 
-def test_outcomes_in_one_sentence() -> None:
-    """Each says what moved, or that nothing did."""
+def test_outcome_sentences() -> None:
+    """Each sentence names the move, or says that nothing moved."""
     move = AliasMove("champion", None, 4, "ann", "2026-01-01T00:00:00+00:00", "promote", {})
-    told = [
+    sentences = [
         promotion_text(PromotionReport("m", "champion", old, 4, outcome, move=moved))
         for old, outcome, moved in (
             (None, Outcome.PROMOTED, move),
@@ -74,7 +74,7 @@ def test_outcomes_in_one_sentence() -> None:
             (None, Outcome.REFUSED, None),
         )
     ]
-    assert told == [
+    assert sentences == [
         "champion of m: version - -> 4 (promoted by ann at 2026-01-01T00:00:00+00:00)",
         "champion of m: version 5 -> 4 (rolled back by ann at 2026-01-01T00:00:00+00:00)",
         "champion of m is already version 4; nothing was measured or moved",
@@ -83,20 +83,20 @@ def test_outcomes_in_one_sentence() -> None:
     ]
 
 
-def test_the_json_has_every_figure_and_no_nan() -> None:
-    """What is no number is null."""
+def test_promotion_json_has_no_nan() -> None:
+    """Infinities and NaN are written as null."""
     infinite = GateResult("parity.max_abs_diff", "inf", "<= 1", Verdict.FAILED, "", float("inf"))
     document = json.loads(json.dumps(as_dict(PromotionReport("m", "a", 3, 4, Outcome.REFUSED, (*GATES, infinite)))))
     assert [gate["value"] for gate in document["gates"]] == [None, 1.25, None, None]
     assert (document["outcome"], document["server"], document["move"]) == ("refused", None, None)
 
 
-def test_history_as_a_table() -> None:
-    """What nobody recorded is unknown, never guessed; figures that had no limit are in the JSON only."""
+def test_history_table() -> None:
+    """Unrecorded values are unknown; figures without a limit are only in the JSON."""
     assert history_text(HISTORY) == TABLE
 
 
-def test_history_as_json() -> None:
+def test_history_json() -> None:
     """Unknown times are null."""
     first = json.loads(json.dumps(as_dict(HISTORY)))["periods"][0]
     assert (first["since"], first["until"], first["why"]) == (None, "2026-01-01T00:00:00+00:00", "outside")

@@ -1,4 +1,4 @@
-"""`repogen sync` as people and programs read it, and what it says before it knows any registry."""
+"""The text and JSON of `repogen sync`, and preconditions that need no registry."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ error: n: its artifacts are gone
 
 
 def report(*versions: SyncedVersion, dry_run: bool = False) -> SyncReport:
-    """Return a report on `prod`."""
+    """Return a report of a sync of alias `prod`."""
     return SyncReport(Path("prod").resolve(), "champion", dry_run, versions)
 
 
 def test_text() -> None:
-    """A row a version, notes, the outcome, and failures last."""
+    """The table has one row per version, followed by notes, the outcome, and failures."""
     assert sync_text(report(*MIXED), debug=False) == TEXT
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("sync_report", "expected"),
     [
         (report(), "prod: no model has the alias champion, and none is served"),
         (report(MIXED[4]), "prod: up to date with the registry"),
@@ -62,13 +62,13 @@ def test_text() -> None:
         (report(SyncedVersion("q", SyncAction.IGNORED, 5, "pending")), "prod: up to date with the registry"),
     ],
 )
-def test_outcome(given: SyncReport, expected: str) -> None:
-    """One line says what became of the repository."""
-    assert expected in sync_text(given, debug=False).splitlines()
+def test_outcome(sync_report: SyncReport, expected: str) -> None:
+    """The last line reports the outcome for the repository."""
+    assert expected in sync_text(sync_report, debug=False).splitlines()
 
 
 def test_json() -> None:
-    """The document's keys are a contract."""
+    """The JSON has the documented keys."""
     document = json.loads(json.dumps(as_dict(report(*MIXED[1:3]))))
     assert document == {
         "repository": str(Path("prod").resolve()),
@@ -94,16 +94,16 @@ def test_json() -> None:
     }
 
 
-def test_built_repository_is_refused_at_once(tmp_path: Path) -> None:
-    """No registry needs to be named, let alone reached, to say that a repository is a built one."""
+def test_repository_of_builds_is_rejected_without_a_registry(tmp_path: Path) -> None:
+    """A repository of builds is rejected without a registry."""
     (tmp_path / "repogen.json").write_text('{"schema": 1, "kind": "built"}')
     result = CliRunner().invoke(main, ["sync", "--alias", "champion", "--repository", str(tmp_path), "--json"])
     assert result.exit_code == 7
     assert json.loads(result.stdout)["error"]["code"] == "sync.built-repository"
 
 
-def test_build_refuses_a_synced_repository_at_once(tmp_path: Path) -> None:
-    """`repogen build` says so before it looks at a model, even where its factory is broken."""
+def test_build_rejects_a_synced_repository(tmp_path: Path) -> None:
+    """`repogen build` rejects a synced repository before it loads a model."""
     (tmp_path / "models.py").write_text("raise SystemExit('looked at')\n")
     spec = tmp_path / "repogen.yaml"
     spec.write_text(

@@ -1,4 +1,4 @@
-"""What people read at the end of a command."""
+"""The text that commands print at the end."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ BAD = ModelReport(
 )
 
 
-def test_a_table_then_notes_then_errors() -> None:
-    """A failure stands last, after the table with every model in it."""
+def test_table_notes_and_errors() -> None:
+    """The table with every model comes first, then notes, then failures."""
     text = build_text(BuildReport(Path("somewhere"), (GOOD, BAD)), debug=False)
     rows = text.splitlines()
     assert rows[2].split() == [
@@ -71,15 +71,15 @@ def test_a_table_then_notes_then_errors() -> None:
     ]
 
 
-def test_details_are_for_debugging() -> None:
-    """A traceback is shown only when asked for."""
+def test_details_need_debug() -> None:
+    """A traceback is printed only with --debug."""
     assert BAD.error is not None
     assert "a traceback" not in error_text(BAD.error, debug=False)
     assert error_text(BAD.error, debug=True).endswith("a traceback")
 
 
-def test_smoke_ends_in_a_table() -> None:
-    """Each check has its verdict, and the table counts them."""
+def test_smoke_table() -> None:
+    """Each check has a verdict, and the table counts them."""
     rows = smoke_text([SMOKE]).splitlines()
     assert rows[0] == "digits version 3: FAILED on Triton 2.51.0 (embedded), ONNX Runtime 1.19.2"
     assert rows[1:4] == ["  ok   ready", "  warn dynamic batching: not observed", "  FAIL golden batch=2: off by 0.3"]
@@ -98,14 +98,14 @@ def test_smoke_ends_in_a_table() -> None:
     ]
 
 
-def test_plain_progress_is_a_line_an_event(capsys: pytest.CaptureFixture[str]) -> None:
-    """CI logs get each step once, and a download by tenths."""
+def test_plain_progress_prints_one_line_per_event(capsys: pytest.CaptureFixture[str]) -> None:
+    """CI logs get each step once, and a download in tenths."""
     progress = PlainProgress()
     progress.step("digits", "export")
     progress.step("", "done")
     progress.note("digits", "hm")
-    for done in (0, 1, 2**20, 2 * 2**20):
-        progress.download("triton", done, 2 * 2**20)
+    for size in (0, 1, 2**20, 2 * 2**20):
+        progress.download("triton", size, 2 * 2**20)
     lines = [line.split("] ", 1)[1] for line in capsys.readouterr().err.splitlines()]
     assert lines == [
         *("digits: export", "digits: note: hm"),

@@ -105,7 +105,7 @@ def test_unknown_members_are_tolerated() -> None:
 )
 @pytest.mark.parametrize("read", [manifest_from_json, golden_from_json])
 def test_no_record(read: Callable[[str, str], object], text: str, expected: str) -> None:
-    """What is no record of ours is an error that names the file."""
+    """A file that is not a repogen record is an error that names the file."""
     with pytest.raises(RepogenError, match=expected) as caught:
         read(text, "m/1/some.json")
     assert caught.value.message.startswith("m/1/some.json: ")

@@ -1,4 +1,4 @@
-"""Whatever the text, loading it gives a Spec or a SpecError, with places inside the text."""
+"""Property tests: loading any text returns a Spec or raises a SpecError with positions inside the text."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def load(raw: bytes) -> Spec | SpecProblemsError:
             return error
 
 
-def assert_told(raw: bytes) -> None:
-    """Assert that the result is a Spec, or problems that each name a place in the text and speak in one line."""
+def assert_spec_or_problems(raw: bytes) -> None:
+    """Assert that the result is a Spec, or one-line problems with positions inside the text."""
     result = load(raw)
     if isinstance(result, Spec):
         return
@@ -66,27 +66,27 @@ def assert_told(raw: bytes) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes(raw: bytes) -> None:
-    """Bytes of no encoding are told so."""
-    assert_told(raw)
+    """Any bytes are a spec or a list of problems."""
+    assert_spec_or_problems(raw)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(_PIECES), max_size=60).map("".join))
 def test_any_text_made_of_yaml(text: str) -> None:
-    """YAML's own signs in any order."""
-    assert_told(text.encode())
+    """YAML indicators in any order are a spec or a list of problems."""
+    assert_spec_or_problems(text.encode())
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.fixed_dictionaries({"models": _TREES}, optional={"defaults": _TREES, "target": _TREES, "repository": _TREES}))
-def test_any_tree_of_known_words(tree: dict[str, object]) -> None:
-    """Well-formed YAML of any shape, with the spec's own keys in the wrong places."""
-    assert_told(yaml.safe_dump(tree, allow_unicode=True).encode())
+def test_any_tree_of_known_keys(tree: dict[str, object]) -> None:
+    """Well-formed YAML with the spec's own keys in wrong places is a spec or a list of problems."""
+    assert_spec_or_problems(yaml.safe_dump(tree, allow_unicode=True).encode())
 
 
 @settings(max_examples=100, deadline=None)
 @given(_TREES, st.dictionaries(st.sampled_from([*ModelSpec.model_fields]), _TREES, max_size=4))
 def test_any_model(defaults: object, model: dict[str, object]) -> None:
-    """A model whose sections are anything, under defaults that are anything."""
+    """A model with arbitrary sections under arbitrary defaults is a spec or a list of problems."""
     model.setdefault("source", {"factory": "package:build"})
-    assert_told(yaml.safe_dump({"defaults": defaults, "models": {"m": model}}, allow_unicode=True).encode())
+    assert_spec_or_problems(yaml.safe_dump({"defaults": defaults, "models": {"m": model}}, allow_unicode=True).encode())

@@ -1,4 +1,4 @@
-"""What a good spec becomes, and how problems are told."""
+"""Loading a valid spec, and reporting the problems of an invalid one."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ models:
 """
 
 
-def test_the_spec_that_the_refused_ones_are_made_from_is_good(folder: Path) -> None:
-    """Without its one mistake, each of those specs loads."""
+def test_base_of_the_rejected_specs_is_valid(folder: Path) -> None:
+    """The spec that the rejected specs are derived from loads."""
     (folder / "repogen.yaml").write_text(GOOD)
     names = ["m"]
     assert names == list(load_spec(folder / "repogen.yaml").models)
 
 
-def test_every_problem_is_told_at_once(problems: Problems) -> None:
-    """YAML, structure, rules and missing files are reported together, in the order of the file."""
+def test_all_problems_are_reported_at_once(problems: Problems) -> None:
+    """YAML, structure, rules and missing files are reported together, in file order."""
     text = (
         "repositry: out\n"
         "models:\n"
@@ -61,7 +61,7 @@ def test_every_problem_is_told_at_once(problems: Problems) -> None:
     assert expected == [problem[:2] for problem in problems(text)]
 
 
-def test_a_line_reads_place_key_path_what_and_hint(folder: Path) -> None:
+def test_format_of_a_problem(folder: Path) -> None:
     """The message is `file:line:col key.path: what (hint)`."""
     path = folder / "repogen.yaml"
     path.write_text("repositry: x\n" + GOOD)
@@ -70,8 +70,8 @@ def test_a_line_reads_place_key_path_what_and_hint(folder: Path) -> None:
     assert f'{path}:1:1 repositry: unknown key (did you mean "repository"?)' == str(caught.value)
 
 
-def test_many_problems_are_cut_in_the_message_only(folder: Path) -> None:
-    """A hundred lines are enough to read; the data has what was found."""
+def test_long_message_is_truncated(folder: Path) -> None:
+    """The message has a hundred lines; the data has every problem."""
     path = folder / "repogen.yaml"
     path.write_text(GOOD + "    optimize: [" + "true, " * 150 + "]\n")
     with pytest.raises(SpecProblemsError) as caught:
@@ -83,21 +83,21 @@ def test_many_problems_are_cut_in_the_message_only(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"), [("gone.yaml", "spec not found"), (".", "is a directory"), ("a\0b", "can't be read")]
 )
-def test_a_file_that_can_not_be_read_is_a_spec_error(name: str, message: str, tmp_path: Path) -> None:
-    """A missing file, a directory and an impossible name are errors with words."""
+def test_unreadable_file_is_a_spec_error(name: str, message: str, tmp_path: Path) -> None:
+    """A missing file, a directory and an invalid name are errors with a message."""
     with pytest.raises(SpecError, match=message):
         load_spec(tmp_path / name)
 
 
-def test_a_missing_spec_points_to_init(tmp_path: Path) -> None:
-    """Who has no spec yet is told how to get one."""
+def test_missing_spec_suggests_init(tmp_path: Path) -> None:
+    """The hint for a missing spec suggests `repogen init`."""
     with pytest.raises(SpecError) as caught:
         load_spec(tmp_path / "repogen.yaml")
     assert "create one with `repogen init`" == caught.value.hint  # noqa: SIM300 - expected first
 
 
-def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
-    """A megabyte is no spec."""
+def test_large_file_is_rejected(tmp_path: Path) -> None:
+    """A file of more than 1 MB is rejected."""
     path = tmp_path / "repogen.yaml"
     path.write_bytes(b"#" * 1_000_001)
     with pytest.raises(SpecError, match="larger than 1000000 bytes"):
@@ -131,20 +131,20 @@ def loaded(folder: Path) -> Spec:
     return load_spec(folder / "repogen.yaml")
 
 
-def test_paths_of_a_loaded_spec_start_at_its_directory(loaded: Spec, folder: Path) -> None:
+def test_paths_are_relative_to_the_spec(loaded: Spec, folder: Path) -> None:
     """Repository and templates are absolute."""
     assert (folder / "out", folder / "templates", "25.08") == (loaded.repository, loaded.templates, loaded.release)
 
 
-def test_defaults_merge_into_mappings_and_give_way_to_lists_and_scalars(loaded: Spec) -> None:
-    """A model's mapping is completed; its list or scalar replaces."""
+def test_defaults_are_merged_into_mappings_only(loaded: Spec) -> None:
+    """A model's mapping is merged with the default; its list or scalar replaces it."""
     first, second = loaded.models.values()
     assert (first.parity.rtol, first.parity.seed, first.optimize) == (0.001, 7, (PassSpec(name="onnxsim"),))
     assert (second.parity.rtol, second.parity.seed, second.optimize) == (0.01, 7, ())
 
 
-def test_kwargs_are_kept_as_plain_data(loaded: Spec) -> None:
-    """What the factory gets is what YAML says."""
+def test_kwargs_are_plain_data(loaded: Spec) -> None:
+    """The factory gets the values of the YAML."""
     expected = {"depth": 3, "layers": ["a", {"b": None}]}
     source = loaded.models["second"].source
     assert isinstance(source, TorchSource)
@@ -163,13 +163,13 @@ def test_kwargs_are_kept_as_plain_data(loaded: Spec) -> None:
         ("models.first.optimize[0]", "6:14"),
     ],
 )
-def test_every_key_path_has_a_place(key_path: str, place: str, loaded: Spec) -> None:
-    """A place is the key's, the item's, that in defaults, or the nearest parent's."""
+def test_every_key_path_has_a_position(key_path: str, place: str, loaded: Spec) -> None:
+    """The position is that of the key, item, default, or nearest parent."""
     assert f"{loaded.shown}:{place}" == loaded.where(key_path)
 
 
-def test_a_key_path_from_nowhere_is_placed_at_the_file(loaded: Spec) -> None:
-    """There is always something to point at."""
+def test_unknown_key_path_has_the_position_of_the_file(loaded: Spec) -> None:
+    """An unknown key path has the position of the file."""
     assert loaded.shown == loaded.where("nowhere.at[3].all")
 
 
@@ -178,14 +178,14 @@ def test_a_key_path_from_nowhere_is_placed_at_the_file(loaded: Spec) -> None:
     [lambda text: "\ufeff" + text, lambda text: text.replace("\n", "\r\n")],
     ids=["byte order mark", "CRLF"],
 )
-def test_a_byte_order_mark_and_crlf_change_nothing(rewrite: Callable[[str], str], loaded: Spec, folder: Path) -> None:
-    """Files of Windows editors load to the same models at the same places."""
+def test_byte_order_mark_and_crlf_are_ignored(rewrite: Callable[[str], str], loaded: Spec, folder: Path) -> None:
+    """Files of Windows editors load to the same models and positions."""
     (folder / "repogen.yaml").write_bytes(rewrite(SPEC).encode())
     assert loaded == load_spec(folder / "repogen.yaml")
 
 
-def test_anchors_within_limits_are_welcome(folder: Path) -> None:
-    """An alias stands for what it names."""
+def test_anchors_within_limits_are_accepted(folder: Path) -> None:
+    """An alias has the value of its anchor."""
     text = (
         GOOD + "    outputs: &o [a, b]\n  n:\n    source: {factory: 'models.py:build'}\n    examples: 'models.py:e'\n"
     )
@@ -193,8 +193,8 @@ def test_anchors_within_limits_are_welcome(folder: Path) -> None:
     assert load_spec(folder / "repogen.yaml").models["n"].outputs == ("a", "b")
 
 
-def test_the_error_survives_a_process_border(folder: Path) -> None:
-    """Pickled and back, it has the same problems and the same message."""
+def test_error_can_be_pickled(folder: Path) -> None:
+    """An unpickled error has the same problems and message."""
     path = folder / "repogen.yaml"
     path.write_text("repositry: x\n" + GOOD)
     with pytest.raises(SpecProblemsError) as caught:

@@ -1,4 +1,4 @@
-"""Python code and ensembles in a spec: what they need, each problem at its place."""
+"""Python models and ensembles in a spec: requirements, and the position of each problem."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ models:
 
 
 def ensemble(text: str) -> str:
-    """Return the spec with an ensemble in it."""
+    """Return the spec with an added ensemble."""
     return _TOKENIZER + "  whole:\n" + "".join(f"    {line}\n" for line in dedent(text).strip().splitlines())
 
 
-def test_a_whole_one_is_read(folder: Path) -> None:
-    """Outputs with dtype and shape, strings, steps with maps and without."""
+def test_complete_ensemble_loads(folder: Path) -> None:
+    """Outputs with dtype and shape, strings, and steps with and without maps are read."""
     path = folder / "repogen.yaml"
     path.write_text(
         ensemble("""
@@ -152,15 +152,13 @@ def test_a_whole_one_is_read(folder: Path) -> None:
         ),
     ],
 )
-def test_an_ensemble_is_refused_at_its_place(
-    text: str, expected: list[tuple[str, str, str]], problems: Problems
-) -> None:
-    """Before anything is built."""
+def test_invalid_ensemble_is_rejected(text: str, expected: list[tuple[str, str, str]], problems: Problems) -> None:
+    """Each mistake is reported at its position before anything is built."""
     assert problems(ensemble(text)) == expected
 
 
-def test_what_all_models_inherit_an_ensemble_does_without(folder: Path) -> None:
-    """Triton refuses an ensemble's instance groups; those of defaults: are meant for the others."""
+def test_ensemble_ignores_defaults_that_triton_rejects(folder: Path) -> None:
+    """Triton rejects an ensemble's instance groups, so defaults for the other models do not apply."""
     path = folder / "repogen.yaml"
     path.write_text(
         "defaults: {triton: {instance_group: [{count: 2}]}}\n"
@@ -170,11 +168,11 @@ def test_what_all_models_inherit_an_ensemble_does_without(folder: Path) -> None:
     assert load_spec(path).models["encoder"].triton.instance_group[0].count == 2
 
 
-def test_a_circle_is_told_of_each_in_it(problems: Problems) -> None:
+def test_cycle_is_reported_for_each_ensemble(problems: Problems) -> None:
     """Ensembles may be steps, but not of each other."""
     text = _TOKENIZER + "".join(
-        f"  {name}:\n    source: {{kind: ensemble, steps: [{{model: {other}}}]}}\n"
-        for name, other in (("one", "two"), ("two", "one"))
+        f"  {name}:\n    source: {{kind: ensemble, steps: [{{model: {step}}}]}}\n"
+        for name, step in (("one", "two"), ("two", "one"))
     )
 
     assert problems(text) == [
@@ -234,7 +232,7 @@ def test_a_circle_is_told_of_each_in_it(problems: Problems) -> None:
         ),
     ],
 )
-def test_python_code_is_refused_at_its_place(
+def test_invalid_python_model_is_rejected(
     old: str, new: str, expected: tuple[str, str, str], problems: Problems
 ) -> None:
     """Each mistake gives one problem."""
@@ -244,17 +242,17 @@ def test_python_code_is_refused_at_its_place(
     assert words.startswith(expected[2])
 
 
-def test_files_beside_the_code_need_names_of_their_own(folder: Path, problems: Problems) -> None:
-    """They lie in one directory, beside repogen's own."""
+def test_data_files_need_unique_names(folder: Path, problems: Problems) -> None:
+    """Data files share a directory with repogen's own files."""
     for name in ("a/vocab.txt", "b/vocab.txt", "manifest.json"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("")
 
-    found = problems(
+    reported = problems(
         _TOKENIZER.replace("requirements:", "data: [a/vocab.txt, b/vocab.txt, manifest.json], requirements:")
     )
 
-    assert [(key, what) for _, key, what in found] == [
+    assert [(key, what) for _, key, what in reported] == [
         (
             "models.tokenizer.source.data[1]",
             '"vocab.txt" can\'t be stored next to model.py: another file has this name (rename it)',

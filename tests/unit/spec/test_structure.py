@@ -1,4 +1,4 @@
-"""Keys and values of the wrong kind, each with its place, its key path and its words."""
+"""Keys and values of the wrong type, with position, key path and message."""
 
 from __future__ import annotations
 
@@ -175,14 +175,12 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
 
 
 @pytest.mark.parametrize(("text", "expected"), REFUSED.values(), ids=REFUSED)
-def test_is_refused_at_its_place_and_nothing_else_is(
-    text: str, expected: tuple[str, str, str], problems: Problems
-) -> None:
-    """Each mistake gives exactly one problem: its line and column, its key path, its words."""
+def test_each_mistake_is_one_problem(text: str, expected: tuple[str, str, str], problems: Problems) -> None:
+    """Each mistake gives exactly one problem with line, column, key path and message."""
     assert [expected] == problems(text)
 
 
-def test_a_misspelt_section_brings_no_complaints_about_its_absence(problems: Problems) -> None:
-    """`dimz` is one problem, not one more for each dim that then seems undeclared."""
+def test_misspelled_section_is_one_problem(problems: Problems) -> None:
+    """`dimz` is one problem, not one more per dim that then seems undeclared."""
     expected = [("5:5", "models.m.dimz", 'unknown key (did you mean "dims"?)')]
     assert expected == problems(GOOD.replace("dims", "dimz"))

@@ -1,4 +1,4 @@
-"""YAML that a spec may not hold, each with its place, its key path and its words."""
+"""YAML that a spec must not contain, with position, key path and message."""
 
 from __future__ import annotations
 
@@ -148,15 +148,13 @@ REFUSED: dict[str, tuple[str | bytes, tuple[str, str, str]]] = {
 
 
 @pytest.mark.parametrize(("text", "expected"), REFUSED.values(), ids=REFUSED)
-def test_is_refused_at_its_place_and_nothing_else_is(
-    text: str | bytes, expected: tuple[str, str, str], problems: Problems
-) -> None:
-    """Each mistake gives exactly one problem: its line and column, its key path, its words."""
+def test_each_mistake_is_one_problem(text: str | bytes, expected: tuple[str, str, str], problems: Problems) -> None:
+    """Each mistake gives exactly one problem with line, column, key path and message."""
     assert [expected] == problems(text)
 
 
-def test_nested_aliases_end_fast(problems: Problems) -> None:
-    """A billion laughs are counted, not told."""
+def test_nested_aliases_are_limited(problems: Problems) -> None:
+    """Exponentially nested aliases are counted without being expanded."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
     expected = (
@@ -167,21 +165,21 @@ def test_nested_aliases_end_fast(problems: Problems) -> None:
     assert expected == (place[:2], what)
 
 
-def test_aliases_that_nest_ever_deeper_end(problems: Problems) -> None:
-    """A chain of aliases can't get around the limit on nesting."""
+def test_alias_chains_are_limited(problems: Problems) -> None:
+    """A chain of aliases cannot bypass the nesting limit."""
     lines = ["a0: &a0 [x]", *(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 100))]
     assert problems("\n".join(lines)) == [("31:12", "a30[0]", "its aliases nest deeper than 32 levels")]
 
 
-def test_a_message_stays_short_whatever_it_quotes(problems: Problems) -> None:
-    """A hundred thousand digits do not reach the terminal."""
+def test_long_values_are_truncated(problems: Problems) -> None:
+    """A hundred thousand digits are truncated in the message."""
     ((_, path, long),) = problems(GOOD + f"    parity: {{seed: {'1:' * 50_000}1}}\n")
     assert path == "models.m.parity.seed"
     assert len(long) < 1000
 
 
-def test_an_escape_sequence_in_a_key_is_told_escaped(problems: Problems) -> None:
-    """What YAML decodes to a control character is written out."""
+def test_control_characters_are_escaped(problems: Problems) -> None:
+    """A control character in a key is printed escaped."""
     ((_, path, _),) = problems(GOOD + '    "\\e[2J": 1\n')
     expected = r"models.m.\x1b[2J"
     assert expected == path

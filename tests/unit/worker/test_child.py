@@ -9,7 +9,7 @@ import pytest
 from repogen.artifacts.built_model import BuildDiagnostics, ExportAttempt, PassOutcome
 from repogen.errors import ExitCode, ExportError, ParityError, RepogenError
 from repogen.spec.models import ModelSpec
-from repogen.worker.child import _missing_module, _relative, _spec_key, _unexpected
+from repogen.worker.child import _missing_module, _relative, _spec_key, _unexpected_error
 from repogen.worker.job import Job
 from repogen.worker.progress import BuildLog
 from repogen.worker.sequence import combined_error
@@ -59,8 +59,8 @@ def test_missing_requirement_is_a_spec_error() -> None:
 
 def test_unexpected_exception_is_a_bug_unless_memory_is_exhausted() -> None:
     """Out of memory is an error of the model."""
-    assert _unexpected(MemoryError()).exit_code == ExitCode.EXPORT
-    assert (_unexpected(ValueError("x\ny")).message, _unexpected(ValueError("x")).exit_code) == (
+    assert _unexpected_error(MemoryError()).exit_code == ExitCode.EXPORT
+    assert (_unexpected_error(ValueError("x\ny")).message, _unexpected_error(ValueError("x")).exit_code) == (
         "unexpected ValueError: x",
         ExitCode.BUG,
     )

@@ -1,4 +1,4 @@
-"""A registry in memory with versions of a few bytes, and what a fresh Triton would make of a synced repository."""
+"""A registry in memory with versions of a few bytes, and helpers that read a synced repository as Triton does."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Register(Protocol):
         template: str = CONFIG,
         state: EntryState = EntryState.PUBLISHED,
     ) -> RegistryEntry:
-        """Return the entry."""
+        """Register a version and return its entry."""
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def registry(tmp_path: Path) -> SimulatedRegistry:
 
 @pytest.fixture
 def register(registry: SimulatedRegistry, tmp_path: Path) -> Register:
-    """Return what registers versions in ``registry``."""
+    """Return a function that registers versions in ``registry``."""
     roots = (tmp_path / "built" / str(n) for n in count())
 
     def add(  # noqa: PLR0913 - the same
@@ -77,7 +77,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def contents(root: Path) -> dict[str, tuple[bytes | None, int]]:
-    """Return what lies beside and in the repository, with the times of change; the lock file is nobody's business."""
+    """Return the files in and next to the repository with modification times, except the lock file."""
     return {
         str(path.relative_to(root.parent)): (path.read_bytes() if path.is_file() else None, path.stat().st_mtime_ns)
         for path in root.parent.rglob("*")
@@ -86,13 +86,13 @@ def contents(root: Path) -> dict[str, tuple[bytes | None, int]]:
 
 
 def served(repository: Path, name: str = "m") -> int:
-    """Return the one version that a fresh Triton serves: config.pbtxt is that version's own but for the policy."""
+    """Return the only served version, and assert that config.pbtxt matches that version except for the policy."""
     model = model_dir(repository, name)
     config = (model / "config.pbtxt").read_text()
     (version,) = POLICY.findall(config)
     assert damaged_files(model / version, read_manifest(model / version)) == ()
-    own = (model / version / "config.pbtxt").read_text()
-    assert _without_policy(own) == _without_policy(config)
+    version_config = (model / version / "config.pbtxt").read_text()
+    assert _without_policy(version_config) == _without_policy(config)
     return int(version)
 
 

@@ -1,4 +1,4 @@
-"""A program that syncs from a pickled registry and is killed by SIGKILL at its k-th filesystem operation."""
+"""A program that syncs from a pickled registry and kills itself with SIGKILL at the k-th filesystem operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Killed or failing at any operation, a sync leaves what a fresh Triton serves, and the next one completes."""
+"""A sync that is killed or fails at any operation leaves a servable repository, and the next one completes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EDITED = 'name: "m"\nversion_policy { latest { num_versions: 1 } }\n'
 
 @dataclass(frozen=True)
 class Scenario:
-    """What happens between two syncs of model ``m``.
+    """The state of model ``m`` before and after a sync.
 
     Attributes:
         before: Registry version that the first sync serves; None when there is no first sync.
@@ -54,7 +54,7 @@ class Scenario:
 
     @property
     def options(self) -> SyncOptions:
-        """The second sync's."""
+        """Return the options of the second sync."""
         return SyncOptions("champion", prune=self.prune)
 
 
@@ -77,7 +77,7 @@ KILLS = [(name, at) for name, scenario in SCENARIOS.items() for at in range(scen
 
 @pytest.fixture
 def between(registry: SimulatedRegistry, register: Register, repository: Path) -> Callable[[Scenario], None]:
-    """Return what brings registry and repository to where a scenario's second sync begins."""
+    """Return a function that prepares registry and repository for the second sync of a scenario."""
 
     def prepare(scenario: Scenario) -> None:
         register("m", b"1")
@@ -98,7 +98,7 @@ def between(registry: SimulatedRegistry, register: Register, repository: Path) -
 
 
 @pytest.mark.parametrize(("name", "at"), KILLS)
-def test_sigkill(
+def test_kill_at_any_operation(
     name: str,
     at: int,
     between: Callable[[Scenario], None],
@@ -106,7 +106,7 @@ def test_sigkill(
     repository: Path,
     tmp_path: Path,
 ) -> None:
-    """After SIGKILL at any operation a fresh Triton serves the old version or the new one, and a rerun completes."""
+    """After SIGKILL at any operation Triton serves the old or the new version, and a rerun completes."""
     scenario = SCENARIOS[name]
     between(scenario)
     pickled = tmp_path / "registry.pickle"
@@ -128,19 +128,19 @@ def test_sigkill(
     else:
         assert served(repository) == scenario.after
     assert not sync(registry, repository, scenario.options, Silent()).changed
-    beside = {path.name for path in repository.parent.iterdir()} - {"repo.unserved"}
-    assert beside == {"repo"}
+    names = {path.name for path in repository.parent.iterdir()} - {"repo.unserved"}
+    assert names == {"repo"}
 
 
 def _models(root: Path) -> dict[str, bytes | None]:
-    """Return what there is of models, but for the times of change and an empty place for the unserved."""
+    """Return the model files, without modification times and without an empty archive directory."""
     files = {name: content for name, (content, _) in contents(root).items() if "/" in name or "." not in name}
     return {name: content for name, content in files.items() if not name.endswith("repogen.json") and name != "repo"}
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(("name", "at"), [(name, at) for name, at in KILLS if at < SCENARIOS[name].operations])
-def test_failure(
+def test_full_disk_at_any_operation(
     name: str,
     at: int,
     between: Callable[[Scenario], None],
@@ -149,7 +149,7 @@ def test_failure(
     *,
     late: bool,
 ) -> None:
-    """A full disk at any operation leaves the models byte for byte as they were, but for a version that is served."""
+    """A full disk at any operation leaves every model unchanged, except for a version that is served."""
     scenario = SCENARIOS[name]
     between(scenario)
     before = _models(repository)

@@ -1,4 +1,4 @@
-"""What sync makes of a repository by alias, state and damage; what it refuses; a second run changes nothing."""
+"""Tests of sync by alias, entry state and damage, its preconditions, and repeated runs."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ PRUNE = SyncOptions("champion", prune=True)
 
 
 def actions(report: SyncReport) -> list[tuple[str, str, int | None]]:
-    """Return model, action and version of each row."""
+    """Return the model, action and version of each row."""
     return [(row.model, row.action.value, row.version) for row in report.versions]
 
 
-def test_publishes_under_the_registry_s_number(
+def test_publishes_with_the_registry_version_number(
     registry: SimulatedRegistry, register: Register, repository: Path
 ) -> None:
-    """The aliased version alone is there, under its number in the registry, readable for everyone, marked as synced."""
+    """Only the aliased version is published, under its registry number, world-readable, with synced ownership."""
     register("m", b"1")
     register("m", b"2", "champion")
     register("other", b"1", "challenger")
@@ -57,7 +57,7 @@ def test_publishes_under_the_registry_s_number(
 
 
 def test_second_run_changes_nothing(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """Not a byte and not a time of change, with and without --prune."""
+    """A second run changes no byte and no modification time, with and without --prune."""
     for name in ("a", "b", "c"):
         register(name, b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
@@ -74,8 +74,8 @@ def test_second_run_changes_nothing(registry: SimulatedRegistry, register: Regis
     assert before == contents(repository)
 
 
-def test_follows_the_alias_forth_and_back(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """Each move changes what is served, even where inputs differ; the way back needs no download."""
+def test_follows_the_alias_back_and_forth(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """Each move changes the served version, even with other inputs; the rollback needs no download."""
     register("m", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
     register("m", b"2", "champion", batch=0, shape=("batch", 5))
@@ -92,17 +92,17 @@ def test_follows_the_alias_forth_and_back(registry: SimulatedRegistry, register:
 
 
 @pytest.mark.parametrize("policy", ["", "latest { num_versions: 2 }", "all { }", "specific { versions: [ 1, 7 ] }"])
-def test_policy_is_replaced_whatever_it_was(
+def test_version_policy_is_replaced(
     registry: SimulatedRegistry, register: Register, repository: Path, policy: str
 ) -> None:
-    """The version's own policy, or the lack of one, is replaced; no other line of config.pbtxt changes."""
+    """A missing or existing version policy is replaced; no other line of config.pbtxt changes."""
     register("m", b"1", "champion", policy=policy)
     sync(registry, repository, CHAMPION, Silent())
     assert served(repository) == 1
 
 
-def test_unserves_and_serves_again(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """Without its alias a model is moved beside the repository, whole; with it, it comes back by the same way."""
+def test_model_is_archived_and_restored(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """A model without its alias is moved to the archive, and restored from it when the alias returns."""
     register("m", b"1", "champion")
     register("stays", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
@@ -120,8 +120,10 @@ def test_unserves_and_serves_again(registry: SimulatedRegistry, register: Regist
     assert list(archive_dir(repository).iterdir()) == []
 
 
-def test_comes_back_as_another_version(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """An unserved model that gets its alias back on a new version is completed before it is served."""
+def test_archived_model_returns_with_another_version(
+    registry: SimulatedRegistry, register: Register, repository: Path
+) -> None:
+    """An archived model whose alias returns on a new version is completed before it is served."""
     register("m", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
     registry.point("m", "champion", None)
@@ -133,7 +135,7 @@ def test_comes_back_as_another_version(registry: SimulatedRegistry, register: Re
 
 
 def test_prune(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """Only with --prune go old versions, unserved models, and models that lose their alias; foreign files stay."""
+    """Only --prune deletes old versions, archived models, and models without an alias; foreign files stay."""
     for name in ("a", "b", "c"):
         register(name, b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
@@ -150,8 +152,8 @@ def test_prune(registry: SimulatedRegistry, register: Register, repository: Path
     assert list(archive_dir(repository).iterdir()) == []
 
 
-def test_prunes_what_the_same_run_replaces(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """A version goes in the run that ends its service, and only after that."""
+def test_prune_deletes_the_replaced_version(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """A version is deleted in the run that replaces it, after the new one is served."""
     register("m", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
     register("m", b"2", "champion")
@@ -161,31 +163,33 @@ def test_prunes_what_the_same_run_replaces(registry: SimulatedRegistry, register
 
 
 def ensemble(version: int) -> str:
-    """Return the template of an ensemble with one step, model m in some version."""
+    """Return a config template of an ensemble whose only step is a version of model m."""
     step = f'{{{{ model_name: "m" model_version: {version} input_map {{{{ key: "x" value: "x" }}}}'
     step += ' output_map {{ key: "y" value: "y" }} }}'
     head = CONFIG.partition("instance_group")[0].replace('backend: "onnxruntime"', 'platform: "ensemble"')
     return head + "ensemble_scheduling {{ step [ " + step + " ] }}\n"
 
 
-def test_an_ensemble_comes_after_its_steps(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """Whatever their names; without them it is left out, for Triton would not load it."""
+def test_ensemble_is_published_after_its_steps(
+    registry: SimulatedRegistry, register: Register, repository: Path
+) -> None:
+    """An ensemble is published after its steps regardless of names, and fails without them."""
     register("a", b"1", "champion", template=ensemble(-1))
     register("m", b"1", "champion")
 
-    alone = sync(registry, repository, SyncOptions("champion", models=("a",)), Silent())
+    first_report = sync(registry, repository, SyncOptions("champion", models=("a",)), Silent())
 
-    assert actions(alone) == [("a", "failed", 1)]
-    assert alone.versions[0].error is not None
-    assert alone.versions[0].error.code == "sync.no-step"
+    assert actions(first_report) == [("a", "failed", 1)]
+    assert first_report.versions[0].error is not None
+    assert first_report.versions[0].error.code == "sync.no-step"
     assert not (repository / "a").exists()
     assert actions(sync(registry, repository, CHAMPION, Silent())) == [("a", "published", 1), ("m", "published", 1)]
 
 
-def test_an_ensemble_that_pins_another_number_is_left_out(
+def test_ensemble_that_pins_another_version_fails(
     registry: SimulatedRegistry, register: Register, repository: Path
 ) -> None:
-    """The registry numbers versions anew."""
+    """A pinned step version that differs from the registry's number is an error."""
     register("a", b"1", "champion", template=ensemble(7))
     register("m", b"1", "champion")
 
@@ -195,16 +199,16 @@ def test_an_ensemble_that_pins_another_number_is_left_out(
     assert "uses version 7 of 'm'" in str(report.versions[0].error)
 
 
-def test_dry_run(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """It says what would be done, and not even the repository is made."""
+def test_dry_run_creates_nothing(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """A dry run reports the changes and does not create the repository."""
     register("m", b"1", "champion")
     report = sync(registry, repository, SyncOptions("champion", dry_run=True), Silent())
     assert (actions(report), report.changed) == ([("m", "published", 1)], True)
     assert not repository.parent.exists()
 
 
-def test_model_leaves_the_others_alone(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """With --model, others are neither published nor unserved, and a name that nobody knows is an error."""
+def test_model_option_limits_the_sync(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """With --model, other models do not change, and an unknown name is an error."""
     for name in ("a", "b"):
         register(name, b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
@@ -218,8 +222,8 @@ def test_model_leaves_the_others_alone(registry: SimulatedRegistry, register: Re
     assert caught.value.code == "sync.no-such-model"
 
 
-def test_pending_is_ignored(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """An alias on a version whose build did not publish it changes nothing; what was served stays."""
+def test_pending_entry_is_ignored(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """An alias on an unpublished version changes nothing."""
     register("m", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
     register("m", b"2", "champion", state=EntryState.PENDING)
@@ -230,8 +234,8 @@ def test_pending_is_ignored(registry: SimulatedRegistry, register: Register, rep
     assert before == contents(repository)
 
 
-def test_foreign_entry_stops_all(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """What repogen did not build is refused with the commands that would build it, before anything is changed."""
+def test_foreign_entry_stops_the_sync(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """A version that repogen did not build stops the sync before any change, with the commands that build it."""
     register("a", b"1", "champion")
     registry.register_foreign("x", "champion")
     registry.register_foreign("y", "champion")
@@ -243,22 +247,26 @@ def test_foreign_entry_stops_all(registry: SimulatedRegistry, register: Register
     assert actions(sync(registry, repository, SyncOptions("champion", ("a",)), Silent())) == [("a", "published", 1)]
 
 
-@pytest.mark.parametrize("spoil", ["model.onnx", "manifest.json", "config.pbtxt", "version"])
-def test_damage_here_is_repaired(registry: SimulatedRegistry, register: Register, repository: Path, spoil: str) -> None:
-    """A version whose files changed, or are gone, is fetched again, and an edited config.pbtxt is rewritten."""
+@pytest.mark.parametrize("file_name", ["model.onnx", "manifest.json", "config.pbtxt", "version"])
+def test_local_damage_is_repaired(
+    registry: SimulatedRegistry, register: Register, repository: Path, file_name: str
+) -> None:
+    """A version with changed or missing files is downloaded again, and an edited config.pbtxt is replaced."""
     register("m", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
     version = repository / "m" / "1"
-    if spoil == "version":
+    if file_name == "version":
         shutil.rmtree(version)
     else:
-        (version.parent if spoil == "config.pbtxt" else version).joinpath(spoil).write_text("spoilt {")
+        (version.parent if file_name == "config.pbtxt" else version).joinpath(file_name).write_text("spoilt {")
     assert actions(sync(registry, repository, CHAMPION, Silent())) == [("m", "published", 1)]
     assert served(repository) == 1
 
 
-def test_edited_config_does_not_serve_early(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """Where the config that is there would serve the new version, both come in by one swap, foreign files included."""
+def test_edited_config_and_new_version_are_swapped_together(
+    registry: SimulatedRegistry, register: Register, repository: Path
+) -> None:
+    """If an edited config would serve the new version, both are swapped in at once with foreign files."""
     register("m", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
     (repository / "m" / "config.pbtxt").write_text('name: "m"\nversion_policy { latest { num_versions: 1 } }\n')
@@ -272,15 +280,15 @@ def test_edited_config_does_not_serve_early(registry: SimulatedRegistry, registe
 
 
 @pytest.mark.parametrize("what", ["altered", "gone", "other", "more", "link"])
-def test_artifacts_are_not_believed(
+def test_artifacts_must_match_their_entry(
     registry: SimulatedRegistry, register: Register, repository: Path, what: str
 ) -> None:
-    """Artifacts that are not what the entry names fail their model alone, which goes on as it was."""
+    """Artifacts that do not match their entry fail only their model, which does not change."""
     register("m", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
     entry = register("m", b"2", "champion")
     register("n", b"1", "champion")
-    spoil(registry, entry, what)
+    damage_artifacts(registry, entry, what)
     before = {key: value for key, value in contents(repository / "m").items() if key.startswith("m/")}
     report = sync(registry, repository, CHAMPION, Silent())
     assert actions(report) == [("m", "failed", 2), ("n", "published", 1)]
@@ -289,8 +297,8 @@ def test_artifacts_are_not_believed(
     assert served(repository) == 1
 
 
-def spoil(registry: SimulatedRegistry, entry: RegistryEntry, what: str) -> None:
-    """Spoil the registry's artifacts of a version."""
+def damage_artifacts(registry: SimulatedRegistry, entry: RegistryEntry, what: str) -> None:
+    """Damage the registry's artifacts of a version."""
     place = registry.artifacts(entry)
     if what == "altered":
         (place / "model.onnx").write_bytes(b"x")
@@ -303,8 +311,8 @@ def spoil(registry: SimulatedRegistry, entry: RegistryEntry, what: str) -> None:
         registry.litter = {entry.name: what}
 
 
-def test_config_that_cannot_be_served(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """A config that the rules refuse, though its digest is right, fails with exit code 7."""
+def test_invalid_config_is_rejected(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """A config that violates the rules fails with exit code 7 even if its digest matches."""
     register("m", b"1", "champion", policy="latest { num_versions: 1 } }\nwarmup {")
     report = sync(registry, repository, CHAMPION, Silent())
     assert report.versions[0].error is not None
@@ -313,8 +321,10 @@ def test_config_that_cannot_be_served(registry: SimulatedRegistry, register: Reg
 
 
 @pytest.mark.parametrize("name", ["../m", "m/n", ".m", "repogen.json"])
-def test_hostile_names(registry: SimulatedRegistry, register: Register, repository: Path, name: str) -> None:
-    """A registered model whose name would lead out of the repository, or hide in it, fails alone."""
+def test_unsafe_model_names_are_rejected(
+    registry: SimulatedRegistry, register: Register, repository: Path, name: str
+) -> None:
+    """A model name that leaves the repository or is hidden fails only that model."""
     register("a", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
     version = version_of_bytes(repository.parent.parent / "hostile", "m", b"1")
@@ -327,7 +337,7 @@ def test_hostile_names(registry: SimulatedRegistry, register: Register, reposito
 
 @pytest.mark.parametrize("calls", range(8))
 def test_registry_goes_down(registry: SimulatedRegistry, register: Register, repository: Path, calls: int) -> None:
-    """Whenever it goes down, each model is as it was or as it should be, exit code 8; the next run completes."""
+    """If the registry fails at any call, each model is old or new, with exit code 8; the next run completes."""
     for name in ("a", "b", "c"):
         register(name, b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
@@ -340,9 +350,9 @@ def test_registry_goes_down(registry: SimulatedRegistry, register: Register, rep
     except TrackingError as error:
         code = int(error.exit_code)
     assert code == (8 if calls < 6 else 0)
-    done = [calls >= 3, calls >= 5, calls >= 6]
-    assert [served(repository, name) for name in ("a", "b")] == [2 if changed else 1 for changed in done[:2]]
-    assert (repository / "c").exists() is not done[2]
+    completion = [calls >= 3, calls >= 5, calls >= 6]
+    assert [served(repository, name) for name in ("a", "b")] == [2 if changed else 1 for changed in completion[:2]]
+    assert (repository / "c").exists() is not completion[2]
     assert [path.name for path in repository.parent.iterdir() if "stage" in path.name] == []
     registry.calls_left = None
     sync(registry, repository, CHAMPION, Silent())
@@ -351,12 +361,12 @@ def test_registry_goes_down(registry: SimulatedRegistry, register: Register, rep
 
 
 class Overtaken(SimulatedRegistry):
-    """A registry whose alias moves, and whose other sync has followed it, while a version is downloaded."""
+    """A registry whose alias moves, followed by another sync, during a download."""
 
     other: Path | None = None
 
     def fetch(self, entry: RegistryEntry, directory: Path) -> Path:
-        """Let the other sync overtake."""
+        """Download, while the other sync runs to completion."""
         if self.other is not None:
             repository, self.other = self.other, None
             self.point(entry.name, "champion", 3)
@@ -364,8 +374,8 @@ class Overtaken(SimulatedRegistry):
         return super().fetch(entry, directory)
 
 
-def test_alias_moves_meanwhile(tmp_path: Path, repository: Path) -> None:
-    """What a slow sync downloaded does not replace what a later alias brought."""
+def test_alias_moves_during_a_download(tmp_path: Path, repository: Path) -> None:
+    """A slow sync does not replace the version of a later alias."""
     registry = Overtaken(tmp_path / "registry")
     for n in range(3):
         registry.register(version_of_bytes(tmp_path / str(n), "m", bytes([n])))
@@ -379,10 +389,10 @@ def test_alias_moves_meanwhile(tmp_path: Path, repository: Path) -> None:
     assert served(repository) == 3
 
 
-def test_another_registry_empties_nothing(
+def test_registry_without_the_models_is_rejected(
     registry: SimulatedRegistry, register: Register, repository: Path, tmp_path: Path
 ) -> None:
-    """A registry that knows none of the models is refused, however its alias looks."""
+    """A registry that has none of the repository's models is rejected."""
     register("m", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
     with pytest.raises(TrackingError, match=r"has no model of .*repo \(m\)") as caught:
@@ -391,8 +401,8 @@ def test_another_registry_empties_nothing(
     assert served(repository) == 1
 
 
-def test_what_a_person_put_there_stays(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """A model that came by other ways is left alone, and not overwritten when its name gets the alias."""
+def test_foreign_model_is_kept(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """A model from another source is kept, and not overwritten when its name gets the alias."""
     register("m", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
     (repository / "mine" / "1").mkdir(parents=True)
@@ -405,10 +415,10 @@ def test_what_a_person_put_there_stays(registry: SimulatedRegistry, register: Re
 
 
 @pytest.mark.parametrize("link", ["m", "m/config.pbtxt"])
-def test_writes_through_no_link(
+def test_symlinks_are_not_followed(
     registry: SimulatedRegistry, register: Register, repository: Path, tmp_path: Path, link: str
 ) -> None:
-    """A link in place of a model or of its config is refused."""
+    """A symlink in place of a model or its config is rejected."""
     register("m", b"1", "champion")
     register("n", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
@@ -420,10 +430,10 @@ def test_writes_through_no_link(
     assert (repository / link).is_symlink()
 
 
-def test_linked_place_of_the_unserved(
+def test_symlinked_archive_is_not_followed(
     registry: SimulatedRegistry, register: Register, repository: Path, tmp_path: Path
 ) -> None:
-    """Nothing is moved through a link, nor deleted behind it."""
+    """Nothing is moved through, or deleted behind, a symlinked archive."""
     register("m", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
     (tmp_path / "away" / "precious").mkdir(parents=True)
@@ -433,8 +443,8 @@ def test_linked_place_of_the_unserved(
     assert (tmp_path / "away" / "precious").is_dir()
 
 
-def test_the_way_out_is_blocked(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """A directory of the same name among the unserved is not overwritten."""
+def test_archive_is_not_overwritten(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """An archived directory with the same name is not overwritten."""
     register("m", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
     (archive_dir(repository) / "m").mkdir(parents=True)
@@ -445,8 +455,8 @@ def test_the_way_out_is_blocked(registry: SimulatedRegistry, register: Register,
     assert served(repository) == 1
 
 
-def test_built_repository_is_refused(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """With a mark, or with models and no mark, a repository is the builds' own."""
+def test_repository_of_builds_is_rejected(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """A repository that builds own, or one with models and no owner, is rejected."""
     register("m", b"1", "champion")
     (repository / "old").mkdir(parents=True)
     with pytest.raises(PublishError, match="written by `repogen build`") as caught:
@@ -459,8 +469,8 @@ def test_built_repository_is_refused(registry: SimulatedRegistry, register: Regi
     assert [path.name for path in repository.iterdir()] == ["repogen.json"]
 
 
-def test_other_alias_is_refused(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """A repository follows one alias: a mistyped one does not empty it."""
+def test_other_alias_is_rejected(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """A repository follows one alias, so a mistyped alias does not empty it."""
     register("m", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
     with pytest.raises(PublishError, match="follows the alias champion, not campion") as caught:
@@ -473,8 +483,8 @@ def test_other_alias_is_refused(registry: SimulatedRegistry, register: Register,
     "text", ["", "[]", '{"kind": "synced"}', '{"schema": 1, "kind": "x"}', '{"schema": 2, "kind": "built"}',
              '{"schema": 1, "kind": "synced", "aliases": [1]}', "\xff"]
 )  # fmt: skip
-def test_damaged_mark(registry: SimulatedRegistry, register: Register, repository: Path, text: str) -> None:
-    """A mark that is not repogen's stops both commands, with exit code 7."""
+def test_damaged_ownership_file(registry: SimulatedRegistry, register: Register, repository: Path, text: str) -> None:
+    """An invalid ownership file stops build and sync with exit code 7."""
     register("m", b"1", "champion")
     repository.mkdir(parents=True)
     (repository / "repogen.json").write_bytes(text.encode("latin-1"))
@@ -484,13 +494,13 @@ def test_damaged_mark(registry: SimulatedRegistry, register: Register, repositor
 
 
 def test_nothing_to_serve(registry: SimulatedRegistry, repository: Path) -> None:
-    """Before the first promotion there is nothing to do, and no repository is made."""
+    """Without a promoted version, a sync does nothing and creates no repository."""
     report = sync(registry, repository, CHAMPION, Silent())
     assert (report.versions, report.exit_code, repository.exists()) == ((), 0, False)
 
 
-def test_one_at_a_time(repository: Path) -> None:
-    """While another publish holds the lock, a sync waits, and in the end says so."""
+def test_sync_waits_for_the_lock(repository: Path) -> None:
+    """A sync waits while another publish holds the lock, and then reports a timeout."""
     repository.mkdir(parents=True)
     with (
         locked(repository, 0.0),
@@ -500,8 +510,8 @@ def test_one_at_a_time(repository: Path) -> None:
         pass
 
 
-def test_no_place_for_downloads(registry: SimulatedRegistry, register: Register, tmp_path: Path) -> None:
-    """Where nothing can lie beside the repository, the hint says what is needed, and names no flag of `build`."""
+def test_unwritable_parent_directory(registry: SimulatedRegistry, register: Register, tmp_path: Path) -> None:
+    """If the parent directory is not writable, the hint explains the requirement without flags of `build`."""
     register("m", b"1", "champion")
     (tmp_path / "file").touch()
     with pytest.raises(PublishError, match="cannot be created") as caught:
@@ -510,8 +520,8 @@ def test_no_place_for_downloads(registry: SimulatedRegistry, register: Register,
     assert "--stage-dir" not in caught.value.hint
 
 
-def test_side_by_side(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """Four syncs at once publish each model once: nobody fails, nothing is replaced, nothing is left behind."""
+def test_concurrent_syncs(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """Four concurrent syncs publish each model once, without failures or leftovers."""
     for name in ("a", "b"):
         register(name, b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
@@ -527,15 +537,15 @@ def test_side_by_side(registry: SimulatedRegistry, register: Register, repositor
 
 
 class CannotSwap(Disk):
-    """A disk without ``renameat2(RENAME_EXCHANGE)``."""
+    """A filesystem without ``renameat2(RENAME_EXCHANGE)``."""
 
     def exchange(self, first: Path, second: Path) -> None:
-        """Refuse."""
+        """Raise the error of an unsupported operation."""
         raise PublishError(f"{first} and {second} cannot be swapped", code="publish.no-exchange")
 
 
 def test_filesystem_that_cannot_swap(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """There, damage is told with the way to mend it, and every other change works."""
+    """Damage is reported with the fix, and every other change works."""
     register("m", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent(), CannotSwap())
     (repository / "m" / "1" / "model.onnx").write_bytes(b"spoilt")
@@ -548,23 +558,25 @@ def test_filesystem_that_cannot_swap(registry: SimulatedRegistry, register: Regi
     assert served(repository) == 2
 
 
-def test_data_of_warmups_comes_with_its_version(
+def test_warmup_data_is_published_with_its_version(
     registry: SimulatedRegistry, register: Register, repository: Path
 ) -> None:
-    """Their data lies in a directory of its own, where Triton looks for it, and comes back when it is lost."""
+    """Warmup data is published where Triton reads it, and restored when it is lost."""
     for number, labels in ((1, ("a", "b")), (2, ("c", "d"))):
         register("m", bytes(number), "champion", labels=labels)
         sync(registry, repository, CHAMPION, Silent())
         assert served(repository) == number
-    (kept,) = (repository / "m" / "2").glob("warmup-*.bin")
+    (data_file,) = (repository / "m" / "2").glob("warmup-*.bin")
     assert {path.read_text() for path in (repository / "m" / "warmup").iterdir()} == {"('a', 'b')", "('c', 'd')"}
     shutil.rmtree(repository / "m" / "warmup")
     assert actions(sync(registry, repository, CHAMPION, Silent())) == [("m", "published", 2)]
-    assert (repository / "m" / "warmup" / kept.name).read_bytes() == kept.read_bytes()
+    assert (repository / "m" / "warmup" / data_file.name).read_bytes() == data_file.read_bytes()
 
 
-def test_labels_come_with_their_version(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
-    """They lie beside config.pbtxt before it names them, and come back when they are lost or spoiled."""
+def test_labels_are_published_with_their_version(
+    registry: SimulatedRegistry, register: Register, repository: Path
+) -> None:
+    """Label files exist before config.pbtxt names them, and are restored when lost or damaged."""
     register("m", b"1", "champion", labels=("a", "b"))
     sync(registry, repository, CHAMPION, Silent())
     (first,) = (repository / "m").glob("labels-*.txt")

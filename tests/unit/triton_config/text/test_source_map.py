@@ -63,7 +63,7 @@ def test_schema_fields_have_the_position_of_their_first_use() -> None:
 
 @pytest.mark.parametrize("text", ["input {", "input [ { name: ", "a { b < c }", "{" * 200, "a{" * 100])
 def test_what_does_not_close_is_an_error_with_a_place(text: str) -> None:
-    """It is told, and nothing runs out of stack."""
+    """An unclosed block is an error with a position, without exhausting the stack."""
     with pytest.raises(PbtxtError) as caught:
         locate_fields(text, "test")
     assert caught.value.line == 1
