@@ -123,7 +123,7 @@ def test_init_overwrites_only_with_force(tmp_path: Path, project_at: Callable[[P
     assert "already has repogen.yaml" in result.stderr
     assert not (tmp_path / "models.py").exists()
     assert project.run("init", "--force").returncode == 0
-    assert project.spec.read_text(encoding="utf-8").startswith("# What `repogen build` reads")
+    assert project.spec.read_text(encoding="utf-8").startswith("# The spec that `repogen build` reads")
 
 
 def test_rebuild_is_unchanged(scaffolded: tuple[Project, dict[str, Any]]) -> None:

@@ -76,7 +76,7 @@ def test_model_of_a_plugin_source_is_built_and_kept_up_to_date(python: Path, tmp
         ("scale:", "scal:", '3:65 models.scores.source.scal: unknown key (did you mean "scale"?)'),
         ("scale: 2.0", "scale: big", '3:65 models.scores.source.scale: must be a number > 0, not "big"'),
         ("relu", "tanh", '3:47 models.scores.source.activation: must be none or relu, not "tanh"'),
-        ("weights.npz", "gone.npz", '3:28 models.scores.source.path: there is no file "gone.npz"'),
+        ("weights.npz", "gone.npz", '3:28 models.scores.source.path: file "gone.npz" does not exist'),
         (
             "kind: matrix",
             "kind: matrx",

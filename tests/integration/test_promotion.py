@@ -191,8 +191,8 @@ def test_crash_of_evaluation_code_is_a_failed_gate(release: Release, right: Weig
     ("arguments", "message"),
     [
         (("--gate", "speed=1"), "error: --gate speed=1: there is no gate 'speed'"),
-        (("1", "--rollback"), "error: --rollback takes neither a VERSION nor --gate"),
-        ((), "error: no MLflow tracking server is named"),
+        (("1", "--rollback"), "error: --rollback accepts neither VERSION nor --gate"),
+        ((), "error: no MLflow tracking server is configured"),
     ],
 )
 def test_invalid_arguments(
