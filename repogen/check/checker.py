@@ -12,7 +12,7 @@ from repogen.check.files import link_findings, manifest_findings, model_file, na
 from repogen.check.layout import is_model, policy_findings, root_findings, version_findings
 from repogen.errors import SpecError
 from repogen.onnx_graph.facts import read_graph
-from repogen.repository.layout import triton_versions
+from repogen.repository.layout import triton_version, triton_versions
 from repogen.repository.version_policy import served_versions
 from repogen.targets import DEFAULT_RELEASE, targets
 from repogen.triton_config.rules.config_rules import config_findings
@@ -148,13 +148,19 @@ def _requests(paths: Iterable[Path]) -> list[_Request]:
 def _model_of(path: Path) -> Path | None:
     """Return the directory of the model that a path is, or is in; None for a repository."""
     if path.is_dir():
-        # a version that repogen built contains a copy of its config
         children = (entry for entry in path.iterdir() if entry.is_dir() and not entry.name.isdigit())
         contains_models = any((entry / CONFIG_FILE).exists() for entry in children)
-        return path if is_model(path) and not contains_models else None
+        return _without_version(path) if is_model(path) and not contains_models else None
     if path.name == CONFIG_FILE:
-        return path.parent
-    return next((parent for parent in path.parents if (parent / CONFIG_FILE).exists()), path.parent.parent)
+        return _without_version(path.parent)
+    model = next((parent for parent in path.parents if (parent / CONFIG_FILE).exists()), path.parent.parent)
+    return _without_version(model)
+
+
+def _without_version(directory: Path) -> Path:
+    """Return the model's directory for a version that repogen built, which contains a copy of its config."""
+    is_version = triton_version(directory.name) is not None and (directory.parent / CONFIG_FILE).exists()
+    return directory.parent if is_version else directory
 
 
 def _repository_findings(request: _Request, target: Target) -> Iterator[Finding]:

@@ -176,6 +176,17 @@ def test_kinds_of_paths(repository: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert [finding.code for finding in repogen.check("config.pbtxt")] == ["RG101"]
 
 
+@pytest.mark.parametrize("path", ["1", "1/config.pbtxt", "1/model.onnx", "config.pbtxt", ""])
+def test_files_of_a_version_that_repogen_built_are_those_of_its_model(tmp_path: Path, path: str) -> None:
+    """Its copy of config.pbtxt does not make the version a model."""
+    shutil.copytree(EXAMPLE, tmp_path / "repository")
+    model = tmp_path / "repository" / "digits_cnn"
+    assert check(model / path) == []
+    config = model / "config.pbtxt"
+    config.write_text(config.read_text().replace('name: "digits_cnn"', 'name: "other"'), encoding="utf-8")
+    assert {finding.code for finding in check(model / path)} == {"RG101"}
+
+
 def test_selection(repository: Path) -> None:
     """Codes or families are selected or ignored."""
     (repository / "m" / "config.pbtxt").write_text(CONFIG.replace('name: "m"', 'name: "o"').replace("[ 3 ]", "[ 4 ]"))
