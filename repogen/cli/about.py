@@ -19,7 +19,7 @@ from repogen.spec.schema import json_schema
 @json_option
 @debug_option
 def doctor(*, as_json: bool, debug: bool) -> None:
-    """Check this environment, and print how to fix what is missing."""
+    """Check this environment and print how to fix what is missing."""
     with handle_errors(debug=debug, as_json=as_json):
         checks = diagnose()
         print_report(lambda: doctor_text(checks), lambda: doctor_document(checks), as_json=as_json)

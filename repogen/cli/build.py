@@ -34,13 +34,13 @@ _SPEC = Path("repogen.yaml")
 @click.option("--target", metavar="RELEASE", help="Build for this Triton release, such as 24.10.")
 @click.option("--server", default="embedded", show_default=True, help=f"Triton for the smoke test: {SERVER}.")
 @click.option("--no-smoke", is_flag=True, help="Publish without testing on a real Triton server.")
-@click.option("--force", is_flag=True, help="Build and publish models that are up to date as well.")
+@click.option("--force", is_flag=True, help="Also build and publish models that are up to date.")
 @click.option("--allow-breaking", is_flag=True, help="Allow inputs and outputs that differ from the published version.")
 @click.option("--breaking", "allow_breaking", is_flag=True, hidden=True, help="Old name of --allow-breaking.")
 @click.option("--dry-run", is_flag=True, help="Do everything except tracking and publishing.")
-@click.option("--no-track", is_flag=True, help="Do not track in MLflow.")
+@click.option("--no-track", is_flag=True, help="Turn off MLflow tracking.")
 @tracking_option
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Models to build at a time.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Models to build in parallel.")
 @click.option("--stage-dir", type=DIRECTORY, metavar="DIR", help="Stage here instead of next to the repository.")
 @json_option
 @debug_option
@@ -64,7 +64,7 @@ def build(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Export, verify, smoke-test and publish the models of SPEC.
 
-    SPEC is a file; the default is repogen.yaml. Models that are up to date are not built again.
+    SPEC is a spec file (default: repogen.yaml). Models that are up to date are not built again.
     """
     with handle_errors(debug=debug, as_json=as_json):
         loaded_spec = load_spec(spec, target)
@@ -90,14 +90,14 @@ def build(  # noqa: PLR0913 - one parameter per option
 
 @click.command()
 @click.argument("model")
-@click.option("--spec", type=FILE, default=_SPEC, show_default=True, help="The spec of the model.")
+@click.option("--spec", type=FILE, default=_SPEC, show_default=True, help="Spec that contains the model.")
 @click.option("--target", metavar="RELEASE", help="Build for this Triton release, such as 24.10.")
 @json_option
 @debug_option
 def diagnose(*, model: str, spec: Path, target: str | None, as_json: bool, debug: bool) -> None:
     """Try every exporter on MODEL; publish nothing.
 
-    Names the first operator whose result differs from PyTorch for each exporter that fails parity.
+    For each exporter that fails parity, names the first operator whose result differs from PyTorch.
     """
     with handle_errors(debug=debug, as_json=as_json):
         loaded_spec = load_spec(spec, target)

@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     help="Text, one JSON document, or GitHub Actions annotations.",
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings as well.")
-@click.option("--select", multiple=True, metavar="CODE", help="Report only RG101, or RG1 for a family; repeatable.")
-@click.option("--ignore", multiple=True, metavar="CODE", help="Leave these out; repeatable.")
+@click.option(
+    "--select", multiple=True, metavar="CODE", help="Report only this code (RG101) or family (RG1); repeatable."
+)
+@click.option("--ignore", multiple=True, metavar="CODE", help="Do not report this code or family; repeatable.")
 @debug_option
 def check(  # noqa: PLR0913 - one parameter per option
     *,
@@ -51,7 +53,7 @@ def check(  # noqa: PLR0913 - one parameter per option
     """Report what Triton rejects, crashes on, or loads unexpectedly.
 
     Accepts repositories, model directories and files in them; the default is model_repository. Needs no server, and
-    works on any repository, not only on those that repogen built. Exits 1 when there are errors.
+    works on any repository, not only on those that repogen built. Exits with code 1 if there are errors.
     """
     with handle_errors(debug=debug, as_json=output_format == "json"):
         findings = api.check(

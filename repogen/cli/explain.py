@@ -15,7 +15,7 @@ from repogen.explain import explain as page_of
 @click.argument("code", required=False)
 @debug_option
 def explain(code: str | None, *, debug: bool) -> None:
-    """Print the page of a rule code or error code.
+    """Print the page for a rule or error code.
 
     Without CODE, lists all codes. Works offline.
     """

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
-SERVER = "embedded, docker, HOST:PORT of a running server, or the name of a plug-in"
+SERVER = "embedded, docker, HOST:PORT of a running server, or the name of a plug-in server"
 
 json_option = click.option("as_json", "--json", is_flag=True, help="Print one JSON document on stdout.")
 tracking_option = click.option(
-    "--tracking-uri", metavar="URI", help="MLflow server, instead of MLFLOW_TRACKING_URI and the spec's."
+    "--tracking-uri", metavar="URI", help="MLflow server; overrides MLFLOW_TRACKING_URI and the spec."
 )
 debug_option = click.option("--debug", is_flag=True, help="Show tracebacks and logs.")
 
@@ -33,8 +33,8 @@ _COMMANDS = {
     "build": ("repogen.cli.build", "Export, verify, smoke-test and publish the models of SPEC."),
     "check": ("repogen.cli.check", "Report what Triton rejects, crashes on, or loads unexpectedly."),
     "diagnose": ("repogen.cli.build", "Try every exporter on MODEL; publish nothing."),
-    "doctor": ("repogen.cli.about", "Check this environment, and print how to fix what is missing."),
-    "explain": ("repogen.cli.explain", "Print the page of a rule code or error code."),
+    "doctor": ("repogen.cli.about", "Check this environment and print how to fix what is missing."),
+    "explain": ("repogen.cli.explain", "Print the page for a rule or error code."),
     "history": ("repogen.cli.registry", "Show which version each alias of NAME pointed to, and when."),
     "init": ("repogen.cli.init", "Write a commented, working repogen.yaml."),
     "promote": ("repogen.cli.registry", "Point an alias of NAME to VERSION if it passes its gates."),

@@ -16,13 +16,13 @@ from repogen.scaffold.files import scaffold, scaffold_from
 @click.option(
     "source", "--from", metavar="PATH", help="Write the spec for this model: a file, a directory, or file.py:callable."
 )
-@click.option("--github", is_flag=True, help="Write a GitHub Actions workflow as well; next to a spec, only that.")
+@click.option("--github", is_flag=True, help="Also write a GitHub Actions workflow; if a spec exists, write only that.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @debug_option
 def init(directory: Path, *, source: str | None, github: bool, force: bool, debug: bool) -> None:
     """Write a commented, working repogen.yaml.
 
-    Writes it to DIRECTORY (default: the current one), with a tiny model, or for the model of --from.
+    Writes the spec to DIRECTORY (default: the current one) for the model of --from, or else with a tiny model.
     """
     with handle_errors(debug=debug):
         model = None if source is None else describe(source, directory)

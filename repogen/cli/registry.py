@@ -30,17 +30,25 @@ if TYPE_CHECKING:
     from repogen.spec.models import Spec
 
 _SPEC = Path("repogen.yaml")
-_SERVER_SPEC = "Spec that names the MLflow server; default: repogen.yaml, if it exists."
+_SERVER_SPEC = "Spec that sets the MLflow server; default: repogen.yaml, if it exists."
 
 
 @click.command()
 @click.argument("name")
 @click.argument("version", type=click.IntRange(min=1), required=False)
 @click.option("--alias", default="champion", show_default=True, help="Alias to move.")
-@click.option("gates", "--gate", multiple=True, metavar="GATE", help="parity=1e-3, latency.max_ratio=1.1, size=off, ….")
-@click.option("rolls_back", "--rollback", is_flag=True, help="Go back to the previous version, without gates.")
+@click.option(
+    "gates",
+    "--gate",
+    multiple=True,
+    metavar="GATE",
+    help="Set or remove a gate: parity=1e-3, latency.max_ratio=1.1, size=off, …; repeatable.",
+)
+@click.option(
+    "rolls_back", "--rollback", is_flag=True, help="Move the alias back to its previous version, without gates."
+)
 @click.option("--server", default="embedded", show_default=True, help=f"Triton to measure on: {SERVER}.")
-@click.option("--dry-run", is_flag=True, help="Measure and evaluate, but move nothing.")
+@click.option("--dry-run", is_flag=True, help="Measure and evaluate, but do not move the alias.")
 @click.option("--spec", type=FILE, help="Spec with the gates of the model; default: repogen.yaml, if it exists.")
 @tracking_option
 @json_option
@@ -61,7 +69,7 @@ def promote(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Point an alias of NAME to VERSION if it passes its gates.
 
-    NAME is a model of the MLflow registry; the default VERSION is the newest one.
+    NAME is a model in the MLflow registry. VERSION is its version there; the default is the newest published one.
     """
     with handle_errors(debug=debug, as_json=as_json):
         if rolls_back and (version is not None or gates):
@@ -90,7 +98,7 @@ def promote(  # noqa: PLR0913 - one parameter per option
 
 @click.command()
 @click.argument("name")
-@click.option("--alias", help="Only this alias; default: all.")
+@click.option("--alias", help="Show only this alias; default: all.")
 @click.option("--spec", type=FILE, help=_SERVER_SPEC)
 @tracking_option
 @json_option
@@ -100,7 +108,7 @@ def history(
 ) -> None:
     """Show which version each alias of NAME pointed to, and when.
 
-    Shows who moved the alias, why, and the figures of the gates.
+    For each move, shows who moved the alias, why, and what the gates measured.
     """
     with handle_errors(debug=debug, as_json=as_json):
         periods = api.history(name, alias=alias, spec=_load_spec(spec), tracking_uri=tracking_uri)
@@ -110,8 +118,8 @@ def history(
 @click.command()
 @click.option("--alias", required=True, help="Serve the versions that this alias points to, for example champion.")
 @click.option("--repository", type=DIRECTORY, default=Path("model_repository"), show_default=True, metavar="DIR")
-@click.option("models", "--model", multiple=True, metavar="NAME", help="Only this model; repeatable.")
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
+@click.option("models", "--model", multiple=True, metavar="NAME", help="Sync only this model; repeatable.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, but change nothing.")
 @click.option("--prune", is_flag=True, help="Delete versions and models that are not served.")
 @click.option("--spec", type=FILE, help=_SERVER_SPEC)
 @tracking_option
@@ -131,7 +139,7 @@ def sync(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Make a repository serve what an alias points to.
 
-    Downloads the versions from the MLflow registry, and publishes each one atomically.
+    Downloads the versions from the MLflow registry and publishes each one atomically.
     """
     with handle_errors(debug=debug, as_json=as_json), progress_view(quiet=as_json) as progress:
         report = api.sync(

@@ -64,15 +64,17 @@ def serve(*, directory: Path, server: str, poll: bool, debug: bool) -> None:
 def server() -> None:
     """Install or locate the embedded Triton server.
 
-    It is the real tritonserver, in a private environment.
+    The embedded server is the real tritonserver, in a private environment.
     """
 
 
 @server.command("install")
-@click.option("wheels", "--from", type=DIRECTORY, metavar="DIR", help="Install wheels from here, without a network.")
+@click.option(
+    "wheels", "--from", type=DIRECTORY, metavar="DIR", help="Install the wheels in this directory, without a network."
+)
 @debug_option
 def server_install(*, wheels: Path | None, debug: bool) -> None:
-    """Install it now; otherwise the first build installs it."""
+    """Install the server now; otherwise, the first build installs it."""
     with handle_errors(debug=debug):
         with progress_view(quiet=False) as progress:
             path = commands.install_server(wheels, progress)
@@ -82,7 +84,7 @@ def server_install(*, wheels: Path | None, debug: bool) -> None:
 @server.command("path")
 @debug_option
 def server_path(*, debug: bool) -> None:
-    """Print the directory that it is installed in."""
+    """Print the directory of the installation."""
     with handle_errors(debug=debug):
         click.echo(str(commands.server_path()))
 
@@ -90,6 +92,6 @@ def server_path(*, debug: bool) -> None:
 @server.command("version")
 @debug_option
 def server_version(*, debug: bool) -> None:
-    """Print the versions of Triton and ONNX Runtime that it runs."""
+    """Print the versions of Triton and ONNX Runtime in the server."""
     with handle_errors(debug=debug):
         click.echo(commands.server_version())
