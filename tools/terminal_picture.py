@@ -22,7 +22,7 @@ def main(out: str, *command: str) -> None:
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         console = Console(record=True, width=WIDTH, file=nowhere, force_terminal=True)
         console.print(Text(f"$ {shlex.join([Path(command[0]).name, *command[1:]])}", style="bold green"))
-        console.print(Text(run.stdout.rstrip()))
+        console.print(Text(f"{run.stdout.rstrip()}\n"))
     svg = _FONT_FACE.sub("", console.export_svg(title="repogen"))  # the page makes no request to another host
     Path(out).write_text(svg.replace("Fira Code", "DejaVu Sans Mono, Menlo, Consolas"), encoding="utf-8")
 
