@@ -176,6 +176,7 @@ def test_ensemble_is_built_served_and_rebuilt(project: Project) -> None:
     assert not project.temporary()
 
 
+@pytest.mark.full
 def test_building_an_ensemble_alone_requires_built_steps(project: Project) -> None:
     """Without built steps the build fails; a dry run tests all of them and publishes nothing."""
     code, reports = built(project, "--model", "verdict")
@@ -205,6 +206,7 @@ def test_mismatched_steps_are_rejected(project: Project) -> None:
     assert not list(project.repository.glob("*/1"))
 
 
+@pytest.mark.full
 def test_building_a_step_alone_reports_its_ensembles(project: Project) -> None:
     """A step that would break the ensemble is rejected."""
     assert built(project)[0] == 0

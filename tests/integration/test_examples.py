@@ -68,7 +68,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Pat
     ("name", "model_name", "max_batch_size"),
     [
         ("digits", "digits_cnn", 32),
-        ("minilm", "minilm", 32),
+        pytest.param("minilm", "minilm", 32, marks=pytest.mark.full),
         pytest.param("resnet18", "resnet18", 16, marks=pytest.mark.full),
         pytest.param("distilbert", "distilbert", 16, marks=pytest.mark.full),
     ],

@@ -84,6 +84,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory, new_project: Callable[[Path
     return Series(project, before, kills)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_build_leaves_the_repository_unchanged_and_no_process(killed: Series, step: str) -> None:
     """Every published byte is unchanged; worker, tritonserver, stubs and shared memory are gone."""
@@ -116,11 +117,13 @@ def output_shape(client: InferenceServerClient) -> list[int]:
     return list(client.infer("tiny", [rows]).as_numpy("y").shape)
 
 
+@pytest.mark.full
 def test_new_triton_serves_the_repository_after_the_kills(triton: InferenceServerClient) -> None:
     """Triton starts on the repository and the model responds."""
     assert output_shape(triton) == [2, 2]
 
 
+@pytest.mark.full
 def test_rerun_completes(killed: Series, triton: InferenceServerClient) -> None:
     """The same build publishes its version and removes the stages of the killed builds."""
     assert triton.is_server_live()  # the rerun publishes under a running server

@@ -100,6 +100,7 @@ def _ready(triton: RunningTriton) -> list[str]:
     return ready
 
 
+@pytest.mark.full
 def test_fresh_triton_serves(server: EmbeddedTriton, tmp_path: Path) -> None:
     """Each model was killed at another point of its second publish: all are served, and again once they are rebuilt."""
     repository = tmp_path / "repo"
