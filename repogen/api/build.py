@@ -39,10 +39,10 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
 
     A model that fails does not stop the others: its report has an ``error``, and ``report.exit_code`` is not 0.
 
-    Example:
-        >>> report = repogen.build("repogen.yaml", models=["digits"], dry_run=True)  # doctest: +SKIP
-        >>> report.models[0].status  # doctest: +SKIP
-        <Status.VERIFIED: 'verified'>
+    Example::
+
+        report = repogen.build("repogen.yaml", models=["digits"], dry_run=True)
+        report.models[0].status  # <Status.VERIFIED: 'verified'>
 
     Args:
         spec: A spec file, or a spec that ``repogen.load_spec`` returned.

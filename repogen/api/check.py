@@ -24,9 +24,10 @@ def check(
 
     Needs no server, and no repository that repogen built. Nothing is run.
 
-    Example:
-        >>> for finding in repogen.check("model_repository"):  # doctest: +SKIP
-        ...     print(finding.path, finding.line, finding.code, finding.message)
+    Example::
+
+        for finding in repogen.check("model_repository"):
+            print(finding.path, finding.line, finding.code, finding.message)
 
     Args:
         paths: Repositories, model directories, or files in them.

@@ -39,10 +39,10 @@ def promote(  # noqa: PLR0913 - one parameter per option of `repogen promote`
 ) -> PromotionReport:
     """Point an alias of a registered model to a version that passes its gates, as ``repogen promote`` does.
 
-    Example:
-        >>> report = repogen.promote("digits", alias="champion", gates=["parity=1e-4"])  # doctest: +SKIP
-        >>> report.outcome.value  # doctest: +SKIP
-        'promoted'
+    Example::
+
+        report = repogen.promote("digits", alias="champion", gates=["parity=1e-4"])
+        report.outcome.value  # 'promoted'
 
     Args:
         name: The registered model.
@@ -123,10 +123,10 @@ def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
 ) -> SyncReport:
     """Make a repository serve exactly the versions that an alias points to, as ``repogen sync`` does.
 
-    Example:
-        >>> report = repogen.sync("prod", alias="champion")  # doctest: +SKIP
-        >>> report.changed  # doctest: +SKIP
-        True
+    Example::
+
+        report = repogen.sync("prod", alias="champion")
+        report.changed  # True
 
     Args:
         repository: A repository that only ``sync`` writes; created when it does not exist.

@@ -23,10 +23,10 @@ def smoke(
 ) -> list[SmokeReport]:
     """Test every served version of a repository on a real Triton server over gRPC, as ``repogen smoke`` does.
 
-    Example:
-        >>> reports = repogen.smoke("model_repository", models=["digits"])  # doctest: +SKIP
-        >>> all(report.passed for report in reports)  # doctest: +SKIP
-        True
+    Example::
+
+        reports = repogen.smoke("model_repository", models=["digits"])
+        all(report.passed for report in reports)  # True
 
     Args:
         repository: A repository that repogen built; it is only read.

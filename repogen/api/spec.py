@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 def load_spec(path: Path | str = "repogen.yaml", *, target: str | None = None) -> Spec:
     """Return the spec of a file, checked.
 
-    Example:
-        >>> spec = repogen.load_spec("repogen.yaml")  # doctest: +SKIP
-        >>> list(spec.models)  # doctest: +SKIP
-        ['digits']
+    Example::
+
+        spec = repogen.load_spec("repogen.yaml")
+        list(spec.models)  # ['digits']
 
     Args:
         path: The file.

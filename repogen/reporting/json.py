@@ -27,9 +27,9 @@ _FINDINGS_SCHEMA = 1
 def as_dict(report: object) -> dict[str, object]:
     """Return a report as ``--json`` prints it: dicts, lists, strings, numbers, booleans and None.
 
-    Example:
-        >>> repogen.as_dict(repogen.build("repogen.yaml"))["models"][0]["status"]  # doctest: +SKIP
-        'published'
+    Example::
+
+        repogen.as_dict(repogen.build("repogen.yaml"))["models"][0]["status"]  # 'published'
 
     Args:
         report: What ``repogen.build``, ``promote``, ``rollback``, ``history`` or ``sync`` returned, an element of what
