@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SIGNATURE = Signature(
     (TensorSpec("left", "float32", ("batch", 4)), TensorSpec("right", "float32", ("batch", "time"))), ()
 )
-CALL_SITE = '\nThe following call raised this error:\n  File "/work/net.py", line 7, in forward\n    if x.sum() > 0:\n'
+CALL_SITE = '\nThe following call raised this error:\n  File "/project/net.py", line 7, in forward\n    if x.sum() > 0:\n'
 
 
 def chained(outer: str, inner: Exception) -> ExportError:
@@ -46,7 +46,7 @@ def test_specialized_dim_is_reported_with_its_input(source: str, dim: str, axis:
 def test_data_dependent_branch_has_a_location() -> None:
     """The error has the file, the line and the code of the branch."""
     error = chained("failed", RuntimeError(f"Could not guard on data-dependent expression u0 > 0{CALL_SITE}"))
-    assert (error.code, error.where) == ("export.data-dependent", "/work/net.py:7")
+    assert (error.code, error.where) == ("export.data-dependent", "/project/net.py:7")
     assert "`if x.sum() > 0:`" in error.message
     assert "torch.where" in error.hint
 
