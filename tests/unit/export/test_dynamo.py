@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 SIGNATURE = Signature(
     (TensorSpec("left", "float32", ("batch", 4)), TensorSpec("right", "float32", ("batch", "time"))), ()
 )
-CALL_SITE = '\nThe following call raised this error:\n  File "/project/net.py", line 7, in forward\n    if x.sum() > 0:\n'
+CALL_SITE = (
+    '\nThe following call raised this error:\n  File "/project/net.py", line 7, in forward\n    if x.sum() > 0:\n'
+)
 
 
 def chained(outer: str, inner: Exception) -> ExportError:
