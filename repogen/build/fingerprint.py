@@ -26,6 +26,7 @@ from repogen.repository.digest import sha256_bytes, sha256_files
 from repogen.repository.layout import latest_version, model_dir
 from repogen.repository.manifest import read_manifest
 from repogen.resources import templates_dir
+from repogen.triton_config.render.template_files import rejection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -167,10 +168,10 @@ def _template_files(spec: Spec) -> dict[str, Path]:
 
 
 def _walk(directory: Path) -> Iterator[Path]:
-    """Yield the files below a directory in a fixed order, its own first; links are followed, as Jinja does."""
-    for folder, subfolders, names in os.walk(directory, followlinks=True):
+    """Yield the files below a directory that can be templates, in a fixed order, its own first."""
+    for folder, subfolders, names in os.walk(directory):  # a linked directory is below this one, or can't be used
         subfolders.sort()
-        yield from (path for path in (Path(folder, name) for name in sorted(names)) if path.is_file())
+        yield from (path for path in (Path(folder, name) for name in sorted(names)) if not rejection(path, directory))
 
 
 @cache

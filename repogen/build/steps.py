@@ -27,6 +27,7 @@ from repogen.triton_config.render.model import configure
 from repogen.triton_config.render.model_facts import RenderOptions, VerifiedModel
 from repogen.worker.job import Job
 from repogen.worker.process import run_worker
+from repogen.worker.template import render_template
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -138,7 +139,10 @@ def _configure(session: BuildSession, name: str, built: BuiltModel) -> ModelConf
         {step.model: neighbor_at(session.private_repository / step.model) for step in steps},
     )
     options = RenderOptions(targets()[spec.release], spec.templates, spec.root, spec.gpu)
-    return configure(name, spec.models[name], verified, options)
+    if spec.templates is None:
+        return configure(name, spec.models[name], verified, options)
+    renderer = partial(render_template, session.staging / "work" / name, session.cancelled)
+    return configure(name, spec.models[name], verified, options, renderer)
 
 
 def _stage(session: BuildSession, config: ModelConfig, built: BuiltModel, inputs: Mapping[str, str]) -> StagedVersion:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.tensors import Signature
     from repogen.targets import Target
     from repogen.triton_config.render.model_facts import ConfiguredModel, RenderOptions, VerifiedModel
+    from repogen.triton_config.render.template import Renderer
     from repogen.triton_config.rules.findings import Finding
     from repogen.triton_config.sections.model import TritonSpec
 
@@ -46,7 +47,9 @@ _DEFAULT_WARMUP_SIZE = 16
 """Size of a dynamic dim in a warmup, if the spec sets none and its bounds allow it."""
 
 
-def configure(name: str, model: ConfiguredModel, verified: VerifiedModel, options: RenderOptions) -> ModelConfig:
+def configure(
+    name: str, model: ConfiguredModel, verified: VerifiedModel, options: RenderOptions, renderer: Renderer = render
+) -> ModelConfig:
     """Render config.pbtxt for a verified model.
 
     The text is parsed with tritonclient's protobuf classes, compared with the requested configuration, and checked
@@ -58,6 +61,7 @@ def configure(name: str, model: ConfiguredModel, verified: VerifiedModel, option
         model: The model's spec.
         verified: The model to publish, and the measurements that the config depends on.
         options: Settings that all models of the spec share.
+        renderer: Renders the template.
 
     Returns:
         The config; its signature is the model's, with full shapes.
@@ -75,7 +79,7 @@ def configure(name: str, model: ConfiguredModel, verified: VerifiedModel, option
     facts, named_files = with_files(facts, triton, verified, options.root)
     expected = expected_config(triton, facts, steps)
     template = ENSEMBLE_TEMPLATE if steps else TEMPLATE
-    text = render(template_variables(triton, facts, expected, steps), options.templates, template)
+    text = renderer(template_variables(triton, facts, expected, steps), options.templates, template)
     origin = f"config.pbtxt of {name}, rendered from {template_origin(options.templates, template)}"
     parsed = parse(text, origin)
     _check_equal(name, differences(expected, parsed), origin)

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jinja2 import FileSystemLoader, StrictUndefined, TemplateError, TemplateSyntaxError
+from jinja2 import BaseLoader, ChoiceLoader, FileSystemLoader, StrictUndefined, TemplateNotFound, TemplateSyntaxError
 from jinja2.exceptions import SecurityError
+from jinja2.loaders import split_template_path
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from repogen.errors import ConfigError
+from repogen.artifacts.steps import EnsembleStep  # noqa: TC001 - pydantic decodes by these annotations
+from repogen.errors import ConfigError, first_line
 from repogen.resources import templates_dir
 from repogen.triton_config.render.expected import instance_groups
+from repogen.triton_config.render.template_files import read_template
 from repogen.triton_config.render.tensors import declared_inputs, declared_outputs
+from repogen.triton_config.sections.model import (  # noqa: TC001 - the same
+    DynamicBatchingSpec,
+    InstanceGroupSpec,
+    VersionPolicySpec,
+)
 from repogen.triton_config.text.parse import empty_config, message_text, quoted
+from repogen.triton_config.text.view import TensorView  # noqa: TC001 - the same
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import TypeAlias
 
+    from jinja2 import Environment
     from jinja2.runtime import Context
     from tritonclient.grpc.model_config_pb2 import ModelConfig as Message
 
-    from repogen.artifacts.steps import EnsembleStep
     from repogen.triton_config.render.model_facts import ModelFacts
-    from repogen.triton_config.sections.model import (
-        DynamicBatchingSpec,
-        InstanceGroupSpec,
-        TritonSpec,
-        VersionPolicySpec,
-    )
-    from repogen.triton_config.text.view import TensorView
+    from repogen.triton_config.sections.model import TritonSpec
+
+    Renderer: TypeAlias = Callable[["TemplateVariables", Path | None, str], str]
 
 TEMPLATE = "config.pbtxt.j2"
 ENSEMBLE_TEMPLATE = "ensemble.pbtxt.j2"
@@ -83,6 +90,22 @@ class TemplateVariables:
     def more(self) -> str:
         """The former name of ``extra_fields``, for template overrides."""
         return self.extra_fields
+
+
+class _Overrides(BaseLoader):
+    """Loads the templates of a spec, also those that a template includes, imports or extends."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def get_source(self, environment: Environment, template: str) -> tuple[str, str, Callable[[], bool]]:  # noqa: ARG002 - Jinja's signature
+        path = self._directory.joinpath(*split_template_path(template))
+        if not os.path.lexists(path):
+            raise TemplateNotFound(template)
+        try:
+            return read_template(path, self._directory), str(path), lambda: True
+        except ValueError as error:
+            raise ValueError(f"{template} {error}") from error
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
@@ -147,6 +170,9 @@ def _batch_origin(triton: TritonSpec, facts: ModelFacts) -> str:
 def render(variables: TemplateVariables, overrides: Path | None, template: str = TEMPLATE) -> str:
     """Return the text of config.pbtxt.
 
+    The sandbox does not limit time and memory: repogen's process renders only repogen's own templates, and
+    ``repogen.worker.template`` renders those of a spec.
+
     Args:
         variables: The template's variables.
         overrides: A directory; a template of this name in it replaces repogen's own.
@@ -155,9 +181,9 @@ def render(variables: TemplateVariables, overrides: Path | None, template: str =
     Raises:
         ConfigError: The template cannot be read, is invalid, uses an unknown variable, or writes too much text.
     """
-    roots = [str(root) for root in (overrides, templates_dir()) if root is not None]
+    loaders = [*([] if overrides is None else [_Overrides(overrides)]), FileSystemLoader(templates_dir())]
     environment = _Sandbox(
-        loader=FileSystemLoader(roots),
+        loader=ChoiceLoader(loaders),
         undefined=StrictUndefined,
         autoescape=False,
         trim_blocks=True,
@@ -170,9 +196,9 @@ def render(variables: TemplateVariables, overrides: Path | None, template: str =
     try:
         return _join_limited(environment.get_template(template).generate({**values, "more": variables.more}))
     except TemplateSyntaxError as error:
-        raise _template_error(f"{error.message}", f"{error.name}:{error.lineno}") from error
-    except (TemplateError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError, OSError) as error:
-        raise _template_error(f"{error}", _line_in_template(error, template)) from error
+        raise template_error(f"{error.message}", f"{error.name}:{error.lineno}") from error
+    except Exception as error:  # a template can cause any exception
+        raise template_error(_reason(error), _line_in_template(error, overrides, template)) from error
 
 
 def template_origin(overrides: Path | None, template: str) -> str:
@@ -193,17 +219,35 @@ def _join_limited(chunks: Iterable[str]) -> str:
     return "".join(parts)
 
 
-def _line_in_template(error: BaseException, template: str) -> str:
-    """Return ``file:line`` of the innermost frame that Jinja maps to a template."""
-    line, trace = "", error.__traceback__
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "templates or macros that contain each other are nested too deeply"
+    if isinstance(error, MemoryError):
+        return "it uses too much memory"
+    if isinstance(error, TemplateNotFound):
+        return f"the template {error.name} does not exist"
+    return first_line(error)
+
+
+def _line_in_template(error: BaseException, overrides: Path | None, template: str) -> str:
+    """Return ``file:line`` of the innermost frame that Jinja maps to a template; the template's name without one."""
+    place, trace = template, error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename.endswith(".j2"):
-            line = f":{trace.tb_lineno}"
+        file = Path(trace.tb_frame.f_code.co_filename)
+        for root in (overrides, templates_dir()):
+            if root is not None and file.is_relative_to(root):
+                place = f"{file.relative_to(root)}:{trace.tb_lineno}"
         trace = trace.tb_next
-    return template + line
+    return place
 
 
-def _template_error(reason: str, where: str) -> ConfigError:
+def template_error(reason: str, where: str) -> ConfigError:
+    """Return the error of a template that fails.
+
+    Args:
+        reason: Why, as a part of a sentence.
+        where: ``file:line`` in the template, or its name.
+    """
     return ConfigError(
         f"the template {where} can't be rendered: {reason}",
         "docs/config.md lists the variables and filters; start from repogen's own template",

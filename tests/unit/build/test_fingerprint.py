@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -189,6 +190,23 @@ def test_template_override_is_a_change(project: Path) -> None:
     (project / "templates" / "config.pbtxt.j2").write_text("")
     expected = ["the template config.pbtxt.j2 changed"]
     assert expected == reasons(old, project)
+
+
+def test_file_that_cannot_be_a_template_is_not_read(project: Path, tmp_path: Path) -> None:
+    """A link out of the directory of templates is not followed, and a FIFO does not block."""
+    (project / "templates").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "secret").write_text("before")
+    (project / "templates" / "file").symlink_to(tmp_path / "elsewhere" / "secret")
+    (project / "templates" / "directory").symlink_to(tmp_path / "elsewhere")
+    (project / "templates" / "loop").symlink_to(project / "templates")
+    os.mkfifo(project / "templates" / "fifo")
+    (project / "repogen.yaml").write_text("templates: templates\n" + SPEC)
+    inputs = recorded(project)
+    assert {key for key in inputs if key.startswith("template:")} == {
+        "template:config.pbtxt.j2",
+        "template:ensemble.pbtxt.j2",
+    }
 
 
 def test_every_file_of_the_overrides_is_an_input(project: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from repogen.build.steps import publish_model, verify_model
 from repogen.build.tracking import TrackingSession
 from repogen.errors import ExportError, PublishError, TrackingError
 from repogen.repository.stage import stage_version
+from repogen.triton_config.render.template import render
 from repogen.worker.job import Job, Outcome
 
 from .conftest import PLAIN, SIGNATURE, FakeTracker, built_model, session_of, write_spec
@@ -154,3 +156,32 @@ def test_failed_worker_fails_the_model(spec: Spec, tmp_path: Path, monkeypatch: 
         verify_model(session, run_of(session), threads=3)
     (job,) = jobs
     assert (job.name, job.threads, job.try_all_exporters, job.work_dir.parent.parent) == ("m", 3, True, session.staging)
+
+
+@pytest.mark.parametrize("overrides", [True, False])
+def test_only_templates_of_a_spec_render_in_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, overrides: bool
+) -> None:
+    """A template of the spec cannot use up the time and memory of the build; a build without one starts no process."""
+    started: list[str] = []
+
+    def render_template(_work: Path, _cancelled: object, *args: Any) -> str:
+        started.append(args[-1])
+        return render(*args)
+
+    def stage_version(_root: Path, _repository: Path, config: ModelConfig, *_: object, **__: object) -> None:
+        raise PublishError(config.text)
+
+    monkeypatch.setattr(steps, "render_template", render_template)
+    monkeypatch.setattr(steps, "stage_version", stage_version)
+    monkeypatch.setattr(steps, "provenance", lambda *_: None)
+    monkeypatch.setattr(steps, "run_worker", lambda *_: Outcome(BuildDiagnostics(), built_model(tmp_path)))
+    session = session_of(write_spec(tmp_path, m=PLAIN), tmp_path / "stage")
+    session.private_repository.mkdir(parents=True)
+    if overrides:
+        (tmp_path / "templates").mkdir()
+        spec = replace(session.spec, templates=tmp_path / "templates")
+        session = replace(session, plan=replace(session.plan, spec=spec))
+    with pytest.raises(PublishError, match='name: "m"'):
+        verify_model(session, run_of(session), threads=1)
+    assert started == (["config.pbtxt.j2"] if overrides else [])

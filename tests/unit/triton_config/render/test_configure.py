@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -33,7 +34,7 @@ from repogen.triton_config.text.view import tensor_views
 from tests.support import config_sections
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from repogen.artifacts.versions import ModelConfig
 
@@ -390,6 +391,75 @@ def test_invalid_template_is_a_template_error(tmp_path: Path, bomb: str) -> None
     with pytest.raises(ConfigError) as caught:
         configured(templates=override(tmp_path, bomb))
     assert caught.value.code == "config.template"
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _outside(path: Path) -> None:
+    (path.parents[1] / "outside.j2").write_text("x", encoding="utf-8")
+    path.symlink_to(path.parents[1] / "outside.j2")
+
+
+def _device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _huge(path: Path) -> None:
+    path.write_bytes(b"x" * (2**20 + 1))
+
+
+def _loop(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def _binary(path: Path) -> None:
+    path.write_bytes(b"\xff\xfe")
+
+
+@pytest.mark.parametrize("name", ["config.pbtxt.j2", "part.j2"])
+@pytest.mark.parametrize(
+    ("create", "reason"),
+    [
+        (_fifo, "is not a regular file"),
+        (_outside, "is a link that leaves the directory of templates"),
+        (_device, "is a link that leaves the directory of templates"),
+        (_huge, "has more than 1048576 bytes"),
+        (_loop, "can't be read"),
+        (_binary, "is not UTF-8 text"),
+    ],
+)
+def test_file_that_is_not_a_template_is_not_read(
+    tmp_path: Path, create: Callable[[Path], None], reason: str, name: str
+) -> None:
+    """Neither as the template nor through an include; a FIFO would block the build."""
+    directory = override(tmp_path / "templates", "{% include 'part.j2' %}")
+    (directory / name).unlink(missing_ok=True)
+    create(directory / name)
+    with pytest.raises(ConfigError, match=reason) as caught:
+        configured(templates=directory)
+    assert caught.value.code == "config.template"
+    assert name in caught.value.message
+
+
+def test_link_inside_the_directory_of_templates_is_read(tmp_path: Path) -> None:
+    """A template may be a link to another one."""
+    directory = override(tmp_path / "templates", own_template())
+    (directory / "config.pbtxt.j2").rename(directory / "other.j2")
+    (directory / "config.pbtxt.j2").symlink_to("other.j2")
+    assert configured(templates=directory).text == configured().text
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("\n{% include 'config.pbtxt.j2' %}", 2), ("{% macro m() %}\n{{ m() }}{% endmacro %}{{ m() }}", 2)],
+)
+def test_endless_recursion_is_an_error_of_its_line(tmp_path: Path, text: str, line: int) -> None:
+    """A template that includes itself, and a macro that calls itself."""
+    with pytest.raises(ConfigError, match="nested too deeply") as caught:
+        configured(templates=override(tmp_path, text))
+    assert caught.value.where == f"config.pbtxt.j2:{line}"
 
 
 @given(
