@@ -1,6 +1,32 @@
-"""``python -m repogen``: the command, where its script is not on PATH."""
+"""``python -m repogen`` and the script ``repogen``."""
 
-from repogen.cli.group import main
+import os
+import sys
+from typing import NoReturn
+
+from repogen.cli.interrupts import install
+
+
+def main() -> NoReturn:
+    """Run the command line; from the first line on, a signal ends it without a traceback."""
+    install()
+    _open_standard_streams()
+    from repogen.cli.group import run  # noqa: PLC0415 - imports click, and must be interruptible
+
+    run()
+
+
+def _open_standard_streams() -> None:
+    """Open closed standard streams, so that no other file gets their numbers, and let no character be unprintable."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)  # gets the lowest free number
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # a TextIOWrapper
+
 
 if __name__ == "__main__":
-    main(prog_name="repogen")
+    main()

@@ -162,10 +162,17 @@ class GateError(RepogenError):
 
 
 class InterruptedBuildError(RepogenError):
-    """Ctrl-C or SIGTERM; no partial output was left behind (exit 130)."""
+    """Ctrl-C, SIGTERM or SIGHUP; no partial output was left behind (exit 130)."""
 
     exit_code = ExitCode.INTERRUPTED
     default_code = "interrupted"
+
+
+class OutputError(RepogenError):
+    """Standard output can't be written, for example because its disk is full (exit 2)."""
+
+    exit_code = ExitCode.SPEC
+    default_code = "output"
 
 
 class MissingExtraError(SpecError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import click
@@ -11,6 +10,7 @@ from repogen.cli.group import debug_option, handle_errors, json_option, print_re
 from repogen.doctor import diagnose
 from repogen.errors import ExitCode
 from repogen.reporting.json import doctor_document
+from repogen.reporting.output import write_json
 from repogen.reporting.text import doctor_text
 from repogen.spec.schema import json_schema
 
@@ -29,4 +29,4 @@ def doctor(*, as_json: bool, debug: bool) -> None:
 @click.command()
 def schema() -> None:
     """Print the JSON Schema of the spec, for editors."""
-    click.echo(json.dumps(json_schema(), indent=2))
+    write_json(json_schema())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -16,6 +15,7 @@ from repogen.cli.group import debug_option, handle_errors
 from repogen.errors import ExitCode
 from repogen.reporting.annotations import finding_annotations
 from repogen.reporting.json import findings_document
+from repogen.reporting.output import write_commands, write_json, write_text
 from repogen.reporting.text import findings_text
 from repogen.targets import DEFAULT_RELEASE
 
@@ -59,21 +59,25 @@ def check(  # noqa: PLR0913 - one parameter per option
         findings = api.check(
             *(paths or (Path("model_repository"),)), target=target, select=_codes(select), ignore=_codes(ignore)
         )
-        click.echo(_RENDERERS[output_format](findings))
+        _WRITERS[output_format](findings)
         has_failures = any(strict or finding.severity == "error" for finding in findings)
         sys.exit(int(ExitCode.GATE if has_failures else ExitCode.OK))
 
 
-def _json(findings: Sequence[Finding]) -> str:
-    return json.dumps(findings_document(findings), indent=2)
+def _text(findings: Sequence[Finding]) -> None:
+    write_text(findings_text(findings))
 
 
-def _github(findings: Sequence[Finding]) -> str:
+def _json(findings: Sequence[Finding]) -> None:
+    write_json(findings_document(findings))
+
+
+def _github(findings: Sequence[Finding]) -> None:
     workspace = Path(os.environ.get("GITHUB_WORKSPACE") or ".")
-    return "\n".join(annotation.command(workspace) for annotation in finding_annotations(findings))
+    write_commands([annotation.command(workspace) for annotation in finding_annotations(findings)], err=False)
 
 
-_RENDERERS = {"text": findings_text, "json": _json, "github": _github}
+_WRITERS = {"text": _text, "json": _json, "github": _github}
 
 
 def _codes(values: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import click
 from repogen.cli.group import debug_option, handle_errors
 from repogen.explain import codes
 from repogen.explain import explain as page_of
+from repogen.reporting.output import write_text
 
 
 @click.command()
@@ -21,11 +22,11 @@ def explain(code: str | None, *, debug: bool) -> None:
     """
     with handle_errors(debug=debug):
         if code is None:
-            click.echo("\n".join(codes()))
+            write_text("\n".join(codes()))
         elif sys.stdout.isatty():
             from rich.console import Console  # noqa: PLC0415 - only on a terminal
             from rich.markdown import Markdown  # noqa: PLC0415 - the same
 
             Console(width=min(100, Console().width)).print(Markdown(page_of(code)))
         else:
-            click.echo(page_of(code).rstrip())
+            write_text(page_of(code).rstrip())

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import signal
+import os
 import sys
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from repogen.errors import InterruptedBuildError, RepogenError
+from repogen.cli.interrupts import command_running
+from repogen.errors import ExitCode, InterruptedBuildError, OutputError, RepogenError, SpecError
+from repogen.reporting.output import write_json, write_text
 from repogen.version import __version__
 
 if TYPE_CHECKING:
@@ -71,14 +72,31 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, prog_name="repogen")
 def main() -> None:
     """Build a verified, versioned Triton model repository from trained PyTorch models."""
-    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def run() -> NoReturn:
+    """Run the command line as a process."""
+    stdout = sys.stdout
+    try:
+        main(prog_name="repogen")
+    except OSError as error:  # of the help or a usage error; a command's own errors have been handled
+        write_text(f"error: standard output can't be written: {error.strerror}", err=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(int(OutputError.exit_code))
+    except SystemExit:
+        if sys.stdout is not stdout:  # click replaces it if a pipe is closed, and exits with 1
+            sys.exit(int(ExitCode.OK))
+        raise
+    sys.exit(int(ExitCode.OK))
 
 
 @contextmanager
 def handle_errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
     """Print an error as text, or as JSON, and exit with its code."""
     try:
-        yield
+        with command_running():
+            _require_working_directory()
+            yield
     except RepogenError as error:
         _fail(error, debug=debug, as_json=as_json)
     except KeyboardInterrupt:
@@ -94,22 +112,31 @@ def handle_errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
 
 def print_report(text: Callable[[], str], document: Callable[[], dict[str, Any]], *, as_json: bool) -> None:
     """Print a report on standard output, as text or as one JSON document."""
-    from repogen.reporting.github import without_commands  # noqa: PLC0415 - not for --help
+    if as_json:
+        write_json(document())
+    else:
+        write_text(text())
 
-    click.echo(json.dumps(document(), indent=2) if as_json else without_commands(text()))
+
+def _require_working_directory() -> None:
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise SpecError(
+            f"the working directory can't be used: {error.strerror}",
+            "change to a directory that exists",
+            code="working-directory",
+        ) from error
 
 
 def _fail(error: RepogenError, *, debug: bool, as_json: bool) -> NoReturn:
-    from repogen.reporting.github import without_commands, write_error  # noqa: PLC0415 - not for --help
+    from repogen.reporting.github import write_error  # noqa: PLC0415 - not for --help
     from repogen.reporting.json import as_dict  # noqa: PLC0415 - the same
     from repogen.reporting.text import error_text  # noqa: PLC0415 - the same
 
-    click.echo(without_commands(error_text(error.record, debug=debug)), err=True)
-    write_error(error, click.get_current_context().info_name or "repogen")
-    if as_json:
-        click.echo(json.dumps(as_dict(error), indent=2))
+    write_text(error_text(error.record, debug=debug), err=True)
+    with suppress(OutputError):  # this is the error, or there is another one to report
+        write_error(error, click.get_current_context().info_name or "repogen")
+        if as_json:
+            write_json(as_dict(error))
     sys.exit(int(error.exit_code))
-
-
-def _interrupt(_signum: int, _frame: object) -> NoReturn:
-    raise KeyboardInterrupt

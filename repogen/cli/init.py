@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from repogen.cli.group import DIRECTORY, debug_option, handle_errors
+from repogen.reporting.output import write_text
 from repogen.scaffold.describe import describe
 from repogen.scaffold.files import scaffold, scaffold_from
 
@@ -30,7 +31,7 @@ def init(directory: Path, *, source: str | None, github: bool, force: bool, debu
         if model is None or github:
             files += scaffold(directory, force=force, github=github)
         for path in files:
-            click.echo(f"wrote {path}")
+            write_text(f"wrote {path}")
         spec = "" if directory == Path() else f" {directory / 'repogen.yaml'}"
         first = f"{model.missing}, then " if model is not None and model.missing else ""
-        click.echo(f"next: {first}repogen build{spec}")
+        write_text(f"next: {first}repogen build{spec}")

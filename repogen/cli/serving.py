@@ -12,6 +12,7 @@ from repogen.cli.group import DIRECTORY, SERVER, debug_option, handle_errors, js
 from repogen.errors import ExitCode, SpecError
 from repogen.reporting.github import write_smoke
 from repogen.reporting.json import smoke_document
+from repogen.reporting.output import write_text
 from repogen.reporting.progress import PlainProgress, progress_view
 from repogen.reporting.text import smoke_text
 from repogen.serving import commands
@@ -55,8 +56,8 @@ def serve(*, directory: Path, server: str, poll: bool, debug: bool) -> None:
         commands.serve(directory, server, poll=poll, progress=PlainProgress()) as triton,
     ):
         ends = triton.endpoint
-        click.echo(f"Triton {ends.server_version} ({ends.kind}, {ends.runtime}) serves {directory}")
-        click.echo(f"gRPC {ends.grpc}\nHTTP {ends.http}\nmetrics {ends.metrics}\npress Ctrl-C to stop")
+        write_text(f"Triton {ends.server_version} ({ends.kind}, {ends.runtime}) serves {directory}")
+        write_text(f"gRPC {ends.grpc}\nHTTP {ends.http}\nmetrics {ends.metrics}\npress Ctrl-C to stop")
         commands.wait(triton)
 
 
@@ -78,7 +79,7 @@ def server_install(*, wheels: Path | None, debug: bool) -> None:
     with handle_errors(debug=debug):
         with progress_view(quiet=False) as progress:
             path = commands.install_server(wheels, progress)
-        click.echo(f"installed in {path}")
+        write_text(f"installed in {path}")
 
 
 @server.command("path")
@@ -86,7 +87,7 @@ def server_install(*, wheels: Path | None, debug: bool) -> None:
 def server_path(*, debug: bool) -> None:
     """Print the directory of the installation."""
     with handle_errors(debug=debug):
-        click.echo(str(commands.server_path()))
+        write_text(str(commands.server_path()))
 
 
 @server.command("version")
@@ -94,4 +95,4 @@ def server_path(*, debug: bool) -> None:
 def server_version(*, debug: bool) -> None:
     """Print the versions of Triton and ONNX Runtime in the server."""
     with handle_errors(debug=debug):
-        click.echo(commands.server_version())
+        write_text(commands.server_version())

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.promotion import Verdict
+from repogen.reporting.output import without_legacy_commands
 from repogen.spec.problems import SpecProblemsError
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class Annotation:
         positions = (_position(place, self.root, workspace.resolve()) for place in self.places)
         properties = {**next(filter(None, positions), {}), "title": _replace_control(self.title)}
         parameters = ",".join(f"{name}={value.translate(_PROPERTY)}" for name, value in properties.items())
-        return f"::{self.level} {parameters}::{_replace_control(self.message).translate(_DATA)}"
+        message = _replace_control(self.message).translate(_DATA)
+        return without_legacy_commands(f"::{self.level} {parameters}::{message}")
 
 
 def error_annotations(error: RepogenError) -> list[Annotation]:

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from repogen.reporting.annotations import build_annotations, error_annotations, promotion_annotations, smoke_annotations
 from repogen.reporting.markdown import error_markdown, promotion_markdown, report_markdown, smoke_markdown
+from repogen.reporting.output import write_commands, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -58,8 +57,7 @@ class Runner:
             outputs: Other outputs of the step.
             err: Print to standard error.
         """
-        for annotation in annotations:
-            click.echo(annotation.command(self.workspace), err=err)
+        write_commands([annotation.command(self.workspace) for annotation in annotations], err=err)
         try:
             report = Path(tempfile.mkdtemp(prefix="repogen-", dir=self.temp)) / "report.md"
             report.write_text(markdown, encoding="utf-8")
@@ -67,7 +65,7 @@ class Runner:
             _append(self.output, "".join(output_lines(name, value) for name, value in outputs.items()))
             _append(self.output, output_lines("report", str(report)))
         except OSError as error:
-            click.echo(f"cannot write the files of the GitHub runner: {error}", err=True)
+            write_text(f"cannot write the files of the GitHub runner: {error}", err=True)
 
 
 def runner(environment: Mapping[str, str] = os.environ) -> Runner | None:
@@ -81,14 +79,6 @@ def runner(environment: Mapping[str, str] = os.environ) -> Runner | None:
         Path(environment.get("GITHUB_WORKSPACE") or Path.cwd()),
         Path(environment.get("RUNNER_TEMP") or tempfile.gettempdir()),
     )
-
-
-def without_commands(text: str) -> str:
-    """Return ``text`` so that the runner reads no line of it as a command: messages quote untrusted text."""
-    if runner() is None:
-        return text
-    token = secrets.token_hex(16)
-    return f"::stop-commands::{token}\n{text}\n::{token}::"
 
 
 def write_build(report: BuildReport, spec: Spec, *, err: bool) -> None:

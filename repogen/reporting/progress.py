@@ -6,18 +6,22 @@ import os
 import sys
 import threading
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, cast
 
 from repogen.artifacts.progress import Progress, Silent
+from repogen.reporting.output import write_text
+from repogen.spec.problems import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import IO, TextIO
 
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
 _MEGABYTE = 2**20
+_MAX_LENGTH = 2_000
 
 
 @contextmanager
@@ -61,7 +65,7 @@ class PlainProgress:
             self._line(f"{what}: {done / _MEGABYTE:.0f} of {total / _MEGABYTE:.0f} MB")
 
     def _line(self, text: str) -> None:
-        print(f"[{time.monotonic() - self._begun:6.1f}s] {text}", file=sys.stderr, flush=True)  # noqa: T201 - the view
+        write_text(f"[{time.monotonic() - self._begun:6.1f}s] {printable(text, _MAX_LENGTH)}", err=True)
 
 
 class LiveProgress:
@@ -83,13 +87,15 @@ class LiveProgress:
 
     def note(self, model: str, text: str) -> None:
         """Print the note above the lines."""
-        self._view.console.print(f"{model or 'repogen'}: {text}", markup=False, highlight=False)
+        line = printable(f"{model or 'repogen'}: {text}", _MAX_LENGTH)
+        self._view.console.print(line, markup=False, highlight=False)
 
     def download(self, what: str, done: int, total: int) -> None:
         """Update the bar."""
         self._show(what, f"{done / _MEGABYTE:.0f} of {total / _MEGABYTE:.0f} MB", done, total)
 
     def _show(self, line: str, text: str, done: int | None, total: int | None) -> None:
+        line, text = printable(line), printable(text)
         with self._lock:
             if line not in self._lines:
                 self._lines[line] = self._view.add_task(line, total=total, state=text)
@@ -111,5 +117,25 @@ def _live() -> Iterator[LiveProgress]:
         TextColumn("{task.fields[state]}", markup=False),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as view:
+    console = Console(file=cast("IO[str]", _Stream(sys.stderr)))
+    with Progress(*columns, console=console) as view:
         yield LiveProgress(view)
+
+
+class _Stream:
+    """A stream that ignores errors: the terminal may be closed, and the command then has to clean up."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)

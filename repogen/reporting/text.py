@@ -35,7 +35,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     -  --
     1  22
     """
-    cells = [tuple(headings), *(tuple(row) for row in rows)]
+    cells = [tuple(headings), *(tuple(printable(cell, _MAX_LENGTH) for cell in row) for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(headings))]
     cells.insert(1, tuple("-" * width for width in widths))
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in cells)

@@ -76,7 +76,7 @@ def prepare_stage_root(repository: Path, stage_dir: Path | None) -> Iterator[Pat
             yield root
         finally:
             # before the lock is released, so that no other build removes it at the same time
-            shutil.rmtree(root, ignore_errors=True)
+            _remove(root)
             lock.release()
     finally:
         for path in (container, *new_parents):
@@ -161,6 +161,14 @@ def _create(container: Path) -> tuple[Path, FileLock]:
                 root.chmod(0o755)  # mkdtemp sets 0700, and a Triton of another user reads the private repository
                 return root, lock
     raise PublishError(f"{container} keeps being removed by another process", code="stage.contended")
+
+
+def _remove(root: Path) -> None:
+    try:
+        shutil.rmtree(root, ignore_errors=True)
+    except KeyboardInterrupt:  # the first Ctrl-C, at the end of a build
+        shutil.rmtree(root, ignore_errors=True)
+        raise
 
 
 def _sweep(container: Path) -> None:

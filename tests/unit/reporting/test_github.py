@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,12 +23,12 @@ from repogen.reporting.github import (
     Runner,
     output_lines,
     runner,
-    without_commands,
     write_build,
     write_error,
     write_promotion,
     write_smoke,
 )
+from repogen.reporting.output import safe_text, write_json, write_text
 from repogen.spec.load import load_spec
 from repogen.spec.problems import Problem, SpecProblemsError
 
@@ -96,7 +98,7 @@ def test_nothing_is_written_outside_of_actions(
     write_build(BuildReport(Path("r"), (BAD,)), spec, err=False)
     write_smoke(Path("r"), [WARNED], err=False)
     write_error(PublishError("x"), "build")
-    assert without_commands("::error::x") == "::error::x"
+    assert safe_text("::error::x ##[group]") == "::error::x ##[group]"
     assert capsys.readouterr() == ("", "")
     assert not (tmp_path / "summary.md").exists()
 
@@ -207,13 +209,39 @@ def test_output_round_trip(value: str) -> None:
     assert "\n".join(lines[1:-2]) == value
 
 
-def test_messages_are_not_commands(workspace: Path) -> None:
-    """While a report is printed, the runner only obeys a random token."""
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("::set-output name=models::[]", "\\x3a:set-output name=models::[]"),
+        ("a\n \t::error::x", "a\n \t\\x3a:error::x"),
+        ("a ::error::x", "a ::error::x"),
+        ("a ##[error]x ###[group]", "a #\\x23[error]x ##\\x23[group]"),
+        ("\r::error::x\N{LINE SEPARATOR}::error::y", "\\r::error::x\\u2028::error::y"),
+    ],
+)
+def test_messages_are_not_commands(workspace: Path, text: str, printed: str) -> None:
+    """The runner reads `::` at the start of a line, and `##[` anywhere in it."""
     del workspace
-    first, text, last = without_commands("::set-output name=models::[]").split("\n")
-    assert text == "::set-output name=models::[]"
-    assert first.removeprefix("::stop-commands::") == last.strip(":")
-    assert len(last) == 36
+    assert safe_text(text) == printed
+
+
+@given(st.text(alphabet='#[]:\n\r\\"ae\x1b'))
+def test_no_output_contains_a_command(text: str) -> None:
+    """Text has no line that the runner obeys, and JSON is still the same value."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GITHUB_ACTIONS", "true")
+        stream = StringIO()
+        patch.setattr(sys, "stdout", stream)
+        write_json({text: [text]})
+        document = stream.getvalue()
+        write_text(text)
+        lines = stream.getvalue().splitlines()
+    assert not [line for line in lines if "##[" in line or line.lstrip().startswith("::")]
+    assert "\x1b" not in stream.getvalue()
+    assert json.loads(document) == {text: [text]}
+    command = Annotation("error", text, text).command(Path())
+    assert "##[" not in command
+    assert len(command.splitlines()) == 1
 
 
 def test_long_summary_is_truncated(tmp_path: Path) -> None:

@@ -1,0 +1,80 @@
+"""Ctrl-C, SIGTERM and SIGHUP end a command with one line and exit code 130, at any moment.
+
+While no command runs, so during the imports and at the end, a signal ends the process: nothing is left to clean up.
+While a command runs, the first signal raises ``KeyboardInterrupt``, and later ones do not disturb the cleanup: the
+second one prints a line, and the third one ends the process. The next build then removes what is left, as after
+``kill -9``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_EXIT_CODE = 130  # ExitCode.INTERRUPTED; this module imports nothing that takes time
+_MAX_SIGNALS = 3
+_RETRY_SECONDS = 0.05
+
+
+class _State:
+    """What the handler knows: whether a command runs, and how many signals it has received."""
+
+    command_runs = False
+    received = 0
+
+
+def install() -> None:
+    """Handle the signals from now on; those that the caller ignores, as ``nohup`` does, stay ignored."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _handle)
+    signal.signal(signal.SIGALRM, _handle)
+    sys.unraisablehook = _retry_lost_interrupt
+
+
+@contextmanager
+def command_running() -> Iterator[None]:
+    """Raise ``KeyboardInterrupt`` for a signal in the block, which cleans up."""
+    _State.command_runs, _State.received = True, 0
+    try:
+        yield
+    finally:
+        _State.command_runs = False
+
+
+def _handle(_number: int, _frame: object) -> None:
+    if not _State.command_runs:
+        _end("interrupted")
+    _State.received += 1
+    if _State.received == 1:
+        raise KeyboardInterrupt
+    if _State.received < _MAX_SIGNALS:
+        _print("cleaning up; interrupt again to end at once")
+    else:
+        _end("interrupted during the cleanup; the next build removes what is left")
+
+
+def _retry_lost_interrupt(unraisable: sys.UnraisableHookArgs) -> None:
+    """Interrupt again if the exception was raised in a destructor or callback, where Python drops it."""
+    if unraisable.exc_type is KeyboardInterrupt:
+        _State.received = 0
+        signal.setitimer(signal.ITIMER_REAL, _RETRY_SECONDS)
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def _end(message: str) -> NoReturn:
+    _print(message)
+    os._exit(_EXIT_CODE)
+
+
+def _print(message: str) -> None:
+    with suppress(OSError):  # the terminal may be gone
+        os.write(2, f"{message}\n".encode())
