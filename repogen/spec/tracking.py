@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -16,20 +17,40 @@ _SCHEMES = ("sqlite", "http", "https", "postgresql", "mysql", "mssql", "databric
 _PATH = ("mlflow", "tracking_uri")
 
 
+URI_EXAMPLES = 'for example "sqlite:///mlflow.db" or "http://127.0.0.1:5000"'
+_SQLITE = re.compile(r"sqlite(\+\w+)?:///[^?]")
+
+
+def malformed_uri(uri: str) -> str:
+    """Return why MLflow could not use a tracking URI of any scheme, as the end of a sentence; empty if it could.
+
+    >>> malformed_uri("http://[::1"), malformed_uri("sqlite:"), malformed_uri("sqlite:///mlflow.db")
+    ('is not a URI', 'does not name a database file', '')
+    """
+    try:
+        parts = urlsplit(uri)
+        port = parts.port  # reading it checks it
+    except ValueError:
+        return "is not a URI"
+    if parts.scheme in {"http", "https"} and (not parts.hostname or port == 0 or not uri.isprintable() or " " in uri):
+        return "is not a URI of a server"
+    if parts.scheme.partition("+")[0] == "sqlite" and not _SQLITE.match(uri):
+        return "does not name a database file"
+    return ""
+
+
 def check_tracking_uri(uri: str | None) -> Iterator[Finding]:
     """Yield the problems of a tracking URI; None if it is not set or not a string, which is reported elsewhere."""
     if uri is None:
         return
-    try:
-        parts = urlsplit(uri)
-        password = parts.password
-    except ValueError:
-        yield Finding(_PATH, "is not a URI", 'for example "sqlite:///mlflow.db" or "http://127.0.0.1:5000"')
+    if problem := malformed_uri(uri):
+        yield Finding(_PATH, problem, URI_EXAMPLES)
         return
+    parts = urlsplit(uri)
     if parts.scheme.partition("+")[0] not in _SCHEMES and uri != "databricks":
         what = f'"{printable(parts.scheme or uri)}" is not a tracking store with a model registry'
         yield Finding(_PATH, what, f"use one of {', '.join(_SCHEMES)}; sqlite:///mlflow.db needs no server")
-    elif password is not None:
+    elif parts.password is not None:
         what = "contains a password, which must not be in a file under version control"
         hint = "remove user and password, and set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
         if parts.scheme not in {"http", "https"}:

@@ -98,6 +98,11 @@ def test_promote_uses_the_version_that_the_build_registered() -> None:
     [
         ({"COMMAND": "serve"}, "command 'serve' is not one of build, smoke, promote, sync"),
         ({"COMMAND": "build", "EXTRA_ARGS": "'a"}, "extra-args cannot be split: No closing quotation"),
+        (
+            {"COMMAND": "build", "MLFLOW_TRACKING_URI": "http://[::1"},
+            "mlflow-tracking-uri is not a URI: Invalid IPv6 URL",
+        ),
+        ({"COMMAND": "build", "MODELS": "[" * 100_000}, "models is neither a list of names nor this action's output: "),
         ({"COMMAND": "promote", "MODELS": "[1]"}, "models is neither a list of names nor this action's output: "),
     ],
 )
@@ -120,16 +125,48 @@ def test_nothing_to_promote_is_not_a_failure(tmp_path: Path) -> None:
     """A run that published nothing does not move an alias."""
     run = program("run", tmp_path, COMMAND="promote", MODELS="[]")
     assert (run.returncode, run.stdout) == (0, "no model to promote: none was published and registered\n")
-    assert (tmp_path / "output").read_text(encoding="utf-8") == "failed=false\n"
+    assert outputs(tmp_path) == {"failed": "false"}
 
 
 def test_cache_keys_depend_on_the_content(tmp_path: Path) -> None:
     """The embedded Triton's key has repogen's version and its lock file; pip has a key only if it will be used."""
     run = program("plan", tmp_path, CACHE="true", INSTALL="never", XDG_CACHE_HOME=str(tmp_path))
     assert run.returncode == 0
-    outputs = dict(line.split("=", 1) for line in (tmp_path / "output").read_text(encoding="utf-8").splitlines())
-    assert sorted(outputs) == ["triton-cache", "triton-key"]
-    assert f"-{repogen.__version__}-" in outputs["triton-key"]
+    keys = outputs(tmp_path)
+    assert sorted(keys) == ["triton-cache", "triton-key"]
+    assert f"-{repogen.__version__}-" in keys["triton-key"]
+
+
+def test_line_break_in_the_environment_sets_no_output(tmp_path: Path) -> None:
+    """The value is read back unchanged."""
+    cache = f"{tmp_path}\nfailed=false\nmodels<<x\n[]\nx"
+    assert program("plan", tmp_path, CACHE="true", INSTALL="never", XDG_CACHE_HOME=cache).returncode == 0
+    assert sorted(outputs(tmp_path)) == ["triton-cache", "triton-key"]
+    assert outputs(tmp_path)["triton-cache"] == f"{cache}/repogen"
+
+
+@pytest.mark.parametrize("directory", ["missing", "file"])
+@pytest.mark.parametrize("step", ["run", "install"])
+def test_working_directory_must_be_a_directory(step: str, directory: str, tmp_path: Path) -> None:
+    """An annotation and exit code 2 instead of a traceback."""
+    (tmp_path / "file").touch()
+    inputs = {
+        "COMMAND": "build",
+        "INSTALL": "never",
+        "REQUIREMENTS": "r.txt",
+        "WORKING_DIRECTORY": str(tmp_path / directory),
+    }
+    run = program(step, tmp_path, **inputs)
+    assert (run.returncode, run.stderr) == (2, "")
+    assert run.stdout.startswith("::error title=Invalid input of repogen::working-directory ")
+
+
+def test_runner_without_an_output_file_is_an_error(tmp_path: Path) -> None:
+    """The message names the file."""
+    (tmp_path / "output").mkdir()
+    run = program("run", tmp_path, COMMAND="promote", MODELS="[]")
+    assert (run.returncode, run.stderr) == (2, "")
+    assert "::error title=The repogen action can't run::[Errno 21] Is a directory" in run.stdout
 
 
 def test_install_skips_an_interpreter_that_has_this_repogen(tmp_path: Path) -> None:
@@ -153,6 +190,18 @@ def test_scripts_do_not_contain_inputs() -> None:
     scripts = [step["run"] for step in document["runs"]["steps"] if "run" in step]
     assert scripts
     assert [script for script in scripts if "${{" in script] == []
+
+
+def outputs(directory: Path) -> dict[str, str]:
+    """Return the outputs of a step, read as the runner does."""
+    values, lines = {}, (directory / "output").read_text(encoding="utf-8").split("\n")
+    while len(lines) > 1:
+        name, separator, delimiter = lines[0].partition("<<")
+        assert separator
+        end = lines.index(delimiter, 1)
+        values[name] = "\n".join(lines[1:end])
+        lines = lines[end + 1 :]
+    return values
 
 
 def program(step: str, directory: Path, **inputs: str) -> subprocess.CompletedProcess[str]:

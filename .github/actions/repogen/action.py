@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import re
+import secrets
 import shlex
 import signal
 import subprocess
@@ -26,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 INTERRUPTED = 130
-"""repogen's exit code after Ctrl-C or SIGTERM."""
+"""repogen's exit code after Ctrl-C, SIGTERM or SIGHUP."""
 COMMANDS = ("build", "smoke", "promote", "sync")
 _SEPARATORS = re.compile(r"[\s,]+")
 # -P: no file in the working directory is imported instead of repogen.
@@ -84,7 +85,7 @@ def run() -> None:
 def _run_command(command: list[str]) -> int:
     """Run a command; when the job is canceled, forward its signal and wait until the command has cleaned up."""
     with subprocess.Popen(command, cwd=_directory()) as process:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: process.terminate())
         return process.wait()
 
@@ -128,7 +129,11 @@ def _repository(inputs: dict[str, str]) -> list[str]:
 
 def _tracking(inputs: dict[str, str]) -> list[str]:
     uri = inputs.get("MLFLOW_TRACKING_URI", "").strip()
-    if "@" in urlsplit(uri).netloc:
+    try:
+        server = urlsplit(uri).netloc
+    except ValueError as error:  # its text may contain the password
+        raise InputError("mlflow-tracking-uri is not a URI") from error
+    if "@" in server:
         raise InputError(
             "mlflow-tracking-uri contains credentials; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD in "
             "the job's environment instead, from secrets"
@@ -175,8 +180,8 @@ def _promotable(text: str) -> list[list[str]]:
 def _entries(text: str) -> list[dict[str, str]]:
     try:
         entries = json.loads(text)
-        return [{"name": str(entry["name"]), **entry} for entry in entries]
-    except (ValueError, TypeError, KeyError) as error:
+        return [{**entry, "name": str(entry["name"])} for entry in entries]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise InputError(f"models is neither a list of names nor this action's output: {error!r}") from error
 
 
@@ -213,24 +218,36 @@ def _torch_index() -> str:
 
 
 def _output(values: dict[str, str]) -> None:
+    # A random delimiter: a value with a line break, such as a path from the environment, can't set another output.
+    delimiter = f"end_{secrets.token_hex(16)}"
     with Path(os.environ["GITHUB_OUTPUT"]).open("a", encoding="utf-8") as stream:
-        stream.writelines(f"{name}={value}\n" for name, value in values.items())
+        stream.writelines(f"{name}<<{delimiter}\n{value}\n{delimiter}\n" for name, value in values.items())
 
 
 def _directory() -> str:
-    return _input("WORKING_DIRECTORY") or "."
+    directory = _input("WORKING_DIRECTORY") or "."
+    if not Path(directory).is_dir():
+        raise InputError(f"working-directory {directory!r} is not a directory")
+    return directory
 
 
 def _input(name: str) -> str:
     return os.environ.get(f"INPUT_{name}", "").strip()
 
 
+def _print_error(title: str, error: Exception) -> None:
+    message = str(error).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A").replace("##[", "# #[")
+    print(f"::error title={title}::{message}", flush=True)
+
+
 if __name__ == "__main__":
     try:
         {"plan": plan, "install": install, "run": run}[sys.argv[1]]()
     except InputError as error:
-        message = str(error).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-        print(f"::error title=Invalid input of repogen::{message}", flush=True)
+        _print_error("Invalid input of repogen", error)
+        sys.exit(2)
+    except (OSError, KeyError) as error:  # a file of the runner, or an argument list that is too long
+        _print_error("The repogen action can't run", error)
         sys.exit(2)
     except subprocess.CalledProcessError as error:
         sys.exit(error.returncode)

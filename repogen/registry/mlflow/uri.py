@@ -9,6 +9,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from repogen.artifacts.tracking import Tracking
 from repogen.errors import SpecError
+from repogen.spec.tracking import URI_EXAMPLES, malformed_uri
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,12 +37,19 @@ def tracking_of(spec: Spec | None, flag: str | None, root: Path) -> Tracking:
         root: Directory that relative sqlite paths start from without a spec; with one, the spec's directory is used.
 
     Raises:
-        SpecError: No tracking server is configured.
+        SpecError: No tracking server is configured, or its URI is malformed.
     """
     section = spec.mlflow if spec is not None else None
-    configured = flag or os.environ.get(_ENV) or (section.tracking_uri if section is not None else "")
+    origins = {
+        "--tracking-uri": flag,
+        _ENV: os.environ.get(_ENV),
+        "mlflow.tracking_uri": section.tracking_uri if section is not None else "",
+    }
+    origin, configured = next(((origin, uri) for origin, uri in origins.items() if uri), ("", ""))
     if not configured:
         raise SpecError("no MLflow tracking server is configured", _REMEDY, code="tracking.no-uri")
+    if problem := malformed_uri(configured):  # the message does not contain it: it may contain a password
+        raise SpecError(f"{origin} {problem}", URI_EXAMPLES, code="tracking.uri")
     base = spec.root if spec is not None else root
     return Tracking(
         uri=_with_credentials_moved(_absolute(configured, base)),

@@ -51,6 +51,33 @@ def test_flag_overrides_environment_overrides_spec(tmp_path: Path, monkeypatch: 
     assert tracking_of(None, "sqlite:///b.db", tmp_path).uri == f"sqlite:///{tmp_path}/b.db"
 
 
+@pytest.mark.parametrize(
+    ("uri", "problem"),
+    [
+        ("http://me:secret@[::1", "is not a URI"),
+        ("http://127.0.0.1:port", "is not a URI"),
+        ("http://127.0.0.1:99999", "is not a URI"),
+        ("http://", "is not a URI of a server"),
+        ("https:secret", "is not a URI of a server"),
+        ("http://a b/", "is not a URI of a server"),
+        ("sqlite:", "does not name a database file"),
+        ("sqlite://", "does not name a database file"),
+        ("sqlite:///", "does not name a database file"),
+        ("sqlite:///?secret=1", "does not name a database file"),
+    ],
+)
+def test_malformed_uri_is_an_error(uri: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the option or variable, and not the URI, which may contain a password."""
+    with pytest.raises(SpecError, match=f"--tracking-uri {problem}") as flag:
+        tracking_of(None, uri, tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    with pytest.raises(SpecError, match=f"MLFLOW_TRACKING_URI {problem}") as variable:
+        tracking_of(None, None, tmp_path)
+    for error in (flag.value, variable.value):
+        assert (error.code, error.exit_code) == ("tracking.uri", 2)
+        assert "secret" not in error.message + error.hint
+
+
 def test_missing_uri_is_an_error(tmp_path: Path) -> None:
     """The hint has all ways to configure one: flag, environment, spec."""
     with pytest.raises(SpecError, match="no MLflow tracking server is configured") as caught:
