@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import traceback
 import warnings
 from dataclasses import replace
@@ -26,7 +25,6 @@ def work(job_json: bytes, send: Callable[[bytes], None]) -> None:
     def report(event: Event) -> None:
         send(EVENT.dump_json(event))
 
-    report(Event("started", pid=os.getpid()))
     report(_result(job, report))
 
 

@@ -46,16 +46,14 @@ class Event:
     """One event from the worker.
 
     Attributes:
-        kind: ``started``, ``step`` when a step begins, then ``built`` or ``error``, which is the last.
-        pid: Process ID of the worker, with ``started``.
+        kind: ``step`` when a step begins, then ``built`` or ``error``, which is the last.
         step: Name of the step, with ``step``.
         diagnostics: Diagnostics of the build until then.
         built: The model, with ``built``.
         error: The error, with ``error``.
     """
 
-    kind: Literal["started", "step", "built", "error"]
-    pid: int = 0
+    kind: Literal["step", "built", "error"]
     step: str = ""
     diagnostics: BuildDiagnostics = field(default_factory=BuildDiagnostics)
     built: BuiltModel | None = None

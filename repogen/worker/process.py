@@ -83,10 +83,10 @@ class _Monitor:
             RepogenError: The worker reported an error, or was cut short.
         """
         process.limit_time(self._job.model.limits.timeout_seconds)
+        if (memory_mb := self._job.model.limits.memory_mb) is not None:
+            process.limit_memory(memory_mb)
         try:
             for event in process.events(EVENT):
-                if event.kind == "started" and (memory_mb := self._job.model.limits.memory_mb) is not None:
-                    process.limit_memory(event.pid, memory_mb)
                 self._record(event)
                 if event.error is not None:
                     raise error_from_record(event.error)
@@ -114,7 +114,7 @@ class _Monitor:
                 hint = "look for an endless loop in the model's code, or raise limits.timeout_seconds"
                 code = "worker.timeout"
             case MemoryLimitError():
-                message = f"the step {self._step!r} used more than {limits.memory_mb} MB of memory"
+                message = f"the step {self._step!r} used {error}, more than {limits.memory_mb} MB"
                 hint, code = "raise limits.memory_mb, or build on a larger machine", "worker.memory"
             case ProcessEndedError() if error.signal_name:
                 message = f"the worker {error} in the step {self._step!r}{log.suffix}"

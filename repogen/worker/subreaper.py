@@ -17,8 +17,9 @@ import signal
 import sys
 import time
 import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+from repogen.worker.process_tree import children
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,7 +122,7 @@ def _kill_descendants() -> None:
     """Kill children until none are left: children of a killed process become children of this one."""
     deadline = time.monotonic() + _KILL_SECONDS
     while time.monotonic() < deadline:  # a process that changed its user can't be killed, and must not block repogen
-        for child in _children():
+        for child in children(os.getpid()):
             with contextlib.suppress(OSError):
                 os.kill(child, signal.SIGKILL)
         try:
@@ -130,17 +131,6 @@ def _kill_descendants() -> None:
         except ChildProcessError:
             return
         time.sleep(0.005)
-
-
-def _children() -> list[int]:
-    children = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            # PID (NAME) STATE PPID …, where NAME may contain any character
-            fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-            if int(fields[1]) == os.getpid():
-                children.append(int(path.parent.name))
-    return children
 
 
 def _end_as(status: int) -> NoReturn:

@@ -13,16 +13,17 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
 from repogen.worker.log import read_log
+from repogen.worker.process_tree import memory_above
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
     from typing import Self
 
     from pydantic import TypeAdapter
@@ -78,7 +79,7 @@ class TimeLimitError(SupervisionError):
 
 
 class MemoryLimitError(SupervisionError):
-    """The memory limit was reached."""
+    """The processes used more memory than the limit; the message says how much."""
 
 
 class InvalidEventError(SupervisionError):
@@ -98,7 +99,8 @@ class SupervisedProcess:
         self._task = task
         self._cancelled = cancelled
         self._deadline = float("inf")
-        self._memory: tuple[int, int] | None = None
+        self._memory_kib: int | None = None
+        self._next_memory_check = 0.0
         read_end, write_end = os.pipe()
         self._events = os.fdopen(read_end, "rb", buffering=0)
         with task.log.open("wb") as log:
@@ -132,9 +134,9 @@ class SupervisedProcess:
         """Limit the time from now on; a limit that was set before no longer applies."""
         self._deadline = time.monotonic() + seconds
 
-    def limit_memory(self, pid: int, megabytes: int) -> None:
-        """Limit the resident memory of the worker, whose process ID is ``pid``."""
-        self._memory = (pid, megabytes)
+    def limit_memory(self, megabytes: int) -> None:
+        """Limit the resident memory of the worker and of everything that it started, together."""
+        self._memory_kib = megabytes * 1024
 
     def events(self, adapter: TypeAdapter[_Event]) -> Iterator[_Event]:
         """Send the job and yield the events; the caller stops at the last.
@@ -180,8 +182,10 @@ class SupervisedProcess:
             self._process.send_signal(signal.SIGUSR1)
             time.sleep(_STACK_DUMP_SECONDS)
             raise TimeLimitError
-        if self._memory is not None and _resident_mb(self._memory[0]) > self._memory[1]:
-            raise MemoryLimitError
+        if self._memory_kib is not None and time.monotonic() >= self._next_memory_check:
+            self._next_memory_check = time.monotonic() + _POLL_SECONDS
+            if (use := memory_above(self._process.pid, self._memory_kib)) is not None:
+                raise MemoryLimitError(str(use))
 
     def _ended_error(self) -> ProcessEndedError:
         try:
@@ -206,11 +210,3 @@ def _decode(line: bytes, adapter: TypeAdapter[_Event]) -> _Event:
         return adapter.validate_json(line)
     except ValidationError as error:
         raise InvalidEventError("sent something that is not an event") from error
-
-
-def _resident_mb(pid: int) -> float:
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
-    except (OSError, IndexError, ValueError):
-        return 0.0
-    return pages * os.sysconf("SC_PAGESIZE") / 2**20

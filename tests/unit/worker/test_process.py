@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -133,6 +134,38 @@ def test_memory_limit(tmp_path: Path) -> None:
     error = ended(tmp_path, "def build():\n    hog = b'x' * 2**30\n    time.sleep(3600)\n", memory_mb=800)
     assert error.code == "worker.memory"
     assert "more than 800 MB" in error.message
+
+
+def test_memory_limit_includes_started_processes(tmp_path: Path) -> None:
+    """Processes of the model, orphans among them, count together; the error says how much and in how many."""
+    code = """
+    import subprocess
+    HOG = "import time; hog = bytearray(b'x') * 300 * 2**20; print(flush=True); time.sleep(3600)"
+    def build():
+        for command in ([sys.executable, "-c", HOG], ["sh", "-c", 'setsid "$@" &', "sh", sys.executable, "-c", HOG]):
+            subprocess.Popen(command, start_new_session=True)
+        time.sleep(3600)
+    """
+    error = ended(tmp_path, code, memory_mb=580)
+    assert error.code == "worker.memory"
+    assert re.fullmatch(
+        r"the step 'source' used \d{3,4} MB of memory in \d processes \(the largest has \d{3} MB\), more than 580 MB",
+        error.message,
+    )
+
+
+def test_shared_memory_counts_once(tmp_path: Path) -> None:
+    """Forked processes share the pages of the model until they write to them."""
+    code = """
+    hog = b"x" * (300 * 2**20)
+    from torch import nn
+    def build():
+        if not all(os.fork() for _ in range(4)):
+            time.sleep(3600)
+        time.sleep(1)
+        return nn.Linear(4, 2)
+    """
+    assert outcome(tmp_path, code, memory_mb=1500).model().parity.passed
 
 
 def test_exit_is_detected_while_a_forked_process_is_running(tmp_path: Path) -> None:
