@@ -7,6 +7,7 @@ import sys
 import traceback
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -78,7 +79,12 @@ def run() -> NoReturn:
     """Run the command line as a process."""
     stdout = sys.stdout
     try:
-        main(prog_name="repogen")
+        code = main(prog_name="repogen", standalone_mode=False)
+    except click.ClickException as error:
+        usage = StringIO()
+        error.show(usage)
+        write_text(usage.getvalue().rstrip("\n"), err=True)
+        sys.exit(error.exit_code)
     except OSError as error:  # of the help or a usage error; a command's own errors have been handled
         write_text(f"error: standard output can't be written: {error.strerror}", err=True)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -87,7 +93,7 @@ def run() -> NoReturn:
         if sys.stdout is not stdout:  # click replaces it if a pipe is closed, and exits with 1
             sys.exit(int(ExitCode.OK))
         raise
-    sys.exit(int(ExitCode.OK))
+    sys.exit(code if isinstance(code, int) else int(ExitCode.OK))
 
 
 @contextmanager

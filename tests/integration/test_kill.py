@@ -155,7 +155,24 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, new_project: Callable[[Pat
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_second_ctrl_c_does_not_disturb_the_cleanup(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
+    """As a runner does: SIGINT, and SIGTERM while repogen cleans up."""
+    project = new_project(tmp_path)
+    with project.start("build") as process:
+        assert process.stderr is not None
+        next(line for line in process.stderr if line.endswith("tiny: validate\n"))
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        output = process.stderr.read()
+    assert process.returncode == 130
+    assert "interrupted; no partial output was left behind" in output
+    assert "Traceback" not in output
+    assert project.vanished()
+    assert project.stages() == []
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGHUP])
 def test_no_worker_outlives_its_build(
     tmp_path: Path, new_project: Callable[[Path], Project], number: signal.Signals
 ) -> None:

@@ -44,3 +44,13 @@ def test_an_unknown_command_is_a_usage_error() -> None:
     run = subprocess.run([sys.executable, "-m", "repogen", "biuld"], capture_output=True, text=True, check=False)
     assert run.returncode == 2
     assert "No such command 'biuld'" in run.stderr
+
+
+def test_arguments_are_not_written_to_a_terminal_unchanged() -> None:
+    """A file name from elsewhere may contain an escape sequence."""
+    command = [sys.executable, "-m", "repogen", "build", "a", "\x1b[2J\N{RIGHT-TO-LEFT OVERRIDE}"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert "Got unexpected extra argument" in run.stderr
+    assert "\x1b" not in run.stderr
+    assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in run.stderr
