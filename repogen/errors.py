@@ -198,7 +198,11 @@ def error_from_record(record: ErrorRecord) -> RepogenError:
 
 def first_line(error: BaseException, directory: Path | None = None) -> str:
     """Return the first line of an error's message, without the path of ``directory``."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - user code can define the class
+        text = ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
     return lines[0] if directory is None else lines[0].replace(f"{directory}/", "")

@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.errors import ErrorRecord, ExportError, RepogenError, first_line
+from repogen.errors import ErrorRecord, ExportError, RepogenError, SourceError, first_line
+from repogen.source.common.callables import user_error
+from repogen.worker.interference import ProcessState
 from repogen.worker.job import EVENT, JOB, Event, Job
 from repogen.worker.progress import BuildLog
 from repogen.worker.requirements import REQUIREMENTS, missing_requirements
@@ -16,6 +18,9 @@ from repogen.worker.subreaper import run_supervised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_MAX_MESSAGE = 20_000
+_MAX_DETAILS = 1_000_000
 
 
 def work(job_json: bytes, send: Callable[[bytes], None]) -> None:
@@ -31,6 +36,7 @@ def work(job_json: bytes, send: Callable[[bytes], None]) -> None:
 def _result(job: Job, report: Callable[[Event], None]) -> Event:
     """Return the last event: ``built`` or ``error``."""
     log = BuildLog(lambda step, diagnostics: report(Event("step", step=step, diagnostics=diagnostics)))
+    state = ProcessState()
     try:
         warnings.simplefilter("default")
         from repogen.worker.sequence import build_model  # noqa: PLC0415 - torch may be missing, which is reported below
@@ -38,15 +44,29 @@ def _result(job: Job, report: Callable[[Event], None]) -> Event:
         built = build_model(job, log)
         return Event("built", diagnostics=log.diagnostics, built=built)
     except BaseException as error:  # noqa: BLE001 - the process ends here, and the parent reports the error
-        return Event("error", diagnostics=log.diagnostics, error=_record(error, job))
+        return Event("error", diagnostics=log.diagnostics, error=_sendable(_record(error, job, state)))
 
 
-def _record(error: BaseException, job: Job) -> ErrorRecord:
+def _sendable(record: ErrorRecord) -> ErrorRecord:
+    """Return a record that JSON can contain and that has a limited size: user code writes a part of the texts."""
+    message, hint = (text.encode(errors="backslashreplace").decode() for text in (record.message, record.hint))
+    details = record.details[-_MAX_DETAILS:].encode(errors="backslashreplace").decode()
+    return replace(record, message=message[:_MAX_MESSAGE], hint=hint[:_MAX_MESSAGE], details=details)
+
+
+def _record(error: BaseException, job: Job, state: ProcessState) -> ErrorRecord:
     if isinstance(error, RepogenError):
         return replace(error.record, where=_spec_key(error.where, job) or _relative(error.where, job.root))
+    if changes := state.changes(error):
+        return SourceError(
+            f"the model's code {' and '.join(changes)}, after which {_name_and_message(error)}",
+            "the worker needs this for the export; change it in a process of its own, or undo the change",
+            code="source.process",
+            details="".join(traceback.format_exception(error)),
+        ).record
     if isinstance(error, ModuleNotFoundError):
         return _missing_module(error).record
-    return _unexpected_error(error).record
+    return _unexpected_error(error, job.root).record
 
 
 def _spec_key(where: str, job: Job) -> str:
@@ -78,11 +98,20 @@ def _missing_module(error: ModuleNotFoundError) -> RepogenError:
     return RepogenError(f"{error}", details=traceback.format_exc())
 
 
-def _unexpected_error(error: BaseException) -> RepogenError:
-    text = f"{type(error).__name__}: {first_line(error)}" if str(error).strip() else type(error).__name__
+def _unexpected_error(error: BaseException, root: Path) -> RepogenError:
+    text = _name_and_message(error)
     if isinstance(error, MemoryError):
         return ExportError(f"out of memory: {text}", code="worker.memory")
-    return RepogenError(f"unexpected {text}", "run with --debug and report this", details=traceback.format_exc())
+    raised = user_error(error, "the model's code failed", root)
+    # repogen raises no KeyboardInterrupt, SystemExit or GeneratorExit here, and the user's line is in no other stack.
+    if not isinstance(error, Exception) or (raised.where and (root / raised.where.rpartition(":")[0]).is_file()):
+        return raised
+    return RepogenError(f"unexpected {text}", "run with --debug and report this", details=raised.details)
+
+
+def _name_and_message(error: BaseException) -> str:
+    name, message = type(error).__name__, first_line(error)
+    return name if message == name else f"{name}: {message}"
 
 
 if __name__ == "__main__":

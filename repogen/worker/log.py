@@ -61,8 +61,11 @@ class WorkerLog:
 
 
 def read_log(path: Path, root: Path) -> WorkerLog:
-    """Read the end of the log at ``path``, which may have gigabytes."""
-    with path.open("rb") as log:
-        size = log.seek(0, 2)
-        log.seek(max(size - _MAX_BYTES, 0))
-        return WorkerLog(log.read().decode(errors="replace"), root)
+    """Read the end of the log at ``path``, which may have gigabytes; it is empty if user code removed the file."""
+    try:
+        with path.open("rb") as log:
+            size = log.seek(0, 2)
+            log.seek(max(size - _MAX_BYTES, 0))
+            return WorkerLog(log.read(_MAX_BYTES).decode(errors="replace"), root)
+    except OSError:
+        return WorkerLog("", root)

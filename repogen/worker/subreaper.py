@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import faulthandler
 import os
 import resource
@@ -50,8 +51,9 @@ def run_supervised(run_task: RunTask) -> NoReturn:
         _run(run_task, events)
         status = 0
     except BaseException:  # noqa: BLE001 - the traceback goes to the log
-        traceback.print_exc()
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # user code may have closed or replaced it
+        with contextlib.suppress(Exception):  # user code may have closed or replaced standard error
+            traceback.print_exc()
+    with contextlib.suppress(Exception):
         sys.stderr.flush()
     # Skip interpreter teardown: extension modules with threads of their own can hang or crash in it.
     os._exit(status)
@@ -63,14 +65,23 @@ def _run(run_task: RunTask, events: int) -> None:
     job = sys.stdin.buffer.read()
     os.dup2(2, 1)  # output of user code must not reach repogen's standard output
     worker = os.getpid()
-    with os.fdopen(events, "wb", buffering=0) as pipe:
+    pipe = _identity(events)
 
-        def send(event: bytes) -> None:
-            if os.getpid() != worker:
-                os._exit(1)  # user code forked, and its child returned into repogen's code
-            pipe.write(event + b"\n")
+    def send(event: bytes) -> None:
+        if os.getpid() != worker:
+            os._exit(1)  # user code forked, and its child returned into repogen's code
+        if _identity(events) != pipe:  # user code closed it, and a file of its own has got the number
+            raise OSError(errno.EBADF, "Bad file descriptor: user code closed the pipe of the worker's events")
+        rest = event + b"\n"
+        while rest:  # a signal can end a write early
+            rest = rest[os.write(events, rest) :]
 
-        run_task(job, send)
+    run_task(job, send)
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
 
 
 def _supervise(events: int, parent: int) -> None:

@@ -82,6 +82,14 @@ class MemoryLimitError(SupervisionError):
     """The processes used more memory than the limit; the message says how much."""
 
 
+class ClosedPipeError(SupervisionError):
+    """The process closed the pipe of its events and kept running."""
+
+    def __init__(self) -> None:
+        """Name the cause."""
+        super().__init__("closed the pipe of its events")
+
+
 class InvalidEventError(SupervisionError):
     """The process sent something that is not an event, or an event that is too long."""
 
@@ -187,12 +195,11 @@ class SupervisedProcess:
             if (use := memory_above(self._process.pid, self._memory_kib)) is not None:
                 raise MemoryLimitError(str(use))
 
-    def _ended_error(self) -> ProcessEndedError:
+    def _ended_error(self) -> SupervisionError:
         try:
-            status = self._process.wait(_GRACE_SECONDS)
-        except subprocess.TimeoutExpired:  # it closed the pipe and keeps running
-            status = self._kill()
-        return ProcessEndedError(status)
+            return ProcessEndedError(self._process.wait(_GRACE_SECONDS))
+        except subprocess.TimeoutExpired:
+            return ClosedPipeError()
 
     def _kill(self) -> int:
         """Make the child's supervisor kill everything; return the exit status of the process."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from repogen.artifacts.built_model import BuildDiagnostics, ExportAttempt, PassOutcome
-from repogen.errors import ExitCode, ExportError, ParityError, RepogenError
+from repogen.errors import ErrorRecord, ExitCode, ExportError, ParityError, RepogenError
 from repogen.spec.models import ModelSpec
-from repogen.worker.child import _missing_module, _relative, _spec_key, _unexpected_error
-from repogen.worker.job import Job
+from repogen.worker.child import _missing_module, _relative, _sendable, _spec_key, _unexpected_error
+from repogen.worker.interference import ProcessState
+from repogen.worker.job import EVENT, Event, Job
 from repogen.worker.progress import BuildLog
 from repogen.worker.sequence import combined_error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -57,13 +61,52 @@ def test_missing_requirement_is_a_spec_error() -> None:
     assert _missing_module(ModuleNotFoundError("no", name="elsewhere")).exit_code == ExitCode.BUG
 
 
-def test_unexpected_exception_is_a_bug_unless_memory_is_exhausted() -> None:
+def test_unexpected_exception_is_a_bug_unless_memory_is_exhausted(tmp_path: Path) -> None:
     """Out of memory is an error of the model."""
-    assert _unexpected_error(MemoryError()).exit_code == ExitCode.EXPORT
-    assert (_unexpected_error(ValueError("x\ny")).message, _unexpected_error(ValueError("x")).exit_code) == (
-        "unexpected ValueError: x",
-        ExitCode.BUG,
-    )
+    assert _unexpected_error(MemoryError(), tmp_path).exit_code == ExitCode.EXPORT
+    error = _unexpected_error(ValueError("x\ny"), tmp_path)
+    assert (error.message, error.exit_code) == ("unexpected ValueError: x", ExitCode.BUG)
+
+
+def test_error_of_the_models_code_is_not_a_bug(tmp_path: Path) -> None:
+    """Its stack has a line of the model's code, or it is an exception that repogen does not raise."""
+    assert _unexpected_error(GeneratorExit(), tmp_path).exit_code == ExitCode.EXPORT
+    (tmp_path / "models.py").write_text("def trace():\n    return 1 / 0\n")
+    namespace: dict[str, Callable[[], None]] = {}
+    exec(compile((tmp_path / "models.py").read_text(), tmp_path / "models.py", "exec"), namespace)  # noqa: S102
+    with pytest.raises(ZeroDivisionError) as caught:
+        namespace["trace"]()
+    error = _unexpected_error(caught.value, tmp_path)
+    assert (error.code, error.where) == ("source.user-code", "models.py:2")
+
+
+def test_changes_of_the_process_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Only what can have caused the error."""
+    state = ProcessState()
+    assert state.changes(ValueError()) == []
+    monkeypatch.setitem(sys.modules, "colorsys", None)
+    assert state.changes(ValueError()) == []
+    assert state.changes(ModuleNotFoundError(name="colorsys")) == ["set sys.modules['colorsys'] to None"]
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.setattr(io, "BytesIO", None)
+    (tmp_path / "deleted").mkdir()
+    monkeypatch.chdir(tmp_path / "deleted")
+    (tmp_path / "deleted").rmdir()
+    assert state.changes(ValueError()) == [
+        "replaced io.BytesIO",
+        "removed entries of sys.path",
+        "removed the working directory",
+    ]
+
+
+def test_error_with_any_text_can_be_sent() -> None:
+    """User code writes a part of it."""
+    record = ErrorRecord("source.user-code", "\udcff" + "x" * 10**6, details="y" * 10**7 + "\udcff")
+    sent = EVENT.validate_json(EVENT.dump_json(Event("error", error=_sendable(record)))).error
+    assert sent is not None
+    assert sent.message.startswith("\\udcffx")
+    assert sent.details.endswith("y\\udcff")
+    assert len(sent.message) + len(sent.details) < 2 * 10**6
 
 
 def test_error_of_several_exporters_has_every_reason() -> None:

@@ -262,6 +262,42 @@ def test_model_that_closes_the_files_of_the_worker(tmp_path: Path) -> None:
     assert (error.code, "Bad file descriptor" in error.message) == ("worker.exited", True)
 
 
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("statement", "code", "message"),
+    [
+        ("os.closerange(3, 100); open('/dev/null')", "worker.exited", "Bad file descriptor"),
+        (
+            "import shutil; shutil.rmtree(os.path.dirname(os.readlink('/proc/self/fd/2'))); os._exit(0)",
+            "worker.exited",
+            "status 0",
+        ),
+        ("raise ValueError('\\udcff' * 10)", "source.user-code", "ValueError: \\udcff"),
+        ("raise GeneratorExit", "source.user-code", "GeneratorExit"),
+        ("sys.setrecursionlimit(120)", "source.process", "lowered the recursion limit, after which RecursionError"),
+        ("sys.path.clear()", "source.process", "removed entries of sys.path, after which ModuleNotFoundError"),
+        ("import io; io.open = io.BytesIO = None", "source.process", "replaced io.open and replaced io.BytesIO"),
+        ("sys.settrace(lambda *_: 1 / 0)", "source.user-code", "ZeroDivisionError"),
+        ("raise type('X', (BaseException,), {'__str__': lambda _: 5})()", "source.user-code", "X: (no message"),
+    ],
+)
+def test_code_that_damages_its_process_is_an_error_of_the_model(
+    tmp_path: Path, statement: str, code: str, message: str
+) -> None:
+    """The answer is not a bug of repogen, and names the cause."""
+    error = ended(tmp_path, f"from torch import nn\ndef build():\n    {statement}\n    return nn.Linear(4, 2)\n")
+    assert (error.code, error.exit_code) == (code, 3)
+    assert message in error.message
+
+
+def test_long_error_of_a_model_is_shortened(tmp_path: Path) -> None:
+    """Its event is not too long."""
+    error = ended(tmp_path, "def build():\n    raise ValueError('x' * 50_000_000)\n")
+    assert error.code == "source.user-code"
+    assert len(error.message) < 2_000
+    assert len(error.details) < 2_000_000
+
+
 def test_model_that_writes_to_the_event_pipe(tmp_path: Path) -> None:
     """It is an error of the model, and the worker is killed."""
     code = "def build():\n    os.write(int(sys.argv[1]), b'{}\\n')\n    time.sleep(3600)\n"
