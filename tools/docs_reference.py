@@ -111,7 +111,7 @@ def cli_page() -> str:
 EXIT_CODES = {
     0: "Success",
     1: "Findings of `check`, a failed gate, or something that `doctor` found missing",
-    2: "The spec, a path or an option is wrong",
+    2: "The spec, a path or an option is wrong, or standard output can't be written",
     3: "The source or its export failed",
     4: "Parity failed",
     5: "config.pbtxt failed",
@@ -119,7 +119,7 @@ EXIT_CODES = {
     7: "Publishing failed",
     8: "MLflow failed",
     70: "A bug in repogen",
-    130: "Interrupted by Ctrl-C or SIGTERM",
+    130: "Interrupted by Ctrl-C, SIGTERM or SIGHUP",
 }
 
 

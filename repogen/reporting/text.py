@@ -152,7 +152,7 @@ def _smoke_cell(report: SmokeReport | None) -> str:
 def _smoke_section(report: SmokeReport) -> str:
     verdict = "passed" if report.passed else "FAILED"
     server = f"Triton {report.server_version} ({report.server}), {report.runtime}"
-    lines = [f"{report.model} version {report.version}: {verdict} on {server}"]
+    lines = [f"{printable(report.model)} version {report.version}: {verdict} on {server}"]
     for check in report.checks:
         result = "warn" if check.warning else "ok" if check.passed else "FAIL"
         lines.append(f"  {result:4} {check.name}{': ' + check.detail if check.detail else ''}")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from repogen.cli.group import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NAMES = main.list_commands(click.Context(main))
 
@@ -54,3 +60,22 @@ def test_arguments_are_not_written_to_a_terminal_unchanged() -> None:
     assert "Got unexpected extra argument" in run.stderr
     assert "\x1b" not in run.stderr
     assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in run.stderr
+
+
+@pytest.mark.parametrize("output_format", ["text", "json", "github"])
+def test_names_of_a_repository_are_not_commands(
+    output_format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither of a terminal nor of a GitHub runner, in any format of ``check``."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    model = tmp_path / "\x1b[2J\n::error::a\r##[group]\N{RIGHT-TO-LEFT OVERRIDE}"
+    (model / "1").mkdir(parents=True)
+    (model / "config.pbtxt").write_text('name: "##[error]\\n::error::b"\nbackend: "\x1b]0;x"\n', encoding="utf-8")
+    result = CliRunner().invoke(main, ["check", str(tmp_path), "--format", output_format])
+    assert result.exit_code == 1
+    commands = [line for line in result.stdout.splitlines() if line.lstrip().startswith("::") or "##[" in line]
+    assert len(commands) == (len(result.stdout.splitlines()) if output_format == "github" else 0)
+    assert all(line.startswith(("::error file", "::error title", "::warning title")) for line in commands)
+    assert not {"\x1b", "\r", "\N{RIGHT-TO-LEFT OVERRIDE}"} & set(result.stdout)
+    if output_format == "json":
+        assert json.loads(result.stdout)["findings"]
