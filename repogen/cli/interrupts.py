@@ -8,6 +8,7 @@ second one prints a line, and the third one ends the process. The next build the
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -36,6 +37,7 @@ def install() -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _handle)
     signal.signal(signal.SIGALRM, _handle)
+    atexit.register(_ignore_signals)  # runs after every other callback
     sys.unraisablehook = _retry_lost_interrupt
 
 
@@ -68,6 +70,12 @@ def _retry_lost_interrupt(unraisable: sys.UnraisableHookArgs) -> None:
         signal.setitimer(signal.ITIMER_REAL, _RETRY_SECONDS)
     else:
         sys.__unraisablehook__(unraisable)
+
+
+def _ignore_signals() -> None:
+    """Ignore signals: the result is complete, and Python would reset their handlers while it ends."""
+    for number in (*_SIGNALS, signal.SIGALRM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _end(message: str) -> NoReturn:

@@ -133,6 +133,21 @@ def test_interrupt_in_a_destructor_is_not_lost() -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "interrupted\n", "")
 
 
+@pytest.mark.parametrize("number", SIGNALS)
+def test_signal_while_python_ends_does_not_change_the_exit_code(number: signal.Signals) -> None:
+    """The command is complete; a destructor that the interpreter calls last sends the signal."""
+    program = f"""
+    class Last:
+        def __del__(self, kill=os.kill, pid=os.getpid(), sleep=time.sleep):
+            kill(pid, {int(number)})
+            sleep(0.01)
+    sys.last = Last()
+    sys.exit(3)
+    """
+    ended = run(CLEANUP + textwrap.dedent(program))
+    assert (ended.returncode, ended.stderr) == (3, "")
+
+
 def test_ignored_signal_stays_ignored() -> None:
     """``nohup repogen build`` survives the end of its terminal."""
     program = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n" + CLEANUP + "send(signal.SIGHUP)\n"
