@@ -24,6 +24,7 @@ _WORD = re.compile(r"[\w.@%+=:,-]+")
 _PATH = re.compile(r"[\w.@%+=:,/-]+")
 _PLAIN = re.compile(r"(?!\.)[\w.-]+", re.ASCII)
 _LIBRARIES = ("libtriton_*.so", "batchstrategy.so", "triton_python_backend_stub")
+_MAX_CONFIG_BYTES = 64 * 2**20
 _CODE_PARAMETERS = ("EXECUTION_ENV_PATH", "TRITON_BATCH_STRATEGY_PATH")
 
 
@@ -45,6 +46,10 @@ def read_refusals(model: Path) -> tuple[str, ...]:
         UnicodeDecodeError: config.pbtxt is not UTF-8.
     """
     path = model / CONFIG_FILE
+    if path.exists() and not path.is_file():
+        return (f"{CONFIG_FILE} is not a regular file",)
+    if path.exists() and path.stat().st_size > _MAX_CONFIG_BYTES:
+        return (f"{CONFIG_FILE} is larger than {_MAX_CONFIG_BYTES >> 20} MiB",)
     text = path.read_text(encoding="utf-8") if path.exists() else None
     config = empty_config() if text is None else parse(text, f"{model.name}/{CONFIG_FILE}")
     return refusals(model, config)

@@ -163,7 +163,7 @@ def _remove_stray_directories(start_time: float) -> None:
     """
     for path in Path("/tmp").glob("python_env_??????"):  # noqa: S108 - Triton always uses /tmp
         with contextlib.suppress(OSError):
-            status = path.stat()
+            status = path.lstat()  # other users can plant links here
             if status.st_uid == os.getuid() and status.st_ctime >= start_time - 1:
                 path.rmdir()
 

@@ -29,8 +29,23 @@ output { name: "y" data_type: TYPE_FP32 dims: [ 3 ] }
 """
 GOOD = "good"
 ENVIRONMENT = 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "$$TRITON_MODEL_DIRECTORY/env" } }\n'
+# Triton loads the model of each step with an ensemble.
+PIPELINE = """\
+platform: "ensemble"
+max_batch_size: 8
+input { name: "x" data_type: TYPE_FP32 dims: [ 4 ] }
+output { name: "y" data_type: TYPE_FP32 dims: [ 3 ] }
+ensemble_scheduling {
+  step {
+    model_name: "environment"
+    model_version: -1
+    input_map { key: "x" value: "x" }
+    output_map { key: "y" value: "y" }
+  }
+}
+"""
 # $RUN is a command without special characters, so that it fits into a file name.
-HOSTILE = ("x$($RUN)y", "environment", "stub", "group", "file", "backend")
+HOSTILE = ("x$($RUN)y", "environment", "stub", "group", "file", "backend", "pipeline")
 CLASS = "import os\nos.system(os.environ['RUN'])\nclass TritonPythonModel: pass\n"
 
 
@@ -78,6 +93,8 @@ def repository(tmp_path: Path) -> Path:
     script(add(path, "stub") / "triton_python_backend_stub")
     add(path, "group", CONFIG + 'instance_group { name: "a;$RUN;" kind: KIND_CPU }\n')
     add(path, "file", CONFIG + 'default_model_filename: "model.onnx;$RUN;"\n')
+    (path / "pipeline" / "1").mkdir(parents=True)
+    (path / "pipeline" / "config.pbtxt").write_text(PIPELINE, encoding="utf-8")
     model = add(path, "backend", CONFIG.replace("onnxruntime", f"{'../' * 20}{str(path)[1:]}/backend"))
     (model / "model.py").write_text(CLASS, encoding="utf-8")
     return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -74,6 +75,20 @@ def test_library_in_a_model_is_refused(tmp_path: Path, directory: str, file: str
     config = ONNX + ('runtime: "own.so"' if file == "own.so" else "")
     (reason,) = read_refusals(model(tmp_path, config, "m", f"{directory}{file}"))
     assert reason == f"m/{directory}{file} is a file that Triton would run as code"
+
+
+def test_config_that_is_not_a_regular_file_is_not_opened(tmp_path: Path) -> None:
+    """Reading a FIFO would wait forever."""
+    directory = model(tmp_path, None)
+    os.mkfifo(directory / "config.pbtxt")
+    assert read_refusals(directory) == ("config.pbtxt is not a regular file",)
+
+
+def test_config_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    """The file is sparse."""
+    directory = model(tmp_path)
+    os.truncate(directory / "config.pbtxt", 2**30)
+    assert read_refusals(directory) == ("config.pbtxt is larger than 64 MiB",)
 
 
 def test_stub_in_a_model_is_refused(tmp_path: Path) -> None:
