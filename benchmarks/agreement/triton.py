@@ -18,6 +18,7 @@ from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
 from repogen.errors import ServerError
 from repogen.serving.embedded import EmbeddedTriton, RunningEmbedded
+from repogen.serving.process import UnixConnection, load_failures
 from repogen.targets import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
@@ -203,9 +204,10 @@ def _asked(running: RunningEmbedded, url: str, body: object = None) -> str:
 
     By HTTP: through gRPC it loads one model after the other.
     """
-    connection = http.client.HTTPConnection(running.endpoint.http, timeout=LIMIT)
+    connection = UnixConnection(running.endpoint.http.removeprefix("unix:"), timeout=LIMIT)
+    control = running.process.launch.control
     try:
-        connection.request("POST", url, json.dumps(body or {}))
+        connection.request("POST", url, json.dumps(body or {}), {control.key: control.value})
         answer = connection.getresponse()
         text = answer.read().decode("utf-8", "replace")
         return "" if answer.status == http.HTTPStatus.OK else str(json.loads(text)["error"])
@@ -237,11 +239,20 @@ def _last_words(log: str) -> str:
     return "\n".join([*told, *([f"in {where[0]}"] if where else [])])
 
 
+class _Notes(list[str], Silent):
+    """A Progress that stores the notes."""
+
+    def note(self, model: str, text: str) -> None:
+        self.append(f"{model}: {text}")
+
+
 def started_whole(triton: LenientTriton, repository: Path) -> Verdict:
-    """Start a server on the whole repository, as users do: a model that does not load ends it."""
+    """Start a server on the whole repository, as users do: it names each model that does not load."""
+    notes = _Notes()
     try:
-        with triton.running(repository, ControlMode.NONE):
-            return "accept", ""
+        with replace(triton, progress=notes).running(repository, ControlMode.NONE) as running:
+            failures = [*notes, *load_failures(running.log_tail(_LINES)).values()]
+            return ("refuse", _why(triton, repository) or failures[0]) if failures else ("accept", "")
     except ServerError as error:
         log = f"{error}\n{error.details}".replace(f"{repository}/", "")
         if "Signal (" in log:

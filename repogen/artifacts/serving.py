@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,18 +19,37 @@ class ControlMode(Enum):
 
 
 @dataclass(frozen=True)
+class ControlHeader:
+    """The header that a server requires in requests to its control API; a secret, which is never printed or recorded.
+
+    Attributes:
+        key: As in ``--http-restricted-api=APIS:KEY=VALUE`` of tritonserver.
+        value: Its value.
+    """
+
+    key: str = field(repr=False)
+    value: str = field(repr=False)
+
+    @property
+    def grpc(self) -> dict[str, str]:
+        """The metadata of a gRPC request, in which Triton adds a prefix to the key."""
+        return {f"triton-grpc-protocol-{self.key.lower()}": self.value}
+
+
+@dataclass(frozen=True)
 class Endpoint:
     """The addresses and properties of a ready Triton.
 
     Attributes:
-        grpc: ``host:port``.
-        http: ``host:port``, or empty when unknown.
+        grpc: ``host:port``, or ``unix:PATH`` for a server that only this user can reach.
+        http: The same; empty when unknown.
         metrics: ``host:port``, or empty when unknown.
         kind: ``embedded``, ``docker``, ``remote``, or the name of a plug-in's server.
         server_version: Version that the server reports, for example ``2.51.0``.
         runtime: Description, for example ``ONNX Runtime 1.19.2 (Python-hosted, CPU)``; ``unknown`` for a remote server.
         sees_files: Whether it reads its repository from this machine's disk; a remote server receives the bytes.
         has_gpu: Whether it can serve KIND_GPU.
+        control: Header that requests to the control API need; None when they need none.
     """
 
     grpc: str
@@ -41,6 +60,7 @@ class Endpoint:
     runtime: str
     sees_files: bool
     has_gpu: bool
+    control: ControlHeader | None = field(default=None, repr=False)
 
 
 class RunningTriton(Protocol):

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.check.config_text import ConfigText, read_config
-from repogen.check.files import link_findings, manifest_findings, model_file, named_file_findings, version_file_findings
+from repogen.check.files import (
+    admission_findings,
+    link_findings,
+    manifest_findings,
+    model_file,
+    named_file_findings,
+    version_file_findings,
+)
 from repogen.check.layout import is_model, policy_findings, root_findings, version_findings
 from repogen.errors import SpecError
 from repogen.onnx_graph.facts import read_graph
@@ -202,6 +209,8 @@ def _model_findings(model: _Model, neighbors: dict[str, ModelInRepository], targ
     ensemble = config is not None and is_ensemble(config)
     yield from version_findings(directory, model.served, ensemble=ensemble)
     yield from link_findings(directory, directory.parent)
+    for finding in admission_findings(directory, config or empty_config()):
+        yield replace(finding, path=str(directory))
     if text is None:
         message = f"{directory.name} has no config.pbtxt: Triton guesses it, and treats a dynamic first axis as a batch"
         yield Finding("RG402", "warning", message, "write one", path=str(directory))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import MANIFEST_FILE, MODEL_FILE, PYTHON_FILE
 from repogen.check.layout import MODEL_FILES
+from repogen.repository.admission import refusals
 from repogen.repository.decode import MalformedRecordError
 from repogen.repository.manifest import damaged_files, read_manifest
 from repogen.triton_config.rules.findings import Finding
@@ -147,6 +148,13 @@ def _links(directory: Path) -> Iterator[Path]:
                     yield Path(entry.path)
                 elif entry.is_dir():
                     queue.append(entry.path)
+
+
+def admission_findings(directory: Path, config: ModelConfig) -> Iterator[Finding]:
+    """Yield why repogen does not load a model: its names reach a shell, or Triton would run code from its directory."""
+    for reason in refusals(directory, config):
+        hint = "remove it, or rename it; code belongs into Python models, which run it by design"
+        yield Finding("RG410", "error", f"{reason}; `repogen smoke` and `serve` do not load it", hint)
 
 
 def manifest_findings(version: Path) -> Iterator[Finding]:

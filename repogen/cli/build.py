@@ -12,6 +12,7 @@ from repogen.cli.group import (
     DIRECTORY,
     FILE,
     SERVER,
+    control_header_option,
     debug_option,
     handle_errors,
     json_option,
@@ -33,6 +34,7 @@ _SPEC = Path("repogen.yaml")
 @click.option("--repository", type=DIRECTORY, metavar="DIR", help="Publish here instead of the spec's repository.")
 @click.option("--target", metavar="RELEASE", help="Build for this Triton release, such as 24.10.")
 @click.option("--server", default="embedded", show_default=True, help=f"Triton for the smoke test: {SERVER}.")
+@control_header_option
 @click.option("--no-smoke", is_flag=True, help="Publish without testing on a real Triton server.")
 @click.option("--force", is_flag=True, help="Also build and publish models that are up to date.")
 @click.option("--allow-breaking", is_flag=True, help="Allow inputs and outputs that differ from the published version.")

@@ -23,11 +23,19 @@ if TYPE_CHECKING:
 
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
+CONTROL_VARIABLE = "REPOGEN_CONTROL_HEADER"
 SERVER = "embedded, docker, HOST:PORT of a running server, or the name of a plug-in server"
 
 json_option = click.option("as_json", "--json", is_flag=True, help="Print one JSON document on stdout.")
 tracking_option = click.option(
     "--tracking-uri", metavar="URI", help="MLflow server; overrides MLFLOW_TRACKING_URI and the spec."
+)
+control_header_option = click.option(
+    "--control-header",
+    metavar="KEY=VALUE",
+    expose_value=False,
+    callback=lambda _context, _option, value: _set_control_header(value),
+    help=f"Header that the control API requires; other users can read options, but not {CONTROL_VARIABLE}.",
 )
 debug_option = click.option("--debug", is_flag=True, help="Show tracebacks and logs.")
 
@@ -146,3 +154,9 @@ def _fail(error: RepogenError, *, debug: bool, as_json: bool) -> NoReturn:
         if as_json:
             write_json(as_dict(error))
     sys.exit(int(error.exit_code))
+
+
+def _set_control_header(value: str | None) -> None:
+    """Set the variable from which `repogen.serving.control` reads the header."""
+    if value is not None:
+        os.environ[CONTROL_VARIABLE] = value

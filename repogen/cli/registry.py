@@ -13,6 +13,7 @@ from repogen.cli.group import (
     DIRECTORY,
     FILE,
     SERVER,
+    control_header_option,
     debug_option,
     handle_errors,
     json_option,
@@ -48,6 +49,7 @@ _SERVER_SPEC = "Spec that sets the MLflow server; default: repogen.yaml, if it e
     "rolls_back", "--rollback", is_flag=True, help="Move the alias back to its previous version, without gates."
 )
 @click.option("--server", default="embedded", show_default=True, help=f"Triton to measure on: {SERVER}.")
+@control_header_option
 @click.option("--dry-run", is_flag=True, help="Measure and evaluate, but do not move the alias.")
 @click.option("--spec", type=FILE, help="Spec with the gates of the model; default: repogen.yaml, if it exists.")
 @tracking_option

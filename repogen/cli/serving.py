@@ -8,7 +8,15 @@ from pathlib import Path
 import click
 
 from repogen.api import smoke as api
-from repogen.cli.group import DIRECTORY, SERVER, debug_option, handle_errors, json_option, print_report
+from repogen.cli.group import (
+    DIRECTORY,
+    SERVER,
+    control_header_option,
+    debug_option,
+    handle_errors,
+    json_option,
+    print_report,
+)
 from repogen.errors import ExitCode, SpecError
 from repogen.reporting.github import write_smoke
 from repogen.reporting.json import smoke_document
@@ -24,6 +32,7 @@ _REPOSITORY = Path("model_repository")
 @click.argument("directory", type=DIRECTORY, default=_REPOSITORY)
 @click.option("models", "--model", multiple=True, metavar="NAME", help="Test only this model; repeatable.")
 @click.option("--server", default="embedded", show_default=True, help=f"Triton to test on: {SERVER}.")
+@control_header_option
 @json_option
 @debug_option
 def smoke(*, directory: Path, models: tuple[str, ...], server: str, as_json: bool, debug: bool) -> None:
@@ -44,6 +53,7 @@ def smoke(*, directory: Path, models: tuple[str, ...], server: str, as_json: boo
 @click.command()
 @click.argument("directory", type=DIRECTORY, default=_REPOSITORY)
 @click.option("--server", type=click.Choice(["embedded", "docker"]), default="embedded", show_default=True)
+@control_header_option
 @click.option("--poll", is_flag=True, help="Load and unload models as the repository changes.")
 @debug_option
 def serve(*, directory: Path, server: str, poll: bool, debug: bool) -> None:
@@ -51,14 +61,12 @@ def serve(*, directory: Path, server: str, poll: bool, debug: bool) -> None:
 
     Serves DIRECTORY (default: model_repository) on free ports of 127.0.0.1.
     """
-    with (
-        handle_errors(debug=debug),
-        commands.serve(directory, server, poll=poll, progress=PlainProgress()) as triton,
-    ):
+    progress = PlainProgress()
+    with handle_errors(debug=debug), commands.serve(directory, server, poll=poll, progress=progress) as triton:
         ends = triton.endpoint
         write_text(f"Triton {ends.server_version} ({ends.kind}, {ends.runtime}) serves {directory}")
         write_text(f"gRPC {ends.grpc}\nHTTP {ends.http}\nmetrics {ends.metrics}\npress Ctrl-C to stop")
-        commands.wait(triton)
+        commands.wait(triton, progress)
 
 
 @click.group("server")

@@ -13,6 +13,7 @@ import onnxruntime
 from repogen.artifacts.built_model import UNCHANGED, OnnxArtifact, PassOutcome
 from repogen.errors import RepogenError, first_line
 from repogen.onnx_graph.normalize import NormalizeOptions, count_nodes, normalize
+from repogen.onnx_graph.session import open_session
 from repogen.optimize.interface import Pass
 from repogen.plugins import load_instance
 
@@ -119,7 +120,7 @@ def runtime_nodes(artifact: OnnxArtifact, directory: Path) -> int:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     options.optimized_model_filepath = str(optimized)
     options.add_session_config_entry("session.optimized_model_external_initializers_file_name", weights.name)
-    onnxruntime.InferenceSession(artifact.path, options, providers=["CPUExecutionProvider"])
+    open_session(artifact.path, options)
     nodes = len(onnx.load(optimized, load_external_data=False).graph.node)
     for path in (optimized, weights):
         path.unlink(missing_ok=True)

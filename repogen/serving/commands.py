@@ -13,6 +13,7 @@ from repogen.repository.decode import MalformedRecordError
 from repogen.repository.layout import latest_version
 from repogen.repository.manifest import read_manifest
 from repogen.serving.embedded import EmbeddedTriton
+from repogen.serving.process import load_failures, require_loaded
 from repogen.serving.servers import open_triton
 from repogen.targets import DEFAULT_RELEASE, targets
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from repogen.targets import Target
 
 _POLL_SECONDS = 0.5
+_LOG_LINES = 100_000
 
 
 @contextmanager
@@ -35,16 +37,28 @@ def serve(repository: Path, server: str, *, poll: bool, progress: Progress) -> I
         repository: Any model repository.
         server: ``embedded``, ``docker``, or another server that starts on this machine.
         poll: Load and unload models when the repository changes.
-        progress: Receives progress events.
+        progress: Receives progress events, and a note for each model that is not served, with the reason.
 
     Raises:
         SpecError: The repository does not exist.
-        ServerError: The server cannot be started, or it rejected a model.
+        ServerError: The server cannot be started, or it loaded no model and does not poll.
     """
     check_models(repository, ())
     mode = ControlMode.POLL if poll else ControlMode.NONE
     with open_triton(server, recorded_target(repository), repository, mode, progress) as triton:
+        if not poll:
+            require_loaded(triton.log_tail(_LOG_LINES))
+        _report_failures(triton, progress, {})
         yield triton
+
+
+def _report_failures(triton: RunningTriton, progress: Progress, reported: dict[str, str]) -> dict[str, str]:
+    """Note each failure to load that was not reported; return all failures."""
+    failures = load_failures(triton.log_tail(_LOG_LINES))
+    for name, reason in failures.items():
+        if reported.get(name) != reason:
+            progress.note(name, f"not loaded: {reason}")
+    return failures
 
 
 def recorded_target(repository: Path) -> Target:
@@ -80,15 +94,17 @@ def check_models(repository: Path, names: tuple[str, ...]) -> None:
         )
 
 
-def wait(triton: RunningTriton) -> None:
-    """Return when Ctrl-C is pressed.
+def wait(triton: RunningTriton, progress: Progress) -> None:
+    """Return when Ctrl-C is pressed; note each model that fails to load in the meantime.
 
     Raises:
         ServerError: The server exited.
     """
+    reported = load_failures(triton.log_tail(_LOG_LINES))
     try:
         while triton.alive():
             time.sleep(_POLL_SECONDS)
+            reported = _report_failures(triton, progress, reported)
     except KeyboardInterrupt:
         return
     raise ServerError(f"Triton exited; its log ends with:\n{triton.log_tail()}", code="server.ended")

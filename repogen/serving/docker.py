@@ -6,24 +6,29 @@ import contextlib
 import shutil
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.serving import ControlMode
 from repogen.errors import ServerError
-from repogen.serving import process
+from repogen.serving import control, process
 from repogen.serving.interface import ServerOptions, ServerPlugin
+from repogen.serving.view import View, following
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
     from repogen.artifacts.progress import Progress
-    from repogen.artifacts.serving import ControlMode
     from repogen.targets import Target
 
 _ALTERNATIVES = "or use --server embedded, --server HOST:PORT or --no-smoke"
 _PROBE_SECONDS = 20.0
 _PULL_SECONDS = 7200.0
 _MOUNT = "/models"
+_REPOSITORY_MOUNT = "/repository"
+_SOCKETS_MOUNT = "/run/repogen"
+# The container's user differs from this one, who must be able to write to the sockets. Their directory is private.
+_WITH_OPEN_SOCKETS = ("bash", "-c", 'umask 0; exec "$@"', "tritonserver")
 
 
 @dataclass(frozen=True)
@@ -79,17 +84,19 @@ class DockerTriton:
             ServerError: The image cannot be pulled, or the server exited while it started.
         """
         self.install()
+        view: View | None = None
 
         def command(launch: process.Launch) -> list[str]:
-            return docker_command(
-                self.target,
-                launch,
-                repository.absolute(),
-                process.triton_options(launch, mode, strict=strict),
-                gpu=self.gpu,
-            )
+            nonlocal view
+            mounts = {_MOUNT: repository.absolute()}
+            if mode is not ControlMode.EXPLICIT:
+                require_closed(launch)
+                view = View(repository.absolute(), launch.run_dir, Path(_REPOSITORY_MOUNT), self.progress)
+                mounts = {_MOUNT: view.root, _REPOSITORY_MOUNT: repository.absolute()}
+            options = process.triton_options(launch, mode, self.target.server_version, strict=strict)
+            return docker_command(self.target, launch, mounts, options, gpu=self.gpu)
 
-        with process.started(command) as server:
+        with process.started(command, mode) as server, following(view, mode):
             runtime = f"ONNX Runtime {self.target.onnxruntime} (NVIDIA's backend)"
             yield process.RunningProcess(server.endpoint("docker", runtime, has_gpu=self.gpu), server)
 
@@ -105,26 +112,47 @@ def image(target: Target) -> str:
 
 
 def docker_command(
-    target: Target, launch: process.Launch, repository: Path, options: list[str], *, gpu: bool
+    target: Target, launch: process.Launch, mounts: Mapping[str, Path], options: list[str], *, gpu: bool
 ) -> list[str]:
     """Return the command line that runs NVIDIA's container in the foreground.
 
-    The repository is mounted read-only and the ports are published on 127.0.0.1 only. ``docker run`` forwards SIGTERM
-    to the server, and ``--rm`` removes the container.
+    The directories ``mounts`` are mounted read-only and the ports are published on 127.0.0.1 only; without ports, the
+    sockets of the server are in a directory of this user. ``docker run`` forwards SIGTERM to the server, and ``--rm``
+    removes the container.
     """
-    ports = launch.ports
-    port_pairs = ((ports.grpc, 8001), (ports.http, 8000), (ports.metrics, 8002))
     return [
         *("docker", "run", "--rm", "--init", f"--name={launch.identity}", "--shm-size=1g"),
         *(("--gpus=all",) if gpu else ()),
-        *(f"--publish={process.LOCALHOST}:{outside}:{inside}" for outside, inside in port_pairs),
-        f"--mount=type=bind,source={repository},target={_MOUNT},readonly",
-        image(target),
-        "tritonserver",
+        *(f"--mount=type=bind,source={source},target={mount},readonly" for mount, source in mounts.items()),
+        *_reachable(target, launch),
         f"--model-repository={_MOUNT}",
         "--exit-timeout-secs=3",
         *options,
     ]
+
+
+def _reachable(target: Target, launch: process.Launch) -> list[str]:
+    """Return the rest of Docker's options, the image, and the server with the options for its addresses."""
+    if launch.ports is None:
+        mount = f"--mount=type=bind,source={launch.sockets},target={_SOCKETS_MOUNT}"
+        return [mount, image(target), *_WITH_OPEN_SOCKETS, "tritonserver", *process.socket_options(_SOCKETS_MOUNT)]
+    port_pairs = ((launch.ports.grpc, 8001), (launch.ports.http, 8000), (launch.ports.metrics, 8002))
+    published = (f"--publish={process.LOCALHOST}:{outside}:{inside}" for outside, inside in port_pairs)
+    return [*published, image(target), "tritonserver"]
+
+
+def require_closed(launch: process.Launch) -> None:
+    """Reject the user's own header, which other users could read in the command lines of Docker and the container.
+
+    Raises:
+        ServerError: There is one.
+    """
+    if control.is_sendable(launch.control):
+        raise ServerError(
+            "a control header cannot be kept secret with --server docker: command lines are visible to other users",
+            f"use --server embedded, or start without {control.VARIABLE}",
+            code="server.control-header",
+        )
 
 
 def _docker(*arguments: str, seconds: float = _PROBE_SECONDS) -> subprocess.CompletedProcess[str]:

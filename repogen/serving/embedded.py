@@ -7,20 +7,22 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.serving import ControlMode
 from repogen.errors import ServerError
-from repogen.serving import host_requirements, install, model_environment, process, wheels
+from repogen.serving import control, host_requirements, install, model_environment, process, wheels
 from repogen.serving.interface import ServerOptions, ServerPlugin
+from repogen.serving.view import View, following
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from repogen.artifacts.progress import Progress
-    from repogen.artifacts.serving import ControlMode
     from repogen.serving.install import Installation
     from repogen.targets import Target
 
-_UNSET = ("PYTHONHOME", "PYTHONPATH", "LD_PRELOAD")
+# Models must not read the header of another server.
+_UNSET = ("PYTHONHOME", "PYTHONPATH", "LD_PRELOAD", control.VARIABLE)
 
 
 @dataclass(frozen=True)
@@ -77,16 +79,21 @@ class EmbeddedTriton:
         """
         installation = self._installation()
         install.install(installation, self.progress)
+        view: View | None = None
 
         def prepared(launch: process.Launch) -> list[str]:
+            nonlocal view
             model_environment.create(installation, launch.run_dir)
             requirements = model_environment.required_by(repository)
             model_environment.provide(installation, launch.run_dir, requirements, self.progress)
-            served_path = _shell_safe_path(repository.absolute(), launch.run_dir)
-            options = process.triton_options(launch, mode, strict=strict)
-            return [*_environment(installation, launch), *server_command(installation, launch, served_path, options)]
+            served = _shell_safe_path(repository.absolute(), launch.run_dir)
+            if mode is not ControlMode.EXPLICIT:
+                view = View(repository.absolute(), launch.run_dir, repository.absolute(), self.progress)
+                served = view.root
+            options = process.triton_options(launch, mode, installation.lock.server_version, strict=strict)
+            return [*_environment(installation, launch), *server_command(installation, launch, served, options)]
 
-        with process.started(prepared) as server:
+        with process.started(prepared, mode) as server, following(view, mode):
             runtime = f"ONNX Runtime {installation.onnxruntime} (Python-hosted, CPU)"
             endpoint = server.endpoint("embedded", runtime, has_gpu=False)
             yield RunningEmbedded(endpoint, server, installation, self.progress)
@@ -110,20 +117,28 @@ class EmbeddedTriton:
 def server_command(
     installation: Installation, launch: process.Launch, repository: Path, options: list[str]
 ) -> list[str]:
-    """Return tritonserver's command line: listens on 127.0.0.1 only, uses no GPU, stops quickly."""
-    ports = launch.ports
+    """Return tritonserver's command line: listens on its own sockets or on 127.0.0.1, uses no GPU, stops quickly."""
     return [
         str(installation.server / "bin" / "tritonserver"),
         f"--model-repository={repository}",
         f"--backend-directory={installation.backends}",
         f"--backend-config=python,shm-region-prefix-name={launch.identity}-",
-        *(f"--{service}-address={process.LOCALHOST}" for service in ("grpc", "http", "metrics")),
-        *(f"--grpc-port={ports.grpc}", f"--http-port={ports.http}", f"--metrics-port={ports.metrics}"),
+        *_address_options(launch),
         "--allow-gpu-metrics=false",
         "--allow-cpu-metrics=false",  # its polling thread would delay every stop by a second
         "--pinned-memory-pool-byte-size=0",
         "--exit-timeout-secs=1",
         *options,
+    ]
+
+
+def _address_options(launch: process.Launch) -> list[str]:
+    if launch.ports is None:
+        return process.socket_options(str(launch.sockets))
+    ports = (("grpc", launch.ports.grpc), ("http", launch.ports.http), ("metrics", launch.ports.metrics))
+    return [
+        *(f"--{service}-address={process.LOCALHOST}" for service, _ in ports),
+        *(f"--{service}-port={port}" for service, port in ports),
     ]
 
 
@@ -135,6 +150,7 @@ def _environment(installation: Installation, launch: process.Launch) -> list[str
         "LD_LIBRARY_PATH": f"{installation.server / 'lib'}:{launch.run_dir / 'lib'}",
         "CUDA_VISIBLE_DEVICES": "-1",
         "REPOGEN_BACKEND_SITE": str(installation.site),
+        "ORT_DISABLE_TELEMETRY": "1",
     }
     unset = (part for name in _UNSET for part in ("-u", name))
     return ["env", *unset, *(f"{name}={value}" for name, value in variables.items())]

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from repogen.artifacts.serving import ControlMode, Endpoint, RunningTriton
+from repogen.artifacts.serving import ControlHeader, ControlMode, Endpoint, RunningTriton
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.progress import Progress
     from repogen.targets import Target
 
-__all__ = ["ControlMode", "Endpoint", "RunningTriton", "ServerOptions", "ServerPlugin", "TritonServer"]
+__all__ = ["ControlHeader", "ControlMode", "Endpoint", "RunningTriton", "ServerOptions", "ServerPlugin", "TritonServer"]
 
 
 class ServerOptions(BaseModel):

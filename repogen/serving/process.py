@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.serving import ControlMode, Endpoint
+from repogen.artifacts.serving import ControlHeader, ControlMode, Endpoint
 from repogen.errors import ServerError
+from repogen.serving import control
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,14 +33,34 @@ _GRACE_SECONDS = 1.5
 _STOP_SECONDS = 5.0
 _PORT_TRIES = 5
 _POLL_SECONDS = 0.02
-# A row of the table in Triton's log: model, version, and the reason why it is not served.
-_UNAVAILABLE = re.compile(r"^\| (\S+) +\| (\S+) +\| UNAVAILABLE: (.+?) +\|$", re.MULTILINE)
+_METADATA_SECONDS = 2.0
+# Triton quotes its messages since release 24.09, and then writes line breaks as backslash-n.
+_NOT_LOADED = re.compile(
+    r"""^E[0-9]{4}[ ].*?\][ ]"?(?:[\w ]+:[ ])?
+    (?:
+        Poll[ ]failed[ ]for[ ]model[ ]directory[ ]'(?P<polled>[^']+)':[ ]
+        | failed[ ]to[ ]load[ ](?:model[ ])?'(?P<loaded>[^']+)'(?:[ ]version[ ](?P<version>-?[0-9]+))?:[ ]
+        | ensemble[ ]'(?P<ensemble>[^']+)'[ ](?=depends)
+    )
+    (?P<reason>.*?)(?:\\n.*)?"?$""",
+    re.MULTILINE | re.VERBOSE,
+)
+# A row of the table in Triton's log: model, version, and status.
+_READY = re.compile(r"^\| \S+ +\| \S+ +\| READY +\|$", re.MULTILINE)
 _NO_GPU = "KIND_GPU but no GPUs are available"
 _NO_GPU_HINT = (
     "serve it on a machine with a GPU (--server docker passes GPUs on), or set instance_group's kind to KIND_CPU and "
     "build again; `repogen smoke` tests such a model on the CPU"
 )
+_GRPC_SOCKET, _HTTP_SOCKET = "grpc", "http"
+# Triton appends a colon and the port to any gRPC address.
+_GRPC_SUFFIX = 8001
+# The path of a Unix socket has at most 107 bytes (unix(7)).
+_MAX_RUN_DIR = 107 - len(f"/sockets/{_GRPC_SOCKET}:{_GRPC_SUFFIX}")
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+", re.ASCII)
 _RUN_DIR = "repogen-server-"
+HIDDEN = "REPOGEN_HIDDEN_"
+"""Prefix of the variables whose values the supervisor passes as arguments that are not in the command line."""
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 
@@ -59,14 +80,21 @@ class Launch:
     Attributes:
         identity: Unique name: the server's ``--id``, and the prefix of its shared memory regions.
         run_dir: Private directory, removed when the server has stopped.
-        ports: Ports to listen on.
+        ports: Ports to listen on; None for a server in explicit mode, which listens on sockets in ``run_dir``.
+        control: Header that the server requires in requests to its control API.
         lock: Descriptor that holds the run directory's lock.
     """
 
     identity: str
     run_dir: Path
-    ports: Ports
+    ports: Ports | None
+    control: ControlHeader = field(default_factory=control.random_header, repr=False)
     lock: int = -1
+
+    @property
+    def sockets(self) -> Path:
+        """Directory of the sockets of a server without ports."""
+        return self.run_dir / "sockets"
 
     def remove(self) -> None:
         """Remove the run directory and release its lock."""
@@ -107,9 +135,19 @@ class ServerProcess:
 
     def endpoint(self, kind: str, runtime: str, *, has_gpu: bool) -> Endpoint:
         """Return the server's endpoint once it is live."""
-        ports = self.launch.ports
-        grpc, http, metrics = (f"{LOCALHOST}:{port}" for port in (ports.grpc, ports.http, ports.metrics))
-        return Endpoint(grpc, http, metrics, kind, self.version, runtime, sees_files=True, has_gpu=has_gpu)
+        launch = self.launch
+        if launch.ports is None:
+            grpc, http = f"unix:{launch.sockets}/{_GRPC_SOCKET}:{_GRPC_SUFFIX}", f"unix:{launch.sockets}/{_HTTP_SOCKET}"
+            metrics = ""
+        else:
+            numbers = (launch.ports.grpc, launch.ports.http, launch.ports.metrics)
+            grpc, http, metrics = (f"{LOCALHOST}:{port}" for port in numbers)
+        return Endpoint(
+            *(grpc, http, metrics, kind, self.version, runtime),
+            sees_files=True,
+            has_gpu=has_gpu,
+            control=launch.control if control.is_sendable(launch.control) else None,
+        )
 
     def stop(self) -> None:
         """Stop the server and wait until its supervisor has cleaned up."""
@@ -140,18 +178,28 @@ class RunningProcess:
         """Do nothing: a model that requires a package that the server lacks does not load."""
 
 
-def triton_options(launch: Launch, mode: ControlMode, *, strict: bool) -> list[str]:
-    """Return the options of tritonserver that do not depend on how it runs.
+def triton_options(launch: Launch, mode: ControlMode, version: str, *, strict: bool) -> list[str]:
+    """Return the options of tritonserver ``version`` that do not depend on how it runs.
 
-    In control mode ``none`` a model that does not load ends the server; in the other modes only that model fails.
-    Without ``strict`` Triton completes each config, which takes the Python backend about a second per load.
+    A model that does not load does not end the server. Without ``strict`` Triton completes each config, which takes the
+    Python backend about a second per load.
     """
     return [
         f"--id={launch.identity}",
         f"--model-control-mode={mode.value}",
-        f"--exit-on-error={'true' if mode is ControlMode.NONE else 'false'}",
+        "--exit-on-error=false",
+        *control.restrictions(launch.control, version),
         *(("--repository-poll-secs=1",) if mode is ControlMode.POLL else ()),
         *(("--disable-auto-complete-config",) if strict else ()),
+    ]
+
+
+def socket_options(directory: str) -> list[str]:
+    """Return the options of a server without ports, which listens on sockets in ``directory``, as it sees it."""
+    return [
+        *(f"--grpc-address=unix:{directory}/{_GRPC_SOCKET}", f"--grpc-port={_GRPC_SUFFIX}"),
+        f"--http-address=unix:{directory}/{_HTTP_SOCKET}",
+        "--allow-metrics=false",
     ]
 
 
@@ -168,11 +216,12 @@ def free_ports() -> Ports:
 
 
 @contextlib.contextmanager
-def started(command: Callable[[Launch], list[str]]) -> Iterator[ServerProcess]:
+def started(command: Callable[[Launch], list[str]], mode: ControlMode) -> Iterator[ServerProcess]:
     """Start a server, wait until it is live, and stop it on exit.
 
     Args:
         command: Prepares the launch's run directory and returns the command line; called again when a port was taken.
+        mode: Its control mode; a server in explicit mode has no ports.
 
     Yields:
         The live server.
@@ -180,7 +229,7 @@ def started(command: Callable[[Launch], list[str]]) -> Iterator[ServerProcess]:
     Raises:
         ServerError: It exited, or was not live in time; the message has the log's last lines.
     """
-    process = _start(command)
+    process = _start(command, mode)
     try:
         yield process
     finally:
@@ -188,11 +237,9 @@ def started(command: Callable[[Launch], list[str]]) -> Iterator[ServerProcess]:
         process.launch.remove()
 
 
-def _start(command: Callable[[Launch], list[str]]) -> ServerProcess:
+def _start(command: Callable[[Launch], list[str]], mode: ControlMode) -> ServerProcess:
     for attempt in range(1, _PORT_TRIES + 1):
-        identity = f"repogen-{os.getpid()}-{secrets.token_hex(4)}"
-        run_dir, lock = _run_dir()
-        launch = Launch(identity, run_dir, free_ports(), lock)
+        launch = _launch(mode)
         process: ServerProcess | None = None
         try:
             process = _spawn(launch, command(launch))
@@ -209,18 +256,32 @@ def _start(command: Callable[[Launch], list[str]]) -> ServerProcess:
     raise AssertionError  # pragma: no cover - the last attempt returns or raises
 
 
+def _launch(mode: ControlMode) -> Launch:
+    identity = f"repogen-{os.getpid()}-{secrets.token_hex(4)}"
+    run_dir, lock = _run_dir()
+    if mode is not ControlMode.EXPLICIT:
+        header = control.configured_header() or control.unsendable_header()
+        return Launch(identity, run_dir, free_ports(), header, lock)
+    launch = Launch(identity, run_dir, None, control.random_header(), lock)
+    launch.sockets.mkdir(mode=0o700)
+    return launch
+
+
 def _run_dir() -> tuple[Path, int]:
     """Return a new run directory with its lock, and remove run directories that no process holds.
 
     A process that is killed before its supervisor runs leaves one behind. The lock is on the directory itself, not on a
     file in it, so that its holder can remove the directory without a race. The kernel releases it with the process.
     """
-    for directory in Path(tempfile.gettempdir()).glob(f"{_RUN_DIR}*"):
-        with contextlib.suppress(OSError):  # another user's, or in use
+    parent = Path(tempfile.gettempdir())
+    if len(os.fsencode(parent / f"{_RUN_DIR}xxxxxxxx")) > _MAX_RUN_DIR or not _PLAIN_PATH.fullmatch(str(parent)):
+        parent = Path("/tmp")  # noqa: S108 - mkdtemp makes a private directory
+    for directory in parent.glob(f"{_RUN_DIR}*"):
+        with contextlib.suppress(OSError):  # another user's, not a directory, or in use
             os.close(_lock(directory))
             shutil.rmtree(directory, ignore_errors=True)
     while True:
-        directory = Path(tempfile.mkdtemp(prefix=_RUN_DIR))
+        directory = Path(tempfile.mkdtemp(prefix=_RUN_DIR, dir=parent))
         with contextlib.suppress(OSError):  # another process removed it before it was locked
             lock = _lock(directory)
             if directory.exists():
@@ -229,14 +290,28 @@ def _run_dir() -> tuple[Path, int]:
 
 
 def _lock(directory: Path) -> int:
-    """Return a descriptor that holds a directory's lock; raises OSError when another process holds it."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    """Return a descriptor that holds the lock of a directory of this user.
+
+    Other users can create any name in the directory for temporary files, so a link is not followed and a FIFO not
+    opened.
+
+    Raises:
+        OSError: Another process holds the lock, or it is not a directory of this user.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY)
     try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            raise PermissionError(f"{directory} belongs to another user")
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _is_secret(launch: Launch, part: str) -> bool:
+    """Return whether an option contains a header with which other users could control the server."""
+    return launch.ports is not None and control.is_sendable(launch.control) and launch.control.value in part
 
 
 def _spawn(launch: Launch, command: list[str]) -> ServerProcess:
@@ -245,9 +320,12 @@ def _spawn(launch: Launch, command: list[str]) -> ServerProcess:
         *(str(os.getpid()), str(launch.run_dir), launch.identity, str(_GRACE_SECONDS)),
         *command,
     ]
+    hidden = {f"{HIDDEN}{index}": part for index, part in enumerate(command) if _is_secret(launch, part)}
+    names = {part: name for name, part in hidden.items()}
     with launch.log.open("wb") as log:
         supervisor = subprocess.Popen(
-            supervised,
+            [names.get(part, part) for part in supervised],
+            env={**os.environ, **hidden},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -258,17 +336,36 @@ def _spawn(launch: Launch, command: list[str]) -> ServerProcess:
 
 
 def start_failure(exit_code: int, log: str) -> ServerError:
-    """Return the error for a server that exited while it started: the models that did not load, or else its log."""
-    failures = [f"  {model} version {version}: {reason}" for model, version, reason in _UNAVAILABLE.findall(log)]
-    if not failures:
-        return ServerError(
-            f"Triton exited while it started (exit code {exit_code}):\n{log}",
-            "the log's last error is the cause; `repogen doctor` checks this machine",
-            code="server.start",
-        )
-    lines = "\n".join(failures)
+    """Return the error for a server that exited while it started."""
     return ServerError(
-        f"Triton could not load every model of the repository:\n{lines}",
+        f"Triton exited while it started (exit code {exit_code}):\n{log}",
+        "the log's last error is the cause; `repogen doctor` checks this machine",
+        code="server.start",
+    )
+
+
+def load_failures(log: str) -> dict[str, str]:
+    """Return the models and versions that did not load by Triton's log, with the last reason of each."""
+    failures: dict[str, str] = {}
+    for match in _NOT_LOADED.finditer(log):
+        model = match["polled"] or match["loaded"] or match["ensemble"]
+        name = model if match["version"] is None else f"{model} version {match['version']}"
+        failures[name] = match["reason"]
+    return failures
+
+
+def require_loaded(log: str) -> None:
+    """Check that a server that loaded its models at its start serves at least one, or had none to load.
+
+    Raises:
+        ServerError: No model loaded; the message has the reason of each.
+    """
+    failures = load_failures(log)
+    if not failures or _READY.search(log):
+        return
+    lines = "\n".join(f"  {name}: {reason}" for name, reason in failures.items())
+    raise ServerError(
+        f"Triton could not load any model of the repository:\n{lines}",
         _NO_GPU_HINT if _NO_GPU in lines else "fix or remove these models; --debug shows Triton's log",
         code="server.start",
         details=log,
@@ -278,14 +375,13 @@ def start_failure(exit_code: int, log: str) -> ServerError:
 def _wait_until_live(process: ServerProcess) -> str:
     """Wait until the server responds and return its version.
 
-    Triton opens its ports after it has loaded the models of control modes ``none`` and ``poll``, and with
-    ``--exit-on-error`` it exits when one does not load, so a live server is ready.
+    Triton listens after it has loaded the models of control modes ``none`` and ``poll``, or failed to load them.
     """
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if not process.alive():
             raise start_failure(process.supervisor.returncode, process.log_tail())
-        metadata = server_metadata(LOCALHOST, process.launch.ports.http)
+        metadata = _server_metadata(process.endpoint("", "", has_gpu=False).http)
         # The name identifies this server; another process may have taken the port.
         if metadata.get("name") == process.launch.identity:
             return metadata.get("version", "")
@@ -297,9 +393,27 @@ def _wait_until_live(process: ServerProcess) -> str:
     )
 
 
-def server_metadata(host: str, port: int) -> dict[str, str]:
-    """Return ``name`` and ``version`` of the server at ``host:port`` (HTTP); empty when no server responds."""
-    connection = http.client.HTTPConnection(host, port, timeout=2)
+class UnixConnection(http.client.HTTPConnection):
+    """A connection to the HTTP server on the Unix socket ``path``."""
+
+    def __init__(self, path: str, timeout: float = _METADATA_SECONDS) -> None:
+        """Store the path; ``timeout`` is in seconds."""
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the socket."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def _server_metadata(address: str) -> dict[str, str]:
+    """Return ``name`` and ``version`` of the server at an HTTP address; empty when no server responds."""
+    scheme, _, path = address.partition(":")
+    connection = (
+        UnixConnection(path) if scheme == "unix" else http.client.HTTPConnection(address, timeout=_METADATA_SECONDS)
+    )
     try:
         connection.request("GET", "/v2")
         document = json.loads(connection.getresponse().read())

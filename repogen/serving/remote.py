@@ -12,12 +12,17 @@ from tritonclient.utils import InferenceServerException
 
 from repogen.artifacts.serving import ControlMode, Endpoint
 from repogen.errors import ServerError
+from repogen.serving import control
 from repogen.serving.interface import ServerOptions, ServerPlugin
 from repogen.serving.servers import is_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from repogen.artifacts.progress import Progress
+    from repogen.artifacts.serving import ControlHeader
+    from repogen.targets import Target
 
 _PROBE_SECONDS = 5.0
 
@@ -46,9 +51,15 @@ class RunningRemote:
 
 @dataclass(frozen=True)
 class RemoteTriton:
-    """A Triton at ``address``, which does not read this machine's files."""
+    """A Triton at ``address``, which does not read this machine's files.
+
+    Attributes:
+        address: ``HOST:PORT`` or ``unix:PATH`` of the gRPC service.
+        header: Header that its control API requires; None if it requires none.
+    """
 
     address: str
+    header: ControlHeader | None = field(default=None, repr=False)
 
     def preflight(self) -> None:
         """Raise ServerError when no Triton responds at the address; waits for a limited time."""
@@ -81,7 +92,10 @@ class RemoteTriton:
             if not live:
                 raise self._unreachable_error("it is not live")
             endpoint = Endpoint(
-                self.address, "", "", "remote", str(metadata.version), "unknown", sees_files=False, has_gpu=True
+                *(self.address, "", "", "remote", str(metadata.version), "unknown"),
+                sees_files=False,
+                has_gpu=True,
+                control=self.header,
             )
             yield RunningRemote(endpoint, client)
         finally:
@@ -99,7 +113,7 @@ class RemoteOptions(ServerOptions):
     """Options of ``--server remote:ADDRESS``.
 
     Attributes:
-        address: ``HOST:PORT`` of the gRPC service.
+        address: ``HOST:PORT`` or ``unix:PATH`` of the gRPC service.
     """
 
     address: str
@@ -108,8 +122,12 @@ class RemoteOptions(ServerOptions):
     @classmethod
     def _check_address(cls, value: str) -> str:
         if not is_address(value):
-            raise ValueError(f"{value!r} is not HOST:PORT")
+            raise ValueError(f"{value!r} is not HOST:PORT or unix:PATH")
         return value
 
 
-PLUGIN = ServerPlugin(RemoteOptions, lambda options, target, progress: RemoteTriton(options.address))  # noqa: ARG005
+def _create(options: RemoteOptions, target: Target, progress: Progress) -> RemoteTriton:  # noqa: ARG001 - not used
+    return RemoteTriton(options.address, control.configured_header())
+
+
+PLUGIN = ServerPlugin(RemoteOptions, _create)

@@ -30,11 +30,15 @@ _MAX_PORT = 65_535
 
 
 def is_address(text: str) -> bool:
-    """Return whether ``text`` is ``HOST:PORT``; an IPv6 host is in brackets.
+    """Return whether ``text`` is ``HOST:PORT``, with an IPv6 host in brackets, or ``unix:PATH`` with an absolute path.
 
     >>> [is_address(text) for text in ("triton.internal:8001", "[::1]:8001", "triton", "triton:0", "triton:99999")]
     [True, True, False, False, False]
+    >>> is_address("unix:/run/triton/grpc:8001")
+    True
     """
+    if text.startswith("unix:/"):
+        return True
     match = _ADDRESS.fullmatch(text)
     return match is not None and 1 <= int(match["port"]) <= _MAX_PORT
 
@@ -43,7 +47,7 @@ def find_server(kind: str, target: Target, progress: Progress) -> TritonServer:
     """Return the server that ``--server`` names; installs and starts nothing.
 
     Args:
-        kind: ``NAME`` or ``NAME:OPTIONS`` of a registered server, or ``HOST:PORT``.
+        kind: ``NAME`` or ``NAME:OPTIONS`` of a registered server, ``HOST:PORT``, or ``unix:PATH``.
         target: Release to serve.
         progress: Receives progress events of the installation.
 
@@ -57,8 +61,8 @@ def find_server(kind: str, target: Target, progress: Progress) -> TritonServer:
         if not is_address(kind):
             raise ServerError(
                 f"--server {kind!r} is not a server",
-                f"registered servers: {', '.join(sorted(registered))}; or HOST:PORT (gRPC) of a running Triton, for "
-                "example localhost:8001",
+                f"registered servers: {', '.join(sorted(registered))}; or HOST:PORT or unix:PATH (gRPC) of a running "
+                "Triton, for example localhost:8001",
                 code="server.kind",
             )
         name, argument = "remote", kind

@@ -6,6 +6,11 @@ and, after the grace period, SIGKILL to the server and its Python stubs, and rem
 directory. It exits with the server's code. If the supervisor itself is killed, the kernel kills the server
 (PR_SET_PDEATHSIG), and the stubs, which watch their server, exit.
 
+An argument of COMMAND that is ``REPOGEN_HIDDEN_<n>`` stands for the value of that environment variable. Any user can
+read the command line of a process, but not its environment. So the server is started with the variable's name, and
+stopped before its first instruction (ptrace(2)); then the pointer to that argument is set to the variable's value in
+the server's memory. /proc/PID/cmdline still shows the name.
+
 It is a separate process because PR_SET_PDEATHSIG is tied to the thread that starts a child, and repogen starts Triton
 from a thread that may end before repogen does.
 """
@@ -15,8 +20,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -26,9 +33,13 @@ _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _PR_SET_CHILD_SUBREAPER = 36
 _STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 _WATCHED = {*_STOP_SIGNALS, signal.SIGCHLD}
+_PTRACE_TRACEME, _PTRACE_CONT, _PTRACE_DETACH = 0, 7, 17  # <sys/ptrace.h>
+_ARG_START, _ENV_START, _ENV_END = 48, 50, 51  # fields of /proc/PID/stat, counted from 1 as in proc(5)
 _OWNER_POLL_SECONDS = 0.2
+_HIDDEN = re.compile(rb"REPOGEN_HIDDEN_[0-9]+")
 
-_libc = ctypes.CDLL(None)
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
 
 def main(arguments: list[str]) -> int:
@@ -38,8 +49,16 @@ def main(arguments: list[str]) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     start_time = time.time()
-    server = subprocess.Popen(arguments[4:], process_group=0, preexec_fn=_before_exec)  # noqa: PLW1509 - one thread
+    command = arguments[4:]
+    hides = any(_HIDDEN.fullmatch(part.encode()) for part in command)
+    server = subprocess.Popen(
+        command,
+        process_group=0,
+        preexec_fn=_before_traced_exec if hides else _before_exec,  # noqa: PLW1509 - one thread
+    )
     try:
+        if hides:
+            _pass_hidden(server.pid)
         _wait(server, owner)
     finally:
         _end(server, grace)
@@ -55,6 +74,64 @@ def _before_exec() -> None:
     """Run in the child: end with the supervisor, and unblock signals."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
+
+
+def _before_traced_exec() -> None:
+    """Run in the child: the same, and stop after each exec.
+
+    Raises:
+        PermissionError: The kernel does not permit it.
+    """
+    _before_exec()
+    if _libc.ptrace(_PTRACE_TRACEME, 0, None, None) != 0:
+        raise PermissionError("ptrace is not permitted here, so the control header cannot be hidden")
+
+
+def _pass_hidden(pid: int) -> None:
+    """Let ``env`` start the server, and set the server's hidden arguments before its first instruction."""
+    while _stopped_program(pid) == b"env":
+        _libc.ptrace(_PTRACE_CONT, pid, None, None)
+    _set_hidden_arguments(pid)
+    _libc.ptrace(_PTRACE_DETACH, pid, None, None)
+
+
+def _stopped_program(pid: int) -> bytes:
+    """Wait until the process is stopped; return its ``argv[0]``.
+
+    Raises:
+        ChildProcessError: It ended.
+    """
+    _, status = os.waitpid(pid, 0)
+    if not os.WIFSTOPPED(status):
+        raise ChildProcessError(f"the server ended before it was started: status {status}")
+    return Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0]
+
+
+def _set_hidden_arguments(pid: int) -> None:
+    """Set the pointer to each argument that is the name of a hidden variable to the variable's value."""
+    # the name of the program, in parentheses, may contain spaces
+    fields = [b"", b"", *Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()]
+    arguments, environment, end = (int(fields[index - 1]) for index in (_ARG_START, _ENV_START, _ENV_END))
+    with Path(f"/proc/{pid}/mem").open("r+b", buffering=0) as memory:
+
+        def read(start: int, stop: int) -> bytes:
+            memory.seek(start)
+            return memory.read(stop - start)
+
+        parts, variables = read(arguments, environment), b"\0" + read(environment, end)
+        stack = next(
+            line
+            for line in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").splitlines()
+            if line.endswith("[stack]")
+        )
+        bottom = int(stack.partition("-")[0], 16)
+        pointers = read(bottom, arguments)
+        for match in re.finditer(rb"(?<![^\0])REPOGEN_HIDDEN_[0-9]+(?=\0)", parts):
+            # `variables` begins with one byte that is not in the environment
+            value = environment + variables.index(b"\0" + match[0] + b"=") + len(match[0]) + 1
+            pointer = pointers.index(struct.pack("=Q", arguments + match.start()))
+            memory.seek(bottom + pointer)
+            memory.write(struct.pack("=Q", value))
 
 
 def _wait(server: subprocess.Popen[bytes], owner: int) -> None:
@@ -86,7 +163,7 @@ def _remove_stray_directories(start_time: float) -> None:
     """
     for path in Path("/tmp").glob("python_env_??????"):  # noqa: S108 - Triton always uses /tmp
         with contextlib.suppress(OSError):
-            status = path.stat()
+            status = path.lstat()  # other users can plant links here
             if status.st_uid == os.getuid() and status.st_ctime >= start_time - 1:
                 path.rmdir()
 

@@ -62,9 +62,11 @@ def rejected_requests(model: DeployedModel, limits: Limits) -> Iterator[SmokeChe
         else:
             yield check_rejected(model, model.wire(case.tiled(too_many).inputs), name)
         case = case.tiled(1)
-    first, *others = model.wire(case.inputs)
-    mistyped = _with_other_dtype(first)
-    yield check_rejected(model, [mistyped, *others], f"rejects {mistyped.dtype} for {first.name} ({first.dtype})")
+    inputs = model.wire(case.inputs)
+    for first in inputs[:1]:  # a model may have no inputs
+        mistyped = _with_other_dtype(first)
+        name = f"rejects {mistyped.dtype} for {first.name} ({first.dtype})"
+        yield check_rejected(model, [mistyped, *inputs[1:]], name)
     yield _check_outputs(model, case, "still serves after rejected requests")
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tritonclient.grpc.model_config_pb2 import ModelConfig
     from tritonclient.grpc.service_pb2 import ModelMetadataResponse
 
+    from repogen.artifacts.serving import ControlHeader
     from repogen.artifacts.tensors import Arrays
     from repogen.smoke.inference import Limits, SequencePosition, WireTensor
 
@@ -32,16 +33,17 @@ _INT32_MAX = 2**31 - 1
 class GrpcClient:
     """One connection; like tritonclient's, it must be used from one thread."""
 
-    def __init__(self, address: str, limits: Limits) -> None:
-        """Create the client; it connects to ``host:port`` with the first request."""
+    def __init__(self, address: str, limits: Limits, control: ControlHeader | None = None) -> None:
+        """Create the client; it connects to ``host:port`` or ``unix:PATH`` with the first request."""
         options = [
             ("grpc.max_send_message_length", _INT32_MAX),
             ("grpc.max_receive_message_length", _INT32_MAX),
             # an HTTP proxy must not be used for a server on this machine
-            ("grpc.enable_http_proxy", 0 if address.startswith(("127.", "localhost:", "[::1]")) else 1),
+            ("grpc.enable_http_proxy", 0 if address.startswith(("127.", "localhost:", "[::1]", "unix:")) else 1),
         ]
         self._client = InferenceServerClient(address, channel_args=options)
         self._limits = limits
+        self._control = None if control is None else control.grpc
 
     def __enter__(self) -> Self:
         """Return the client."""
@@ -121,12 +123,18 @@ class GrpcClient:
         """Load a model from the server's repository, or from ``files`` (path in the model directory -> bytes)."""
         content = {f"file:{path}": data for path, data in files.items()} or None
         with self._translated_errors():
-            self._client.load_model(model, config=config, files=content, client_timeout=self._limits.load_seconds)
+            self._client.load_model(
+                model,
+                config=config,
+                files=content,
+                headers=self._control,
+                client_timeout=self._limits.load_seconds,
+            )
 
     def unload(self, model: str) -> None:
         """Unload a model and wait, since Triton's response only means that it has started to unload."""
         with self._translated_errors():
-            self._client.unload_model(model, client_timeout=self._limits.request_seconds)
+            self._client.unload_model(model, headers=self._control, client_timeout=self._limits.request_seconds)
             deadline = time.monotonic() + self._limits.unload_seconds
             while self._is_loaded(model):
                 if time.monotonic() > deadline:
@@ -134,7 +142,7 @@ class GrpcClient:
                 time.sleep(0.02)
 
     def _is_loaded(self, model: str) -> bool:
-        index = self._client.get_model_repository_index(client_timeout=_PROBE_SECONDS)
+        index = self._client.get_model_repository_index(headers=self._control, client_timeout=_PROBE_SECONDS)
         return any(entry.name == model and entry.state in {"READY", "LOADING", "UNLOADING"} for entry in index.models)
 
     @contextmanager

@@ -21,9 +21,11 @@ from repogen.artifacts.file_names import (
 from repogen.artifacts.named_file import is_named_file, path_in_model
 from repogen.artifacts.serving import SmokeCheck
 from repogen.errors import SmokeError
+from repogen.repository.admission import is_safe_name, read_refusals, refusals
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
 from repogen.repository.layout import latest_version, requirements_in, triton_versions
 from repogen.repository.version_policy import served_versions
+from repogen.serving import control
 from repogen.smoke.inference import NoAnswerError, RefusedError
 from repogen.triton_config.text.parse import parse
 
@@ -151,15 +153,24 @@ def loaded(server: RunningTriton, client: InferenceClient, model: PreparedModel)
         model: The model.
 
     Raises:
-        SmokeError: The server is not in explicit mode, or the files are too large to send.
-        RefusedError: The server does not load the model; the message is the server's.
+        SmokeError: The server is not in explicit mode or requires a header, or the files are too large to send.
+        RefusedError: The server does not load the model; the message is the server's. Or repogen does not let it,
+            because Triton would run code of a model that is not a Python model.
         NoAnswerError: The server does not respond.
         ServerError: The model's requirements cannot be installed.
     """
+    if reasons := _load_refusals(model):
+        raise RefusedError("NOT_ADMITTED", "; ".join(reasons))
     server.provide(model.requirements())
     try:
         client.load(model.served_as, as_json(model.config) if model.replaces_config else None, model.files())
     except RefusedError as refusal:
+        if "is restricted" in refusal.message:
+            raise SmokeError(
+                f"the server's control API requires a header: {refusal.message}",
+                f"set {control.VARIABLE}=KEY=VALUE, or pass --control-header",
+                code="smoke.control-header",
+            ) from refusal
         if "explicit model load" in refusal.message:
             raise SmokeError(
                 f"the server does not load models on request: {refusal.message}",
@@ -174,6 +185,30 @@ def loaded(server: RunningTriton, client: InferenceClient, model: PreparedModel)
             client.unload(model.served_as)
         raise
     client.unload(model.served_as)
+
+
+def _load_refusals(model: PreparedModel) -> tuple[str, ...]:
+    """Return why Triton may not load a model, or a model of its steps, which Triton loads with an ensemble."""
+    steps = _step_names(model.config, model.directory.parent)
+    if unsafe := sorted(name for name in steps if not is_safe_name(name)):
+        return tuple(f"step {name!r} is not the name of a model" for name in unsafe)
+    directories = (model.directory.parent / name for name in sorted(steps))
+    of_steps = (reason for path in directories if path.is_dir() for reason in read_refusals(path))
+    return (*refusals(model.directory, model.config), *of_steps)
+
+
+def _step_names(config: ModelConfig, repository: Path) -> set[str]:
+    """Return the names of the models of an ensemble's steps, of their steps, and so on."""
+    names: set[str] = set()
+    pending = [step.model_name for step in config.ensemble_scheduling.step]
+    while pending:
+        name = pending.pop()
+        path = repository / name / CONFIG_FILE
+        if name not in names and is_safe_name(name) and path.is_file():
+            step_config = parse(path.read_text(encoding="utf-8"), f"config.pbtxt of {name}")
+            pending += [step.model_name for step in step_config.ensemble_scheduling.step]
+        names.add(name)
+    return names
 
 
 def check_supported(endpoint: Endpoint, config: ModelConfig) -> SmokeCheck | None:

@@ -68,7 +68,7 @@ def smoke_repository(
     """
     limits = limits or Limits()
     models = tuple(names) or sorted(entry.name for entry in repository.iterdir() if entry.is_dir())
-    with GrpcClient(server.endpoint.grpc, limits) as client:
+    with GrpcClient(server.endpoint.grpc, limits, server.endpoint.control) as client:
         tester = _Tester(server, client, limits)
         return [report for name in models for report in tester.smoke_model(repository / name)]
 

@@ -73,7 +73,7 @@ def serving(server: RunningTriton, staged: StagedVersion, limits: Limits | None 
     """
     limits = limits or Limits()
     model, manifest = prepare_staged(server.endpoint, staged), staged.manifest
-    with GrpcClient(server.endpoint.grpc, limits) as client:
+    with GrpcClient(server.endpoint.grpc, limits, server.endpoint.control) as client:
         deployed = read_deployed_model(client, model, staged.version_dir, manifest)
         address = Address(
             grpc=server.endpoint.grpc,

@@ -42,7 +42,7 @@ def smoke_staged(server: RunningTriton, staged: StagedVersion, limits: Limits | 
         return report_of(endpoint, model, staged.version, [*checks, warning])
     if not checks[0].passed:
         return report_of(endpoint, model, staged.version, checks)
-    with GrpcClient(endpoint.grpc, limits) as client:
+    with GrpcClient(endpoint.grpc, limits, endpoint.control) as client:
         deployed = read_deployed_model(client, model, staged.version_dir, staged.manifest)
         results, failures = run_while_loaded(server, client, model, lambda: run_checks(server, deployed, limits))
     model_checks, latency = results or ([], None)

@@ -16,6 +16,7 @@ import onnxruntime
 import torch
 
 from repogen.artifacts.built_model import Divergence
+from repogen.onnx_graph.session import open_session
 from repogen.validate.trace import trace
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def _graph_values(path: Path, inputs: Arrays) -> tuple[dict[str, Array], list[st
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.log_severity_level = 4
-        session = onnxruntime.InferenceSession(probe, options, providers=["CPUExecutionProvider"])
+        session = open_session(probe, options)
         names = [output.name for output in session.get_outputs()]
         arrays = session.run(names, dict(inputs))
     finally:

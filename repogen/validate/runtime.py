@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import onnxruntime
 
 from repogen.errors import ParityError, first_line
+from repogen.onnx_graph.session import open_session
 
 if TYPE_CHECKING:
     from repogen.artifacts.built_model import OnnxArtifact
@@ -34,7 +35,7 @@ class OnnxModel:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
         try:
-            self._session = onnxruntime.InferenceSession(artifact.path, options, providers=["CPUExecutionProvider"])
+            self._session = open_session(artifact.path, options)
         except Exception as error:
             reason = first_line(error, self._directory)
             raise ParityError(

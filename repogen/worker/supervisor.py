@@ -35,6 +35,12 @@ _Event = TypeVar("_Event")
 _POLL_SECONDS = 0.2
 _GRACE_SECONDS = 5.0
 _STACK_DUMP_SECONDS = 0.3
+_ENVIRONMENT = {
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONFAULTHANDLER": "1",
+    "ORT_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+}
 _MAX_EVENT_BYTES = 16 * 1024 * 1024
 
 
@@ -120,7 +126,7 @@ class SupervisedProcess:
                 stderr=log,
                 pass_fds=(write_end,),
                 start_new_session=True,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", **task.environment},
+                env={**os.environ, **_ENVIRONMENT, **task.environment},
             )
         os.close(write_end)
 

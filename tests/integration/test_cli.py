@@ -279,13 +279,21 @@ def test_changed_signature_needs_allow_breaking(tiny: Project, tmp_path: Path) -
     assert (allowed.returncode, json.loads(allowed.stdout)["models"][0]["version"]) == (0, 2)
 
 
-def test_build_smoke_tests_on_a_running_server(triton: SharedTriton, tiny: Project, tmp_path: Path) -> None:
-    """With --server HOST:PORT, the model is uploaded to a server in explicit mode under a private name."""
+def test_build_smoke_tests_on_a_running_server(
+    triton: SharedTriton, tiny: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model is uploaded to a server in explicit mode under a private name; the control header is not printed."""
     project = copied(tiny, tmp_path)
+    header = triton.running.endpoint.control
+    assert header is not None
+    monkeypatch.setenv("REPOGEN_CONTROL_HEADER", f"{header.key}={header.value}")
     build = project.run("build", "--force", "--server", triton.running.endpoint.grpc, "--json")
     smoke = json.loads(build.stdout)["models"][0]["smoke"]
     assert (build.returncode, smoke["server"], smoke["passed"]) == (0, "remote", True)
     assert [override.partition(":")[0] for override in smoke["overrides"]] == ["name"]
+    files = [path for path in project.directory.rglob("*") if path.is_file()]
+    assert [path for path in files if header.value.encode() in path.read_bytes()] == []
+    assert header.value not in build.stdout + build.stderr
 
 
 def test_parallel_failures(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:

@@ -9,12 +9,14 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedOutput
+from tritonclient.grpc import InferenceServerClient, InferenceServerClientPlugin, InferInput, InferRequestedOutput
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from repogen.artifacts.serving import ControlHeader
 
 FLOAT = TensorProto.FLOAT
 
@@ -22,10 +24,24 @@ Signature: TypeAlias = tuple[list[onnx.ValueInfoProto], list[onnx.ValueInfoProto
 """Inputs and outputs of a graph."""
 
 
+class ControlPlugin(InferenceServerClientPlugin):  # type: ignore[misc]  # untyped
+    """Adds the header of a server's control API to every request."""
+
+    def __init__(self, header: ControlHeader) -> None:
+        """Store the header."""
+        super().__init__()
+        self._header = header
+
+    def __call__(self, request: Any) -> None:
+        """Add the header."""
+        request.headers.update(self._header.grpc)
+
+
 @pytest.fixture(scope="module")
 def client(triton: Any) -> Iterator[InferenceServerClient]:
     """Connect to the shared Triton."""
     with InferenceServerClient(triton.running.endpoint.grpc) as connected:
+        connected.register_plugin(ControlPlugin(triton.running.endpoint.control))
         yield connected
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,12 +11,15 @@ import time
 from pathlib import Path
 
 import pytest
+from tritonclient.grpc import InferenceServerClient
 
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
 from repogen.errors import ServerError
+from repogen.serving import commands
 from repogen.serving.servers import find_server
 from repogen.targets import DEFAULT_RELEASE, targets
+from tests.integration.test_hostile_repository import Notes
 
 IDENTITY_MODEL = """
 import sys
@@ -39,6 +43,21 @@ from repogen.targets import targets
 with open_triton("embedded", targets()["24.10"], Path(sys.argv[1]), ControlMode.NONE, Silent()) as running:
     print(running.endpoint.http, flush=True)
     time.sleep(600)
+"""
+
+
+PIPELINE = """
+platform: "ensemble"
+input { name: "x" data_type: TYPE_FP32 dims: [ -1, 3 ] }
+output { name: "y" data_type: TYPE_FP32 dims: [ -1, 3 ] }
+ensemble_scheduling {
+  step {
+    model_name: "broken"
+    model_version: -1
+    input_map { key: "x" value: "x" }
+    output_map { key: "y" value: "y" }
+  }
+}
 """
 
 
@@ -115,13 +134,36 @@ def test_stopped_server_leaves_nothing(repository: Path) -> None:
     assert before == (set(processes(os.getpid())), set(regions(os.getpid())))
 
 
-def test_broken_model_in_mode_none_is_an_error_with_the_log(repository: Path) -> None:
+@pytest.mark.parametrize("poll", [False, True])
+def test_models_that_load_are_served_and_the_others_are_named(repository: Path, *, poll: bool) -> None:
+    """Each model that does not load has a note with the reason: broken weights, a wrong name, a failed step."""
+    for name in ("broken", "misnamed", "pipeline"):
+        shutil.copytree(repository / "m", repository / name)
+    (repository / "broken" / "1" / "model.onnx").write_bytes(b"no model")
+    (repository / "misnamed" / "config.pbtxt").write_text('name: "other"\nbackend: "onnxruntime"\n', encoding="utf-8")
+    (repository / "pipeline" / "config.pbtxt").write_text(PIPELINE, encoding="utf-8")
+    (repository / "unparsed").mkdir()
+    (repository / "unparsed" / "config.pbtxt").write_text("no config", encoding="utf-8")
+    (repository / "empty").mkdir()
+    progress = Notes()
+    with (
+        commands.serve(repository, "embedded", poll=poll, progress=progress) as triton,
+        InferenceServerClient(triton.endpoint.grpc) as client,
+    ):
+        assert client.is_model_ready("m")
+    reasons = {name.partition(" ")[0]: reason for name, reason in progress.notes.items()}
+    assert sorted(reasons) == ["broken", "empty", "misnamed", "pipeline", "unparsed"]
+    assert "Protobuf parsing failed" in reasons["broken"]
+    assert "directory name must equal model name" in reasons["misnamed"]
+    assert "depends on 'broken'" in reasons["pipeline"]
+
+
+def test_repository_of_which_nothing_loads_is_an_error(repository: Path) -> None:
     """The message has the reason from the server's log."""
     (repository / "m" / "1" / "model.onnx").write_bytes(b"no model")
-    embedded = find_server("embedded", targets()[DEFAULT_RELEASE], Silent())
 
     with (
-        pytest.raises(ServerError, match=r"(?s)(exit code 1|m version 1).*onnx runtime error"),
-        embedded.running(repository, ControlMode.NONE),
+        pytest.raises(ServerError, match=r"(?s)could not load any model.*m version 1.*onnx runtime error"),
+        commands.serve(repository, "embedded", poll=False, progress=Silent()),
     ):
         pass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from http.client import HTTPConnection
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from repogen.check.checker import check
 from repogen.repository.layout import triton_versions
 from repogen.repository.version_policy import served_versions
+from repogen.serving.process import UnixConnection
 from repogen.triton_config.text.parse import parse
 from tests.unit.check.conftest import CONFIG, add_model
 
@@ -40,9 +40,12 @@ NAMES = ["5x", "0", "+3", " 4", "\t5", "2.tmp", "1 ", "-2", "-0", "007", "01", "
 
 def post(triton: SharedTriton, path: str) -> bytes:
     """Return the body of the server's response, also of an error."""
-    connection = HTTPConnection(triton.running.endpoint.http)
+    endpoint = triton.running.endpoint
+    assert endpoint.control is not None
+    connection = UnixConnection(endpoint.http.removeprefix("unix:"), timeout=120)
     try:
-        connection.request("POST", f"/v2/repository/{path}", body=b"{}")
+        headers = {endpoint.control.key: endpoint.control.value}
+        connection.request("POST", f"/v2/repository/{path}", body=b"{}", headers=headers)
         return connection.getresponse().read()
     finally:
         connection.close()

@@ -41,6 +41,7 @@ def open_session(path: Path, config: graph_rules.Config) -> InferenceSession:
     file = path / "model.onnx" if path.is_dir() else path
     if not file.exists():
         raise graph_rules.Refusal(f"unable to find '{file}' for model instance '{config['name']}'")
+    onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     _set_options(options, config)
     try:

@@ -12,6 +12,7 @@ import onnxruntime
 from repogen.artifacts.source import DimRange
 from repogen.artifacts.tensors import Signature
 from repogen.errors import SourceError, first_line
+from repogen.onnx_graph.session import open_session
 from repogen.source.common.call import named_call
 from repogen.source.common.examples import StoredExamples, load_data
 from repogen.source.common.inputs import Inputs
@@ -88,7 +89,7 @@ def file_reference(
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # see validate.runtime
     options.log_severity_level = 4
     try:
-        session: Any = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        session: Any = open_session(path, options)
     except Exception as error:
         if not any(reason in str(error) for reason in _TOO_NEW) or len(proto.graph.initializer) == 0:
             raise SourceError(

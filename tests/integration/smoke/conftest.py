@@ -19,6 +19,7 @@ from repogen.artifacts.versions import ModelConfig, Provenance, StagedVersion
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, first_golden_inputs, golden_to_json
 from repogen.repository.stage import stage_version
 from repogen.repository.workspace import private_repository
+from repogen.serving.control import VARIABLE
 from repogen.serving.servers import find_server
 from repogen.spec.models import ModelSpec
 from repogen.spec.sources import TorchSource
@@ -158,8 +159,11 @@ def start() -> Callable[[Path, ControlMode], AbstractContextManager[RunningTrito
 
 
 @pytest.fixture
-def remote(triton: SharedTriton) -> Iterator[RunningTriton]:
-    """Return the session's Triton as ``--server HOST:PORT``, which does not read this machine's files."""
+def remote(triton: SharedTriton, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningTriton]:
+    """Return the session's Triton as a remote server, which does not read this machine's files."""
+    header = triton.running.endpoint.control
+    assert header is not None
+    monkeypatch.setenv(VARIABLE, f"{header.key}={header.value}")
     address = triton.running.endpoint.grpc
     with find_server(address, TARGET, Silent()).running(triton.repository, ControlMode.EXPLICIT) as running:
         yield running

@@ -15,6 +15,8 @@ from onnx import helper
 from repogen.artifacts.serving import ControlMode, RunningTriton, SmokeReport
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.errors import SmokeError
+from repogen.serving.control import VARIABLE
+from repogen.serving.embedded import RunningEmbedded
 from repogen.smoke import preparation
 from repogen.smoke.grpc_client import GrpcClient
 from repogen.smoke.inference import Limits
@@ -177,7 +179,7 @@ def test_remote_server_receives_the_files_under_a_private_name(
 ) -> None:
     """External data is sent as well, and a live model with the same name is unaffected."""
     staged = stage.add(f"remote_{external}", linear, external=external)
-    with GrpcClient(remote.endpoint.grpc, Limits()) as client:
+    with GrpcClient(remote.endpoint.grpc, Limits(), remote.endpoint.control) as client:
         client.load(staged.name, None, {})
         before = client.counts(staged.name, 1)
         report = smoke_staged(remote, staged)
@@ -199,11 +201,17 @@ def test_model_over_the_message_limit_is_rejected(
 
 
 def test_server_that_does_not_load_on_request_is_an_error(
-    start: Start, stage: Any, linear: Any, tmp_path: Path
+    start: Start, stage: Any, linear: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server must be in explicit mode and running; the hint has the option."""
     staged = stage.add("not_explicit", linear)
+    monkeypatch.setenv(VARIABLE, "ops=secret")
     with start(tmp_path, ControlMode.NONE) as running:
+        assert isinstance(running, RunningEmbedded)
+        closed = replace(running, endpoint=replace(running.endpoint, control=None))
+        with pytest.raises(SmokeError, match="requires a header") as caught:
+            smoke_staged(closed, staged)
+        assert (caught.value.code, VARIABLE in caught.value.hint) == ("smoke.control-header", True)
         with pytest.raises(SmokeError, match="does not load models on request") as caught:
             smoke_staged(running, staged)
         assert "--model-control-mode=explicit" in caught.value.hint

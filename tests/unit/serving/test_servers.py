@@ -5,15 +5,16 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 from repogen.artifacts.progress import Silent
-from repogen.artifacts.serving import ControlMode
+from repogen.artifacts.serving import ControlHeader, ControlMode
 from repogen.errors import ServerError, SpecError
-from repogen.serving import docker, embedded, process, servers
+from repogen.serving import control, docker, embedded, process, servers
 from repogen.serving.host_requirements import check_host
 from repogen.serving.install import Installation
 from repogen.serving.interface import ServerOptions, ServerPlugin
@@ -24,18 +25,26 @@ from repogen.serving.wheels import shipped_lock
 from repogen.targets import targets
 
 TARGET = targets()["24.10"]
-LAUNCH = process.Launch("repogen-1-ab", Path("/run"), process.Ports(5001, 5000, 5002))
+HEADER = ControlHeader("key", "value")
+APIS = "model-repository,logging,trace,shared-memory"
+RESTRICTED = [f"--grpc-restricted-protocol={APIS}:key=value", f"--http-restricted-api={APIS}:key=value"]
+LAUNCH = process.Launch("repogen-1-ab", Path("/run"), process.Ports(5001, 5000, 5002), HEADER)
+PRIVATE = process.Launch("repogen-1-ab", Path("/run"), None, HEADER)
 # As tritonserver 2.51.0 logs it, shortened.
 FAILED_START_LOG = """\
+E1121 15:18:40.382163 32170 model_repository_manager.cc:1460] "Poll failed for model directory 'odd': bad name"
+E1121 15:18:40.382873 32170 model_repository_manager.cc:724] "failed to load model 'none': no version"
+E1121 15:18:40.396624 32170 model_lifecycle.cc:642] "failed to load 'tiny' version 1: Invalid argument: {}\\n\\nAt:\\n"
+E1121 15:18:41.396624 32170 model_repository_manager.cc:703] "Invalid argument: ensemble 'all' depends on 'tiny'"
+E1121 15:18:42.000000 32170 tritonserver.cc:2607] "Internal: failed to load all models"
 I1121 15:18:42.551720 32170 server.cc:674]
 +-------+---------+------------------------------------------------------------------------------+
 | Model | Version | Status                                                                       |
 +-------+---------+------------------------------------------------------------------------------+
-| fine  | 2       | READY                                                                        |
-| tiny  | 1       | UNAVAILABLE: Invalid argument: instance group tiny_0 of model tiny has kind {} |
+| tiny  | 1       | UNAVAILABLE: Invalid argument: {}                                              |
 +-------+---------+------------------------------------------------------------------------------+
-error: creating server: Internal - failed to load all models
 """
+READY_ROW = "| fine  | 2       | READY                                                                        |\n"
 
 
 class ClusterOptions(ServerOptions):
@@ -52,6 +61,7 @@ class ClusterOptions(ServerOptions):
         ("docker", docker.DockerTriton(TARGET, Silent())),
         ("triton.internal:8001", RemoteTriton("triton.internal:8001")),
         ("[::1]:8001", RemoteTriton("[::1]:8001")),
+        ("unix:/run/triton/grpc:8001", RemoteTriton("unix:/run/triton/grpc:8001")),
         ("remote:[::1]:8001", RemoteTriton("[::1]:8001")),
         ("remote:address=docker:8001", RemoteTriton("docker:8001")),
     ],
@@ -70,14 +80,18 @@ def test_unknown_name_lists_the_registered_servers(kind: str) -> None:
         find_server(kind, TARGET, Silent())
 
     assert caught.value.code == "server.kind"
-    assert "docker, embedded, remote; or HOST:PORT" in caught.value.hint
+    assert "docker, embedded, remote; or HOST:PORT or unix:PATH" in caught.value.hint
 
 
 @pytest.mark.parametrize(
     ("kind", "message", "hint"),
     [
         ("remote", "--server remote: address: Field required", "options of remote: address"),
-        ("remote:triton", "--server remote: address: Value error, 'triton' is not HOST:PORT", "options of remote"),
+        (
+            "remote:triton",
+            "--server remote: address: Value error, 'triton' is not HOST:PORT or unix:PATH",
+            "options of remote",
+        ),
         ("embedded:fast", "--server embedded: fast: Extra inputs are not permitted", "options of embedded: none"),
         ("docker:8001", "--server docker: 8001: Extra inputs", "on the host 'docker' write remote:docker:8001"),
     ],
@@ -129,30 +143,80 @@ def test_entry_point_that_is_not_a_plugin_is_an_error(monkeypatch: pytest.Monkey
 
 def test_docker_runs_the_targets_image_on_a_read_only_repository() -> None:
     """The ports are published on 127.0.0.1 only."""
-    options = process.triton_options(LAUNCH, ControlMode.NONE, strict=False)
-    assert docker.docker_command(TARGET, LAUNCH, Path("/my models"), options, gpu=False) == [
+    mounts = {"/models": Path("/my models")}
+    options = process.triton_options(LAUNCH, ControlMode.NONE, "2.51.0", strict=False)
+    assert docker.docker_command(TARGET, LAUNCH, mounts, options, gpu=False) == [
         *("docker", "run", "--rm", "--init", "--name=repogen-1-ab", "--shm-size=1g"),
-        *("--publish=127.0.0.1:5001:8001", "--publish=127.0.0.1:5000:8000", "--publish=127.0.0.1:5002:8002"),
         "--mount=type=bind,source=/my models,target=/models,readonly",
+        *("--publish=127.0.0.1:5001:8001", "--publish=127.0.0.1:5000:8000", "--publish=127.0.0.1:5002:8002"),
         "nvcr.io/nvidia/tritonserver:24.10-py3",
         *("tritonserver", "--model-repository=/models", "--exit-timeout-secs=3", "--id=repogen-1-ab"),
-        *("--model-control-mode=none", "--exit-on-error=true"),
+        *("--model-control-mode=none", "--exit-on-error=false", *RESTRICTED),
     ]
+
+
+def test_docker_server_in_explicit_mode_listens_on_sockets_only() -> None:
+    """They are in a directory of this user, writable in the container; no port is published."""
+    command = docker.docker_command(TARGET, PRIVATE, {"/models": Path("/m")}, [], gpu=False)
+    assert command[6:] == [
+        "--mount=type=bind,source=/m,target=/models,readonly",
+        "--mount=type=bind,source=/run/sockets,target=/run/repogen",
+        "nvcr.io/nvidia/tritonserver:24.10-py3",
+        *("bash", "-c", 'umask 0; exec "$@"', "tritonserver", "tritonserver"),
+        *("--grpc-address=unix:/run/repogen/grpc", "--grpc-port=8001", "--http-address=unix:/run/repogen/http"),
+        *("--allow-metrics=false", "--model-repository=/models", "--exit-timeout-secs=3"),
+    ]
+
+
+def test_docker_does_not_accept_the_users_header() -> None:
+    """The command lines of Docker and of the container are visible to other users."""
+    with pytest.raises(ServerError, match="cannot be kept secret") as caught:
+        docker.require_closed(LAUNCH)
+    assert HEADER.value not in caught.value.message + caught.value.hint
+    docker.require_closed(replace(LAUNCH, control=control.unsendable_header()))
 
 
 def test_docker_gets_gpus() -> None:
     """One option is added."""
-    without = docker.docker_command(TARGET, LAUNCH, Path("/m"), [], gpu=False)
-    assert set(docker.docker_command(TARGET, LAUNCH, Path("/m"), [], gpu=True)) - set(without) == {"--gpus=all"}
+    without = docker.docker_command(TARGET, LAUNCH, {}, [], gpu=False)
+    assert set(docker.docker_command(TARGET, LAUNCH, {}, [], gpu=True)) - set(without) == {"--gpus=all"}
 
 
 def test_options_follow_the_control_mode() -> None:
-    """Only mode ``none`` exits on a model that does not load, only ``poll`` polls, and strict disables completion."""
-    none, poll, explicit = (process.triton_options(LAUNCH, mode, strict=False) for mode in ControlMode)
-    assert set(poll) - set(none) == {"--model-control-mode=poll", "--repository-poll-secs=1", "--exit-on-error=false"}
-    assert explicit == ["--id=repogen-1-ab", "--model-control-mode=explicit", "--exit-on-error=false"]
-    strict = process.triton_options(LAUNCH, ControlMode.EXPLICIT, strict=True)
+    """Only ``poll`` polls, strict disables completion, and every mode restricts the control API."""
+    none, poll, explicit = (process.triton_options(LAUNCH, mode, "2.51.0", strict=False) for mode in ControlMode)
+    assert set(poll) - set(none) == {"--model-control-mode=poll", "--repository-poll-secs=1"}
+    assert explicit == ["--id=repogen-1-ab", "--model-control-mode=explicit", "--exit-on-error=false", *RESTRICTED]
+    strict = process.triton_options(LAUNCH, ControlMode.EXPLICIT, "2.51.0", strict=True)
     assert strict == [*explicit, "--disable-auto-complete-config"]
+
+
+@pytest.mark.parametrize("version", ["2.37.0", "2.39.0"])
+def test_old_servers_cannot_restrict_http(version: str) -> None:
+    """Triton 2.40, release 23.11, is the first one with the option."""
+    assert control.restrictions(HEADER, version) == RESTRICTED[:1]
+    assert control.restrictions(HEADER, "2.40.0") == RESTRICTED
+
+
+@pytest.mark.parametrize("text", ["", "secret", "=secret", "key=", "a b=secret", "key=a b", "key=a\nb", "k\u00e9=v"])
+def test_control_header_is_validated_and_not_printed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """The error contains the names of the option and the variable, but no part of the value."""
+    with pytest.raises(ServerError, match="is not KEY=VALUE") as caught:
+        control.parse_header(text)
+    assert caught.value.code == "server.control-header"
+    assert "secret" not in caught.value.message + caught.value.hint
+    monkeypatch.delenv(control.VARIABLE, raising=False)
+    assert control.configured_header() is None
+
+
+def test_control_header_is_not_in_any_representation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A remote server has it; `repr` does not show it."""
+    monkeypatch.setenv(control.VARIABLE, "X-Ops=secret=1")
+    server = find_server("localhost:8001", TARGET, Silent())
+    assert isinstance(server, RemoteTriton)
+    assert server.header == ControlHeader("X-Ops", "secret=1")
+    assert server.header.grpc == {"triton-grpc-protocol-x-ops": "secret=1"}
+    assert "secret" not in repr(server) + repr(server.header) + repr(LAUNCH)
 
 
 def test_embedded_server_listens_on_localhost_and_uses_its_own_shared_memory() -> None:
@@ -162,12 +226,17 @@ def test_embedded_server_listens_on_localhost_and_uses_its_own_shared_memory() -
     installation = Installation(Path("/c"), shipped_lock(), python, "1.19.2", *parts)
 
     command = embedded.server_command(installation, LAUNCH, Path("/m"), ["--last"])
+    private = embedded.server_command(installation, PRIVATE, Path("/m"), [])
 
     assert (command[0], command[-1]) == ("/c/server/bin/tritonserver", "--last")
     assert [part for part in command if "-address=" in part] == [
         "--grpc-address=127.0.0.1",
         "--http-address=127.0.0.1",
         "--metrics-address=127.0.0.1",
+    ]
+    assert [part for part in private if "-address=" in part or "-port=" in part or "metrics=" in part] == [
+        *("--grpc-address=unix:/run/sockets/grpc", "--grpc-port=8001", "--http-address=unix:/run/sockets/http"),
+        *("--allow-metrics=false", "--allow-gpu-metrics=false", "--allow-cpu-metrics=false"),
     ]
     assert "--backend-config=python,shm-region-prefix-name=repogen-1-ab-" in command
 
@@ -189,7 +258,7 @@ def test_server_that_exits_at_once_is_an_error_with_its_log(tmp_path: Path, monk
 
     with (
         pytest.raises(ServerError, match=r"(?s)exit code 3.*out of luck"),
-        process.started(lambda _: ["sh", "-c", "echo out of luck; exit 3"]),
+        process.started(lambda _: ["sh", "-c", "echo out of luck; exit 3"], ControlMode.NONE),
     ):
         pass
 
@@ -205,7 +274,7 @@ def test_start_is_repeated_when_a_port_was_taken(tmp_path: Path, monkeypatch: py
         launches.append(launch.identity)
         return ["sh", "-c", "echo Socket already in use; exit 1"]
 
-    with pytest.raises(ServerError, match="already in use"), process.started(command):
+    with pytest.raises(ServerError, match="already in use"), process.started(command, ControlMode.NONE):
         pass
 
     assert len(set(launches)) == 5
@@ -230,6 +299,46 @@ def test_every_unmet_requirement_has_a_remedy() -> None:
     assert [check.name for check in checks if check.ok == bool(check.remedy)] == []
 
 
+def test_planted_names_are_neither_opened_nor_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other users can create any name in a shared directory for temporary files; a FIFO would block forever."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    target = tmp_path / "target"
+    (target / "file").mkdir(parents=True)
+    os.mkfifo(tmp_path / "repogen-server-fifo")
+    (tmp_path / "repogen-server-file").touch()
+    (tmp_path / "repogen-server-link").symlink_to(target)
+
+    with (
+        pytest.raises(ServerError, match="exited while it started"),
+        process.started(lambda _: ["false"], ControlMode.NONE),
+    ):
+        pass
+
+    assert (target / "file").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("target", "repogen-server-fifo", "repogen-server-file", "repogen-server-link")
+    }
+
+
+def test_sockets_have_a_short_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The path of a socket has at most 107 bytes, so the run directory is elsewhere when TMPDIR is long."""
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(long))
+    directories = []
+
+    def command(launch: process.Launch) -> list[str]:
+        directories.append(launch.run_dir)
+        return ["false"]
+
+    with pytest.raises(ServerError), process.started(command, ControlMode.EXPLICIT):
+        pass
+
+    (directory,) = directories
+    assert len(str(directory / "sockets" / "grpc:8001")) < 107
+    assert not directory.exists()
+
+
 def test_only_unused_run_directories_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run directory without a process that holds its lock was left by a killed process."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -240,7 +349,7 @@ def test_only_unused_run_directories_are_removed(tmp_path: Path, monkeypatch: py
     fcntl.flock(descriptor, fcntl.LOCK_EX)
 
     def start() -> None:
-        with process.started(lambda _: ["false"]):
+        with process.started(lambda _: ["false"], ControlMode.EXPLICIT):
             pass
 
     with pytest.raises(ServerError, match="exited while it started"):
@@ -252,19 +361,28 @@ def test_only_unused_run_directories_are_removed(tmp_path: Path, monkeypatch: py
 
 def test_models_that_did_not_load_are_listed() -> None:
     """Each has one line with the reason; the log is in the details."""
-    log = FAILED_START_LOG.format("KIND_MODEL")
-    error = process.start_failure(1, log)
-    assert error.message == (
-        "Triton could not load every model of the repository:\n"
-        "  tiny version 1: Invalid argument: instance group tiny_0 of model tiny has kind KIND_MODEL"
-    )
-    assert (error.code, error.details) == ("server.start", log)
+    log = FAILED_START_LOG.format("has kind KIND_MODEL", "")
+    failures = {
+        "odd": "bad name",
+        "none": "no version",
+        "tiny version 1": "Invalid argument: has kind KIND_MODEL",
+        "all": "depends on 'tiny'",
+    }
+    assert process.load_failures(log) == failures
+    with pytest.raises(ServerError) as caught:
+        process.require_loaded(log)
+    lines = [f"  {name}: {reason}" for name, reason in failures.items()]
+    assert caught.value.message.splitlines() == ["Triton could not load any model of the repository:", *lines]
+    assert (caught.value.code, caught.value.details) == ("server.start", log)
+    process.require_loaded(log + READY_ROW)
+    process.require_loaded("")
 
 
 def test_gpu_model_without_a_gpu_has_a_hint() -> None:
     """The hint names another server, another kind, and the command that works without a GPU."""
-    hint = process.start_failure(1, FAILED_START_LOG.format("KIND_GPU but no GPUs are available")).hint
-    assert all(way in hint for way in ("--server docker", "KIND_CPU", "repogen smoke"))
+    with pytest.raises(ServerError) as caught:
+        process.require_loaded(FAILED_START_LOG.format("KIND_GPU but no GPUs are available", ""))
+    assert all(way in caught.value.hint for way in ("--server docker", "KIND_CPU", "repogen smoke"))
 
 
 def test_failed_start_without_a_failed_model_has_the_log() -> None:

@@ -65,6 +65,16 @@ def ended(root: Path, code: str, **limits: Any) -> RepogenError:
     return caught.value
 
 
+def test_libraries_send_no_telemetry(tmp_path: Path) -> None:
+    """The variables are set before the user's code, and before any library is imported."""
+    code = """
+        def build():
+            names = ("ORT_DISABLE_TELEMETRY", "HF_HUB_DISABLE_TELEMETRY")
+            raise SystemExit([os.environ.get(name) for name in names])
+    """
+    assert "['1', '1']" in ended(tmp_path, code).details + ended(tmp_path, code).message
+
+
 # Starts processes as careless model code does: one in the worker's process group, one in a session of its own, and one
 # whose parent has ended; and writes their IDs to a file.
 STARTS = """
