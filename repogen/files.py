@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from typing import BinaryIO
+    from io import BufferedReader
 
 MAX_TEXT_BYTES = 64 * 2**20
 """Limit for JSON records, configs, labels and other texts."""
@@ -21,7 +21,7 @@ MAX_GRAPH_BYTES = 2**31
 """Limit for ONNX files and raw tensors; protobuf messages cannot be larger."""
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading, without waiting for the writer of a FIFO; symlinks are followed.
 
     Raises:

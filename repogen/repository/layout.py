@@ -17,6 +17,9 @@ from repogen.repository.decode import malformed
 if TYPE_CHECKING:
     from pathlib import Path
 
+PROBE_PREFIX = ".repogen-probe-"
+"""Of the files by whose rename `repogen build` tests that it can publish."""
+
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 # std::stoll: white space, a sign, ASCII digits; whatever follows is ignored
 _STOLL = re.compile(r"\s*([+-]?[0-9]+)", re.ASCII)
@@ -40,6 +43,20 @@ def model_dir(repository: Path, name: str) -> Path:
 def journal_path(model: Path) -> Path:
     """Return the path of a model's journal, which exists while a publish runs."""
     return model.parent / f".repogen.{model.name}.pending.json"
+
+
+def stage_container(repository: Path, stage_dir: Path | None) -> Path:
+    """Return the directory of the builds' staging directories: next to the repository, or in ``stage_dir``."""
+    return (repository.parent if stage_dir is None else stage_dir) / f".{repository.name}.repogen-stage"
+
+
+def temporary_files(directory: Path) -> list[Path]:
+    """Return files that repogen creates in a directory for a moment, and that a killed run leaves."""
+    return [
+        entry
+        for entry in _entries(directory)
+        if entry.name.startswith(PROBE_PREFIX) and is_file(entry) and not entry.is_symlink()
+    ]
 
 
 def archive_dir(repository: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import traceback
 import warnings
@@ -9,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.errors import ErrorRecord, ExportError, RepogenError, first_line
+from repogen.errors import ErrorRecord, ExportError, PublishError, RepogenError, first_line
 from repogen.worker.job import EVENT, JOB, Event, Job
 from repogen.worker.progress import BuildLog
 from repogen.worker.requirements import REQUIREMENTS, missing_requirements
@@ -17,6 +18,8 @@ from repogen.worker.subreaper import run_supervised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 
 def work(job_json: bytes, send: Callable[[bytes], None]) -> None:
@@ -84,6 +87,9 @@ def _unexpected_error(error: BaseException) -> RepogenError:
     text = f"{type(error).__name__}: {first_line(error)}" if str(error).strip() else type(error).__name__
     if isinstance(error, MemoryError):
         return ExportError(f"out of memory: {text}", code="worker.memory")
+    if isinstance(error, OSError) and error.errno in _NO_SPACE:
+        hint = "Free disk space, or choose another directory with --stage-dir."
+        return PublishError(f"a file cannot be written: {text}", hint, code="stage.write")
     return RepogenError(f"unexpected {text}", "run with --debug and report this", details=traceback.format_exc())
 
 
