@@ -8,6 +8,7 @@ from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.steps import EnsembleStep
 from repogen.build.dependencies import ensemble_dependencies
 from repogen.errors import ConfigError
+from repogen.files import read_text
 from repogen.repository.layout import latest_version, model_dir, versions
 from repogen.repository.manifest import read_manifest
 from repogen.source.interface import BuiltStep
@@ -74,7 +75,7 @@ def _manifest(directory: Path, version: int | None, where: str) -> Manifest:
 
 def _steps_in_config(version_dir: Path) -> tuple[EnsembleStep, ...]:
     """Return the steps in a version's own config.pbtxt."""
-    text = (version_dir / CONFIG_FILE).read_text(encoding="utf-8")
+    text = read_text(version_dir / CONFIG_FILE)
     config = parse(text, f"config.pbtxt of {version_dir.parent.name}")
     return tuple(
         EnsembleStep(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE, UNCONFIRMED_FILE
@@ -11,8 +12,17 @@ from repogen.artifacts.report import ModelReport, Status
 from repogen.build.dependencies import ensemble_dependencies
 from repogen.build.fingerprint import changes, steps_changed, was_registered
 from repogen.errors import RepogenError
-from repogen.repository.layout import journal_path, latest_version, model_dir, versions
+from repogen.files import exists, is_directory, is_file, read_bytes
+from repogen.repository.layout import (
+    journal_path,
+    latest_version,
+    model_dir,
+    stage_container,
+    temporary_files,
+    versions,
+)
 from repogen.repository.manifest import damaged_files, damaged_named_files, read_manifest
+from repogen.repository.ownership import NEW_OWNER_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,7 +89,7 @@ def unconfirmed_versions(names: Iterable[str], repository: Path) -> tuple[tuple[
         (name, version)
         for name in names
         for version in versions(model_dir(repository, name))
-        if (model_dir(repository, name) / str(version) / UNCONFIRMED_FILE).exists()
+        if (model_dir(repository, name) / str(version) / UNCONFIRMED_FILE).is_file()
     )
 
 
@@ -89,12 +99,23 @@ def recover_interrupted_publishes(names: Iterable[str], repository: Path) -> Non
     Raises:
         PublishError: Another publish holds the lock, or the repository cannot be written.
     """
-    interrupted = [name for name in names if journal_path(model_dir(repository, name)).exists()]
+    interrupted = [name for name in names if exists(journal_path(model_dir(repository, name)))]
     if interrupted:
         from repogen.repository.recovery import recover  # noqa: PLC0415 - costs 13 ms and is rarely needed
 
         for name in interrupted:
             recover(repository, name)
+
+
+def remove_leftovers(repository: Path, stage_dir: Path | None) -> None:
+    """Remove the staging directories and temporary files of builds that were killed; those in use are kept."""
+    container = stage_container(repository, stage_dir)
+    with suppress(RepogenError):  # a directory that cannot be read is reported when a model is published
+        new_owner = is_file(repository / NEW_OWNER_FILE)
+        if new_owner or is_directory(container) or any(map(temporary_files, {repository, container.parent})):
+            from repogen.repository.workspace import sweep  # noqa: PLC0415 - imports the lock, and is rarely needed
+
+            sweep(repository, stage_dir)
 
 
 def _newest_version(repository: Path, name: str) -> tuple[int, Manifest] | None:
@@ -106,7 +127,7 @@ def _newest_version(repository: Path, name: str) -> tuple[int, Manifest] | None:
             return None
         manifest = read_manifest(directory / str(version))
         built_config, served_config = (
-            (folder / CONFIG_FILE).read_bytes() for folder in (directory / str(version), directory)
+            read_bytes(folder / CONFIG_FILE) for folder in (directory / str(version), directory)
         )
     except (OSError, RepogenError):
         return None

@@ -8,13 +8,19 @@ The steps of one model are in ``repogen.build.steps``:
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.report import BuildReport
 from repogen.build.dependencies import with_ensembles
-from repogen.build.incremental import recover_interrupted_publishes, unconfirmed_versions, up_to_date_models
+from repogen.build.incremental import (
+    recover_interrupted_publishes,
+    remove_leftovers,
+    unconfirmed_versions,
+    up_to_date_models,
+)
 from repogen.build.plan import BuildOptions, BuildPlan
 from repogen.errors import RepogenError, SpecError
 from repogen.registry.mlflow.uri import tracking_of
@@ -68,6 +74,7 @@ def plan_build(spec: Spec, options: BuildOptions) -> BuildPlan:
     require_built(repository)
     if not options.dry_run:
         recover_interrupted_publishes(names, repository)
+        remove_leftovers(repository, options.stage_dir)
     spec = _with_pinned_sources(spec, options, names)
     tracking = _tracking(spec, options)
     current = {}
@@ -102,7 +109,7 @@ def _repository(spec: Spec, options: BuildOptions) -> Path:
     """Return where to publish; ``--repository`` is checked by the rules for the spec's ``repository``."""
     if options.repository is None:
         return spec.repository
-    problem = next(check_repository(str(options.repository.resolve()), None, spec.root), None)
+    problem = next(check_repository(os.path.realpath(options.repository), None, spec.root), None)
     if problem is not None:
         raise SpecError(f"--repository {options.repository} {problem.what}", problem.hint, code="spec.repository")
     return options.repository

@@ -14,6 +14,7 @@ from repogen.artifacts.report import ModelReport, Status
 from repogen.build.dependencies import build_order, ensemble_dependencies
 from repogen.build.model_run import ModelRun
 from repogen.errors import ErrorRecord, RepogenError
+from repogen.repository.workspace import write_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -155,6 +156,9 @@ def _attempt(session: BuildSession, run: ModelRun, action: Callable[[], Result])
         return action()
     except RepogenError as error:
         return _failure(session, run, error.record)
+    except OSError as error:
+        record = write_error(run.name, session.staging, error).record
+        return _failure(session, run, replace(record, details=traceback.format_exc()))
     except Exception as error:  # noqa: BLE001 - a bug in one model's build must not stop the others
         details = traceback.format_exc()
         return _failure(

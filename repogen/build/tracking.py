@@ -109,7 +109,7 @@ class TrackingSession:
                 code="tracking.unconfirmed",
                 details=error.details,
             ) from error
-        with suppress(FileNotFoundError):  # a concurrent build removed it
+        with suppress(OSError):  # a concurrent build removed it, or the next build confirms the version again
             (model_dir(self._repository, name) / str(version) / UNCONFIRMED_FILE).unlink()
 
     def finish(self, report: BuildReport) -> BuildReport:

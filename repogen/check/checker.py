@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,14 +11,17 @@ from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.check.config_text import ConfigText, read_config
 from repogen.check.files import (
     admission_findings,
+    case_findings,
     link_findings,
     manifest_findings,
     model_file,
+    model_filename_findings,
     named_file_findings,
     version_file_findings,
 )
-from repogen.check.layout import is_model, policy_findings, root_findings, version_findings
-from repogen.errors import SpecError
+from repogen.check.layout import is_model, policy_findings, root_findings, unreadable, version_findings
+from repogen.errors import RepogenError, SpecError
+from repogen.files import exists, is_directory, is_file
 from repogen.onnx_graph.facts import read_graph
 from repogen.repository.layout import triton_version, triton_versions
 from repogen.repository.version_policy import served_versions
@@ -130,7 +134,10 @@ def check(
     if target is None:
         raise SpecError(f"release {release!r} is unknown", f"one of {', '.join(targets())}", code="check.release")
     requests = _requests(Path(path) for path in paths)
-    findings = [finding for request in requests for finding in _repository_findings(request, target)]
+    try:
+        findings = [finding for request in requests for finding in _repository_findings(request, target)]
+    except OSError as error:  # what cannot be read in a model is a finding
+        raise _unreadable_error(Path(str(error.filename)), error) from error
     selected = dict.fromkeys(finding for finding in findings if selection.selects(finding))
     return sorted(selected, key=lambda finding: (finding.path, finding.line, finding.column, finding.code))
 
@@ -139,11 +146,14 @@ def _requests(paths: Iterable[Path]) -> list[_Request]:
     """Return one request per repository."""
     requests: dict[Path, _Request] = {}
     for path in paths:
-        if not path.exists():
-            raise SpecError(
-                f"{path} does not exist", "name a repository, a model's directory, or a file", code="check.path"
-            )
-        model = _model_of(path.absolute())
+        try:
+            path.stat()
+            model = _model_of(path.absolute())
+        except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+            hint = "name a repository, a model's directory, or a file"
+            raise SpecError(f"{path} does not exist", hint, code="check.path") from error
+        except OSError as error:
+            raise _unreadable_error(path, error) from error
         root = path if model is None else model.parent
         names = None if model is None else frozenset({model.name})
         earlier = requests.setdefault(root.absolute(), _Request(root, names))
@@ -152,28 +162,32 @@ def _requests(paths: Iterable[Path]) -> list[_Request]:
     return list(requests.values())
 
 
+def _unreadable_error(path: Path, error: OSError) -> SpecError:
+    return SpecError(f"{path} cannot be read: {error.strerror}", "name a readable directory", code="check.path")
+
+
 def _model_of(path: Path) -> Path | None:
     """Return the directory of the model that a path is, or is in; None for a repository."""
     if path.is_dir():
-        children = (entry for entry in path.iterdir() if entry.is_dir() and not entry.name.isdigit())
-        contains_models = any((entry / CONFIG_FILE).exists() for entry in children)
+        children = (entry for entry in path.iterdir() if is_directory(entry) and not entry.name.isdigit())
+        contains_models = any(exists(entry / CONFIG_FILE) for entry in children)
         return _without_version(path) if is_model(path) and not contains_models else None
     if path.name == CONFIG_FILE:
         return _without_version(path.parent)
-    model = next((parent for parent in path.parents if (parent / CONFIG_FILE).exists()), path.parent.parent)
+    model = next((parent for parent in path.parents if exists(parent / CONFIG_FILE)), path.parent.parent)
     return _without_version(model)
 
 
 def _without_version(directory: Path) -> Path:
     """Return the model's directory for a version that repogen built, which contains a copy of its config."""
-    is_version = triton_version(directory.name) is not None and (directory.parent / CONFIG_FILE).exists()
+    is_version = triton_version(directory.name) is not None and exists(directory.parent / CONFIG_FILE)
     return directory.parent if is_version else directory
 
 
 def _repository_findings(request: _Request, target: Target) -> Iterator[Finding]:
     if request.models is None:
         yield from root_findings(request.root)
-    directories = [entry for entry in sorted(request.root.iterdir()) if entry.is_dir() and is_model(entry)]
+    directories = [entry for entry in sorted(request.root.iterdir()) if is_directory(entry) and is_model(entry)]
     models = [_read_model(directory, target) for directory in directories]
     neighbors = {model.directory.name: _neighbor(model) for model in models}
     for model in models:
@@ -185,8 +199,11 @@ def _repository_findings(request: _Request, target: Target) -> Iterator[Finding]
 
 def _read_model(directory: Path, target: Target) -> _Model:
     path = directory / CONFIG_FILE
-    text = read_config(path, target.release) if path.exists() or path.is_symlink() else None
-    versions = tuple(triton_versions(directory))
+    text = read_config(path, target.release) if os.path.lexists(path) else None
+    try:
+        versions = tuple(triton_versions(directory))
+    except RepogenError:
+        versions = ()  # _model_findings reports that the directory cannot be read
     return _Model(directory, text, versions, served_versions(None if text is None else text.config, versions))
 
 
@@ -200,17 +217,26 @@ def _neighbor(model: _Model) -> ModelInRepository:
 def _guessed_batch(model: _Model) -> int | None:
     """Return the max_batch_size that Triton gives a model whose config omits tensors; None if it can't be derived."""
     file = model_file(model.version_dir(model.served[0]), model.config) if model.served else None
-    facts = read_graph(file)[0] if file is not None and file.suffix == ".onnx" and file.is_file() else None
+    facts = read_graph(file)[0] if file is not None and file.suffix == ".onnx" and is_file(file) else None
     return None if facts is None else batch_size(model.config or empty_config(), facts.signature)
 
 
 def _model_findings(model: _Model, neighbors: dict[str, ModelInRepository], target: Target) -> Iterator[Finding]:
+    """Yield the findings of a model; what cannot be read is the last one."""
+    try:
+        yield from _readable_findings(model, neighbors, target)
+    except (OSError, RepogenError) as error:
+        yield unreadable(model.directory, error)
+
+
+def _readable_findings(model: _Model, neighbors: dict[str, ModelInRepository], target: Target) -> Iterator[Finding]:
     directory, text, config = model.directory, model.text, model.config
     ensemble = config is not None and is_ensemble(config)
     yield from version_findings(directory, model.served, ensemble=ensemble)
     yield from link_findings(directory, directory.parent)
     for finding in admission_findings(directory, config or empty_config()):
         yield replace(finding, path=str(directory))
+    yield from case_findings(directory)
     if text is None:
         message = f"{directory.name} has no config.pbtxt: Triton guesses it, and treats a dynamic first axis as a batch"
         yield Finding("RG402", "warning", message, "write one", path=str(directory))
@@ -226,6 +252,8 @@ def _model_findings(model: _Model, neighbors: dict[str, ModelInRepository], targ
             yield from text.placed(cycle_findings(directory.name, neighbors))
     for version in model.served:
         yield from version_file_findings(model.version_dir(version), config)
+        if text is not None and config is not None:
+            yield from text.placed(model_filename_findings(model.version_dir(version), config))
     for version in model.versions:
         yield from manifest_findings(model.version_dir(version))
     yield from _all_graph_findings(model, target)
@@ -247,7 +275,7 @@ def _all_graph_findings(model: _Model, target: Target) -> Iterator[Finding]:
 
 def _graph_findings(model: _Model, version: int, target: Target) -> Iterator[Finding]:
     file = model_file(model.version_dir(version), model.config)
-    if file is None or file.suffix != ".onnx" or not file.exists():
+    if file is None or file.suffix != ".onnx" or not exists(file):
         return
     facts, errors = read_graph(file)
     yield from (replace(finding, path=str(file)) for finding in errors)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from repogen.check.layout import unreadable_config
+from repogen.files import open_regular
 from repogen.targets import field_releases, supports_field
 from repogen.triton_config.rules.findings import Finding
 from repogen.triton_config.text.parse import PbtxtError, parse
@@ -92,7 +93,7 @@ def _text(path: Path) -> tuple[str, Finding | None]:
     if reason:
         return "", Finding("RG005", "error", f"{path.name} {reason}", "make it a file")
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             content = stream.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             message = f"{path.name} is larger than {MAX_BYTES // 2**20} MiB"

@@ -3,135 +3,116 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import MANIFEST_FILE, MODEL_FILE, PYTHON_FILE
 from repogen.check.layout import MODEL_FILES
+from repogen.files import exists, is_directory, is_file, is_inside
 from repogen.repository.admission import refusals
 from repogen.repository.decode import MalformedRecordError
-from repogen.repository.manifest import damaged_files, read_manifest
+from repogen.repository.manifest import damaged_files, may_be_imported, read_manifest, unlisted_files
+from repogen.triton_config.rules.file_names import data_files, environments, leaves, library_filenames, model_filenames
 from repogen.triton_config.rules.findings import Finding
 from repogen.triton_config.rules.identity import is_ensemble, is_onnx
-from repogen.triton_config.text.view import dtype_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
+    from repogen.triton_config.rules.file_names import DataFile
+    from repogen.triton_config.rules.findings import Severity
     from repogen.triton_config.text.parse import ModelConfig
-
-_ITEM_BYTES = {
-    **dict.fromkeys(("BOOL", "UINT8", "INT8"), 1),
-    **dict.fromkeys(("UINT16", "INT16", "FP16", "BF16"), 2),
-    **dict.fromkeys(("UINT32", "INT32", "FP32"), 4),
-    **dict.fromkeys(("UINT64", "INT64", "FP64"), 8),
-}
 
 
 def model_file(version: Path, config: ModelConfig | None) -> Path | None:
     """Return the path of a version's model file; None if it can't be determined."""
     if config is not None and config.default_model_filename:
-        return _in_directory(version / str(config.default_model_filename))
+        # as Triton joins them: an absolute name is appended
+        return _in_directory(Path(f"{version}/{config.default_model_filename}"))
     if config is not None and config.backend == "python":
         return version / PYTHON_FILE
     if config is None or is_onnx(config):
         names = MODEL_FILES if config is None or not (config.backend or config.platform) else MODEL_FILES[:1]
-        existing = (version / name for name in names if (version / name).exists())
+        existing = (version / name for name in names if exists(version / name))
         return _in_directory(next(existing, version / MODEL_FILE))
     return None
 
 
 def _in_directory(file: Path) -> Path:
     """Return the model file in a directory named like a model file: the backend looks for it there."""
-    return file / MODEL_FILE if file.suffix == ".onnx" and file.is_dir() else file
+    return file / MODEL_FILE if file.suffix == ".onnx" and is_directory(file) else file
 
 
 def version_file_findings(version: Path, config: ModelConfig | None) -> Iterator[Finding]:
     """Yield a finding if the directory of a served version has no model file."""
     if config is not None and is_ensemble(config):
         return
-    file = model_file(version, config)
-    if not version.is_dir():
+    if not is_directory(version):
         return  # RG403 reports its name
+    file = model_file(version, config)
     if file is None:
         if not any(version.iterdir()):
             message = f"version {version.name} is empty, and it is served"
             yield Finding("RG404", "error", message, "put the model there, or remove it", path=str(version))
-    elif not file.exists():
+    elif not exists(file):
         message = f"version {version.name} has no {file.name}, and it is served"
         hint = "put the model there, or remove the directory; another name requires default_model_filename"
         yield Finding("RG404", "error", message, hint, path=str(version))
 
 
-@dataclass(frozen=True)
-class _NamedFile:
-    """A file that a config names.
-
-    Attributes:
-        field: The field that contains the name.
-        directory: The directory, relative to the model's, in which Triton looks for it.
-        name: Its name there.
-        size: Minimum size in bytes; 0 if any size is valid.
-    """
-
-    field: str
-    directory: str
-    name: str
-    size: int = 0
+def model_filename_findings(version: Path, config: ModelConfig) -> Iterator[Finding]:
+    """Yield names of model files that lead out of the version's directory, to which Triton appends them."""
+    for field, name in model_filenames(config):
+        if leaves(os.path.relpath(f"{version}/{name}", version)):
+            message = f"{name!r} is outside the directory of version {version.name}"
+            yield Finding("RG404", "error", message, "keep the model file in the version's directory", field)
 
 
 def named_file_findings(directory: Path, config: ModelConfig) -> Iterator[Finding]:
     """Yield findings about files that a config names: missing, too short, or outside the model's directory."""
-    for file in _named_files(config):
-        if "\0" in file.name:
-            yield Finding("RG405", "error", f"{file.name!r} is not a file name", "remove the NUL", file.field)
-            continue
-        # as Triton joins them: an absolute name is appended
-        path = Path(f"{directory}/{file.directory}/{file.name}")
-        relative = f"{file.directory}/{file.name}".lstrip("/")
-        if ".." in path.parts or not path.resolve().is_relative_to(directory.resolve()):
-            message = f"{relative!r} is outside the model's directory"
-            yield Finding("RG405", "warning", message, "keep the file in it", file.field)
-        if path.is_dir():
-            message = f"{relative!r} is a directory, which crashes tritonserver 2.51"
-            yield Finding("RG405", "error", message, "name a file", file.field)
-        elif not path.is_file():
-            yield Finding("RG405", "error", f"{relative!r} does not exist", "add it, or remove its name", file.field)
-        elif (size := path.stat().st_size) < file.size:
-            message = f"{relative!r} has {size} bytes, but its dims and data type require {file.size}"
-            yield Finding("RG405", "error", message, "write the raw values, row by row", file.field)
+    for file in (*data_files(config), *environments(config)):
+        problem = _data_file_problem(directory, file)
+        if problem is not None:
+            yield Finding("RG405", *problem, file.field)
+    for field, name in library_filenames(config):
+        if "/" in name:
+            message = f"{name!r} is a path on the server, which loads the library at it as native code"
+            hint = "install the library on the server, and write its name without a directory"
+            yield Finding("RG405", "warning", message, hint, field)
 
 
-def _named_files(config: ModelConfig) -> Iterator[_NamedFile]:
-    for index, output in enumerate(config.output):
-        if output.label_filename:
-            yield _NamedFile(f"output[{index}].label_filename", "", output.label_filename)
-    samples = ((index, list(warmup.inputs.values())) for index, warmup in enumerate(config.model_warmup))
-    for index, number, sample in ((i, n, sample) for i, inputs in samples for n, sample in enumerate(inputs)):
-        if sample.HasField("input_data_file"):
-            field = f"model_warmup[{index}].inputs[{number}].value.input_data_file"
-            yield _NamedFile(field, "warmup", sample.input_data_file, _bytes(sample.data_type, sample.dims))
-    for index, state in enumerate(config.sequence_batching.state):
-        for number, initial in enumerate(state.initial_state):
-            if initial.HasField("data_file"):
-                field = f"sequence_batching.state[{index}].initial_state[{number}].data_file"
-                yield _NamedFile(field, "initial_state", initial.data_file, _bytes(initial.data_type, initial.dims))
+def _data_file_problem(directory: Path, file: DataFile) -> tuple[Severity, str, str] | None:
+    """Return severity, message and hint of what is wrong with a file that a config names."""
+    relative, path = file.path, directory / file.path
+    if "\0" in relative:
+        return "error", f"{file.name!r} is not a file name", "remove the NUL"
+    if leaves(relative):
+        return "error", f"{relative!r} is outside the model's directory", "keep the file in it"
+    if is_file(path) or (file.may_be_directory and is_directory(path)):
+        return _content_problem(directory, file)
+    if is_directory(path):
+        return "error", f"{relative!r} is a directory, which crashes tritonserver 2.51", "name a file"
+    problem = "is not a regular file" if exists(path) else "does not exist"
+    return "error", f"{relative!r} {problem}", "add it, or remove its name"
 
 
-def _bytes(data_type: int, dims: Sequence[int]) -> int:
-    """Return the size of a tensor in bytes; 0 for strings, which have any length."""
-    return max(prod(dims), 0) * _ITEM_BYTES.get(dtype_name(data_type), 0)
+def _content_problem(directory: Path, file: DataFile) -> tuple[Severity, str, str] | None:
+    relative, path = file.path, directory / file.path
+    if file.size and (size := path.stat().st_size) < file.size:
+        message = f"{relative!r} has {size} bytes, but its dims and data type require {file.size}"
+        return "error", message, "write the raw values, row by row"
+    if not is_inside(path, directory):
+        return "warning", f"{relative!r} is a link out of the model's directory", "replace the link by a copy"
+    return None
 
 
 def link_findings(directory: Path, root: Path) -> Iterator[Finding]:
     """Yield broken symlinks, and those that leave the repository: they do not work in a copy or mount of it."""
     for path in _links(directory):
-        if not path.exists() and path.parent == directory:
+        if not exists(path) and path.parent == directory:
             message = f"{path.name} is a broken symlink; Triton fails to load the model"
             yield Finding("RG406", "error", message, "remove it, or fix it", path=str(path))
-        elif not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
+        elif not is_inside(path, root):
             message = f"{path.name} is a symlink out of the repository; a copy or mount will not contain its target"
             yield Finding("RG406", "warning", message, "replace the symlink by a copy of the file", path=str(path))
 
@@ -157,6 +138,19 @@ def admission_findings(directory: Path, config: ModelConfig) -> Iterator[Finding
         yield Finding("RG410", "error", f"{reason}; `repogen smoke` and `serve` do not load it", hint)
 
 
+def case_findings(directory: Path) -> Iterator[Finding]:
+    """Yield names in a model's directory that differ by upper and lower case only."""
+    for parent, folders, files in os.walk(directory):
+        names: dict[str, list[str]] = {}
+        for name in sorted((*folders, *files)):
+            names.setdefault(name.casefold(), []).append(name)
+        for group in names.values():
+            if len(group) > 1:
+                message = f"{' and '.join(group)} differ only by upper and lower case"
+                hint = "rename one: a copy on macOS or Windows contains only one of them"
+                yield Finding("RG408", "warning", message, hint, path=str(Path(parent, group[-1])))
+
+
 def manifest_findings(version: Path) -> Iterator[Finding]:
     """Yield the files of a version directory that do not match the manifest that repogen wrote."""
     try:
@@ -171,3 +165,7 @@ def manifest_findings(version: Path) -> Iterator[Finding]:
     for line in damaged_files(version, manifest):
         hint = "build the version again, or restore the file"
         yield Finding("RG407", "error", f"version {version.name}: {line}", hint, path=str(version))
+    for name in unlisted_files(version, manifest):
+        if not may_be_imported(name, manifest):  # otherwise damaged_files contains it
+            message = f"version {version.name}: {name} is not listed in the manifest"
+            yield Finding("RG407", "warning", message, "remove it: nothing verified it", path=str(version / name))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
+from repogen.errors import RepogenError
+from repogen.files import exists, is_directory
 from repogen.repository.layout import overflows, triton_version, triton_versions
 from repogen.triton_config.rules.findings import Finding
 
@@ -26,19 +29,29 @@ _LEADING_ZERO = re.compile(r"0[0-9].*|0[^0-9].*", re.DOTALL)
 
 def is_model(directory: Path) -> bool:
     """Return whether a directory looks like a model: it has a config, or a version with a model file."""
-    if (directory / CONFIG_FILE).exists():
+    if os.path.lexists(directory / CONFIG_FILE):
         return True
-    versions = [directory / str(number) for number in triton_versions(directory)]
-    return any((version / name).exists() for version in versions for name in MODEL_FILES)
+    try:
+        versions = [directory / str(number) for number in triton_versions(directory)]
+    except RepogenError:
+        return True  # reading the model reports why
+    return any(exists(version / name) for version in versions for name in MODEL_FILES)
+
+
+def unreadable(directory: Path, error: OSError | RepogenError) -> Finding:
+    """Return the finding that a model's directory, or a file in it, cannot be read."""
+    reason = str(error) if isinstance(error, RepogenError) else f"{error.filename} cannot be read: {error.strerror}"
+    hint = "make it readable for the user that runs Triton"
+    return Finding("RG401", "error", reason, hint, path=str(directory))
 
 
 def root_findings(repository: Path) -> Iterator[Finding]:
     """Yield each directory of a repository's root that is not a model: Triton loads every directory as a model."""
     for entry in sorted(repository.iterdir()):
-        if entry.is_symlink() and not entry.exists():
+        if entry.is_symlink() and not exists(entry):
             message = f"{entry.name} is a broken symlink, and Triton fails to start"
             yield Finding("RG401", "error", message, "remove it", path=str(entry))
-        if entry.is_dir() and not is_model(entry):
+        if is_directory(entry) and not is_model(entry):
             kind = "a directory without a model" if not entry.name.startswith(".") else "a hidden directory"
             message = f"{entry.name}/ is {kind}, and Triton loads every directory here as a model: it fails to start"
             yield Finding("RG401", "error", message, "move it out of the repository", path=str(entry))
@@ -66,7 +79,7 @@ def version_findings(directory: Path, served: Collection[int], *, ensemble: bool
         ensemble: Whether the model is an ensemble, whose version directories are empty.
     """
     for entry in sorted(directory.iterdir()):
-        if entry.is_dir():
+        if is_directory(entry):
             yield from _name_findings(entry, served)
     if not triton_versions(directory):
         content = "an empty directory 1/" if ensemble else "1/ with the model file"
@@ -100,7 +113,7 @@ def _name_findings(entry: Path, served: Collection[int]) -> Iterator[Finding]:
         message = f"version {name} overflows Triton's 64 bits, which crashes tritonserver 2.51"
         yield Finding("RG403", "error", message, "use a smaller number", path=path)
     elif number < 0 or name != str(number):
-        exists = number >= 0 and entry.with_name(str(number)).is_dir()
+        exists = number >= 0 and is_directory(entry.with_name(str(number)))
         message = f"{name}/ counts as version {number}: Triton reads the number at the beginning of a name"
         message += "" if exists else f", and then looks for {number}/" if number >= 0 else ", and cannot load it"
         severity: Severity = "error" if number in served and not exists else "warning"

@@ -61,22 +61,28 @@ def _convert(path: Path, model: ir.Model, opset: int) -> ir.Model:
 
 
 def _resolve_links(model: ir.Model) -> None:
-    """Resolve symlinks of external data: a hub cache consists of symlinks, which onnx_ir rejects."""
+    """Resolve links of external data, which onnx_ir rejects; the source has checked where they lead.
+
+    A hub cache consists of symlinks, and package managers and caches store one file under several names (hard links).
+    """
     for graph in model.graphs():
         for value in graph.initializers.values():
             tensor = value.const_value
-            if isinstance(tensor, ir.ExternalTensor) and Path(tensor.path).is_symlink():
+            if isinstance(tensor, ir.ExternalTensor) and _is_link(Path(tensor.path)):
                 value.const_value = _resolve(tensor)
 
 
+def _is_link(path: Path) -> bool:
+    return path.is_symlink() or path.stat().st_nlink > 1
+
+
 def _resolve(tensor: ir.ExternalTensor) -> ir.ExternalTensor:
-    file = Path(tensor.path).resolve()
     return ir.ExternalTensor(
-        location=file.name,
+        location=str(Path(tensor.path).resolve()),
         offset=tensor.offset,
         length=tensor.length,
         dtype=tensor.dtype,
         shape=tensor.shape,
         name=tensor.name or "",
-        base_dir=file.parent,
+        base_dir="",  # onnx_ir then opens the location as it is
     )

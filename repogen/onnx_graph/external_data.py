@@ -7,6 +7,8 @@ from math import prod
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from repogen.files import exists, is_file, is_inside
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -87,12 +89,11 @@ def misplaced(path: Path, location: str) -> str:
     pure = PurePosixPath(location)
     if not location or "\0" in location or "\\" in location or pure.is_absolute() or ".." in pure.parts:
         return "leads out of its directory"
-    directory = path.absolute().parent
-    file = (directory / location).resolve()
-    if not any(file.is_relative_to(parent) for parent in (directory.resolve(), *_hub_blobs(directory))):
+    file = path.absolute().parent / location
+    if not is_inside(file, path.absolute().parent):
         return OUTSIDE_LINK
-    if not file.is_file():
-        return "is not a regular file" if file.exists() else "does not exist"
+    if not is_file(file):
+        return "is not a regular file" if exists(file) else "does not exist"
     return ""
 
 
@@ -103,9 +104,3 @@ def cut_short(path: Path, entry: External) -> str:
         return ""
     extent = f"{entry.length} bytes at offset {entry.offset}"
     return f"has {size} bytes in {entry.location!r}, but tensor {entry.tensor!r} needs {extent}"
-
-
-def _hub_blobs(directory: Path) -> list[Path]:
-    """Return the directory of the files that a snapshot of a hub cache links to; empty outside of a snapshot."""
-    snapshots = next((parent for parent in directory.parents if parent.name == "snapshots"), None)
-    return [] if snapshots is None else [(snapshots.parent / "blobs").resolve()]

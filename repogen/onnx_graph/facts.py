@@ -9,6 +9,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
+from repogen.files import MAX_GRAPH_BYTES, is_file, read_bytes
 from repogen.onnx_graph.external_data import OUTSIDE_LINK, cut_short, external, misplaced
 from repogen.triton_config.rules.findings import Finding
 
@@ -50,21 +51,31 @@ def read_graph(path: Path) -> tuple[GraphFacts | None, list[Finding]]:
     """
     proto = onnx.ModelProto()
     try:
-        content = path.read_bytes()
-        proto.ParseFromString(content)
+        content = read_bytes(path, MAX_GRAPH_BYTES)
     except OSError as error:
         return None, [_broken_finding(f"{path.name} cannot be read: {error.strerror}", "make it a readable file")]
+    if other := other_format(content):
+        return None, [_broken_finding(f"{path.name} {other[0]}", other[1])]
+    try:
+        proto.ParseFromString(content)
     except DecodeError:
-        if content.startswith(b"version https://git-lfs"):
-            return None, [_broken_finding(f"{path.name} is a git-LFS pointer", "fetch the file: git lfs pull")]
         return None, [_broken_finding(f"{path.name} is not an ONNX file, or is truncated", _RETRY)]
-    if not content:
-        return None, [_broken_finding(f"{path.name} is empty", _RETRY)]
     if not proto.HasField("graph") or not proto.ir_version or not proto.graph.output:
         return None, [
             _broken_finding(f"{path.name} contains no graph: it is not an ONNX file, or is truncated", _RETRY)
         ]
     return _facts(proto), list(_external(proto, path))
+
+
+def other_format(content: bytes) -> tuple[str, str] | None:
+    """Return what a file is, and what to do, if it is not an ONNX file but what a download left in place of one."""
+    if not content:
+        return "is empty", _RETRY
+    if content.startswith(b"version https://git-lfs"):
+        return "is a Git LFS pointer, not the file itself", "download the file: git lfs pull"
+    if content[:1024].lstrip().lower().startswith((b"<!doctype html", b"<html")):
+        return "is a web page", "download the file again: the server returned a page, perhaps a login page"
+    return None
 
 
 def _broken_finding(message: str, hint: str) -> Finding:
@@ -105,7 +116,7 @@ def _external(proto: onnx.ModelProto, path: Path) -> Iterator[Finding]:
     reported: set[str] = set()
     for entry in external(proto):
         problem = misplaced(path, entry.location)
-        if problem == OUTSIDE_LINK and (path.parent / entry.location).is_file():
+        if problem == OUTSIDE_LINK and is_file(path.parent / entry.location):
             continue  # ONNX Runtime follows symlinks; another rule reports those that leave the repository
         problem = f"{problem}: {entry.location!r}" if problem else cut_short(path, entry)
         if problem and entry.location not in reported:

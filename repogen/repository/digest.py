@@ -6,6 +6,8 @@ import hashlib
 import os
 from typing import TYPE_CHECKING
 
+from repogen.files import open_regular
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
@@ -21,9 +23,9 @@ def sha256_file(path: Path) -> str:
         path: A regular file; a symlink is followed.
 
     Raises:
-        OSError: It can't be read.
+        OSError: It can't be read, or is not a regular file.
     """
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

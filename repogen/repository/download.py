@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE
+from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.named_file import named_records, path_in_model
 from repogen.artifacts.versions import Manifest, ModelConfig, StagedVersion
 from repogen.errors import ConfigError, PublishError, RepogenError, TrackingError
-from repogen.repository.manifest import damaged_files, read_manifest
+from repogen.repository.filesystem import make_readable_and_sync
+from repogen.repository.manifest import damaged_files, read_manifest, unlisted_files
 from repogen.repository.recovery import config_bytes
-from repogen.repository.transaction import make_readable_and_sync
 from repogen.repository.version_policy import serving_only
 from repogen.triton_config.rules.config_rules import config_findings
 from repogen.triton_config.rules.findings import errors_of
@@ -42,8 +42,8 @@ def stage_download(scratch: Path, desired: DesiredVersion, version_dir: Path) ->
     """
     try:
         manifest = _verify(version_dir, desired)
-        if version_dir.is_relative_to(scratch):
-            _reject_unlisted_files(version_dir, manifest, desired)
+        if version_dir.is_relative_to(scratch) and (unlisted := unlisted_files(version_dir, manifest)):
+            raise _altered_error(desired, f"its manifest does not list {', '.join(unlisted)}")
         text = _config_text(version_dir, desired, manifest)
         config = ModelConfig(desired.name, text, manifest.max_batch_size, manifest.signature)
         staged = StagedVersion(desired.name, scratch, desired.version, config, manifest)
@@ -73,16 +73,6 @@ def _verify(version_dir: Path, desired: DesiredVersion) -> Manifest:
     if damaged := damaged_files(version_dir, manifest):
         raise _altered_error(desired, "; ".join(damaged))
     return manifest
-
-
-def _reject_unlisted_files(version_dir: Path, manifest: Manifest, desired: DesiredVersion) -> None:
-    listed_names = {MANIFEST_FILE, *(file.path for file in manifest.files)}
-    paths = {path.relative_to(version_dir).as_posix(): path for path in version_dir.rglob("*")}
-    unlisted = [
-        name for name, path in paths.items() if path.is_symlink() or not (path.is_dir() or name in listed_names)
-    ]
-    if unlisted:
-        raise _altered_error(desired, f"its manifest does not list {', '.join(sorted(unlisted))}")
 
 
 def _config_text(version_dir: Path, desired: DesiredVersion, manifest: Manifest) -> str:

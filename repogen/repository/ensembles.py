@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
+from repogen.files import is_file, read_text
 from repogen.repository.layout import triton_versions
+from repogen.repository.recovery import config_bytes
 from repogen.repository.version_policy import served_versions
 from repogen.triton_config.rules.ensemble_repository import ModelInRepository, ensemble_findings
 from repogen.triton_config.rules.findings import errors_of
@@ -26,7 +28,7 @@ def neighbor_at(directory: Path) -> ModelInRepository:
         ConfigError: Its config.pbtxt can't be parsed.
     """
     path = directory / CONFIG_FILE
-    config = parse(path.read_text(encoding="utf-8"), f"{directory.name}/{CONFIG_FILE}") if path.is_file() else None
+    config = parse(read_text(path), f"{directory.name}/{CONFIG_FILE}") if is_file(path) else None
     return ModelInRepository(config, served_versions(config, triton_versions(directory)))
 
 
@@ -46,7 +48,7 @@ def unfit_users(repository: Path, staged: StagedVersion, building: Collection[st
     new = {staged.name: ModelInRepository(config, served_numbers)}
     reasons = {}
     for path in sorted(repository.glob(f"*/{CONFIG_FILE}")):
-        name, text = path.parent.name, path.read_text(encoding="utf-8", errors="replace")
+        name, text = path.parent.name, (config_bytes(path.parent) or b"").decode(errors="replace")
         if name not in building and "ensemble_scheduling" in text:
             ensemble = parse(text, f"{name}/{CONFIG_FILE}")
             if any(step.model_name == staged.name for step in ensemble.ensemble_scheduling.step):

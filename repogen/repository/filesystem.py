@@ -5,12 +5,15 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import stat
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from repogen.errors import PublishError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 NO_EXCHANGE = "publish.no-exchange"
 """Code of the error that a filesystem cannot swap two directories."""
@@ -69,14 +72,56 @@ class Disk:
 
     def write(self, path: Path, text: str) -> None:
         """Write and sync."""
-        path.write_text(text, encoding="utf-8")
-        path.chmod(0o644)
+        path.unlink(missing_ok=True)  # of a killed run, or planted: it could be a link to another file, or a FIFO
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            os.fchmod(descriptor, 0o644)
         sync(path)
         sync(path.parent)
 
     def remove(self, path: Path) -> None:
         """Unlink if it exists."""
         path.unlink(missing_ok=True)
+
+
+def make_directory(path: Path) -> None:
+    """Create a directory and its missing parents, readable for all users whatever the umask; it may exist.
+
+    Raises:
+        OSError: It cannot be created, or it is not a directory.
+    """
+    missing = []
+    while not os.path.lexists(path):
+        missing.append(path)
+        path = path.parent
+    for directory in reversed(missing):
+        with suppress(FileExistsError):  # another process created it
+            directory.mkdir()
+            directory.chmod(0o755 | (directory.stat().st_mode & stat.S_ISGID))
+    if not path.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+
+
+def make_readable(directory: Path) -> None:
+    """Make a tree readable for all users: Triton may run as a different user."""
+    for path in _tree(directory):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def make_readable_and_sync(directory: Path) -> None:
+    """Make a tree readable for all users, and durable."""
+    make_readable(directory)
+    for path in _tree(directory):
+        sync(path)
+
+
+def _tree(directory: Path) -> Iterator[Path]:
+    """Yield the files and directories of a tree, leaves first, except for symlinks."""
+    for parent, _, names in os.walk(directory, topdown=False):
+        for path in (*(Path(parent, name) for name in names), Path(parent)):
+            if not path.is_symlink():
+                yield path
 
 
 def sync(path: Path) -> None:

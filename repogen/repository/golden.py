@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator, TypeAdapter
 
 from repogen.artifacts.built_model import Golden, GoldenCase
+from repogen.files import open_regular, read_text
 from repogen.repository.decode import SCHEMA, Document, JsonFloat, Part, decode, encode, malformed
 
 if TYPE_CHECKING:
@@ -113,9 +114,9 @@ def first_golden_inputs(directory: Path, batched: bool) -> dict[str, Array] | No
     """
     import numpy as np  # noqa: PLC0415 - as above
 
-    golden = golden_from_json((directory / GOLDEN_JSON).read_text(encoding="utf-8"))
+    golden = golden_from_json(read_text(directory / GOLDEN_JSON))
     case = next((case for case in golden.cases if case.batch > 0 or not batched), None)
     if case is None:
         return None
-    with np.load(directory / GOLDEN_NPZ, allow_pickle=False) as arrays:
+    with open_regular(directory / GOLDEN_NPZ) as file, np.load(file, allow_pickle=False) as arrays:
         return {tensor.name: unpacked(arrays, tensor.key) for tensor in case.inputs}

@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import PYTHON_FILE, REQUIREMENTS_FILE
 from repogen.errors import PublishError
+from repogen.files import is_directory, is_file, read_text
 from repogen.repository.decode import malformed
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+PROBE_PREFIX = ".repogen-probe-"
+"""Of the files by whose rename `repogen build` tests that it can publish."""
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 # std::stoll: white space, a sign, ASCII digits; whatever follows is ignored
@@ -41,6 +45,20 @@ def journal_path(model: Path) -> Path:
     return model.parent / f".repogen.{model.name}.pending.json"
 
 
+def stage_container(repository: Path, stage_dir: Path | None) -> Path:
+    """Return the directory of the builds' staging directories: next to the repository, or in ``stage_dir``."""
+    return (repository.parent if stage_dir is None else stage_dir) / f".{repository.name}.repogen-stage"
+
+
+def temporary_files(directory: Path) -> list[Path]:
+    """Return files that repogen creates in a directory for a moment, and that a killed run leaves."""
+    return [
+        entry
+        for entry in _entries(directory)
+        if entry.name.startswith(PROBE_PREFIX) and is_file(entry) and not entry.is_symlink()
+    ]
+
+
 def archive_dir(repository: Path) -> Path:
     """Return the directory for models that lost their alias: next to the repository, where Triton does not look."""
     return repository.with_name(f"{repository.name}.unserved")
@@ -52,12 +70,7 @@ def models_of(repository: Path) -> tuple[str, ...]:
     Raises:
         PublishError: It can't be read.
     """
-    if not repository.is_dir():
-        return ()
-    try:
-        return tuple(sorted(entry.name for entry in repository.iterdir() if entry.is_dir()))
-    except OSError as error:
-        raise PublishError(f"{repository} cannot be read: {error.strerror}", code="repository.unreadable") from error
+    return tuple(sorted(entry.name for entry in _entries(repository) if is_directory(entry)))
 
 
 def triton_version(name: str) -> int | None:
@@ -85,16 +98,17 @@ def triton_versions(model: Path) -> list[int]:
     """Return the version numbers that Triton reads from a model's directory, ascending; empty if it does not exist.
 
     Triton then loads version N from ``<model>/<N>``, which need not exist: it reads 5 from a directory named `5x`.
+
+    Raises:
+        PublishError: The directory can't be read.
     """
-    if not model.is_dir():
-        return []
-    numbers = {triton_version(entry.name) for entry in model.iterdir() if entry.is_dir()}
+    numbers = {triton_version(entry.name) for entry in _entries(model) if is_directory(entry)}
     return sorted(number for number in numbers if number is not None and not overflows(number))
 
 
 def versions(model: Path) -> list[int]:
     """Return the versions that Triton can load from a model's directory: those with a directory ``<model>/<N>``."""
-    return [number for number in triton_versions(model) if number >= 0 and (model / str(number)).is_dir()]
+    return [number for number in triton_versions(model) if number >= 0 and is_directory(model / str(number))]
 
 
 def latest_version(model: Path) -> int | None:
@@ -111,9 +125,9 @@ def next_version(model: Path) -> int:
         PublishError: No 64-bit integer is left.
     """
     newest = 0
-    for entry in model.iterdir() if model.is_dir() else ():
+    for entry in _entries(model):
         number = triton_version(entry.name)
-        if number is not None and (entry.is_dir() or entry.name == str(number)):
+        if number is not None and (is_directory(entry) or entry.name == str(number)):
             newest = max(newest, number)
     if newest >= _INT64_MAX:
         raise PublishError(
@@ -124,6 +138,23 @@ def next_version(model: Path) -> int:
     return newest + 1
 
 
+def _entries(directory: Path) -> list[Path]:
+    """Return what a directory contains; empty if it does not exist, or is not a directory.
+
+    Raises:
+        PublishError: It can't be read.
+    """
+    try:
+        return list(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        hint = "Make it readable, or name another directory."
+        raise PublishError(
+            f"{directory} cannot be read: {error.strerror}", hint, code="repository.unreadable"
+        ) from error
+
+
 def requirements_in(version_dir: Path) -> tuple[str, ...]:
     """Return the distributions that a version's Python code imports, each ``name==version``; empty without code.
 
@@ -131,10 +162,10 @@ def requirements_in(version_dir: Path) -> tuple[str, ...]:
         MalformedRecordError: Its requirements.txt can't be read.
     """
     path = version_dir / REQUIREMENTS_FILE
-    if not (version_dir / PYTHON_FILE).is_file() or not path.is_file():
+    if not is_file(version_dir / PYTHON_FILE) or not is_file(path):
         return ()
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_text(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise malformed("/".join(path.parts[-3:]), str(error)) from error
     return tuple(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOCK_FILE = ".repogen.lock"
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL})
 
 
 @contextmanager
@@ -31,7 +33,7 @@ def locked(repository: Path, seconds: float) -> Iterator[None]:
         PublishError: Another process held the lock for all that time.
     """
     path = repository / LOCK_FILE
-    lock = FileLock(path, timeout=seconds)
+    lock = FileLock(path, timeout=seconds, mode=0o644)
     try:
         lock.acquire()
     except Timeout as error:
@@ -53,7 +55,7 @@ def try_lock(path: Path) -> FileLock | None:
         path: The lock's file, which is created if it does not exist.
 
     Raises:
-        FileNotFoundError: The directory does not exist.
+        OSError: The file cannot be created: the directory does not exist, is full or read-only, or it is a symlink.
         PublishError: The filesystem does not support file locks.
     """
     lock = FileLock(path, timeout=0, mode=0o644, thread_local=False)
@@ -61,9 +63,9 @@ def try_lock(path: Path) -> FileLock | None:
         lock.acquire()
     except Timeout:
         return None
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        raise
     except (OSError, NotImplementedError) as error:
+        if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
+            raise
         raise PublishError(
             f"{path.parent} is on a filesystem without file locks: {error}",
             "Put the repository on a local filesystem, or on a network filesystem mounted with locking.",

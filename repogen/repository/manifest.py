@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated
@@ -10,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator, TypeAdapter
 
 from repogen.artifacts.built_model import FileRecord
-from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, MODEL_FILE, PYTHON_FILE
+from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, MODEL_FILE, PYTHON_FILE, UNCONFIRMED_FILE
 from repogen.artifacts.named_file import named_records, path_in_model
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.artifacts.versions import Manifest, Provenance
+from repogen.files import read_text
 from repogen.repository.decode import SCHEMA, Count, Document, JsonFloat, Part, decode, encode, malformed
 from repogen.repository.digest import sha256_files
 
@@ -125,15 +128,50 @@ def read_manifest(version_dir: Path) -> Manifest:
     path = version_dir / MANIFEST_FILE
     where = "/".join(path.parts[-3:])
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except UnicodeDecodeError as error:
         raise malformed(where, "not UTF-8") from error
     return manifest_from_json(text, where)
 
 
 def damaged_files(version_dir: Path, manifest: Manifest) -> tuple[str, ...]:
-    """Return one line for each file of a version that does not match its manifest."""
-    return _damaged_paths({version_dir / record.path: record for record in manifest.files})
+    """Return one line for each file of a version that does not match its manifest, or that Python could import."""
+    unlisted = [name for name in unlisted_files(version_dir, manifest) if may_be_imported(name, manifest)]
+    return (
+        *_damaged_paths({version_dir / record.path: record for record in manifest.files}),
+        *(f"{name} is not listed in the manifest, and {PYTHON_FILE} could import it" for name in unlisted),
+    )
+
+
+def unlisted_files(version_dir: Path, manifest: Manifest) -> tuple[str, ...]:
+    """Return the paths of files and links in a version's directory that its manifest does not list, sorted.
+
+    A directory that contains no listed file is one path: its name with a slash.
+    """
+    listed = {MANIFEST_FILE, UNCONFIRMED_FILE, *(record.path for record in manifest.files)}
+    folders = {str(parent) for path in listed for parent in PurePosixPath(path).parents} - {"."}
+    unlisted = []
+    queue = [""]
+    while queue:
+        folder = queue.pop()
+        with suppress(FileNotFoundError), os.scandir(version_dir / folder) as entries:
+            for entry in entries:
+                name = f"{folder}{entry.name}"
+                is_directory = entry.is_dir(follow_symlinks=False)
+                if is_directory and name in folders:
+                    queue.append(f"{name}/")
+                elif name not in listed:
+                    unlisted.append(f"{name}/" if is_directory else name)
+    return tuple(sorted(unlisted))
+
+
+def may_be_imported(name: str, manifest: Manifest) -> bool:
+    """Return whether an unlisted path could change what a version's Python code imports.
+
+    Triton's Python backend puts the directory of model.py on the search path. It also writes ``__pycache__`` there.
+    """
+    is_module = name.endswith((".py", ".pyc", ".so", "/")) and name != "__pycache__/"
+    return is_module and manifest.provenance.exporter == "python"
 
 
 def damaged_named_files(model: Path, files: Iterable[FileRecord]) -> tuple[str, ...]:

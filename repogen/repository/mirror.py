@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import MANIFEST_FILE
 from repogen.errors import ConfigError, PublishError, RepogenError
-from repogen.repository.filesystem import NO_EXCHANGE
+from repogen.repository.filesystem import NO_EXCHANGE, make_directory
 from repogen.repository.layout import archive_dir, model_dir, triton_versions, versions
 from repogen.repository.lock import locked
 from repogen.repository.manifest import damaged_files, damaged_named_files, read_manifest
@@ -107,7 +107,7 @@ def synced_repository(
     Raises:
         PublishError: Another publish holds the lock, or the repository does not follow the alias.
     """
-    repository.mkdir(mode=0o755, parents=True, exist_ok=True)
+    make_directory(repository)
     with locked(repository, lock_seconds):
         require_synced(repository, alias)
         if read_owner(repository) is None:
@@ -164,7 +164,7 @@ def archive(repository: Path, name: str, filesystem: Filesystem) -> None:
             "Move it away, or delete it.",
             code="sync.in-the-way",
         )
-    target.parent.mkdir(mode=0o755, exist_ok=True)
+    make_directory(target.parent)
     _move(model, target, filesystem)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter
 
 from repogen.errors import PublishError
+from repogen.files import read_text
 from repogen.repository.decode import SCHEMA, Document, decode, malformed
 from repogen.repository.layout import models_of
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OWNER_FILE = "repogen.json"
+NEW_OWNER_FILE = f".{OWNER_FILE}.new"
+"""The file that is renamed to it."""
 
 
 class RepositoryKind(Enum):
@@ -69,7 +72,7 @@ def read_owner(repository: Path) -> RepositoryOwner | None:
     """
     path = repository / OWNER_FILE
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UnicodeDecodeError as error:

@@ -19,25 +19,22 @@ If a step fails, the steps before it are undone in reverse order. ``recovery`` r
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.versions import Manifest, PublishedVersion, StagedVersion
 from repogen.errors import PublishError
 from repogen.repository.compatibility import differences, misfits, require_same_signature, require_servable
 from repogen.repository.decode import MalformedRecordError
-from repogen.repository.filesystem import Disk, Filesystem
+from repogen.repository.filesystem import Disk, Filesystem, make_directory, make_readable_and_sync
 from repogen.repository.layout import latest_version, model_dir, next_version, triton_versions, versions
 from repogen.repository.lock import locked
 from repogen.repository.manifest import read_manifest
 from repogen.repository.ownership import RepositoryKind, RepositoryOwner, read_owner, require_built
 from repogen.repository.recovery import config_bytes, finish_interrupted_publish
-from repogen.repository.transaction import Transaction, make_readable_and_sync
+from repogen.repository.transaction import Transaction
 from repogen.repository.version_policy import served_versions
 from repogen.triton_config.text.parse import parse
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Order(Enum):
@@ -75,7 +72,7 @@ def publish(
     model = model_dir(repository, staged.name)
     try:
         make_readable_and_sync(staged.model_dir)
-        repository.mkdir(mode=0o755, parents=True, exist_ok=True)
+        make_directory(repository)
         with locked(repository, lock_seconds):
             require_built(repository)
             number = _publish(staged, model, filesystem or Disk(), breaking=breaking)
@@ -151,10 +148,10 @@ def _move_into(transaction: Transaction, model: Path, number: int, staged: Stage
 
 
 def require_plain_directory(model: Path) -> None:
-    """Require that a model's directory, if it exists, is a directory, and neither it nor its config is a symlink.
+    """Require that a model's directory, if it exists, is a directory with a regular config.pbtxt, and none a symlink.
 
     Raises:
-        PublishError: It, or its config.pbtxt, is a symlink, or it is a file.
+        PublishError: It, or its config.pbtxt, is a symlink or something else.
     """
     for path in (model, model / CONFIG_FILE):
         if path.is_symlink():
@@ -163,10 +160,11 @@ def require_plain_directory(model: Path) -> None:
                 "Replace it by its target, or publish under another model name.",
                 code="publish.symlink",
             )
-    if model.exists() and not model.is_dir():
-        raise PublishError(
-            f"{model} is not a directory", "Move it away, or use another model name.", code="publish.foreign-model"
-        )
+    for path, is_kind, kind in ((model, Path.is_dir, "directory"), (model / CONFIG_FILE, Path.is_file, "regular file")):
+        if path.exists() and not is_kind(path):
+            raise PublishError(
+                f"{path} is not a {kind}", "Move it away, or use another model name.", code="publish.foreign-model"
+            )
 
 
 def _newest(model: Path) -> int:

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.errors import PublishError
+from repogen.files import exists, is_file, read_bytes
 from repogen.repository.decode import MalformedRecordError, decode
 from repogen.repository.digest import sha256_bytes
 from repogen.repository.filesystem import Disk, Filesystem
@@ -64,7 +65,7 @@ def recover(repository: Path, name: str, *, lock_seconds: float = 60.0) -> bool:
         PublishError: The lock could not be acquired, or the repository cannot be written.
     """
     model = model_dir(repository, name)
-    if not journal_path(model).exists():
+    if not exists(journal_path(model)):
         return config_is_newest(model)
     try:
         with locked(repository, lock_seconds):
@@ -105,13 +106,13 @@ def finish_interrupted_publish(model: Path, filesystem: Filesystem) -> None:
 def config_bytes(directory: Path) -> bytes | None:
     """Return the config.pbtxt in a directory, None if there is none."""
     path = directory / CONFIG_FILE
-    return path.read_bytes() if path.is_file() else None
+    return read_bytes(path) if is_file(path) else None
 
 
 def _read_journal(path: Path) -> Journal | None:
     """Return the journal, None if there is none; an incomplete one was interrupted before the first rename."""
     try:
-        return decode(_JOURNAL, path.read_text(encoding="utf-8", errors="replace"), path.name)
+        return decode(_JOURNAL, read_bytes(path).decode(errors="replace"), path.name)
     except FileNotFoundError:
         return None
     except MalformedRecordError:

@@ -21,7 +21,9 @@ from repogen.artifacts.named_file import path_in_model
 from repogen.artifacts.steps import EnsembleArtifact, PythonArtifact
 from repogen.artifacts.versions import Manifest, ModelConfig, Provenance, StagedVersion
 from repogen.errors import PublishError
+from repogen.files import is_inside
 from repogen.repository.digest import sha256_bytes, sha256_file
+from repogen.repository.filesystem import make_readable
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
 from repogen.repository.layout import model_dir, next_version, versions
 from repogen.repository.manifest import manifest_to_json
@@ -80,6 +82,7 @@ def stage_version(  # noqa: PLR0913 - the parts of a version
         files.sort(key=lambda file: file.path)
         manifest = Manifest(config.name, config.max_batch_size, config.signature, tuple(files), provenance)
         _write(directory / MANIFEST_FILE, manifest_to_json(manifest).encode())
+        make_readable(directory.parent)  # smoke tests may run a Triton of another user on it
     except OSError as error:
         raise PublishError(
             f"{config.name}: cannot be staged in {root}: {error.strerror} ({error.filename})",
@@ -148,7 +151,7 @@ def _model_files(artifact: Artifact) -> dict[str, Path]:
 
 
 def _link_or_copy(source: Path, target: Path, root: Path) -> FileRecord:
-    if source.is_symlink() or not source.resolve().is_relative_to(root.resolve()):
+    if source.is_symlink() or not is_inside(source, root):
         shutil.copyfile(source, target)
     else:
         os.link(source, target)

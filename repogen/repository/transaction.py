@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.named_file import DATA_DIRECTORIES, named_records, path_in_model
 from repogen.repository.digest import sha256_bytes
-from repogen.repository.filesystem import Filesystem, sync
+from repogen.repository.filesystem import Filesystem, make_directory, sync
 from repogen.repository.layout import journal_path
 from repogen.repository.manifest import damaged_named_files
-from repogen.repository.ownership import OWNER_FILE
+from repogen.repository.ownership import NEW_OWNER_FILE, OWNER_FILE
 from repogen.repository.recovery import Journal, config_bytes
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Transaction:
             source, target = self._staged.model_dir / name, self._model / name
             if not target.parent.exists():  # Triton ignores it while config.pbtxt does not name a file in it
                 self._undo.callback(_remove_empty, target.parent)
-                target.parent.mkdir()
+                make_directory(target.parent)
             if not target.exists():
                 self._move(source, target)
             elif damaged_named_files(self._model, [record]):
@@ -157,22 +157,13 @@ class Transaction:
 
 def write_owner(repository: Path, owner: RepositoryOwner, filesystem: Filesystem) -> None:
     """Write ``repogen.json`` atomically; the caller holds the lock."""
-    temporary = repository / f".{OWNER_FILE}.new"
+    temporary = repository / NEW_OWNER_FILE
     try:
         filesystem.write(temporary, owner.to_json())
         filesystem.rename(temporary, repository / OWNER_FILE)
     except BaseException:
         filesystem.remove(temporary)
         raise
-
-
-def make_readable_and_sync(directory: Path) -> None:
-    """Make a tree durable, leaves first, and readable for all users: Triton may run as a different user."""
-    for parent, _, names in os.walk(directory, topdown=False):
-        for path in (*(Path(parent, name) for name in names), Path(parent)):
-            if not path.is_symlink():
-                path.chmod(0o755 if path.is_dir() else 0o644)
-                sync(path)
 
 
 def _link_tree(source: Path, target: Path) -> None:

@@ -10,16 +10,20 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import tempfile
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.errors import PublishError
-from repogen.repository.lock import try_lock
+from repogen.repository.filesystem import make_directory
+from repogen.repository.layout import PROBE_PREFIX, stage_container, temporary_files
+from repogen.repository.lock import LOCK_FILE, try_lock
+from repogen.repository.ownership import NEW_OWNER_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from filelock import FileLock
 
@@ -38,7 +42,7 @@ def preflight(repository: Path, stage_dir: Path | None) -> None:
         PublishError: The repository is not a directory or cannot be written, or the staging directory is inside it or
             on another filesystem.
     """
-    repository = repository.resolve()
+    repository = _resolved(repository)
     parent = _stage_parent(repository, stage_dir)
     target, source = _existing(repository, "repository"), _existing(parent, "staging directory")
     if target.stat().st_dev != source.stat().st_dev:
@@ -60,19 +64,22 @@ def prepare_stage_root(repository: Path, stage_dir: Path | None) -> Iterator[Pat
     Raises:
         PublishError: As ``preflight``.
     """
-    repository = repository.resolve()
+    repository = _resolved(repository)
     preflight(repository, stage_dir)
     parent = _stage_parent(repository, stage_dir)
     new_parents = [path for path in (parent, *parent.parents) if not path.exists()]
-    container = parent / f".{repository.name}.repogen-stage"
+    container = stage_container(repository, None if stage_dir is None else parent)
     try:
-        _sweep(container)
+        sweep(repository, stage_dir)
         try:
             root, lock = _create(container)
         except OSError as error:  # for example, another user's build made the container
             raise _not_writable(str(container), repository, error) from error
         try:
-            private_repository(root).mkdir()
+            try:
+                make_directory(private_repository(root))
+            except OSError as error:
+                raise write_error(repository.name, root, error) from error
             yield root
         finally:
             # before the lock is released, so that no other build removes it at the same time
@@ -84,6 +91,40 @@ def prepare_stage_root(repository: Path, stage_dir: Path | None) -> Iterator[Pat
                 path.rmdir()
 
 
+def sweep(repository: Path, stage_dir: Path | None) -> None:
+    """Remove what builds and syncs that were killed have left; what another process uses is kept.
+
+    These are staging directories, files of ``preflight``, and a ``repogen.json`` that was not renamed yet.
+
+    Args:
+        repository: The model repository, which need not exist.
+        stage_dir: As for ``prepare_stage_root``.
+    """
+    repository = _resolved(repository)
+    parent = repository.parent if stage_dir is None else _resolved(stage_dir)
+    container = stage_container(repository, None if stage_dir is None else parent)
+    with suppress(OSError):
+        _sweep_container(container)
+        container.rmdir()
+    for directory in {repository, parent}:
+        with suppress(OSError, PublishError):
+            for path in temporary_files(directory):
+                _remove_unused(path, path)
+    if os.path.lexists(repository / NEW_OWNER_FILE):
+        with suppress(OSError, PublishError):
+            _remove_unused(repository / NEW_OWNER_FILE, repository / LOCK_FILE)
+
+
+def write_error(name: str, directory: Path, error: OSError) -> PublishError:
+    """Return the error that a model's files cannot be written or read while it is built."""
+    reason = error.strerror or str(error)
+    return PublishError(
+        f"{name}: cannot be staged in {directory}: {reason}" + (f" ({error.filename})" if error.filename else ""),
+        "Free disk space or fix the permissions there, or choose another directory with --stage-dir.",
+        code="stage.write",
+    )
+
+
 def private_repository(root: Path) -> Path:
     """Return the private model repository of a stage root."""
     return root / "repository"
@@ -92,7 +133,7 @@ def private_repository(root: Path) -> Path:
 def _stage_parent(repository: Path, stage_dir: Path | None) -> Path:
     if stage_dir is None:
         return repository.parent
-    parent = stage_dir.resolve()
+    parent = _resolved(stage_dir)
     if parent.is_relative_to(repository):
         raise PublishError(
             f"the staging directory {stage_dir} is inside the model repository {repository}",
@@ -102,9 +143,26 @@ def _stage_parent(repository: Path, stage_dir: Path | None) -> Path:
     return parent
 
 
+def _resolved(path: Path) -> Path:
+    """Return a path without symlinks; one in a loop stays as it is."""
+    return Path(os.path.realpath(path))
+
+
 def _existing(path: Path, kind: str) -> Path:
-    """Return ``path``, or its nearest parent that exists."""
-    nearest = next(candidate for candidate in (path, *path.parents) if candidate.exists())
+    """Return ``path``, or its nearest parent that exists.
+
+    Raises:
+        PublishError: A part of the path is not a directory, is a symlink loop, or is too long.
+    """
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        raise PublishError(
+            f"the {kind} {path} cannot be used: {error.strerror}", "Name another one.", code="stage.no-directory"
+        ) from error
+    nearest = next(candidate for candidate in (path, *path.parents) if os.path.lexists(candidate))
     if not nearest.is_dir():
         raise PublishError(
             f"the {kind} {path} cannot be created: {nearest} is not a directory", code="stage.no-directory"
@@ -118,9 +176,10 @@ def _probe(source: Path, target: Path, repository: Path, parent: Path) -> None:
     Triton ignores files in a repository's root. Equal device numbers do not prove that a rename works: there may be two
     bind mounts of one filesystem.
     """
-    name = f".repogen-probe-{os.getpid()}-{os.urandom(4).hex()}"
+    name = f"{PROBE_PREFIX}{os.urandom(8).hex()}"
+    lock = None
     try:
-        (source / name).touch()
+        lock = try_lock(source / name)  # so that no sweep removes it
         (source / name).rename(target / name)
     except OSError as error:
         if error.errno == errno.EXDEV:
@@ -130,6 +189,8 @@ def _probe(source: Path, target: Path, repository: Path, parent: Path) -> None:
         for directory in (source, target):
             with suppress(OSError):  # removing it fails where it could not be written
                 (directory / name).unlink()
+        if lock is not None:
+            lock.release()
 
 
 def _other_filesystem(repository: Path, parent: Path) -> PublishError:
@@ -153,9 +214,9 @@ def _not_writable(paths: str, repository: Path, error: OSError) -> PublishError:
 def _create(container: Path) -> tuple[Path, FileLock]:
     """Create and lock a build directory; another build's sweep may remove one before it is locked."""
     for _ in range(_ATTEMPTS):
-        container.mkdir(mode=0o755, parents=True, exist_ok=True)
         with suppress(FileNotFoundError):  # the other build removed the container, or the directory in it
-            root = type(container)(tempfile.mkdtemp(prefix="build-", dir=container))
+            _make_container(container)
+            root = Path(tempfile.mkdtemp(prefix="build-", dir=container))
             lock = try_lock(root / _LOCK)
             if lock is not None:
                 root.chmod(0o755)  # mkdtemp sets 0700, and a Triton of another user reads the private repository
@@ -171,11 +232,39 @@ def _remove(root: Path) -> None:
         raise
 
 
-def _sweep(container: Path) -> None:
+def _make_container(container: Path) -> None:
+    """Create the directory of all builds' staging directories; one that exists may have been planted.
+
+    Raises:
+        PublishError: It is a symlink, or belongs to a user who could exchange the staged files.
+    """
+    make_directory(container)
+    status, parent = container.lstat(), container.parent.stat()
+    if stat.S_ISLNK(status.st_mode) or status.st_uid not in {os.geteuid(), parent.st_uid}:
+        kind = "is a symlink" if stat.S_ISLNK(status.st_mode) else "belongs to another user"
+        raise PublishError(
+            f"{container} {kind}: the files that are tested there could be exchanged before they are published",
+            "Remove it, or choose another directory with --stage-dir.",
+            code="stage.foreign",
+        )
+
+
+def _sweep_container(container: Path) -> None:
     """Remove the directories of builds that were killed: their locks are free."""
+    if container.is_symlink():
+        return
     for root in container.glob("build-*"):
-        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            lock = try_lock(root / _LOCK)
-            if lock is not None:
-                shutil.rmtree(root, ignore_errors=True)
-                lock.release()
+        if not root.is_symlink():
+            with suppress(OSError, PublishError):
+                _remove_unused(root, root / _LOCK)
+
+
+def _remove_unused(path: Path, lock_path: Path) -> None:
+    """Remove a file or a directory if its lock is free."""
+    lock = try_lock(lock_path)
+    if lock is not None:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+        lock.release()

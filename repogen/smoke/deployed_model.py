@@ -10,6 +10,7 @@ import numpy as np
 
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.errors import SmokeError
+from repogen.files import open_regular, read_text
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_from_json, unpacked
 from repogen.smoke.compare import Comparison, compare
 from repogen.smoke.inference import WireTensor, single_request
@@ -153,7 +154,7 @@ def read_deployed_model(
         MalformedRecordError: ``golden.json`` is damaged.
         OSError: One of the two cannot be read.
     """
-    text = (version_dir / GOLDEN_JSON).read_text(encoding="utf-8")
+    text = read_text(version_dir / GOLDEN_JSON)
     golden = golden_from_json(text, f"{version_dir.name}/{GOLDEN_JSON}")
     arrays = _load_arrays(version_dir / GOLDEN_NPZ)
     largest = int(model.config.max_batch_size)
@@ -186,7 +187,7 @@ def _client_spec(spec: TensorSpec, view: TensorView, config: ModelConfig) -> Ten
 
 def _load_arrays(path: Path) -> dict[str, Array]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open_regular(path) as file, np.load(file, allow_pickle=False) as archive:
             return {key: archive[key] for key in archive.files}
     except (ValueError, EOFError, BadZipFile) as error:
         raise SmokeError(

@@ -21,6 +21,7 @@ from repogen.artifacts.file_names import (
 from repogen.artifacts.named_file import is_named_file, path_in_model
 from repogen.artifacts.serving import SmokeCheck
 from repogen.errors import SmokeError
+from repogen.files import is_file, read_bytes, read_text
 from repogen.repository.admission import is_safe_name, read_refusals, refusals
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
 from repogen.repository.layout import latest_version, requirements_in, triton_versions
@@ -132,7 +133,7 @@ def prepare_published(endpoint: Endpoint, directory: Path) -> PreparedModel:
         OSError: It cannot be read.
         UnicodeDecodeError: It is not UTF-8.
     """
-    config = parse((directory / CONFIG_FILE).read_text(encoding="utf-8"), f"{directory.name}/{CONFIG_FILE}")
+    config = parse(read_text(directory / CONFIG_FILE), f"{directory.name}/{CONFIG_FILE}")
     config.name = config.name or directory.name
     numbers = tuple(reversed(served_versions(config, triton_versions(directory))))
     overrides: tuple[str, ...] = ()
@@ -295,9 +296,9 @@ def _sent_files(version_dir: Path) -> Mapping[str, bytes]:
             code="smoke.too-large-to-send",
         )
     named_files = {
-        path_in_model(path.name): path.read_bytes() for path in version_dir.iterdir() if is_named_file(path.name)
+        path_in_model(path.name): read_bytes(path) for path in version_dir.iterdir() if is_named_file(path.name)
     }
-    return {**named_files, **{f"{version_dir.name}/{path.name}": path.read_bytes() for path in paths}}
+    return {**named_files, **{f"{version_dir.name}/{path.name}": read_bytes(path, MAX_SENT) for path in paths}}
 
 
 def _requirements(config: ModelConfig, version_dir: Path, repository: Path) -> list[str]:
@@ -306,8 +307,8 @@ def _requirements(config: ModelConfig, version_dir: Path, repository: Path) -> l
     for step in config.ensemble_scheduling.step:
         directory = repository / step.model_name
         version = step.model_version if step.model_version > 0 else latest_version(directory)
-        if (directory / CONFIG_FILE).is_file():
-            text = (directory / CONFIG_FILE).read_text(encoding="utf-8")
+        if is_file(directory / CONFIG_FILE):
+            text = read_text(directory / CONFIG_FILE)
             step_config = parse(text, f"config.pbtxt of {step.model_name}")
             requirements += _requirements(step_config, directory / str(version), repository)
     return list(dict.fromkeys(requirements))

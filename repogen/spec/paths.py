@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from repogen.artifacts.file_names import RESERVED_FILES
+from repogen.files import is_directory, is_file, is_inside
 from repogen.spec.problems import printable
 from repogen.spec.sources import OnnxSource, PythonSource, TorchSource
 from repogen.spec.structure import Finding, PartialModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from repogen.spec.models import ExportSpec
     from repogen.spec.sources import SourceSpec
@@ -55,7 +58,7 @@ def check_evaluation(reference: str, root: Path, path: tuple[str, ...]) -> Findi
 
 def check_templates(templates: str | None, root: Path) -> Findings:
     """Yield the problems of the directory with template overrides."""
-    if templates is not None and not _exists(root, templates, directory=True):
+    if templates is not None and ("\0" in templates or not is_directory(root / templates)):
         yield Finding(("templates",), f'directory "{printable(templates)}" does not exist', _RELATIVE_HINT)
 
 
@@ -64,14 +67,19 @@ def check_repository(repository: str, templates: str | None, root: Path) -> Find
     if "\0" in repository or not repository:
         yield Finding(("repository",), "must be the path of a directory")
         return
-    output, path = (root / repository).resolve(), ("repository",)
-    if output.exists() and not output.is_dir():
-        yield Finding(path, f'"{printable(repository)}" is a file, not a directory')
-    if root.resolve().is_relative_to(output):
+    output, path = _resolved(root / repository), ("repository",)
+    try:
+        if not stat.S_ISDIR(output.stat().st_mode):
+            yield Finding(path, f'"{printable(repository)}" is a file, not a directory')
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # the build creates it, or reports which part of the path is a file
+    except OSError as error:
+        yield Finding(path, f'"{printable(repository)}" cannot be used: {error.strerror}', "use another directory")
+    if _resolved(root).is_relative_to(output):
         what = "contains the spec, and Triton would treat the directories next to the spec as models"
         yield Finding(path, what, "use a separate directory: model_repository")
     if templates and "\0" not in templates:
-        overrides = (root / templates).resolve()
+        overrides = _resolved(root / templates)
         if output.is_relative_to(overrides) or overrides.is_relative_to(output):
             yield Finding(path, "and templates contain one another", "use separate directories")
 
@@ -84,14 +92,14 @@ def _callable(path: tuple[str, ...], reference: str, root: Path, example: str) -
     if match is None and (".py:" in reference or not _MODULE_FORM.fullmatch(reference)):
         hint = f'for example "{example}", or "package.module:{example.partition(":")[2]}"'
         yield Finding(path, f'"{printable(reference)}" is neither file.py:callable nor package.module:callable', hint)
-    elif match is not None and not _exists(root, match["file"]):
-        yield Finding(path, f'file "{printable(match["file"])}" does not exist', _RELATIVE_HINT)
+    elif match is not None:
+        yield from _code_file(path, match["file"], root)
 
 
 def _config_files(triton: TritonSpec, root: Path) -> Findings:
     for path, file in triton.files.items():
-        if not _exists(root, file):
-            yield Finding(("triton", *path), f'RG405: file "{printable(file)}" does not exist', _RELATIVE_HINT)
+        for finding in _published_file(("triton", *path), file, root):
+            yield finding._replace(what=f"RG405: {finding.what}")
 
 
 def _source(source: SourceSpec, root: Path) -> Findings:
@@ -100,8 +108,8 @@ def _source(source: SourceSpec, root: Path) -> Findings:
         yield from _weights(source.weights, root)
     for key in () if isinstance(source, TorchSource) else source.files:
         file = getattr(source, key)
-        if file is not None and not _exists(root, file):
-            yield Finding(("source", key), f'file "{printable(file)}" does not exist', _RELATIVE_HINT)
+        if file is not None:
+            yield from _read_file(("source", key), file, root)
     if isinstance(source, PythonSource):
         yield from _python_data(source.data, root)
     if isinstance(source, OnnxSource) and source.reference is not None:
@@ -117,9 +125,9 @@ def _python_data(data: tuple[str, ...], root: Path) -> Findings:
     names: set[str] = set()
     for position, file in enumerate(data):
         path, name = ("source", "data", position), file.rpartition("/")[2]
-        if not _exists(root, file):
-            yield Finding(path, f'file "{printable(file)}" does not exist', _RELATIVE_HINT)
-        elif name in names or name in RESERVED_FILES:
+        problems = list(_published_file(path, file, root))
+        yield from problems
+        if not problems and (name in names or name in RESERVED_FILES):
             owner = "another file" if name in names else "a file of repogen"
             yield Finding(
                 path, f'"{printable(name)}" can\'t be stored next to model.py: {owner} has this name', "rename it"
@@ -144,8 +152,8 @@ def _weights(weights: str | None, root: Path) -> Findings:
     if not weights.endswith(WEIGHTS_SUFFIXES):
         hint = f"use one of {', '.join(WEIGHTS_SUFFIXES)}, preferably safetensors"
         yield Finding(path, f'can\'t read weights from "{printable(weights)}"', hint)
-    elif not _exists(root, weights):
-        yield Finding(path, f'file "{printable(weights)}" does not exist', _RELATIVE_HINT)
+    else:
+        yield from _read_file(path, weights, root)
 
 
 def _examples(examples: str | tuple[str, ...], root: Path) -> Findings:
@@ -162,13 +170,44 @@ def _data_file(path: KeyPath, file: str, root: Path) -> Findings:
     if not file.endswith(DATA_SUFFIXES):
         hint = 'for example "examples.npz", or "models.py:examples"'
         yield Finding(path, f'"{printable(file)}" is neither .npz nor .safetensors, nor file.py:callable', hint)
-    elif not _exists(root, file):
+    else:
+        yield from _read_file(path, file, root)
+
+
+def _code_file(path: KeyPath, file: str, root: Path) -> Findings:
+    """Yield the problem of a file whose code runs: it may be anywhere."""
+    if "\0" in file or not is_file(root / file):
         yield Finding(path, f'file "{printable(file)}" does not exist', _RELATIVE_HINT)
 
 
-def _exists(root: Path, relative: str, *, directory: bool = False) -> bool:
-    try:
-        path = root / relative
-        return path.is_dir() if directory else path.is_file()
-    except (OSError, ValueError):
-        return False  # a name with a NUL character, or a very long one
+def _read_file(path: KeyPath, file: str, root: Path) -> Findings:
+    """Yield the problem of a file that is read, such as weights: it may be anywhere, but not a link to another place.
+
+    Whoever wrote the spec chose the path. A symlink is content of a checkout or an archive, which is not trusted.
+    """
+    problems = list(_code_file(path, file, root))
+    yield from problems
+    within = not problems and _lexically_inside(file, root)
+    if not problems and not is_inside(root / file, root if within else (root / file).parent):
+        directory = "the spec's directory" if within else "its own directory"
+        hint = "name the file that it links to, or replace the link by a copy"
+        yield Finding(path, f'"{printable(file)}" is a link that leads out of {directory}', hint)
+
+
+def _published_file(path: KeyPath, file: str, root: Path) -> Findings:
+    """Yield the problem of a file that is published unchanged: it must be in the spec's directory."""
+    problems = list(_code_file(path, file, root))
+    yield from problems
+    if not problems and not is_inside(root / file, root):
+        hint = "files that are published must be in the directory of the spec: copy it there"
+        yield Finding(path, f'"{printable(file)}" leads out of the spec\'s directory', hint)
+
+
+def _lexically_inside(file: str, root: Path) -> bool:
+    """Return whether a path is in a directory as it is written, whatever its links."""
+    return Path(os.path.normpath(root / file)).is_relative_to(os.path.normpath(root))
+
+
+def _resolved(path: Path) -> Path:
+    """Return a path without symlinks; one in a loop stays as it is."""
+    return Path(os.path.realpath(path))

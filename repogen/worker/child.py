@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import traceback
 import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.errors import ErrorRecord, ExportError, RepogenError, SourceError, first_line
+from repogen.errors import ErrorRecord, ExportError, PublishError, RepogenError, SourceError, first_line
 from repogen.source.common.callables import user_error
 from repogen.worker.interference import ProcessState
 from repogen.worker.job import EVENT, JOB, Event, Job
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _MAX_MESSAGE = 20_000
 _MAX_DETAILS = 1_000_000
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 
 def work(job_json: bytes, send: Callable[[bytes], None]) -> None:
@@ -102,6 +104,9 @@ def _unexpected_error(error: BaseException, root: Path) -> RepogenError:
     text = _name_and_message(error)
     if isinstance(error, MemoryError):
         return ExportError(f"out of memory: {text}", code="worker.memory")
+    if isinstance(error, OSError) and error.errno in _NO_SPACE:
+        hint = "Free disk space, or choose another directory with --stage-dir."
+        return PublishError(f"a file cannot be written: {text}", hint, code="stage.write")
     raised = user_error(error, "the model's code failed", root)
     # repogen raises no KeyboardInterrupt, SystemExit or GeneratorExit here, and the user's line is in no other stack.
     if not isinstance(error, Exception) or (raised.where and (root / raised.where.rpartition(":")[0]).is_file()):

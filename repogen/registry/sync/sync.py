@@ -7,10 +7,12 @@ moved in or out by renames.
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.sync import CHANGES, SyncAction, SyncedVersion, SyncOptions, SyncReport
@@ -29,11 +31,10 @@ from repogen.repository.download import stage_download
 from repogen.repository.filesystem import Disk, Filesystem
 from repogen.repository.mirror import archive, discard, serve, synced_repository
 from repogen.repository.ownership import require_synced
-from repogen.repository.workspace import prepare_stage_root, private_repository
+from repogen.repository.workspace import prepare_stage_root, private_repository, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.registry import ModelRegistry, RegistryEntry
@@ -76,7 +77,7 @@ def sync(
         RepogenError: An error that concerns all models, before anything is changed: the registry does not respond, a
             version was not built by repogen, the repository has another owner, or a model is unknown.
     """
-    repository = repository.resolve()
+    repository = Path(os.path.realpath(repository))
     require_synced(repository, options.alias)
     require_plain_archive(repository)
     run = _Run(registry, repository, options, progress, filesystem or Disk())
@@ -85,6 +86,8 @@ def sync(
     names = chosen_models(repository, options, aliased)
     require_built_by_repogen(options.alias, [aliased[name] for name in names if name in aliased])
     require_same_registry(registry, repository, aliased)
+    if not options.dry_run:
+        sweep(repository, None)
     plans = {name: plan_or_failure(repository, options, name, aliased.get(name)) for name in names}
     results = {name: tuple(step.result for step in steps) for name, steps in plans.items()}
     changed_names = [

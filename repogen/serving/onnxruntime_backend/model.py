@@ -58,7 +58,9 @@ class TritonPythonModel:
         config = json.loads(args["model_config"])
         file = config.get("default_model_filename") or "model.onnx"
         try:
-            self._session = ort.open_session(Path(args["model_repository"], args["model_version"], file), config)
+            # as Triton's core joins them: an absolute name is appended, where Path() would replace the directory
+            path = Path(f"{args['model_repository']}/{args['model_version']}/{file}")
+            self._session = ort.open_session(path, config)
             graph = ort.graph_of(self._session)
             graph_rules.check(config, graph)
         except graph_rules.Refusal as refusal:

@@ -7,6 +7,7 @@ import zipfile
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from repogen.errors import SourceError
+from repogen.files import open_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,7 +122,7 @@ def check_format(path: Path) -> None:
 
 def _head(path: Path, code: str) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(_HEAD)
     except OSError as error:
         raise SourceError(f"{path.name} cannot be read: {error.strerror}", code=code, where=path.name) from error

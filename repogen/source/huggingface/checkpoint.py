@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from repogen.artifacts.source import Companion
 from repogen.errors import SourceError
+from repogen.files import is_inside, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -163,7 +164,8 @@ class Checkpoint:
     def pipeline_tag(self) -> str:
         """The task named in the front matter of the model card; empty when there is none."""
         path = self.directory / "README.md"
-        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        readable = path.is_file() and is_inside(path, self.directory)
+        text = read_bytes(path).decode(errors="replace") if readable else ""
         front_matter = _FRONT_MATTER.search(text)
         tag = _PIPELINE_TAG.search(front_matter[1]) if front_matter else None
         return tag[1] if tag else ""
@@ -180,7 +182,7 @@ class Checkpoint:
     def companions(self) -> tuple[tuple[Companion, ...], tuple[str, ...]]:
         """Return the files to publish with the model, and a note on links that lead out of the directory."""
         paths = self._companion_paths()
-        inside = [path for path in paths if _stays_inside(path, self.directory)]
+        inside = [path for path in paths if is_inside(path, self.directory)]
         outside = ", ".join(path.name for path in paths if path not in inside)
         notes = (f"not published, because they link to files outside the directory: {outside}",) if outside else ()
         return tuple(Companion(path.name, path) for path in inside), notes
@@ -191,7 +193,7 @@ class Checkpoint:
 
     def _first_file(self, names: tuple[str, ...], kind: type[_File]) -> _File:
         path = next((path for path in (self.directory / name for name in names) if path.is_file()), None)
-        return kind() if path is None else read_json(path, kind)
+        return kind() if path is None else read_json(_inside(path, self.directory), kind)
 
 
 def open_checkpoint(
@@ -213,7 +215,7 @@ def open_checkpoint(
     if not path.is_file():
         problem, hint = _other_format(directory)
         raise _files_error(f"{name} has no config.json{f': {problem}' if problem else ''}", hint)
-    config = read_json(path, ConfigFile)
+    config = read_json(_inside(path, directory), ConfigFile)
     if config.has_remote_code:
         if not trusted:
             raise SourceError(
@@ -234,7 +236,7 @@ def read_json(path: Path, kind: type[_T]) -> _T:
         SourceError: The file cannot be read, is not JSON, or has values of another type.
     """
     try:
-        return TypeAdapter(kind).validate_json(path.read_bytes())
+        return TypeAdapter(kind).validate_json(read_bytes(path))
     except OSError as error:
         raise _files_error(f"{path.name} cannot be read: {error.strerror}", "download it again", path.name) from error
     except ValidationError as error:
@@ -252,7 +254,8 @@ def _weights(directory: Path, name: str, config: ConfigFile) -> tuple[Path, ...]
     for candidate in (*custom, *SAFE_WEIGHTS, *PICKLED_WEIGHTS):
         path = directory / _file_name(candidate, CONFIG)
         if path.is_file():
-            return _shards(path) if path.name.endswith(".index.json") else (path,)
+            weights = _shards(_inside(path, directory)) if path.name.endswith(".index.json") else (path,)
+            return tuple(_inside(file, directory) for file in weights)
     problem, hint = _other_format(directory)
     raise _files_error(f"{name} has no weights: {problem or 'neither model.safetensors nor pytorch_model.bin'}", hint)
 
@@ -287,11 +290,19 @@ def _other_format(directory: Path) -> tuple[str, str]:
     return "", "name the directory that model.save_pretrained(DIR) wrote"
 
 
-def _stays_inside(path: Path, directory: Path) -> bool:
-    """Whether a file belongs to the directory; snapshots in the Hub's cache consist of links to ``blobs``."""
-    target, home = path.resolve(), directory.resolve()
-    blobs = home.parent.parent / "blobs"
-    return target.is_relative_to(home) or (home.parent.name == "snapshots" and target.is_relative_to(blobs))
+def _inside(path: Path, directory: Path) -> Path:
+    """Return a file's path unchanged.
+
+    Raises:
+        SourceError: It is a link that leads out of the directory; those of the Hub's cache do not.
+    """
+    if not is_inside(path, directory):
+        raise _files_error(
+            f"{path.name} is a link that leads out of its directory",
+            "replace the link by a copy, or name the directory that it leads to",
+            path.name,
+        )
+    return path
 
 
 def _files_error(message: str, hint: str, where: str = "") -> SourceError:

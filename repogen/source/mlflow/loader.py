@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from repogen.artifacts.tensors import DTYPES
 from repogen.errors import SourceError, first_line
+from repogen.files import is_inside
 from repogen.source.common.call import named_call
 from repogen.source.common.callables import RAISED, user_error
 from repogen.source.common.formats import is_script
@@ -153,7 +154,7 @@ def _path_inside(fetched: Path, name: str, uri: str) -> Path:
     relative = PurePosixPath(name)
     path = fetched / name
     outside = relative.is_absolute() or ".." in relative.parts
-    if outside or not path.resolve().is_relative_to(fetched.resolve()):
+    if outside or not is_inside(path, fetched):
         raise _unreadable_error(uri, f"the path {name!r} leads out of the model's directory")
     return path
 

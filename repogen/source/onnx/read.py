@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onnx
@@ -9,12 +11,13 @@ from google.protobuf.message import DecodeError
 
 from repogen.artifacts.tensors import DTYPES
 from repogen.errors import SourceError, first_line
+from repogen.files import MAX_GRAPH_BYTES, read_bytes
 from repogen.onnx_graph.external_data import cut_short, external, misplaced, nodes
+from repogen.onnx_graph.facts import other_format
 from repogen.source.common.graph_inputs import GraphInput, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from pathlib import Path
 
     from repogen.source.common.graph_inputs import GraphDim
 
@@ -44,13 +47,11 @@ def read_onnx(path: Path) -> onnx.ModelProto:
         SourceError: The file is empty, truncated, or not an ONNX file.
     """
     try:
-        content = path.read_bytes()
+        content = read_bytes(path, MAX_GRAPH_BYTES)
     except OSError as error:
         raise _broken_error(path, f"cannot be read: {error.strerror}") from error
-    if not content:
-        raise _broken_error(path, "is empty")
-    if content.startswith(b"version https://git-lfs"):
-        raise _broken_error(path, "is a git-LFS pointer, not the file itself", "download it: git lfs pull")
+    if other := other_format(content):
+        raise _broken_error(path, *other)
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(content)
@@ -192,7 +193,7 @@ def external_files(proto: onnx.ModelProto, path: Path) -> tuple[Path, ...]:
                 code="source.onnx-external-data",
                 where=path.name,
             )
-        files.setdefault(entry.location, (path.absolute().parent / entry.location).resolve())
+        files.setdefault(entry.location, Path(os.path.realpath(path.absolute().parent / entry.location)))
     return tuple(files.values())
 
 

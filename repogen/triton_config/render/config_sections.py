@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf import json_format, text_format
 
 from repogen.errors import ConfigError
+from repogen.triton_config.rules.file_names import data_files, environments, leaves, library_filenames
 from repogen.triton_config.sections.model import parameter_text
 from repogen.triton_config.text.parse import empty_config
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig as Message
 
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 # Not sections of ModelConfig with the same content: converted below, or completed from the graph.
 _CONVERTED = {"max_batch_size", "input", "output", "version_policy", "parameters", "model_warmup", "extra"}
 # Fields that follow from the graph, the measurements or other keys of the spec.
-_NOT_IN_EXTRA = ("name", "platform", "backend", "max_batch_size", "input", "output", "instance_group", "version_policy")
+_NOT_IN_EXTRA = (
+    "name", "platform", "backend", "max_batch_size", "input", "output", "instance_group", "version_policy",
+    "default_model_filename", "cc_model_filenames",
+)  # fmt: skip
 
 
 def section_config(triton: TritonSpec) -> Message:
@@ -59,7 +63,7 @@ def merge_extra(message: Message, extra: str, where: str) -> None:
         where: Key path of ``extra``, for errors.
 
     Raises:
-        ConfigError: ``extra`` is not part of a ModelConfig, or sets a field that is already set.
+        ConfigError: ``extra`` is not part of a ModelConfig, sets a field that is already set, or names a file.
     """
     if not extra.strip():
         return
@@ -86,7 +90,28 @@ def merge_extra(message: Message, extra: str, where: str) -> None:
                 code="config.extra",
                 where=where,
             )
+    if problem := next(file_problems(extra_config, ()), None):
+        hint = "label_filename of an output, data_file of a state and data: golden of a warmup publish files"
+        raise ConfigError(f"triton.extra: {problem}", hint, code="config.extra", where=where)
     message.MergeFrom(extra_config)
+
+
+def file_problems(config: Message, published: Collection[str]) -> Iterator[str]:
+    """Yield the file names in a config that a published version does not contain.
+
+    Args:
+        config: The config.
+        published: Names of the files that are published with it.
+    """
+    for file in data_files(config):
+        if file.name not in published:
+            yield f"{file.field} names {file.name!r}, which is not published with the model"
+    for file in environments(config):
+        if leaves(file.path):
+            yield f"{file.field} names {file.name!r}, which is outside the model's directory"
+    for field, name in library_filenames(config):
+        if "/" in name:
+            yield f"{field} is the path {name!r} on the server: write the library's name without a directory"
 
 
 def _texts(values: Mapping[str, bool | float | str]) -> dict[str, str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.built_model import OnnxArtifact
+from repogen.artifacts.file_names import MODEL_FILE, PYTHON_FILE
 from repogen.artifacts.steps import EnsembleArtifact
 from repogen.artifacts.tensors import DTYPES
 from repogen.artifacts.versions import ModelConfig
 from repogen.errors import ConfigError
+from repogen.triton_config.render.config_sections import file_problems
 from repogen.triton_config.render.expected import expected_config
 from repogen.triton_config.render.model_facts import ONNXRUNTIME, ModelFacts
 from repogen.triton_config.render.named_files import with_files
@@ -22,6 +24,7 @@ from repogen.triton_config.render.template import (
 )
 from repogen.triton_config.rules.config_rules import config_findings
 from repogen.triton_config.rules.ensemble_repository import ModelInRepository, cycle_findings, ensemble_findings
+from repogen.triton_config.rules.file_names import model_filenames
 from repogen.triton_config.rules.findings import errors_of
 from repogen.triton_config.rules.graph import graph_findings
 from repogen.triton_config.rules.target import target_findings
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from tritonclient.grpc.model_config_pb2 import ModelConfig as Message
 
     from repogen.artifacts.built_model import BatchReport
+    from repogen.artifacts.named_file import NamedFile
     from repogen.artifacts.tensors import Signature
     from repogen.targets import Target
     from repogen.triton_config.render.model_facts import ConfiguredModel, RenderOptions, VerifiedModel
@@ -83,6 +87,7 @@ def configure(
     origin = f"config.pbtxt of {name}, rendered from {template_origin(options.templates, template)}"
     parsed = parse(text, origin)
     _check_equal(name, differences(expected, parsed), origin)
+    _check_files(name, parsed, named_files)
     _check_rules(name, parsed, _findings(name, parsed, verified, options.target))
     return ModelConfig(name, text, facts.max_batch_size, artifact.signature, named_files)
 
@@ -162,6 +167,24 @@ def _check_equal(name: str, lines: Sequence[str], origin: str) -> None:
             f"{origin}, does not match the requested configuration:\n" + "\n".join(f"  {line}" for line in lines),
             "a template may add fields, but must keep those that the spec and the graph decide",
             code="config.not-as-meant",
+            where=f"models.{name}.triton",
+        )
+
+
+def _check_files(name: str, config: Message, files: Sequence[NamedFile]) -> None:
+    """Raise ConfigError if a config names a file that is not published with it, which a template override can add."""
+    published_as = {"", MODEL_FILE, PYTHON_FILE}
+    problems = list(file_problems(config, {file.name for file in files}))
+    problems += [
+        f"{field} names {file!r}, but the model is published under {MODEL_FILE} or {PYTHON_FILE}"
+        for field, file in model_filenames(config)
+        if file not in published_as
+    ]
+    if problems:
+        raise ConfigError(
+            f"config.pbtxt of {name}: " + "; ".join(problems),
+            "remove the name from the template, or from triton.parameters",
+            code="config.file-name",
             where=f"models.{name}.triton",
         )
 

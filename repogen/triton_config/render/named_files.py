@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.named_file import data_file, label_file
 from repogen.errors import ConfigError
+from repogen.files import MAX_GRAPH_BYTES, read_bytes, require_inside
 from repogen.triton_config.render.model_facts import GoldenRow
 from repogen.triton_config.render.tensors import control_names, triton_fed
 
@@ -91,6 +92,6 @@ def _read_text(root: Path, file: str) -> str:
 
 def _read_bytes(root: Path, file: str) -> bytes:
     try:
-        return (root / file).read_bytes()
+        return read_bytes(require_inside(root / file, root), MAX_GRAPH_BYTES)
     except OSError as error:
         raise ConfigError(f"{file} can't be read: {error.strerror}", code="config.unreadable") from error

@@ -70,7 +70,7 @@ CASES = (
     ),
     _case("onnx_truncated", _BROKEN, "half of a file", "truncated"),
     _case("onnx_empty", _BROKEN, "no bytes", "empty"),
-    _case("onnx_not_fetched", _BROKEN, "a git-LFS pointer", "pointer"),
+    _case("onnx_not_fetched", _BROKEN, "a Git LFS pointer", "pointer"),
     _case("onnx_data_above", _DATA, "data outside of the model's directory", "external_at", "../outside.data"),
     _case("onnx_data_passwd", _DATA, "data at ../../etc/passwd", "external_at", "../../etc/passwd"),
     _case("onnx_data_absolute", _DATA, "data at an absolute path", "external_at", "/etc/passwd"),

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from repogen.artifacts.file_names import UNCONFIRMED_FILE
 from repogen.artifacts.report import Status
-from repogen.build.incremental import recover_interrupted_publishes, unconfirmed_versions, up_to_date_models
+from repogen.build.incremental import (
+    recover_interrupted_publishes,
+    remove_leftovers,
+    unconfirmed_versions,
+    up_to_date_models,
+)
+from repogen.build.pipeline import BuildOptions, build
 from repogen.repository.digest import sha256_bytes
 from repogen.repository.layout import journal_path
 
-from .conftest import PLAIN, ensemble_of, write_spec
+from .conftest import PLAIN, RecordedProgress, ensemble_of, write_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,3 +118,29 @@ def test_interrupted_publish_is_completed(spec: Spec, publish_version: Callable[
     recover_interrupted_publishes(["a", "b"], spec.repository)
     assert (spec.repository / "a" / "config.pbtxt").read_bytes() == after
     assert not journal.exists()
+
+
+def test_stage_of_a_killed_build_is_removed_by_an_unchanged_one(
+    spec: Spec, publish_version: Callable[..., Path]
+) -> None:
+    """Also the files of its preflight; a dry run changes nothing."""
+    publish_version(spec, "a")
+    container = spec.repository.with_name(f".{spec.repository.name}.repogen-stage")
+    (container / "build-killed" / "work").mkdir(parents=True)
+    (spec.repository / ".repogen-probe-1").touch()
+    build(spec, BuildOptions(models=("a",), dry_run=True), RecordedProgress())
+    assert container.is_dir()
+    report = build(spec, BuildOptions(models=("a",)), RecordedProgress())
+    assert [model.status for model in report.models] == [Status.UNCHANGED]
+    assert not container.exists()
+    assert sorted(path.name for path in spec.repository.iterdir()) == ["a"]
+    remove_leftovers(spec.repository / "missing", None)
+
+
+@pytest.mark.parametrize("file", ["1/manifest.json", "1/config.pbtxt", "config.pbtxt", "1/model.onnx"])
+def test_fifo_in_a_version(spec: Spec, publish_version: Callable[..., Path], file: str) -> None:
+    """The model is built again; nothing waits for a writer."""
+    publish_version(spec, "a")
+    (spec.repository / "a" / file).unlink()
+    os.mkfifo(spec.repository / "a" / file)
+    assert up_to_date_models(spec, ["a"], spec.repository) == {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -85,6 +87,17 @@ def test_steps_of_a_failed_ensemble_are_verified_but_not_published(spec: Spec, t
     assert (error.code, error.hint, error.exit_code) == (
         "ensemble.held-back", "fix e, or build this model alone with `--model a`", 3,
     )  # fmt: skip
+
+
+def test_full_disk_is_an_error_of_its_model(spec: Spec, tmp_path: Path) -> None:
+    """Any step may be the first whose files do not fit; it is not a bug, and other models are built."""
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "stage/work/other")
+    reports = build_models(session_of(spec, tmp_path), Builder({"other": full}))
+    error = reports["other"].error
+    assert error is not None
+    assert (error.code, error.exit_code) == ("stage.write", 7)
+    assert "No space left on device (stage/work/other)" in error.message
+    assert reports["a"].status is Status.PUBLISHED
 
 
 def test_ensemble_of_a_failed_step_is_not_built(spec: Spec, tmp_path: Path) -> None:

@@ -76,6 +76,17 @@ def test_initializers_are_removed_from_inputs(tmp_path: Path) -> None:
     assert (model.ir_version, [value.name for value in model.graph.inputs]) == (4, ["x"])
 
 
+def test_external_data_with_several_hard_links_is_read(tmp_path: Path) -> None:
+    """Package managers and caches store one file under several names."""
+    graphs.with_external(tmp_path / "model.onnx")
+    for name in ("model.onnx", "model.onnx.data"):
+        (tmp_path / f"copy-of-{name}").hardlink_to(tmp_path / name)
+    _, model = read(None, tmp_path)
+    weight = model.graph.initializers["w"].const_value
+    assert weight is not None
+    np.testing.assert_array_equal(weight.numpy(), graphs.WEIGHT)
+
+
 def test_external_data_behind_links_is_read(tmp_path: Path) -> None:
     """A hub cache consists of symlinks."""
     blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "c0ffee"

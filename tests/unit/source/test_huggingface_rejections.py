@@ -137,6 +137,15 @@ def test_distributed_checkpoint_is_not_unpickled(model: Path, tmp_path: Path) ->
     assert (rejection(tmp_path).code, (tmp_path / "ran").exists()) == ("source.hf-files", False)
 
 
+@pytest.mark.parametrize("file", [WEIGHTS, "config.json"])
+def test_file_that_is_a_link_out_of_the_directory(model: Path, tmp_path: Path, file: str) -> None:
+    """A directory that was downloaded could link to any file of the machine."""
+    (model / file).rename(tmp_path / file)
+    (model / file).symlink_to(tmp_path / file)
+    error = rejection(tmp_path)
+    assert (error.code, error.message) == ("source.hf-files", f"{file} is a link that leads out of its directory")
+
+
 def test_truncated_weights(model: Path, tmp_path: Path) -> None:
     """The error has repogen's code instead of the message of safetensors."""
     content = (model / WEIGHTS).read_bytes()

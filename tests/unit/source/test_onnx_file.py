@@ -129,7 +129,8 @@ def test_outputs_are_chosen_by_name_or_renamed(load_onnx: Load) -> None:
     [
         (b"", "model.onnx is empty"),
         (graphs.matmul().SerializeToString()[:90], "is not an ONNX file, or is truncated"),
-        (b"version https://git-lfs.github.com/spec/v1\n", "git-LFS pointer"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "is a Git LFS pointer"),
+        (b"<!DOCTYPE html><title>Sign in</title>", "is a web page"),
         (onnx.ModelProto(ir_version=8).SerializeToString(), "has no graph"),
     ],
 )

@@ -1,0 +1,102 @@
+"""The files that a config names: model files, class names, warmup data, initial states, environments, libraries."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+from repogen.triton_config.text.source_map import entry_path
+from repogen.triton_config.text.view import dtype_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+_ENVIRONMENT = "EXECUTION_ENV_PATH"
+_MODEL_DIRECTORY = "$$TRITON_MODEL_DIRECTORY/"
+_ITEM_BYTES = {
+    **dict.fromkeys(("BOOL", "UINT8", "INT8"), 1),
+    **dict.fromkeys(("UINT16", "INT16", "FP16", "BF16"), 2),
+    **dict.fromkeys(("UINT32", "INT32", "FP32"), 4),
+    **dict.fromkeys(("UINT64", "INT64", "FP64"), 8),
+}
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file in a model's directory that a config names.
+
+    Attributes:
+        field: The field that contains the name.
+        directory: The directory, relative to the model's, in which Triton looks for it.
+        name: Its name there.
+        size: Minimum size in bytes; 0 if any size is valid.
+        may_be_directory: Whether it may be a directory.
+    """
+
+    field: str
+    directory: str
+    name: str
+    size: int = 0
+    may_be_directory: bool = False
+
+    @property
+    def path(self) -> str:
+        """Its path relative to the model's directory, as Triton joins it: an absolute name is appended."""
+        return f"{self.directory}/{self.name}".lstrip("/")
+
+
+def leaves(path: str) -> bool:
+    """Return whether a relative path leads out of the directory that it is relative to.
+
+    >>> leaves("../labels.txt"), leaves("warmup/../1/model.onnx"), leaves("..hidden")
+    (True, False, False)
+    """
+    return os.path.normpath(path).split("/", 1)[0] == ".."
+
+
+def data_files(config: ModelConfig) -> Iterator[DataFile]:
+    """Yield the files of class names, warmup data and initial states."""
+    for index, output in enumerate(config.output):
+        if output.label_filename:
+            yield DataFile(f"output[{index}].label_filename", "", output.label_filename)
+    samples = ((index, list(warmup.inputs.values())) for index, warmup in enumerate(config.model_warmup))
+    for index, number, sample in ((i, n, sample) for i, inputs in samples for n, sample in enumerate(inputs)):
+        if sample.HasField("input_data_file"):
+            field = f"model_warmup[{index}].inputs[{number}].value.input_data_file"
+            yield DataFile(field, "warmup", sample.input_data_file, _bytes(sample.data_type, sample.dims))
+    for index, state in enumerate(config.sequence_batching.state):
+        for number, initial in enumerate(state.initial_state):
+            if initial.HasField("data_file"):
+                field = f"sequence_batching.state[{index}].initial_state[{number}].data_file"
+                yield DataFile(field, "initial_state", initial.data_file, _bytes(initial.data_type, initial.dims))
+
+
+def environments(config: ModelConfig) -> Iterator[DataFile]:
+    """Yield the archive or directory of a Python environment, if the config looks for it in the model's directory."""
+    value = config.parameters[_ENVIRONMENT].string_value if _ENVIRONMENT in config.parameters else ""
+    if value.startswith(_MODEL_DIRECTORY):
+        field = entry_path("parameters", _ENVIRONMENT)
+        yield DataFile(field, "", value.removeprefix(_MODEL_DIRECTORY), may_be_directory=True)
+
+
+def model_filenames(config: ModelConfig) -> Iterator[tuple[str, str]]:
+    """Yield field and name of each model file; Triton appends the name to the version's directory."""
+    if config.default_model_filename:
+        yield "default_model_filename", config.default_model_filename
+    for key in sorted(config.cc_model_filenames):
+        yield entry_path("cc_model_filenames", key), config.cc_model_filenames[key]
+
+
+def library_filenames(config: ModelConfig) -> Iterator[tuple[str, str]]:
+    """Yield field and name of each library of operators; the backend passes the name to the dynamic linker."""
+    for index, name in enumerate(config.model_operations.op_library_filename):
+        yield f"model_operations.op_library_filename[{index}]", name
+
+
+def _bytes(data_type: int, dims: Sequence[int]) -> int:
+    """Return the size of a tensor in bytes; 0 for strings, which have any length."""
+    return max(prod(dims), 0) * _ITEM_BYTES.get(dtype_name(data_type), 0)
