@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -226,17 +227,25 @@ def json_page() -> str:
         "# JSON output",
         (
             "With `--json` (`--format json` for `check`), a command prints one JSON document on standard output and "
-            "nothing else there. Within a major version, keys are only added."
+            "nothing else there. A key is always present, unless its description states when it is missing. Within a "
+            "major version, keys are only added."
         ),
     ]
     definitions: dict[str, Any] = {}
     for command, document in DOCUMENTS.items():
         schema = TypeAdapter(document).json_schema()
         definitions |= schema.pop("$defs", {})
-        parts += [f"## {command}", _description(schema), _properties(schema)]
+        parts += [f"## {command}", _description(schema), _json_keys(schema)]
     for name, definition in definitions.items():
-        parts += [f"### {name} {{ #{name.lower()} }}", _description(definition), _properties(definition)]
+        title = name.removesuffix("Document")
+        parts += [f"### {title} {{ #{name.lower()} }}", _description(definition), _json_keys(definition)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _json_keys(definition: Mapping[str, Any]) -> str:
+    keys = definition.get("properties", {}).items()
+    rows = [f"| `{key}` | {_type(value, nullable=True)} | {_cell(_description(value))} |" for key, value in keys]
+    return "\n".join(["| Key | Type | Description |", "|---|---|---|", *rows])
 
 
 def _description(definition: Mapping[str, Any]) -> str:
@@ -254,22 +263,30 @@ def _properties(definition: Mapping[str, Any]) -> str:
 
 def _default(value: Mapping[str, Any]) -> str:
     default = value.get("default")
-    return "" if default in (None, [], {}, "") else f"`{default}`"
+    # Defaults of a section are in the table of the section.
+    if default in (None, [], "") or isinstance(default, dict):
+        return ""
+    return f"`{_plain(default)}`"
 
 
-def _type(value: Mapping[str, Any]) -> str:
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _type(value: Mapping[str, Any], *, nullable: bool = False) -> str:
     if "$ref" in value:
         name = _definition_name(value)
         label = re.sub(r"(?<!^)(?=[A-Z])", " ", re.sub(r"(Spec|Document)$", "", name)).lower()
         return label if name in _INLINE else f"[{label}](#{name.lower()})"
     if "enum" in value or "const" in value:
-        return " \\| ".join(f"`{choice}`" for choice in value.get("enum", [value.get("const")]))
+        return " \\| ".join(f"`{_plain(choice)}`" for choice in value.get("enum", [value.get("const")]))
     for union in ("anyOf", "oneOf"):
         if union in value:
-            kinds = dict.fromkeys(_type(choice) for choice in value[union] if choice.get("type") != "null")
+            kinds = dict.fromkeys(_type(choice) for choice in value[union] if nullable or choice.get("type") != "null")
             return " or ".join(kinds)
     if value.get("type") == "array":
-        return f"list of {_type(value.get('items', {}))}"
+        items = value.get("prefixItems", [value.get("items", {})])
+        return f"list of {_type(items[0])}"
     if value.get("type") == "object" and (children := _values_of(value)):
         return f"mapping of {_type(children[0])}"
     return str(value.get("type", "any"))
