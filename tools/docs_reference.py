@@ -111,14 +111,14 @@ def cli_page() -> str:
 
 EXIT_CODES = {
     0: "Success",
-    1: "Findings of `check`, a failed gate, or something that `doctor` found missing",
+    1: "`check` reported errors, a gate failed, the version cannot be promoted, or `doctor` found something missing",
     2: "The spec, a path or an option is wrong",
-    3: "The source or its export failed",
-    4: "Parity failed",
-    5: "config.pbtxt failed",
-    6: "The smoke test or its server failed",
-    7: "Publishing failed",
-    8: "MLflow failed",
+    3: "The model could not be loaded or exported",
+    4: "The graph does not compute what PyTorch computes",
+    5: "config.pbtxt cannot be generated as requested, or violates a rule",
+    6: "The smoke test failed, or its server could not be started",
+    7: "The repository could not be written",
+    8: "MLflow could not be reached, or its entries were changed",
     70: "A bug in repogen",
     130: "Interrupted by Ctrl-C or SIGTERM",
 }
@@ -150,7 +150,7 @@ def _usage(context: click.Context) -> str:
 def _options(command: click.Command) -> str:
     context = click.Context(command)
     rows = []
-    for parameter in command.params:
+    for parameter in (parameter for parameter in command.params if isinstance(parameter, click.Option)):
         record = parameter.get_help_record(context)
         if record is not None:
             rows.append(f"| `{record[0]}` | {_cell(record[1])} |")
