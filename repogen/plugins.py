@@ -17,11 +17,14 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from repogen.errors import SpecError, first_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Group: TypeAlias = Literal["repogen.sources", "repogen.exporters", "repogen.passes", "repogen.servers", "repogen.gates"]
 
@@ -112,6 +115,12 @@ def load_plugin(group: Group, name: str) -> object:
 def is_built_in(group: Group, name: str) -> bool:
     """Return whether repogen itself registers a name of a group."""
     return name in plugins(group) and _package(plugins(group)[name]) == DISTRIBUTION
+
+
+def plugin_distributions(group: Group, names: Iterable[str]) -> set[str]:
+    """Return the distributions of other packages that register some of the names of a group."""
+    entries = (plugins(group).get(name) for name in names)
+    return {entry.dist.name for entry in entries if entry is not None and entry.dist is not None} - {DISTRIBUTION}
 
 
 def _package(entry: EntryPoint) -> str:

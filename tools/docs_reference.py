@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -110,14 +111,14 @@ def cli_page() -> str:
 
 EXIT_CODES = {
     0: "Success",
-    1: "Findings of `check`, a failed gate, or something that `doctor` found missing",
-    2: "The spec, a path or an option is wrong, or standard output can't be written",
-    3: "The source or its export failed",
-    4: "Parity failed",
-    5: "config.pbtxt failed",
-    6: "The smoke test or its server failed",
-    7: "Publishing failed",
-    8: "MLflow failed",
+    1: "`check` reported errors, a gate failed, the version cannot be promoted, or `doctor` found something missing",
+    2: "The spec, a path or an option is wrong, or standard output cannot be written",
+    3: "The model could not be loaded or exported",
+    4: "The graph does not compute what PyTorch computes",
+    5: "config.pbtxt cannot be generated as requested, or violates a rule",
+    6: "The smoke test failed, or its server could not be started",
+    7: "The repository could not be written",
+    8: "MLflow could not be reached, or its entries were changed",
     70: "A bug in repogen",
     130: "Interrupted by Ctrl-C, SIGTERM or SIGHUP",
 }
@@ -149,7 +150,7 @@ def _usage(context: click.Context) -> str:
 def _options(command: click.Command) -> str:
     context = click.Context(command)
     rows = []
-    for parameter in command.params:
+    for parameter in (parameter for parameter in command.params if isinstance(parameter, click.Option)):
         record = parameter.get_help_record(context)
         if record is not None:
             rows.append(f"| `{record[0]}` | {_cell(record[1])} |")
@@ -226,17 +227,25 @@ def json_page() -> str:
         "# JSON output",
         (
             "With `--json` (`--format json` for `check`), a command prints one JSON document on standard output and "
-            "nothing else there. Within a major version, keys are only added."
+            "nothing else there. A key is always present, unless its description states when it is missing. Within a "
+            "major version, keys are only added."
         ),
     ]
     definitions: dict[str, Any] = {}
     for command, document in DOCUMENTS.items():
         schema = TypeAdapter(document).json_schema()
         definitions |= schema.pop("$defs", {})
-        parts += [f"## {command}", _description(schema), _properties(schema)]
+        parts += [f"## {command}", _description(schema), _json_keys(schema)]
     for name, definition in definitions.items():
-        parts += [f"### {name} {{ #{name.lower()} }}", _description(definition), _properties(definition)]
+        title = name.removesuffix("Document")
+        parts += [f"### {title} {{ #{name.lower()} }}", _description(definition), _json_keys(definition)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _json_keys(definition: Mapping[str, Any]) -> str:
+    keys = definition.get("properties", {}).items()
+    rows = [f"| `{key}` | {_type(value, nullable=True)} | {_cell(_description(value))} |" for key, value in keys]
+    return "\n".join(["| Key | Type | Description |", "|---|---|---|", *rows])
 
 
 def _description(definition: Mapping[str, Any]) -> str:
@@ -254,22 +263,30 @@ def _properties(definition: Mapping[str, Any]) -> str:
 
 def _default(value: Mapping[str, Any]) -> str:
     default = value.get("default")
-    return "" if default in (None, [], {}, "") else f"`{default}`"
+    # Defaults of a section are in the table of the section.
+    if default in (None, [], "") or isinstance(default, dict):
+        return ""
+    return f"`{_plain(default)}`"
 
 
-def _type(value: Mapping[str, Any]) -> str:
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _type(value: Mapping[str, Any], *, nullable: bool = False) -> str:
     if "$ref" in value:
         name = _definition_name(value)
         label = re.sub(r"(?<!^)(?=[A-Z])", " ", re.sub(r"(Spec|Document)$", "", name)).lower()
         return label if name in _INLINE else f"[{label}](#{name.lower()})"
     if "enum" in value or "const" in value:
-        return " \\| ".join(f"`{choice}`" for choice in value.get("enum", [value.get("const")]))
+        return " \\| ".join(f"`{_plain(choice)}`" for choice in value.get("enum", [value.get("const")]))
     for union in ("anyOf", "oneOf"):
         if union in value:
-            kinds = dict.fromkeys(_type(choice) for choice in value[union] if choice.get("type") != "null")
+            kinds = dict.fromkeys(_type(choice) for choice in value[union] if nullable or choice.get("type") != "null")
             return " or ".join(kinds)
     if value.get("type") == "array":
-        return f"list of {_type(value.get('items', {}))}"
+        items = value.get("prefixItems", [value.get("items", {})])
+        return f"list of {_type(items[0])}"
     if value.get("type") == "object" and (children := _values_of(value)):
         return f"mapping of {_type(children[0])}"
     return str(value.get("type", "any"))

@@ -2,10 +2,10 @@
 
 Keys are ``spec``, ``target``, ``repogen``, ``weights``, ``examples``, ``triton:KEY`` for files that config.pbtxt names,
 ``template:PATH`` (relative to its directory of templates), ``file:PATH`` (relative to the spec's directory),
-``dist:NAME``, ``step:MODEL`` for the models that an ensemble uses, and ``registered`` if the version went into a model
-registry. No path is absolute, so a fingerprint is also valid for a clone in another directory; code imported from
-outside the spec's directory is ``file:../PATH``. Files are hashed as bytes: a checkout that rewrites line endings
-changes them.
+``dist:NAME`` for imported packages and for plug-ins that the spec selects, ``step:MODEL`` for the models that an
+ensemble uses, and ``registered`` if the version went into a model registry. No path is absolute, so a fingerprint is
+also valid for a clone in another directory; code imported from outside the spec's directory is ``file:../PATH``. Files
+are hashed as bytes: a checkout that rewrites line endings changes them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from repogen.build.code_digest import code_digest
 from repogen.errors import RepogenError
+from repogen.plugins import plugin_distributions
 from repogen.repository.digest import sha256_bytes, sha256_files
 from repogen.repository.layout import latest_version, model_dir
 from repogen.repository.manifest import read_manifest
@@ -138,13 +139,24 @@ def _current(spec: Spec, name: str, recorded: Iterable[str]) -> dict[str, str]:
     paths = {key: root / key.removeprefix(_FILE) for key in recorded if key.startswith(_FILE)}
     paths |= _template_files(spec)
     paths |= _source_files(model, root)
+    distributions = {f"{_DIST}{name}" for name in _plugin_distributions(model)}
+    distributions |= {key for key in recorded if key.startswith(_DIST)}
     return {
         "spec": spec_digest(spec, name),
         "target": f"{spec.release} gpu" if spec.gpu else spec.release,
         "repogen": code_digest(),
-        **{key: _version(key.removeprefix(_DIST)) for key in recorded if key.startswith(_DIST)},
+        **{key: _version(key.removeprefix(_DIST)) for key in distributions},
         **_hash_all(paths),
     }
+
+
+def _plugin_distributions(model: ModelSpec) -> set[str]:
+    """Return the plug-ins that a build of a model uses: with ``exporter: auto``, all exporters are in the chain."""
+    return (
+        plugin_distributions("repogen.sources", [model.source.kind])
+        | plugin_distributions("repogen.exporters", model.export.exporters)
+        | plugin_distributions("repogen.passes", [optimization.name for optimization in model.optimize])
+    )
 
 
 def _source_files(model: ModelSpec, root: Path) -> dict[str, Path]:
@@ -214,7 +226,7 @@ def _hash_all(paths: Mapping[str, Path]) -> dict[str, str]:
 def _reason(key: str, old: str | None, new: str | None) -> str:
     kind, _, name = key.partition("[")[0].partition(":")
     if kind == "dist":
-        return f"{name} {old} -> {new}"
+        return f"{name} {new} is new" if old is None else f"{name} {old} -> {new}"
     if kind == "target":
         return f"target Triton {old} -> {new}"
     subject = {

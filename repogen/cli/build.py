@@ -93,7 +93,7 @@ def build(  # noqa: PLR0913 - one parameter per option
 @click.command()
 @click.argument("model")
 @click.option("--spec", type=FILE, default=_SPEC, show_default=True, help="Spec that contains the model.")
-@click.option("--target", metavar="RELEASE", help="Build for this Triton release, such as 24.10.")
+@click.option("--target", metavar="RELEASE", help="Export for this Triton release, such as 24.10.")
 @json_option
 @debug_option
 def diagnose(*, model: str, spec: Path, target: str | None, as_json: bool, debug: bool) -> None:

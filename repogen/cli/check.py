@@ -36,9 +36,12 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings as well.")
 @click.option(
-    "--select", multiple=True, metavar="CODE", help="Report only this code (RG101) or family (RG1); repeatable."
+    "--select",
+    multiple=True,
+    metavar="CODE",
+    help="Report only these codes (RG101) or families (RG1), separated by commas; repeatable.",
 )
-@click.option("--ignore", multiple=True, metavar="CODE", help="Do not report this code or family; repeatable.")
+@click.option("--ignore", multiple=True, metavar="CODE", help="Do not report these codes or families; repeatable.")
 @debug_option
 def check(  # noqa: PLR0913 - one parameter per option
     *,

@@ -119,7 +119,14 @@ def history(
 
 @click.command()
 @click.option("--alias", required=True, help="Serve the versions that this alias points to, for example champion.")
-@click.option("--repository", type=DIRECTORY, default=Path("model_repository"), show_default=True, metavar="DIR")
+@click.option(
+    "--repository",
+    type=DIRECTORY,
+    default=Path("model_repository"),
+    show_default=True,
+    metavar="DIR",
+    help="Repository to sync.",
+)
 @click.option("models", "--model", multiple=True, metavar="NAME", help="Sync only this model; repeatable.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, but change nothing.")
 @click.option("--prune", is_flag=True, help="Delete versions and models that are not served.")

@@ -12,7 +12,7 @@ from repogen.errors import ExportError
 from repogen.export.dynamo import specialized
 from repogen.export.interface import Exporter, ExportRequest
 from repogen.onnx_graph.normalize import normalize
-from repogen.plugins import load_instance, plugins
+from repogen.plugins import load_instance
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,10 +34,9 @@ def fallback_chain(origin: Origin, spec: ExportSpec) -> list[Exporter]:
         ExportError: The exporter in the spec does not support this kind of source.
         SpecError: A registered exporter cannot be imported.
     """
-    names = [name for name in plugins("repogen.exporters") if _is_selected(name, spec.exporter)]
     exporters = [
         load_instance("repogen.exporters", name, Exporter)  # type: ignore[type-abstract] # a Protocol
-        for name in names
+        for name in spec.exporters
     ]
     accepting = [exporter for exporter in exporters if exporter.accepts(origin)]
     if accepting:
@@ -48,10 +47,6 @@ def fallback_chain(origin: Origin, spec: ExportSpec) -> list[Exporter]:
         "" if spec.exporter == "auto" else "set export.exporter to auto",
         code="export.exporter",
     )
-
-
-def _is_selected(name: str, setting: str) -> bool:
-    return setting in {"auto", name} or name.startswith(f"{setting}-")
 
 
 def export_with(

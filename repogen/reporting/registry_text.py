@@ -19,7 +19,7 @@ _HISTORY_HEADINGS = ("alias", "version", "from", "until", "by", "why", "figures"
 _SYNC_HEADINGS = ("model", "action", "version", "alias")
 _INDICATIVE = (
     "times are indicative: the embedded Triton hosts ONNX Runtime in Python; measure on NVIDIA's container "
-    "(--server docker) for times that hold in production"
+    "(--server docker) for the times in production"
 )
 _OUTSIDE = "outside"
 _ALIASED_ACTIONS = frozenset({SyncAction.PUBLISHED, SyncAction.KEPT, SyncAction.FAILED, SyncAction.IGNORED})
@@ -78,7 +78,7 @@ def _has_times(report: PromotionReport) -> bool:
 
 def _promotion_outcome(report: PromotionReport) -> str:
     alias = f"{report.alias} of {report.model}"
-    change = f"version {'-' if report.old is None else report.old} -> {report.new}"
+    change = f"version {report.new}" if report.old is None else f"version {report.old} -> {report.new}"
     if report.outcome is Outcome.ALREADY:
         return f"{alias} is already version {report.new}; nothing was measured or moved"
     if report.outcome is Outcome.WOULD_MOVE:

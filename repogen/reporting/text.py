@@ -101,7 +101,7 @@ def findings_text(findings: Sequence[Finding]) -> str:
         for severity in ("error", "warning")
         if (number := sum(finding.severity == severity for finding in findings))
     ]
-    summary = ", ".join(counts) + "; `repogen explain CODE` explains a code" if counts else "no findings"
+    summary = ", ".join(counts) + "; run `repogen explain CODE` for details" if counts else "no findings"
     return "\n".join([*map(_finding_paragraph, findings), summary])
 
 

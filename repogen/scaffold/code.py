@@ -120,7 +120,7 @@ def _required_names(function: ast.FunctionDef | None) -> list[str]:
 
 def _kwargs_lines(required: list[str]) -> Iterator[str]:
     if required:
-        yield f"# FILL IN the factory's arguments, in source: kwargs: {{{', '.join(f'{n}: …' for n in required)}}}"
+        yield f"# Fill in the factory's arguments, in source: kwargs: {{{', '.join(f'{n}: …' for n in required)}}}"
 
 
 def _input_lines(forward: ast.FunctionDef | None, examples: str) -> Iterator[str]:

@@ -46,7 +46,7 @@ def model_name(text: str) -> str:
 def input_placeholders(names: Iterable[str]) -> tuple[str, ...]:
     """Return commented lines that declare inputs, to be completed by the user."""
     return (
-        "# FILL IN forward's inputs with their real dtypes and shapes; names in a shape are dynamic dims:",
+        "# Fill in forward's inputs with their real dtypes and shapes; names in a shape are dynamic dims:",
         "# inputs:",
         *(f"#   {name}: {{dtype: float32, shape: [batch, 3]}}" for name in names),
         "# dims: {batch: {min: 1, max: 32}}",

@@ -49,7 +49,7 @@ def scaffold(directory: Path, *, force: bool, github: bool = False) -> tuple[Pat
         template = _environment("github", variable=("[[", "]]")).get_template("repogen.yml.j2")
         workflow = template.render(action=ACTION, ref=f"v{__version__}", spec=spec)
         files[Path(os.path.relpath(root / WORKFLOW))] = workflow
-    _write(files, directory, force=force)
+    _write(files, force=force)
     return tuple(files)
 
 
@@ -75,15 +75,15 @@ def scaffold_from(model: ModelDescription, directory: Path, *, force: bool) -> t
         comments=[one_line(line) for line in model.comments],
         keys=[one_line(line) for line in model.keys],
     )
-    _write({directory / SPEC: text}, directory, force=force)
+    _write({directory / SPEC: text}, force=force)
     return (directory / SPEC,)
 
 
-def _write(files: Mapping[Path, str], directory: Path, *, force: bool) -> None:
-    existing = [os.path.relpath(path, directory) for path in files if path.exists()]
+def _write(files: Mapping[Path, str], *, force: bool) -> None:
+    existing = [str(path) for path in files if path.exists()]
     if existing and not force:
         raise SpecError(
-            f"{directory} already has {', '.join(existing)}; nothing was written",
+            f"already exists: {', '.join(existing)}; nothing was written",
             "use another directory, or overwrite with --force",
             code="init.exists",
         )

@@ -102,7 +102,7 @@ def dynamic_batching(model: DeployedModel, limits: Limits) -> SmokeCheck:
             return SmokeCheck(name, passed=False, detail=f"burst of {size}: {refusal}")
         after = model.client.counts(model.name, model.version)
         inferences, executions = after.inferences - before.inferences, after.executions - before.executions
-        observed = f"{inferences} requests in {executions} executions"
+        observed = f"{inferences} requests in {executions} execution{'' if executions == 1 else 's'}"
         if problem:
             return SmokeCheck(name, passed=False, detail=f"burst of {size}: {problem}")
         if executions < inferences:

@@ -33,20 +33,20 @@ class SmokeGate(Section):
 class ParityGate(Section):
     """The largest difference from PyTorch, as the build measured it and in Triton's responses."""
 
-    max_abs_diff: Tolerance | None = None
+    max_abs_diff: Tolerance | None = Field(default=None, description="Largest absolute difference")
 
 
 class SizeGate(Section):
     """Bytes of the graph and its weights; 1 MB is 2^20 bytes."""
 
-    max_mb: Positive | None = None
+    max_mb: Positive | None = Field(default=None, description="Largest size in MB")
     max_ratio: Positive | None = Field(default=None, description="Relative to the current champion")
 
 
 class LatencyGate(Section):
     """Single-row requests, one after another, alternating with the champion."""
 
-    p95_max_ms: Positive | None = None
+    p95_max_ms: Positive | None = Field(default=None, description="Largest 95th percentile, in milliseconds")
     max_ratio: Positive | None = Field(default=None, description="Median relative to the current champion's")
 
 
@@ -57,14 +57,14 @@ class ThroughputGate(Section):
 
 
 class EvaluationGate(Section):
-    """A figure that the user's code computes from Triton's responses; more is better."""
+    """A figure that your code computes from Triton's responses; higher is better."""
 
     callable: str = Field(description='"file.py:callable" or "package.module:callable": (predict, data) -> figure')
     data: str | None = Field(default=None, description="File passed to the callable, relative to the spec")
     metric: str | None = Field(default=None, min_length=1, description="Name of the figure, if it returns several")
-    min: Figure | None = None
+    min: Figure | None = Field(default=None, description="Smallest figure that passes")
     max_drop: Tolerance | None = Field(default=None, description="How far below the current champion's it may be")
-    timeout_seconds: Seconds = 300.0
+    timeout_seconds: Seconds = Field(default=300.0, description="Time limit of the callable, including imports")
 
 
 class GatesSpec(Section):
@@ -74,7 +74,7 @@ class GatesSpec(Section):
     """
 
     parity: ParityGate = ParityGate()
-    smoke: StrictBool = True
+    smoke: StrictBool = Field(default=True, description="Whether the version must pass every check of a smoke test")
     size: SizeGate | None = None
     latency: LatencyGate | None = None
     throughput: ThroughputGate | None = None

@@ -75,14 +75,12 @@ def _read_bytes(path: Path) -> bytes:
         with path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
-        raise SpecError(f"spec not found: {path}", _INIT_HINT, code="spec.missing", where=str(path)) from error
+        raise SpecError("spec not found", _INIT_HINT, code="spec.missing", where=str(path)) from error
     except (OSError, ValueError) as error:
-        raise SpecError(f"the spec {path} can't be read: {error}", code="spec.unreadable", where=str(path)) from error
+        raise SpecError(f"the spec can't be read: {error}", code="spec.unreadable", where=str(path)) from error
     if len(raw) > MAX_BYTES:
         hint = "a spec contains paths of files, not their content"
-        raise SpecError(
-            f"the spec {path} is larger than {MAX_BYTES} bytes", hint, code="spec.too-large", where=str(path)
-        )
+        raise SpecError(f"the spec is larger than {MAX_BYTES} bytes", hint, code="spec.too-large", where=str(path))
     return raw
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import Discriminator, Field, StrictBool, Tag, ValidationInfo, field_validator, model_validator
 
+from repogen.plugins import plugins
 from repogen.spec.gates import PromotionSpec
 from repogen.spec.plugin_fields import Registered, check_options, must_be_error
 from repogen.spec.sources import SourceSpec
@@ -68,17 +69,19 @@ Release = Annotated[str, must_be('a release in quotes, such as "24.10"')]
 class InputSpec(Section):
     """An input: dtype, full shape with symbolic dims by name, and the values of examples."""
 
-    dtype: DtypeName
-    shape: tuple[ShapeItem, ...]
-    range: Range | None = Field(default=None, description="Inclusive, for integers")
-    fill: Literal["zeros", "ones"] | None = None
+    dtype: DtypeName = Field(description="Data type of the elements")
+    shape: tuple[ShapeItem, ...] = Field(description="Full shape with the batch: sizes, and names of dynamic dims")
+    range: Range | None = Field(default=None, description="Lowest and highest random value, inclusive; for integers")
+    fill: Literal["zeros", "ones"] | None = Field(
+        default=None, description="Example values that are all 0 or all 1, instead of random values"
+    )
 
 
 class OutputSpec(Section):
     """An output of Python code: dtype and full shape; a dim of an input has the same size here."""
 
-    dtype: DtypeName
-    shape: tuple[ShapeItem, ...]
+    dtype: DtypeName = Field(description="Data type of the elements")
+    shape: tuple[ShapeItem, ...] = Field(description="Full shape with the batch: sizes, and names of dynamic dims")
 
 
 OutputsSpec = Annotated[
@@ -90,17 +93,24 @@ OutputsSpec = Annotated[
 class DimSpec(Section):
     """Inclusive bounds of a symbolic dim, and the size used for the export (never 1)."""
 
-    min: Size = 1
-    max: Size
-    example: ExampleSize | None = None
+    min: Size = Field(default=1, description="Smallest size, inclusive")
+    max: Size = Field(description="Largest size, inclusive")
+    example: ExampleSize | None = Field(
+        default=None, description="Size used for the export; chosen automatically if omitted"
+    )
 
 
 class ExportSpec(Section):
     """Options for the export to ONNX."""
 
-    exporter: Annotated[str, Registered("repogen.exporters", ("auto",))] = "auto"
+    exporter: Annotated[str, Registered("repogen.exporters", ("auto",))] = Field(
+        default="auto", description="auto tries the exporters that accept the source, one after another"
+    )
     options: dict[str, object] = Field(default_factory=dict, description="Options of the exporter, if it has any")
-    opset: AutoOrSize = "auto"
+    opset: AutoOrSize = Field(
+        default="auto",
+        description="auto: 20, or the newest that the target supports; an ONNX file keeps its own if possible",
+    )
     external_data: StrictBool = Field(default=False, description="Store weights in a separate file even below 2 GB")
     allow_tracer_warnings: tuple[str, ...] = Field(
         default=(), description='"file.py:line" of value-dependent branches that may be frozen'
@@ -111,6 +121,12 @@ class ExportSpec(Section):
     custom_symbolics: str | None = Field(
         default=None, description='"ops.py:symbolics": "domain::operator" -> symbolic function, for TorchScript'
     )
+
+    @property
+    def exporters(self) -> list[str]:
+        """The registered exporters that ``exporter`` selects; ``torchscript`` also selects ``torchscript-eager``."""
+        names = plugins("repogen.exporters")
+        return [name for name in names if self.exporter in {"auto", name} or name.startswith(f"{self.exporter}-")]
 
     @field_validator("options")
     @classmethod
@@ -129,7 +145,7 @@ _PASSES = Registered("repogen.passes")
 class PassSpec(Section):
     """An optimization pass: its name, or a mapping with its name and options."""
 
-    name: Annotated[str, _PASSES]
+    name: Annotated[str, _PASSES] = Field(description="Name of the pass")
     options: dict[str, object] = Field(default_factory=dict, description="Options of the pass, if it has any")
 
     @model_validator(mode="before")
@@ -152,38 +168,43 @@ class PassSpec(Section):
 
 
 class ParitySpec(Section):
-    """Allowed difference between ONNX Runtime and PyTorch; the dtype decides without rtol and atol."""
+    """Allowed difference between ONNX Runtime and PyTorch; the defaults of rtol and atol depend on the dtype."""
 
-    rtol: Tolerance | None = None
-    atol: Tolerance | None = None
-    seed: Count = 0
+    rtol: Tolerance | None = Field(default=None, description="Relative tolerance; depends on the dtype if omitted")
+    atol: Tolerance | None = Field(default=None, description="Absolute tolerance; depends on the dtype if omitted")
+    seed: Count = Field(default=0, description="First seed of the random inputs")
     seeds: Annotated[int, Field(strict=True, ge=1, le=100), must_be("an integer from 1 to 100")] = Field(
         default=2, description="Number of seeds at the example size"
     )
-    budget_seconds: Seconds = 30.0
+    budget_seconds: Seconds = Field(default=30.0, description="Time after which optional parity cases are skipped")
 
 
 class LimitsSpec(Section):
     """Limits of the worker process."""
 
-    timeout_seconds: Seconds = 900.0
-    memory_mb: MemoryMb | None = None
+    timeout_seconds: Seconds = Field(default=900.0, description="Time limit of the worker process")
+    memory_mb: MemoryMb | None = Field(
+        default=None, description="Limit of the worker's resident memory, 1 MB is 2^20 bytes; none if omitted"
+    )
 
 
 class ModelSpec(Section):
     """A model, with defaults merged in."""
 
-    source: SourceSpec
-    inputs: dict[TensorName, InputSpec] = Field(default_factory=dict)
+    source: SourceSpec = Field(description="Where the model comes from")
+    inputs: dict[TensorName, InputSpec] = Field(
+        default_factory=dict, description="Inputs by name; omit them if the source or the examples determine them"
+    )
     examples: Examples | None = Field(
-        default=None, description='"file.py:callable" with a batch argument; or one or more .npz or .safetensors files'
+        default=None, description='Example inputs: "file.py:callable", or one or more .npz or .safetensors files'
     )
     outputs: OutputsSpec = Field(
-        default=(), description="Output names, the exporter's if left out; for Python code with dtype and shape"
+        default=(),
+        description="Names of outputs, the exporter's if omitted; for Python code, a mapping with dtypes and shapes",
     )
-    dims: dict[DimName, DimSpec] = Field(default_factory=dict)
+    dims: dict[DimName, DimSpec] = Field(default_factory=dict, description="Bounds of the dynamic dims, by name")
     export: ExportSpec = ExportSpec()
-    optimize: tuple[PassSpec, ...] = ()
+    optimize: tuple[PassSpec, ...] = Field(default=(), description="Optimization passes, in order")
     parity: ParitySpec = ParitySpec()
     limits: LimitsSpec = LimitsSpec()
     triton: TritonSpec = TritonSpec()
@@ -203,7 +224,7 @@ class ModelSpec(Section):
 class TargetSpec(Section):
     """The Triton that will serve the repository."""
 
-    triton: Release = "24.10"
+    triton: Release = Field(default="24.10", description='Triton release in quotes, such as "24.10"')
     device: Literal["cpu", "gpu"] = Field(
         default="cpu", description="Device of models without instance_group; Python code always runs on the CPU"
     )
@@ -213,23 +234,29 @@ class MlflowSpec(Section):
     """The MLflow server for tracking builds and registering versions."""
 
     tracking_uri: str = Field(
-        default="sqlite:///mlflow.db", min_length=1, description="MLFLOW_TRACKING_URI takes precedence"
+        default="sqlite:///mlflow.db",
+        min_length=1,
+        description="URI of the MLflow server; MLFLOW_TRACKING_URI takes precedence",
     )
-    experiment: str = Field(default="repogen", min_length=1, max_length=256)
+    experiment: str = Field(
+        default="repogen", min_length=1, max_length=256, description="Name of the MLflow experiment"
+    )
     register_models: bool = Field(
-        default=True, alias="register", description="False: track runs, but do not register versions"
+        default=True, alias="register", description="Whether published versions are registered"
     )
 
 
 class SpecFile(Section):
     """The spec file."""
 
-    repository: str = "model_repository"
+    repository: str = Field(default="model_repository", description="Directory of the model repository")
     target: TargetSpec = TargetSpec()
-    templates: str | None = Field(default=None, description="Directory with templates that replace repogen's own")
+    templates: str | None = Field(default=None, description="Directory with templates that replace those of repogen")
     mlflow: MlflowSpec | None = None
     defaults: dict[str, object] = Field(default_factory=dict, description="Settings for all models")
-    models: dict[Annotated[str, Field(pattern=MODEL_NAME)], ModelSpec] = Field(min_length=1)
+    models: dict[Annotated[str, Field(pattern=MODEL_NAME)], ModelSpec] = Field(
+        min_length=1, description="Models by name"
+    )
 
 
 class Location(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
@@ -16,8 +17,12 @@ _PARTIAL = "Partial"
 def json_schema() -> dict[str, object]:
     """Return the JSON Schema (2020-12) of a spec file; ``defaults`` has the keys of a model, none of them required."""
     schema = SpecFile.model_json_schema()
-    definitions: dict[str, object] = schema["$defs"]
-    partial = {f"{_PARTIAL}{name}": _optional(copy.deepcopy(part)) for name, part in definitions.items()}
+    definitions: dict[str, dict[str, Any]] = schema["$defs"]
+    for mapping in (schema, *definitions.values()):
+        _describe_keys(mapping, definitions)
+    partial: dict[str, Any] = {
+        f"{_PARTIAL}{name}": _optional(copy.deepcopy(part)) for name, part in definitions.items()
+    }
     required_names = _reachable_names(partial, f"{_PARTIAL}ModelSpec")
     definitions.update((name, part) for name, part in partial.items() if name in required_names)
     schema["properties"]["defaults"] = {
@@ -27,6 +32,17 @@ def json_schema() -> dict[str, object]:
     }
     title = "repogen spec"
     return {"$schema": _DIALECT, "$id": "urn:repogen:spec", **schema, "title": title}
+
+
+def _describe_keys(mapping: dict[str, Any], definitions: dict[str, dict[str, Any]]) -> None:
+    """Describe the keys of a mapping that have no description: a section by its own description."""
+    for key, value in mapping.get("properties", {}).items():
+        sections = [part["$ref"] for part in (value, *value.get("anyOf", ())) if "$ref" in part]
+        if "description" not in value and sections:
+            description = definitions[sections[0].removeprefix(_REFERENCE)].get("description", "")
+            value["description"] = description.partition("\n")[0].removesuffix(".")
+        if key == "kind" and "const" in value:
+            value.setdefault("description", "Kind of source")
 
 
 def _optional(part: object) -> object:

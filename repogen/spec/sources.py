@@ -53,7 +53,9 @@ class TorchSource(SourceOptions):
     factory: str = Field(description='"file.py:callable" relative to the spec, or "package.module:callable"')
     kwargs: dict[str, object] = Field(default_factory=dict, description="Keyword arguments of the factory")
     weights: str | None = Field(default=None, description="safetensors, or .pt read with weights_only=True")
-    dtype: Precision | None = Field(default=None, description="Cast floating-point weights; bfloat16 is always cast")
+    dtype: Precision | None = Field(
+        default=None, description="Cast floating-point weights to this; bfloat16 is always cast"
+    )
 
     files: ClassVar[tuple[str, ...]] = ("weights",)
     loader: ClassVar[str] = "repogen.source.torch.loader:load_torch"
@@ -64,10 +66,18 @@ class HuggingFaceSource(SourceOptions):
 
     kind: Literal["huggingface"]
     model: Path = Field(description="Directory relative to the spec, or a Hub ID such as google-bert/bert-base-cased")
-    revision: str | None = Field(default=None, min_length=1, description="Commit on the Hub; pin it")
-    task: str = Field(default="auto", min_length=1, description="text-classification, for example; auto reads config")
+    revision: str | None = Field(
+        default=None, min_length=1, description="Commit on the Hub; set it so that the files cannot change"
+    )
+    task: str = Field(
+        default="auto",
+        min_length=1,
+        description="Such as text-classification; auto uses the architecture in config.json",
+    )
     trust_remote_code: StrictBool = Field(default=False, description="Run the Python code stored with the weights")
-    dtype: Precision | None = Field(default=None, description="Cast floating-point weights; bfloat16 is always cast")
+    dtype: Precision | None = Field(
+        default=None, description="Cast floating-point weights to this; bfloat16 is always cast"
+    )
 
     loader: ClassVar[str] = "repogen.source.huggingface.loader:load_huggingface"
 
@@ -76,7 +86,7 @@ class TorchExportSource(SourceOptions):
     """A ``.pt2`` file written by ``torch.export.save``."""
 
     kind: Literal["torch_export"]
-    path: Path
+    path: Path = Field(description="Path of the file")
 
     files: ClassVar[tuple[str, ...]] = ("path",)
     loader: ClassVar[str] = "repogen.source.torch.exported_program:load_program"
@@ -86,7 +96,7 @@ class TorchScriptSource(SourceOptions):
     """A ``.pt`` archive written by ``torch.jit.save``."""
 
     kind: Literal["torchscript"]
-    path: Path
+    path: Path = Field(description="Path of the file")
 
     files: ClassVar[tuple[str, ...]] = ("path",)
     loader: ClassVar[str] = "repogen.source.torch.loader:load_torchscript"
@@ -96,7 +106,7 @@ class OnnxSource(SourceOptions):
     """An existing ONNX file."""
 
     kind: Literal["onnx"]
-    path: Path
+    path: Path = Field(description="Path of the file")
     reference: str | None = Field(
         default=None, description='Expected outputs: answers.npz, or "models.py:build", which returns a torch module'
     )
@@ -125,9 +135,11 @@ class PythonSource(SourceOptions):
     """Code for Triton's Python backend: a file that defines the class ``TritonPythonModel``."""
 
     kind: Literal["python"]
-    path: Path = Field(description="Served as model.py")
-    data: tuple[Path, ...] = Field(default=(), description="Files served in the same directory as model.py")
-    requirements: tuple[Requirement, ...] = Field(default=(), description="Packages it imports besides NumPy, pinned")
+    path: Path = Field(description="Path of the file, which is published as model.py")
+    data: tuple[Path, ...] = Field(default=(), description="Files that are published next to model.py")
+    requirements: tuple[Requirement, ...] = Field(
+        default=(), description="Packages that it imports besides NumPy, each NAME==VERSION"
+    )
 
     files: ClassVar[tuple[str, ...]] = ("path",)
     loader: ClassVar[str] = "repogen.source.python.loader:load_python"
@@ -139,16 +151,19 @@ class StepSpec(Section):
     model: Annotated[str, Field(min_length=1, max_length=128)] = Field(description="A model of this spec")
     version: AnySize | None = Field(default=None, description="The newest version if omitted")
     inputs: dict[TensorName, TensorName] = Field(
-        default_factory=dict, description="Model input: ensemble tensor; the same names if omitted"
+        default_factory=dict, description="Tensor of the ensemble for each input of the model; the same name if omitted"
     )
-    outputs: dict[TensorName, TensorName] = Field(default_factory=dict, description="Model output: ensemble tensor")
+    outputs: dict[TensorName, TensorName] = Field(
+        default_factory=dict,
+        description="Tensor of the ensemble for each output of the model; the same name if omitted",
+    )
 
 
 class EnsembleSource(SourceOptions):
     """Models of this spec, connected by their tensors."""
 
     kind: Literal["ensemble"]
-    steps: Annotated[tuple[StepSpec, ...], Field(min_length=1)]
+    steps: Annotated[tuple[StepSpec, ...], Field(min_length=1)] = Field(description="Steps, in any order")
 
     loader: ClassVar[str] = "repogen.source.ensemble.loader:load_ensemble"
 

@@ -34,8 +34,8 @@ def check_structure(artifact: OnnxArtifact, target: Target) -> None:
         onnx.checker.check_model(artifact.path, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise ExportError(
-            f"onnx.checker refuses the exported model: {first_line(error, artifact.path.parent)}",
-            "try another exporter: `repogen diagnose` tells how each fares",
+            f"onnx.checker rejects the exported model: {first_line(error, artifact.path.parent)}",
+            "try another exporter: `repogen diagnose` shows the result of each",
             code="validate.checker",
             details=str(error),
         ) from error

@@ -55,7 +55,7 @@ def test_findings_are_told_with_place_and_correction(bad: Path) -> None:
         "  + dims: [ 3 ]",
         "model_repository/m/config.pbtxt:6:35: warning RG112 several instance groups are named 'g'",
         "  hint: use a unique name for each group",
-        "1 error, 1 warning; `repogen explain CODE` explains a code",
+        "1 error, 1 warning; run `repogen explain CODE` for details",
     ]
 
 

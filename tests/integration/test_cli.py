@@ -120,7 +120,7 @@ def test_init_overwrites_only_with_force(tmp_path: Path, project_at: Callable[[P
     project.spec.write_text("mine", encoding="utf-8")
     result = project.run("init")
     assert (result.returncode, project.spec.read_text(encoding="utf-8")) == (2, "mine")
-    assert "already has repogen.yaml" in result.stderr
+    assert "already exists: repogen.yaml" in result.stderr
     assert not (tmp_path / "models.py").exists()
     assert project.run("init", "--force").returncode == 0
     assert project.spec.read_text(encoding="utf-8").startswith("# The spec that `repogen build` reads")

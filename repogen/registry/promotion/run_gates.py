@@ -71,7 +71,7 @@ class _ActiveGate:
         """Measure and judge.
 
         Raises:
-            NoAnswerError: The server stopped answering.
+            NoAnswerError: The server stopped responding.
             GateError: The gate of a plug-in raised an exception.
         """
         try:
@@ -240,7 +240,7 @@ def _results_on_triton(
             return run.results(served_versions)
     except NoAnswerError as error:
         raise SmokeError(
-            f"Triton stopped answering while the gates were measured: {error}",
+            f"Triton stopped responding while the gates were measured: {error}",
             "the alias was not moved; --debug shows Triton's log",
             code="smoke.no-answer",
             details=triton.log_tail(200),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.source import DimRange
@@ -94,7 +95,8 @@ def find_inputs(model: ModelSpec, root: Path, parameters: Parameters) -> Inputs:
     dims = dim_ranges(model.dims)
     source = _user_examples(model, root, parameters)
     if source is None:
-        return Inputs(declared, dims, DrawnExamples(model.inputs), _call_by_names(declared, parameters))
+        call = _call_by_names(declared, parameters)
+        return Inputs(declared, dims, DrawnExamples(model.inputs), call, _position_note(declared, parameters))
     if isinstance(source, ExamplesFunction):
         return _inputs_of_function(source, declared, dims)
     return _inputs_of_files(source, declared, dims, parameters)
@@ -144,7 +146,20 @@ def _inputs_of_files(
         declared, dims = _compare_files(files.stored, dims)
         notes = (_derived_dims_note(dims, files.reference),)
     specs = declared or derive_specs(files.stored[0], {})
-    return Inputs(specs, dims, replace(files, inputs=specs), _call_by_names(specs, parameters), notes)
+    call = _call_by_names(specs, parameters)
+    return Inputs(specs, dims, replace(files, inputs=specs), call, (*notes, *_position_note(specs, parameters)))
+
+
+def _position_note(specs: tuple[TensorSpec, ...], parameters: Parameters) -> tuple[str, ...]:
+    """Report inputs that are passed by position although their names resemble parameters: they may be misspelled."""
+    if any(spec.name in parameters for spec in specs):
+        return ()
+    similar = {spec.name: get_close_matches(spec.name, parameters, n=1) for spec in specs}
+    return tuple(
+        f"forward has no parameter {name!r}, so the input is passed by position (did you mean {names[0]!r}?)"
+        for name, names in similar.items()
+        if names
+    )
 
 
 def _compare_files(

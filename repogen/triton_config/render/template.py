@@ -250,7 +250,7 @@ def template_error(reason: str, where: str) -> ConfigError:
     """
     return ConfigError(
         f"the template {where} can't be rendered: {reason}",
-        "docs/config.md lists the variables and filters; start from repogen's own template",
+        "the reference of config.pbtxt lists the variables and filters; start from repogen's own template",
         code="config.template",
         where=where,
     )

@@ -30,131 +30,161 @@ ParameterValue = Annotated[
 class QueuePolicySpec(Section):
     """Limits for requests that wait in a queue."""
 
-    timeout_action: Literal["REJECT", "DELAY"] = "REJECT"
-    default_timeout_microseconds: Microseconds = 0
-    allow_timeout_override: StrictBool = False
-    max_queue_size: Count = 0
+    timeout_action: Literal["REJECT", "DELAY"] = Field(
+        default="REJECT", description="What happens to a request that times out; DELAY processes it after the others"
+    )
+    default_timeout_microseconds: Microseconds = Field(
+        default=0, description="Timeout of a request that does not set one; 0 for none"
+    )
+    allow_timeout_override: StrictBool = Field(default=False, description="Whether a request may set a shorter timeout")
+    max_queue_size: Count = Field(default=0, description="Number of requests that may wait; 0 for no limit")
 
 
 class DynamicBatchingSpec(Section):
     """Triton's dynamic batcher."""
 
-    preferred_batch_size: tuple[Size, ...] = ()
-    max_queue_delay_microseconds: Count = 0
-    preserve_ordering: StrictBool = False
-    priority_levels: Count = 0
-    default_priority_level: Count = 0
+    preferred_batch_size: tuple[Size, ...] = Field(default=(), description="Batch sizes that Triton tries to form")
+    max_queue_delay_microseconds: Count = Field(
+        default=0, description="Longest time that a request waits for others in a batch"
+    )
+    preserve_ordering: StrictBool = Field(
+        default=False, description="Whether responses are sent in the order of the requests"
+    )
+    priority_levels: Count = Field(default=0, description="Number of priority levels; 0 for none")
+    default_priority_level: Count = Field(default=0, description="Level of a request that does not set one")
     default_queue_policy: QueuePolicySpec | None = None
     priority_queue_policy: dict[Annotated[int, Field(ge=1, le=INT32_MAX)], QueuePolicySpec] = Field(
-        default_factory=dict, description="By priority level"
+        default_factory=dict, description="Queue policies by priority level"
     )
 
 
 class ResourceSpec(Section):
     """A rate limiter resource that an instance needs."""
 
-    name: TensorName
-    count: Size = 1
+    name: TensorName = Field(description="Name of the resource")
+    count: Size = Field(default=1, description="Number that an instance needs")
     global_: StrictBool = Field(default=False, alias="global", description="Shared by all devices")
 
 
 class RateLimiterSpec(Section):
     """Resources and priority of an instance in the rate limiter."""
 
-    resources: tuple[ResourceSpec, ...] = ()
-    priority: Count = 0
+    resources: tuple[ResourceSpec, ...] = Field(
+        default=(), description="Resources that must be free before an instance runs"
+    )
+    priority: Count = Field(default=0, description="Weight: an instance with 2 gets half as many turns as one with 1")
 
 
 class InstanceGroupSpec(Section):
     """Triton's instance group."""
 
-    count: Size = 1
-    kind: Literal["KIND_AUTO", "KIND_CPU", "KIND_GPU", "KIND_MODEL"] = "KIND_CPU"
-    gpus: tuple[Count, ...] = ()
-    name: TensorName | None = None
+    count: Size = Field(default=1, description="Number of instances; for KIND_GPU, on each GPU")
+    kind: Literal["KIND_AUTO", "KIND_CPU", "KIND_GPU", "KIND_MODEL"] = Field(
+        default="KIND_CPU", description="Device of the instances"
+    )
+    gpus: tuple[Count, ...] = Field(default=(), description="Numbers of the GPUs; all GPUs if omitted")
+    name: TensorName | None = Field(default=None, description="Name of the group")
     profile: tuple[Text, ...] = Field(default=(), description="TensorRT only: Triton rejects it for other backends")
     rate_limiter: RateLimiterSpec | None = None
-    passive: StrictBool = False
-    host_policy: Text = ""
+    passive: StrictBool = Field(
+        default=False, description="Whether the instances are loaded without receiving requests"
+    )
+    host_policy: Text = Field(default="", description="Name of a host policy of the server")
 
 
 class LatestPolicy(Section):
     """Serve the newest versions."""
 
-    num_versions: Size = 1
+    num_versions: Size = Field(default=1, description="Number of versions")
 
 
 class VersionPolicySpec(Section):
     """The versions that Triton serves: exactly one of the three keys."""
 
     latest: LatestPolicy | None = None
-    all: Literal[True] | None = None
-    specific: tuple[Size, ...] | None = None
+    all: Literal[True] | None = Field(default=None, description="Serve all versions")
+    specific: tuple[Size, ...] | None = Field(default=None, description="Serve these versions")
 
 
 class GraphSpec(Section):
-    """Graph optimizations of ONNX Runtime: -1 basic, 1 extended, 2 none; all of them if left out."""
+    """Graph optimizations of ONNX Runtime: -1 basic, 1 extended, 2 none; all of them if omitted."""
 
-    level: Level = 0
+    level: Level = Field(default=0, description="-1 basic, 0 all, 1 extended, 2 none")
 
 
 class CudaSpec(Section):
     """CUDA options, mostly for TensorRT."""
 
-    graphs: StrictBool = False
-    busy_wait_events: StrictBool = False
-    output_copy_stream: StrictBool = False
+    graphs: StrictBool = Field(default=False, description="Whether CUDA graphs are used")
+    busy_wait_events: StrictBool = Field(
+        default=False, description="Whether the CPU waits for CUDA events in a busy loop"
+    )
+    output_copy_stream: StrictBool = Field(
+        default=False, description="Whether outputs are copied in a CUDA stream of their own"
+    )
 
 
 class AcceleratorSpec(Section):
     """An execution provider of ONNX Runtime."""
 
-    name: Text
-    parameters: dict[Text, ParameterValue] = Field(default_factory=dict)
+    name: Text = Field(description="Name of the execution provider")
+    parameters: dict[Text, ParameterValue] = Field(
+        default_factory=dict, description="Parameters of the execution provider"
+    )
 
 
 class AcceleratorsSpec(Section):
     """Execution providers; the first one that supports an operator runs it."""
 
-    gpu_execution_accelerator: tuple[AcceleratorSpec, ...] = Field(default=(), description="tensorrt, with parameters")
-    cpu_execution_accelerator: tuple[AcceleratorSpec, ...] = Field(default=(), description="openvino")
+    gpu_execution_accelerator: tuple[AcceleratorSpec, ...] = Field(
+        default=(), description="For instances on a GPU, such as tensorrt"
+    )
+    cpu_execution_accelerator: tuple[AcceleratorSpec, ...] = Field(
+        default=(), description="For instances on the CPU: openvino"
+    )
 
 
 class PinnedMemorySpec(Section):
     """Whether a buffer uses pinned memory."""
 
-    enable: StrictBool = True
+    enable: StrictBool = Field(default=True, description="Whether pinned memory is used")
 
 
 class OptimizationSpec(Section):
     """Optimization settings of a model."""
 
     graph: GraphSpec | None = None
-    priority: Literal["PRIORITY_DEFAULT", "PRIORITY_MAX", "PRIORITY_MIN"] | None = None
+    priority: Literal["PRIORITY_DEFAULT", "PRIORITY_MAX", "PRIORITY_MIN"] | None = Field(
+        default=None, description="Priority of the model, for backends that support it"
+    )
     cuda: CudaSpec | None = None
     execution_accelerators: AcceleratorsSpec | None = None
     input_pinned_memory: PinnedMemorySpec | None = None
     output_pinned_memory: PinnedMemorySpec | None = None
-    gather_kernel_buffer_threshold: Count | None = None
-    eager_batching: StrictBool | None = None
+    gather_kernel_buffer_threshold: Count | None = Field(
+        default=None, description="Number of buffers from which a CUDA kernel gathers them"
+    )
+    eager_batching: StrictBool | None = Field(
+        default=None, description="Whether the next batch is prepared before an instance is free"
+    )
 
 
 class WarmupSpec(Section):
     """Requests that Triton runs before the model is ready, with a value for each input."""
 
-    name: TensorName = "warmup"
-    batch_size: Size = 1
-    count: Size = 1
+    name: TensorName = Field(default="warmup", description="Name of the warmup")
+    batch_size: Size = Field(default=1, description="Batch size of the request")
+    count: Size = Field(default=1, description="Number of times that the request is run")
     data: Literal["zero", "random", "golden"] = Field(
         default="random", description="golden: a row of the golden tensors, in files published with the model"
     )
-    sizes: dict[str, Size] = Field(default_factory=dict, description="Sizes of dynamic dims; from dims: if left out")
+    sizes: dict[str, Size] = Field(default_factory=dict, description="Sizes of dynamic dims; from dims: if omitted")
 
 
 class ResponseCacheSpec(Section):
     """Whether Triton caches responses for equal requests."""
 
-    enable: StrictBool = True
+    enable: StrictBool = Field(default=True, description="Whether responses are cached")
 
 
 def parameter_text(value: bool | float | str) -> str:  # noqa: FBT001 - a value of the spec
@@ -169,24 +199,34 @@ def parameter_text(value: bool | float | str) -> str:  # noqa: FBT001 - a value 
 class TritonSpec(Section):
     """The parts of config.pbtxt that do not follow from the graph."""
 
-    max_batch_size: AutoOrCount = "auto"
-    input: dict[TensorName, InputExtraSpec] = Field(default_factory=dict, description="By name of the graph's input")
-    output: dict[TensorName, OutputExtraSpec] = Field(default_factory=dict, description="By name of the graph's output")
-    batch_input: tuple[BatchInputSpec, ...] = ()
-    batch_output: tuple[BatchOutputSpec, ...] = ()
+    max_batch_size: AutoOrCount = Field(
+        default="auto", description="auto: the largest size that was verified, or 0 if the model does not batch"
+    )
+    input: dict[TensorName, InputExtraSpec] = Field(default_factory=dict, description="Settings of inputs, by name")
+    output: dict[TensorName, OutputExtraSpec] = Field(default_factory=dict, description="Settings of outputs, by name")
+    batch_input: tuple[BatchInputSpec, ...] = Field(
+        default=(), description="Inputs of the graph that Triton derives from the batch"
+    )
+    batch_output: tuple[BatchOutputSpec, ...] = Field(
+        default=(), description="Outputs of the graph that Triton splits by request"
+    )
     dynamic_batching: DynamicBatchingSpec | None = None
     sequence_batching: SequenceBatchingSpec | None = None
-    instance_group: tuple[InstanceGroupSpec, ...] = ()
+    instance_group: tuple[InstanceGroupSpec, ...] = Field(
+        default=(), description="Groups of instances; one instance per device if omitted"
+    )
     version_policy: VersionPolicySpec | None = None
     optimization: OptimizationSpec | None = None
     default_model_filename: (
         Annotated[Literal["model.onnx"], must_be("model.onnx: repogen publishes every graph under that name")] | None
-    ) = None
+    ) = Field(default=None, description="Name of the model file; only model.onnx is valid")
     parameters: dict[Text, ParameterValue] = Field(
         default_factory=dict, description="Parameters of the backend: intra_op_thread_count, enable_mem_arena, …"
     )
-    metric_tags: dict[Text, Text] = Field(default_factory=dict)
-    model_warmup: tuple[WarmupSpec, ...] = ()
+    metric_tags: dict[Text, Text] = Field(default_factory=dict, description="Labels for the metrics of the model")
+    model_warmup: tuple[WarmupSpec, ...] = Field(
+        default=(), description="Requests that Triton runs before the model is ready"
+    )
     response_cache: ResponseCacheSpec | None = None
     extra: str = Field(
         default="",

@@ -31,49 +31,65 @@ DataType = Literal[
 class DirectSpec(Section):
     """Each running sequence has its own slot in the batch."""
 
-    max_queue_delay_microseconds: Count = 0
-    minimum_slot_utilization: Share = 0.0
+    max_queue_delay_microseconds: Count = Field(
+        default=0, description="Longest time that a request waits for others in a batch"
+    )
+    minimum_slot_utilization: Share = Field(
+        default=0.0, description="Share of slots with a request from which a batch runs without waiting"
+    )
 
 
 class OldestSpec(Section):
     """A batch contains requests of different sequences, oldest first."""
 
-    max_candidate_sequences: Candidates
-    preferred_batch_size: tuple[Size, ...] = ()
-    max_queue_delay_microseconds: Count = 0
-    preserve_ordering: StrictBool = False
+    max_candidate_sequences: Candidates = Field(description="Number of sequences that are processed at the same time")
+    preferred_batch_size: tuple[Size, ...] = Field(default=(), description="Batch sizes that Triton tries to form")
+    max_queue_delay_microseconds: Count = Field(
+        default=0, description="Longest time that a request waits for others in a batch"
+    )
+    preserve_ordering: StrictBool = Field(
+        default=False, description="Whether responses are sent in the order of the requests"
+    )
 
 
 class ControlSpec(Section):
     """The meaning of a control tensor; without values its type is the graph's, and false and true are 0 and 1."""
 
-    kind: Literal["CONTROL_SEQUENCE_START", "CONTROL_SEQUENCE_END", "CONTROL_SEQUENCE_READY", "CONTROL_SEQUENCE_CORRID"]
-    int32_false_true: Annotated[tuple[Int32, Int32], must_be("two integers, [false, true] (RG120)")] | None = None
-    fp32_false_true: Annotated[tuple[Float, Float], must_be("two numbers, [false, true] (RG120)")] | None = None
-    bool_false_true: Annotated[tuple[StrictBool, StrictBool], must_be("two booleans (RG120)")] | None = None
+    kind: Literal[
+        "CONTROL_SEQUENCE_START", "CONTROL_SEQUENCE_END", "CONTROL_SEQUENCE_READY", "CONTROL_SEQUENCE_CORRID"
+    ] = Field(description="What Triton sends: whether a sequence starts, ends or has a request, or its ID")
+    int32_false_true: Annotated[tuple[Int32, Int32], must_be("two integers, [false, true] (RG120)")] | None = Field(
+        default=None, description="INT32 values for false and true"
+    )
+    fp32_false_true: Annotated[tuple[Float, Float], must_be("two numbers, [false, true] (RG120)")] | None = Field(
+        default=None, description="FP32 values for false and true"
+    )
+    bool_false_true: Annotated[tuple[StrictBool, StrictBool], must_be("two booleans (RG120)")] | None = Field(
+        default=None, description="BOOL values for false and true"
+    )
     data_type: (
         Annotated[
             Literal["TYPE_UINT64", "TYPE_INT64", "TYPE_UINT32", "TYPE_INT32", "TYPE_STRING"],
             must_be("TYPE_UINT64, TYPE_INT64, TYPE_UINT32, TYPE_INT32 or TYPE_STRING (RG120)"),
         ]
         | None
-    ) = Field(default=None, description="For CONTROL_SEQUENCE_CORRID; the graph's if left out")
+    ) = Field(default=None, description="For CONTROL_SEQUENCE_CORRID; the graph's if omitted")
 
 
 class ControlInputSpec(Section):
     """An input of the graph that Triton's sequence batcher fills."""
 
-    name: TensorName
-    control: tuple[ControlSpec, ...]
+    name: TensorName = Field(description="Name of the input")
+    control: tuple[ControlSpec, ...] = Field(description="What Triton sends in the input")
 
 
 class InitialStateSpec(Section):
     """The value of a state when a sequence starts: exactly one of zero_data and data_file."""
 
-    name: TensorName | None = None
-    data_type: DataType | None = None
-    dims: InitialDims | None = None
-    zero_data: Literal[True] | None = None
+    name: TensorName | None = Field(default=None, description="Name of the initial state")
+    data_type: DataType | None = Field(default=None, description="The state's if omitted")
+    dims: InitialDims | None = Field(default=None, description="Without the batch; the state's if omitted")
+    zero_data: Literal[True] | None = Field(default=None, description="Start with zeros")
     data_file: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
         default=None, description="Raw values, row-major and little-endian; relative to the spec"
     )
@@ -82,13 +98,17 @@ class InitialStateSpec(Section):
 class StateSpec(Section):
     """An output of the graph that becomes an input of the next request in the sequence."""
 
-    input_name: TensorName
-    output_name: TensorName
-    data_type: DataType | None = Field(default=None, description="The graph's if left out")
-    dims: StateDims | None = Field(default=None, description="Without the batch; the graph's if left out")
-    initial_state: tuple[InitialStateSpec, ...] = Field(default=(), description="At most one; zeros if left out")
-    use_same_buffer_for_input_output: StrictBool = False
-    use_growable_memory: StrictBool = False
+    input_name: TensorName = Field(description="Input of the graph that receives the state")
+    output_name: TensorName = Field(description="Output of the graph that is the new state")
+    data_type: DataType | None = Field(default=None, description="The graph's if omitted")
+    dims: StateDims | None = Field(default=None, description="Without the batch; the graph's if omitted")
+    initial_state: tuple[InitialStateSpec, ...] = Field(default=(), description="At most one; zeros if omitted")
+    use_same_buffer_for_input_output: StrictBool = Field(
+        default=False, description="Whether the input and the output share a buffer"
+    )
+    use_growable_memory: StrictBool = Field(
+        default=False, description="Whether the buffer can grow; requires use_same_buffer_for_input_output"
+    )
 
 
 class SequenceBatchingSpec(Section):
@@ -96,7 +116,15 @@ class SequenceBatchingSpec(Section):
 
     direct: DirectSpec | None = None
     oldest: OldestSpec | None = None
-    max_sequence_idle_microseconds: Idle | None = Field(default=None, description="Triton's default is one second")
-    control_input: tuple[ControlInputSpec, ...] = ()
-    state: tuple[StateSpec, ...] = ()
-    iterative_sequence: StrictBool = False
+    max_sequence_idle_microseconds: Idle | None = Field(
+        default=None, description="Time after which an idle sequence ends; one second by default"
+    )
+    control_input: tuple[ControlInputSpec, ...] = Field(
+        default=(), description="Inputs that tell the model where a sequence starts and ends"
+    )
+    state: tuple[StateSpec, ...] = Field(
+        default=(), description="Tensors that Triton keeps between the requests of a sequence"
+    )
+    iterative_sequence: StrictBool = Field(
+        default=False, description="Whether the model can ask Triton to run a request again"
+    )

@@ -18,15 +18,19 @@ OneName = Annotated[tuple[TensorName], must_be("a list with one tensor name (RG1
 class ReshapeSpec(Section):
     """The shape that the model receives or returns; it must be the graph's, so it can be left out."""
 
-    shape: tuple[_Dim, ...]
+    shape: tuple[_Dim, ...] = Field(description="Shape in the graph, without the batch")
 
 
 class InputExtraSpec(Section):
     """Settings of an input in addition to its signature."""
 
-    format: Literal["FORMAT_NONE", "FORMAT_NHWC", "FORMAT_NCHW"] | None = None
-    allow_ragged_batch: StrictBool = False
-    optional: StrictBool = False
+    format: Literal["FORMAT_NONE", "FORMAT_NHWC", "FORMAT_NCHW"] | None = Field(
+        default=None, description="Layout of an image"
+    )
+    allow_ragged_batch: StrictBool = Field(
+        default=False, description="Whether the requests of a batch may differ in shape"
+    )
+    optional: StrictBool = Field(default=False, description="Whether clients may omit the input")
     dims: Dims | None = Field(default=None, description="Dims that clients send, if reshaped to the graph's")
     reshape: ReshapeSpec | None = Field(default=None, description="As in config.pbtxt; it must be the graph's shape")
 
@@ -51,17 +55,19 @@ class BatchInputSpec(Section):
         "BATCH_MAX_ELEMENT_COUNT_AS_SHAPE",
         "BATCH_ITEM_SHAPE",
         "BATCH_ITEM_SHAPE_FLATTEN",
-    ]
-    target_name: OneName
-    source_input: OneName
+    ] = Field(description="What Triton computes from the batch")
+    target_name: OneName = Field(description="Name of the graph's input, in a list")
+    source_input: OneName = Field(description="Name of the input that it is computed from, in a list")
     data_type: Annotated[Literal["TYPE_INT32", "TYPE_FP32"], must_be("TYPE_INT32 or TYPE_FP32 (RG125)")] | None = Field(
-        default=None, description="The graph's if left out"
+        default=None, description="The graph's if omitted"
     )
 
 
 class BatchOutputSpec(Section):
     """An output of the graph that Triton splits by request."""
 
-    kind: Literal["BATCH_SCATTER_WITH_INPUT_SHAPE"] = "BATCH_SCATTER_WITH_INPUT_SHAPE"
-    target_name: OneName
-    source_input: OneName
+    kind: Literal["BATCH_SCATTER_WITH_INPUT_SHAPE"] = Field(
+        default="BATCH_SCATTER_WITH_INPUT_SHAPE", description="How Triton splits the output"
+    )
+    target_name: OneName = Field(description="Name of the graph's output, in a list")
+    source_input: OneName = Field(description="Name of the input whose shape determines the split, in a list")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 import shutil
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.build import code_digest
 from repogen.build.code_digest import ENTRY_MODULES, PACKAGE, SourceTree, digest_of, own_entry_points
 
 if TYPE_CHECKING:
@@ -141,11 +139,3 @@ def test_scanned_imports_are_those_of_the_parser(path: Path) -> None:
         for file in PACKAGE.rglob("*.py")
     }
     assert modules.intersection(imports_of(ast.parse(text))) <= tree.imports(text)
-
-
-def test_digest_takes_milliseconds() -> None:
-    """It is computed once per process, by every build; parsing the source would take ten times as long."""
-    code_digest.code_digest.cache_clear()
-    begun = time.process_time()
-    code_digest.code_digest()
-    assert time.process_time() - begun < 0.2  # about 0.02 on an idle machine

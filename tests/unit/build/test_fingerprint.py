@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from repogen import plugins
 from repogen.artifacts.built_model import ImportedCode
-from repogen.build.fingerprint import build_inputs, changes, fingerprint, spec_digest
+from repogen.build.fingerprint import _installed_versions, build_inputs, changes, fingerprint, spec_digest
 from repogen.repository.digest import sha256_bytes
 from repogen.spec.load import load_spec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 SPEC = """\
@@ -157,6 +159,63 @@ def test_other_version_of_a_distribution_is_a_change(project: Path) -> None:
     old = {**recorded(project), "dist:PyYAML": "1.0", "dist:no-such-distribution": "2.0"}
     expected = [f"PyYAML 1.0 -> {version('PyYAML')}", "no-such-distribution 2.0 -> gone"]
     assert expected == reasons(old, project)
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Return a function that installs a version of a plug-in with an exporter, a pass and a gate; "" uninstalls it."""
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    monkeypatch.syspath_prepend(site)
+    groups = ("repogen.exporters", "repogen.passes", "repogen.gates")
+    entries = "".join(f"[{group}]\nextra = extra:Part\n" for group in groups)
+
+    def install(number: str) -> None:
+        for path in site.iterdir():
+            shutil.rmtree(path)
+        if number:
+            metadata = site / f"extra_plugin-{number}.dist-info"
+            metadata.mkdir()
+            (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: extra-plugin\nVersion: {number}\n")
+            (metadata / "entry_points.txt").write_text(entries)
+        plugins.plugins.cache_clear()
+        _installed_versions.cache_clear()
+
+    yield install
+    plugins.plugins.cache_clear()
+    _installed_versions.cache_clear()
+
+
+def test_exporter_of_a_plugin_is_an_input_of_exporter_auto(project: Path, install: Callable[[str], None]) -> None:
+    """It joins the fallback chain when it is installed, and leaves it when it is uninstalled."""
+    old = recorded(project)
+    install("0.1")
+    assert reasons(old, project) == ["extra-plugin 0.1 is new"]
+    old = recorded(project)
+    install("0.2")
+    assert reasons(old, project) == ["extra-plugin 0.1 -> 0.2"]
+    install("")
+    assert reasons(old, project) == ["extra-plugin 0.1 -> gone"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("export: {exporter: dynamo}", []),
+        ("export: {exporter: extra}", ["extra-plugin 0.1 -> 0.2"]),
+        ("export: {exporter: dynamo}\n    optimize: [onnxsim]", []),
+        ("export: {exporter: dynamo}\n    optimize: [extra]", ["extra-plugin 0.1 -> 0.2"]),
+    ],
+)
+def test_plugin_that_a_model_does_not_use_is_not_an_input(
+    settings: str, expected: list[str], project: Path, install: Callable[[str], None]
+) -> None:
+    """A version of a plug-in counts for the models whose spec names its exporter or pass; gates never count."""
+    install("0.1")
+    (project / "repogen.yaml").write_text(SPEC.replace("limits: {", f"{settings}\n    limits: {{"))
+    old = recorded(project)
+    install("0.2")
+    assert reasons(old, project) == expected
 
 
 def test_other_repogen_is_a_change(project: Path) -> None:

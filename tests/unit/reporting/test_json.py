@@ -75,3 +75,12 @@ def test_unknown_key_is_rejected() -> None:
     """The type check rejects an unknown key."""
     with pytest.raises(ValidationError):
         TypeAdapter(DOCUMENTS["doctor"]).validate_python({"ok": True, "checks": [], "more": 1})
+
+
+@pytest.mark.parametrize("command", DOCUMENTS)
+def test_every_key_has_a_description(command: str) -> None:
+    """The docs show it."""
+    schema = TypeAdapter(DOCUMENTS[command]).json_schema()
+    mappings = [schema, *schema.get("$defs", {}).values()]
+    keys = [(key, value) for mapping in mappings for key, value in mapping["properties"].items()]
+    assert [key for key, value in keys if not value.get("description")] == []

@@ -27,7 +27,7 @@ holdout.min        -                                            >= 0.9  FAILED
 notes:
   holdout.min: gates.py:3: no such label
   times are indicative: the embedded Triton hosts ONNX Runtime in Python; measure on NVIDIA's container (--server \
-docker) for times that hold in production
+docker) for the times in production
 
 measured on Triton 2.51.0 (embedded), ORT
 
@@ -75,7 +75,7 @@ def test_outcome_sentences() -> None:
         )
     ]
     assert sentences == [
-        "champion of m: version - -> 4 (promoted by ann at 2026-01-01T00:00:00+00:00)",
+        "champion of m: version 4 (promoted by ann at 2026-01-01T00:00:00+00:00)",
         "champion of m: version 5 -> 4 (rolled back by ann at 2026-01-01T00:00:00+00:00)",
         "champion of m is already version 4; nothing was measured or moved",
         "champion of m would move: version 3 -> 4; nothing was moved",

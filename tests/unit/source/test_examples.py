@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from repogen.artifacts.tensors import Array, TensorSpec
 from repogen.errors import SourceError
 from repogen.source.common.examples import CalledExamples, DrawnExamples, ExamplesFunction, StoredExamples, load_data
-from repogen.spec.models import InputSpec
+from repogen.source.common.inputs import find_inputs
+from repogen.spec.models import InputSpec, ModelSpec
 
 ROWS = (TensorSpec("x", "float32", ("batch", 2)),)
 
@@ -48,6 +50,27 @@ def test_integers_are_within_their_inclusive_range(dtype: str) -> None:
     """Both ends are drawn."""
     array = drawn(x={"dtype": dtype, "shape": [200], "range": [3, 5]})({}, 0)["x"]
     assert (array.dtype, sorted(set(array.tolist()))) == (np.dtype(dtype), [3, 4, 5])
+
+
+@pytest.mark.parametrize(
+    ("forward", "names", "similar"),
+    [
+        ("lambda image: 0", ["image"], {}),
+        ("lambda image: 0", ["imgae"], {"imgae": "image"}),
+        ("lambda input: 0", ["x"], {}),
+        ("lambda a, mask=None: 0", ["x", "masks"], {"masks": "mask"}),
+        ("lambda *parts: 0", ["x", "y"], {}),
+    ],
+)
+def test_misspelled_input_is_reported(forward: str, names: list[str], similar: dict[str, str], tmp_path: Path) -> None:
+    """It is passed by position and published under its name."""
+    inputs = {name: {"dtype": "float32", "shape": [2]} for name in names}
+    model = ModelSpec.model_validate({"source": {"factory": "m.py:build"}, "inputs": inputs})
+    notes = find_inputs(model, tmp_path, inspect.signature(eval(forward)).parameters).notes  # noqa: S307 - test data
+    assert notes == tuple(
+        f"forward has no parameter '{name}', so the input is passed by position (did you mean '{parameter}'?)"
+        for name, parameter in similar.items()
+    )
 
 
 def test_fill_is_constant() -> None:

@@ -42,6 +42,18 @@ def test_every_reference_has_a_definition(schema: Any) -> None:
     assert names <= set(schema["$defs"])
 
 
+def test_every_key_has_a_description(schema: Any) -> None:
+    """Editors and the docs show it; a section's key has the description of the section."""
+    mappings = {"": schema, **schema["$defs"]}
+    undescribed = [
+        f"{name}.{key}"
+        for name, mapping in mappings.items()
+        for key, value in mapping.get("properties", {}).items()
+        if not value.get("description")
+    ]
+    assert undescribed == []
+
+
 def test_union_has_both_types(schema: Any) -> None:
     """max_batch_size is auto or a number."""
     sides = schema["$defs"]["TritonSpec"]["properties"]["max_batch_size"]["anyOf"]
