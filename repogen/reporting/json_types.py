@@ -277,6 +277,7 @@ class CheckDocument(TypedDict):
     ok: bool
     optional: bool
     remedy: str
+    group: str
 
 
 @with_config(_STRICT)

@@ -106,17 +106,28 @@ def findings_text(findings: Sequence[Finding]) -> str:
 
 
 def doctor_text(checks: Sequence[Check]) -> str:
-    """Return one line per check, and how to fix what is missing."""
-    rows = [
-        ("ok" if c.ok and not (c.optional and c.remedy) else "-" if c.ok else "MISSING", c.name, c.found)
-        for c in checks
-    ]
-    fixes = [f"  {c.name}: {c.remedy}" for c in checks if not c.ok and c.remedy]
-    text = table(("", "check", "result"), rows)
-    if fixes:
-        return f"{text}\n\nto fix:\n" + "\n".join(fixes)
-    hints = [f"  {c.name}: {c.remedy}" for c in checks if c.remedy]
-    return f"{text}\n\nready to build" + ("; optional:\n" + "\n".join(hints) if hints else "")
+    """Return a section per group with one line per check, and one command per missing part."""
+    sections = []
+    for group in dict.fromkeys(check.group for check in checks):
+        members = [check for check in checks if check.group == group]
+        width = max(len(check.name) for check in members)
+        lines = [f"  {_doctor_state(check):7}  {check.name.ljust(width)}  {check.found}" for check in members]
+        sections.append("\n".join([group, *lines]))
+    required = dict.fromkeys(check.remedy for check in checks if not check.ok and check.remedy)
+    optional = {check.remedy: check.name for check in checks if check.ok and check.remedy}
+    if required:
+        sections.append("to fix:\n" + "\n".join(f"  {remedy}" for remedy in required))
+    elif all(check.ok for check in checks):
+        sections.append("no problems found")
+    if optional:
+        sections.append("optional:\n" + "\n".join(f"  {name}: {remedy}" for remedy, name in optional.items()))
+    return "\n\n".join(sections)
+
+
+def _doctor_state(check: Check) -> str:
+    if not check.ok:
+        return "MISSING"
+    return "-" if check.optional and check.remedy else "ok"
 
 
 def _build_row(model: ModelReport) -> tuple[str, ...]:
