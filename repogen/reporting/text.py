@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.report import ModelReport, Status
 from repogen.reporting.json import relative_path
 from repogen.reporting.notes import model_notes
+from repogen.reporting.table import table
 from repogen.spec.problems import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from repogen.artifacts.environment import Check
     from repogen.artifacts.report import BuildReport
@@ -25,20 +26,6 @@ _SMOKE_HEADINGS = ("model", "version", "smoke", "checks", "p50 / p95", "server")
 _WITHOUT_PREFIX = frozenset({"spec.problems", "interrupted"})
 """Errors whose message needs no ``error:`` before it."""
 _MAX_LENGTH = 2_000
-
-
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return aligned columns, with a rule below the headings.
-
-    >>> print(table(("a", "b"), [("1", "22")]))
-    a  b
-    -  --
-    1  22
-    """
-    cells = [tuple(headings), *(tuple(row) for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(headings))]
-    cells.insert(1, tuple("-" * width for width in widths))
-    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in cells)
 
 
 def error_text(error: ErrorRecord, *, debug: bool) -> str:
