@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING, TypeAlias
 
 from repogen.artifacts.file_names import RESERVED_FILES
-from repogen.spec.problems import printable
+from repogen.spec.problems import closest, printable
+from repogen.spec.python_names import defined_names
 from repogen.spec.sources import OnnxSource, PythonSource, TorchSource
 from repogen.spec.structure import Finding, PartialModel
 
@@ -86,6 +87,16 @@ def _callable(path: tuple[str, ...], reference: str, root: Path, example: str) -
         yield Finding(path, f'"{printable(reference)}" is neither file.py:callable nor package.module:callable', hint)
     elif match is not None and not _exists(root, match["file"]):
         yield Finding(path, f'file "{printable(match["file"])}" does not exist', _RELATIVE_HINT)
+    elif match is not None:
+        yield from _attribute(path, root / match["file"], match["attribute"].partition(".")[0])
+
+
+def _attribute(path: tuple[str, ...], file: Path, name: str) -> Findings:
+    names = defined_names(file)
+    if names is not None and name not in names:
+        similar = closest(name, sorted(names))
+        hint = f'did you mean "{similar}"?' if similar else "define it there, or correct the name"
+        yield Finding(path, f'{printable(file.name)} does not define "{printable(name)}"', hint)
 
 
 def _config_files(triton: TritonSpec, root: Path) -> Findings:
