@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import yaml
 from measure import Run, measure, middle
 
-from repogen.reporting.text import table
+from repogen.reporting.table import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

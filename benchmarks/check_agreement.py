@@ -29,7 +29,7 @@ from agreement.values import Said, Truth, excuse
 from agreement.variants import all_variants
 
 from repogen import check
-from repogen.reporting.text import table
+from repogen.reporting.table import table
 
 if TYPE_CHECKING:
     from agreement.triton import Verdict

@@ -24,7 +24,7 @@ from measure import measure, middle
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from repogen.reporting.text import table  # noqa: E402 - after the path
+from repogen.reporting.table import table  # noqa: E402 - after the path
 from tests.support.release_server import release_server  # noqa: E402 - the same
 
 if TYPE_CHECKING:

@@ -6,76 +6,67 @@ import importlib.metadata
 import platform
 import shutil
 import subprocess
-import tomllib
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-from packaging.requirements import Requirement
 
 from repogen.artifacts.environment import Check
 from repogen.artifacts.progress import Silent
+from repogen.distribution import dependencies, install_command
 from repogen.serving.embedded import EmbeddedTriton
 from repogen.serving.host_requirements import check_host
 from repogen.targets import DEFAULT_RELEASE, targets
 from repogen.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from packaging.requirements import Requirement
 
-_DISTRIBUTION = "triton-repogen"
-_BUILD = ("torch", "onnxscript", "onnxruntime", "onnxsim", "safetensors")
-_BASE = ("onnx", "numpy", "tritonclient", "jinja2", "pydantic", "pyyaml")
-_INSTALL_BUILD = "pip install 'triton-repogen[build]'"
-_INSTALL_BASE = "pip install triton-repogen"
+_EXTRAS = {
+    "build": "to build models",
+    "huggingface": "for `kind: huggingface`",
+    "track": "to track builds, promote and sync with MLflow",
+}
 
 
 def diagnose() -> list[Check]:
-    """Return every check, in the order in which a build needs them."""
+    """Return every check, by group: repogen itself, each extra, and the servers for smoke tests."""
     target = targets()[DEFAULT_RELEASE]
-    checks = [Check("repogen", __version__, ok=True), _python()]
-    checks += _distributions(_BASE, _INSTALL_BASE)
-    checks += _distributions(_BUILD, _INSTALL_BUILD)
-    checks += [replace(check, name=f"embedded: {check.name}") for check in check_host(target)]
-    return [*checks, _embedded(EmbeddedTriton(target, Silent())), _docker(), _gpu()]
+    base = [Check("repogen", __version__, ok=True), Check("python", platform.python_version(), ok=True)]
+    base += [_distribution(each, install_command("build")) for each in dependencies()[""]]
+    groups = {"repogen": base}
+    groups |= {extra: _extra(extra, purpose) for extra, purpose in _EXTRAS.items()}
+    groups["servers"] = [*_embedded(EmbeddedTriton(target, Silent())), _docker(), _gpu()]
+    return [replace(check, group=group) for group, checks in groups.items() for check in checks]
 
 
-def _embedded(server: EmbeddedTriton) -> Check:
+def _extra(extra: str, purpose: str) -> list[Check]:
+    """Return the checks of an extra; one that is not installed at all is optional."""
+    checks = [_distribution(each, install_command(extra)) for each in dependencies()[extra]]
+    if any(check.ok for check in checks):
+        return checks
+    return [Check(extra, f"not installed; needed {purpose}", ok=True, optional=True, remedy=install_command(extra))]
+
+
+def _embedded(server: EmbeddedTriton) -> list[Check]:
+    """Return one check of the embedded Triton, and the requirements that this machine does not meet."""
+    host_checks = check_host(server.target)
+    if not host_checks[0].ok:
+        state = f"not available on {host_checks[0].found}"
+        return [Check("embedded Triton", state, ok=True, optional=True, remedy=host_checks[0].remedy)]
     path = server.installed_path()
     state = f"{server.versions()}, {'not installed' if path is None else f'in {path}'}"
     remedy = "repogen server install (the first build also installs it)" if path is None else ""
-    return Check("embedded Triton", state, ok=True, optional=True, remedy=remedy)
+    checks = [replace(check, name=f"embedded: {check.name}") for check in host_checks]
+    return [*checks, Check("embedded Triton", state, ok=True, optional=True, remedy=remedy)]
 
 
-def _python() -> Check:
-    return Check("python", platform.python_version(), ok=True)
-
-
-def _distributions(names: Iterable[str], remedy: str) -> list[Check]:
-    requirements = _requirements()
-    checks = []
-    for name in names:
-        try:
-            version = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            checks.append(Check(name, "not installed", ok=False, remedy=remedy))
-            continue
-        required = requirements.get(name)
-        ok = required is None or required.specifier.contains(version, prereleases=True)
-        requirement = "" if ok or required is None else f", needs {required.specifier}"
-        checks.append(Check(name, f"{version}{requirement}", ok, remedy="" if ok else remedy))
-    return checks
-
-
-def _requirements() -> dict[str, Requirement]:
-    """Return the dependencies in repogen's own metadata, by name."""
+def _distribution(requirement: Requirement, remedy: str) -> Check:
     try:
-        lines = importlib.metadata.requires(_DISTRIBUTION) or []
-    except importlib.metadata.PackageNotFoundError:  # a checkout that is not installed
-        document = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))
-        project = document["project"]
-        lines = [*project["dependencies"], *project["optional-dependencies"]["build"]]
-    return {dependency.name.lower(): dependency for dependency in map(Requirement, lines)}
+        version = importlib.metadata.version(requirement.name)
+    except importlib.metadata.PackageNotFoundError:
+        return Check(requirement.name, "not installed", ok=False, remedy=remedy)
+    ok = requirement.specifier.contains(version, prereleases=True)
+    state = version if ok else f"{version}, needs {requirement.specifier}"
+    return Check(requirement.name, state, ok, remedy="" if ok else remedy)
 
 
 def _docker() -> Check:

@@ -15,6 +15,7 @@ class Check:
         ok: Whether repogen can work with it.
         optional: Whether repogen works without it; ``ok`` is then true even if it is missing.
         remedy: The command or advice that fixes it; empty when nothing needs fixing.
+        group: What it belongs to: ``repogen``, an extra, or ``servers``.
     """
 
     name: str
@@ -22,3 +23,4 @@ class Check:
     ok: bool
     optional: bool = False
     remedy: str = ""
+    group: str = ""

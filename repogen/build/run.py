@@ -29,6 +29,7 @@ def run_plan(plan: BuildPlan, progress: Progress) -> BuildReport:
         if plan.pending:
             with open_session(plan, progress, tracking, cancelled) as session:
                 reports |= build_models(session, verify_model)
+                progress.step("", "done")
         if tracking is not None:
             for name, version in plan.unconfirmed:
                 reports[name] = confirm_published(tracking, plan.repository, reports[name], version)

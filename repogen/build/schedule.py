@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -17,7 +19,7 @@ from repogen.errors import ErrorRecord, RepogenError
 from repogen.repository.workspace import write_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from concurrent.futures import Future
 
     from repogen.build.session import BuildSession
@@ -76,6 +78,7 @@ def build_models(session: BuildSession, verify: Verify) -> dict[str, ModelReport
             hold = name in held_models and not session.options.dry_run
             run = ModelRun(name, session.progress, session.cancelled)
             futures[name] = pool.submit(_build, session, run, partial(verify, session, run, threads), steps, hold=hold)
+        _count_builds(session, futures.values())
         try:
             builds = {name: future.result() for name, future in futures.items()}
         except BaseException:
@@ -85,6 +88,19 @@ def build_models(session: BuildSession, verify: Verify) -> dict[str, ModelReport
     for name in order:
         builds[name] = _publish_held(session, name, builds, dependencies)
     return {name: builds[name].report for name in names}
+
+
+def _count_builds(session: BuildSession, futures: Collection[Future[PendingBuild]]) -> None:
+    """Report how many of the models are finished, now and after each one."""
+    lock, finished = threading.Lock(), itertools.count(1)
+
+    def report(_: object) -> None:
+        with lock:
+            session.progress.step("", f"{next(finished)} of {len(futures)} models")
+
+    session.progress.step("", f"0 of {len(futures)} models")
+    for future in futures:
+        future.add_done_callback(report)
 
 
 def _build(
@@ -103,8 +119,16 @@ def _build(
     if isinstance(publish, ModelReport):
         return PendingBuild(run, publish)
     if hold:
+        session.progress.step(run.name, "verified; waits for the models that it is published with")
         return PendingBuild(run, run.report(Status.VERIFIED), publish)
-    return PendingBuild(run, _attempt(session, run, publish))
+    return PendingBuild(run, _publish(session, run, publish))
+
+
+def _publish(session: BuildSession, run: ModelRun, publish: Publish) -> ModelReport:
+    report = _attempt(session, run, publish)
+    if report.error is None:
+        session.progress.step(run.name, "done")
+    return report
 
 
 def _publish_held(
@@ -116,7 +140,7 @@ def _publish_held(
         return build
     error = _failed_dependency({step: builds[step].report for step in dependencies[name] if step in builds})
     error = error or _failed_ensemble(name, builds, dependencies)
-    report = _attempt(session, build.run, build.publish) if error is None else _failure(session, build.run, error)
+    report = _publish(session, build.run, build.publish) if error is None else _failure(session, build.run, error)
     return replace(build, report=report, publish=None)
 
 
@@ -174,6 +198,7 @@ def _failure(session: BuildSession, run: ModelRun, error: ErrorRecord) -> ModelR
     if not _LINE.search(error.where):  # a key path, or nothing: point to that key of the spec, or to the model
         error = replace(error, where=session.spec.where(error.where or f"models.{run.name}"))
     report = run.report(Status.FAILED, error)
+    session.progress.step(run.name, "failed")
     if session.tracking is None or "track" in report.seconds:
         return report
     return session.tracking.log_failed(report)

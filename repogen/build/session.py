@@ -108,7 +108,6 @@ def open_session(
         triton = None
         if triton_server is not None:
             triton = stack.enter_context(BackgroundTriton(triton_server, private_repository(staging)))
-        progress.step("", "done")
         yield BuildSession(plan, progress, staging, triton, tracking, cancelled)
 
 

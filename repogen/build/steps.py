@@ -89,7 +89,6 @@ def publish_model(session: BuildSession, run: ModelRun, staged: StagedVersion, b
     if tracking is not None and tracking.registers:
         content = staged.manifest.content_sha256
         run.step("confirm", tracking.confirm, staged.name, publication.version, content, registry_version)
-    session.progress.step(staged.name, "done")
     return run.report(Status.PUBLISHED)
 
 

@@ -173,7 +173,11 @@ def open_tracking(
         yield None
         return
     progress.step("", "preflight")
-    preflight(plan.tracking)
+    try:
+        preflight(plan.tracking)
+    except RepogenError as error:
+        error.hint = f"{error.hint}; --no-track builds without MLflow"
+        raise
     session = TrackingSession(plan.tracking, plan.repository, plan.pending, cancelled.set, connect)
     try:
         with session:

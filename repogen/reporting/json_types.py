@@ -408,6 +408,8 @@ class CheckDocument(TypedDict):
     """Whether repogen works without it"""
     remedy: str
     """How to fix it; may be empty"""
+    group: str
+    """What it belongs to: `repogen`, an extra, or `servers`"""
 
 
 @with_config(_STRICT)

@@ -17,11 +17,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import IO, TextIO
 
+    from rich.console import RenderableType
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
 _MEGABYTE = 2**20
 _MAX_LENGTH = 2_000
+_ENDED = {"done": "green", "failed": "red"}
+"""The last steps of a model, and their colors."""
+_STEPS = {
+    "import": "import: start a process with torch",
+    "source": "source: load the model and run it",
+    "export": "export to ONNX",
+    "optimize": "optimize the graph",
+    "validate": "validate: compare with the original at many shapes",
+    "configure": "configure: write config.pbtxt",
+    "stage": "stage: copy the files next to the repository",
+    "server": "server: wait until Triton has started",
+    "smoke": "smoke: load and test on Triton",
+    "track": "track: log to MLflow",
+    "fetch": "fetch: download from the registry",
+    "confirm": "confirm in MLflow's registry",
+}
+"""What a step does, where its name does not say it."""
 
 
 @contextmanager
@@ -50,8 +68,8 @@ class PlainProgress:
 
     def step(self, model: str, step: str) -> None:
         """Print the step."""
-        if model or step != "done":
-            self._line(f"{model + ': ' if model else ''}{step}")
+        if model or step not in _ENDED:
+            self._line(f"{model + ': ' if model else ''}{_STEPS.get(step, step)}")
 
     def note(self, model: str, text: str) -> None:
         """Print the note."""
@@ -83,7 +101,7 @@ class LiveProgress:
 
     def step(self, model: str, step: str) -> None:
         """Show the step in the line of the model."""
-        self._show(model or "repogen", step, None, None)
+        self._show(model or "repogen", _STEPS.get(step, step), None, None)
 
     def note(self, model: str, text: str) -> None:
         """Print the note above the lines."""
@@ -99,23 +117,37 @@ class LiveProgress:
         with self._lock:
             if line not in self._lines:
                 self._lines[line] = self._view.add_task(line, total=total, state=text)
-            is_done = text == "done"
+            ended = text in _ENDED
             self._view.update(
-                self._lines[line], state=text, completed=1 if is_done else done, total=1 if is_done else total
+                self._lines[line], state=text, completed=1 if ended else done, total=1 if ended else total
             )
 
 
 @contextmanager
 def _live() -> Iterator[LiveProgress]:
     from rich.console import Console  # noqa: PLC0415 - only on a terminal
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    class DownloadBar(BarColumn):
+        """A bar for a line with a known total, which only downloads have."""
+
+        def render(self, task: Task) -> RenderableType:  # type: ignore[override] # a column may render anything
+            return Text() if task.total is None or task.finished else super().render(task)
+
+    class State(TextColumn):
+        """The step of a model, in color when it is the last one."""
+
+        def render(self, task: Task) -> Text:
+            state = str(task.fields["state"])
+            return Text(state, style=_ENDED.get(state, ""), overflow="ellipsis", no_wrap=True)
 
     columns = (
-        SpinnerColumn(finished_text="[green]✓[/]"),
+        SpinnerColumn(finished_text=" "),
         TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=16),
-        TextColumn("{task.fields[state]}", markup=False),
         TimeElapsedColumn(),
+        DownloadBar(bar_width=16),
+        State(""),
     )
     console = Console(file=cast("IO[str]", _Stream(sys.stderr)))
     with Progress(*columns, console=console) as view:

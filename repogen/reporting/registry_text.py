@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.promotion import Outcome, Verdict
 from repogen.artifacts.sync import SyncAction
-from repogen.reporting.text import error_text, table
+from repogen.reporting.table import table
+from repogen.reporting.text import error_text
 from repogen.spec.problems import printable
 
 if TYPE_CHECKING:

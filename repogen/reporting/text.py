@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.report import ModelReport, Status
 from repogen.reporting.json import relative_path
 from repogen.reporting.notes import model_notes
+from repogen.reporting.table import table
 from repogen.spec.problems import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from repogen.artifacts.environment import Check
     from repogen.artifacts.report import BuildReport
@@ -25,20 +26,6 @@ _SMOKE_HEADINGS = ("model", "version", "smoke", "checks", "p50 / p95", "server")
 _WITHOUT_PREFIX = frozenset({"spec.problems", "interrupted"})
 """Errors whose message needs no ``error:`` before it."""
 _MAX_LENGTH = 2_000
-
-
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return aligned columns, with a rule below the headings.
-
-    >>> print(table(("a", "b"), [("1", "22")]))
-    a  b
-    -  --
-    1  22
-    """
-    cells = [tuple(headings), *(tuple(printable(cell, _MAX_LENGTH) for cell in row) for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(headings))]
-    cells.insert(1, tuple("-" * width for width in widths))
-    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in cells)
 
 
 def error_text(error: ErrorRecord, *, debug: bool) -> str:
@@ -106,17 +93,28 @@ def findings_text(findings: Sequence[Finding]) -> str:
 
 
 def doctor_text(checks: Sequence[Check]) -> str:
-    """Return one line per check, and how to fix what is missing."""
-    rows = [
-        ("ok" if c.ok and not (c.optional and c.remedy) else "-" if c.ok else "MISSING", c.name, c.found)
-        for c in checks
-    ]
-    fixes = [f"  {c.name}: {c.remedy}" for c in checks if not c.ok and c.remedy]
-    text = table(("", "check", "result"), rows)
-    if fixes:
-        return f"{text}\n\nto fix:\n" + "\n".join(fixes)
-    hints = [f"  {c.name}: {c.remedy}" for c in checks if c.remedy]
-    return f"{text}\n\nready to build" + ("; optional:\n" + "\n".join(hints) if hints else "")
+    """Return a section per group with one line per check, and one command per missing part."""
+    sections = []
+    for group in dict.fromkeys(check.group for check in checks):
+        members = [check for check in checks if check.group == group]
+        width = max(len(check.name) for check in members)
+        lines = [f"  {_doctor_state(check):7}  {check.name.ljust(width)}  {check.found}" for check in members]
+        sections.append("\n".join([group, *lines]))
+    required = dict.fromkeys(check.remedy for check in checks if not check.ok and check.remedy)
+    optional = {check.remedy: check.name for check in checks if check.ok and check.remedy}
+    if required:
+        sections.append("to fix:\n" + "\n".join(f"  {remedy}" for remedy in required))
+    elif all(check.ok for check in checks):
+        sections.append("no problems found")
+    if optional:
+        sections.append("optional:\n" + "\n".join(f"  {name}: {remedy}" for remedy, name in optional.items()))
+    return "\n\n".join(sections)
+
+
+def _doctor_state(check: Check) -> str:
+    if not check.ok:
+        return "MISSING"
+    return "-" if check.optional and check.remedy else "ok"
 
 
 def _build_row(model: ModelReport) -> tuple[str, ...]:

@@ -35,6 +35,10 @@ _HINTS = {
         "the target's ONNX Runtime does not support the operator for that dtype: cast in the model, or choose a newer "
         "target.triton"
     ),
+    "No module named": (
+        "list the package and its version in source.requirements, for example NAME==1.2.3; the embedded server then "
+        "installs it"
+    ),
     "KIND_GPU": "this server has no GPU: use one that has, or --server embedded, which tests the model on the CPU",
 }
 

@@ -259,7 +259,9 @@ def _events(text: str, file: str) -> Iterator[yaml.Event]:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
         what = printable(f"is not valid YAML: {error.problem or error.context}")
-        hint = "indent with spaces, not tabs" if "\\t" in repr(error.problem) else ""
+        line_text = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
+        has_tab = "\t" in line_text[: len(line_text) - len(line_text.lstrip())]
+        hint = "indent with spaces: YAML does not allow tabs" if has_tab else ""
         raise UnreadableError(Problem(file, line, column, "", what, hint)) from error
     except yaml.YAMLError as error:
         what = printable(f"is not valid YAML: {' '.join(str(error).split())}")

@@ -71,7 +71,11 @@ def load_spec(path: Path, release: str | None = None) -> Spec:
 def _read_bytes(path: Path) -> bytes:
     try:
         if path.is_dir():
-            raise SpecError(f"{path} is a directory, not a spec", f"name the file: {path / 'repogen.yaml'}")
+            raise SpecError(
+                f"{path} is a directory, not a spec",
+                f"pass the file, for example {path / 'repogen.yaml'}",
+                code="spec.unreadable",
+            )
         with path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except FileNotFoundError as error:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from repogen.artifacts.file_names import RESERVED_FILES
 from repogen.files import is_directory, is_file, is_inside
-from repogen.spec.problems import printable
+from repogen.spec.problems import closest, printable
+from repogen.spec.python_names import defined_names
 from repogen.spec.sources import OnnxSource, PythonSource, TorchSource
 from repogen.spec.structure import Finding, PartialModel
 
@@ -93,7 +94,16 @@ def _callable(path: tuple[str, ...], reference: str, root: Path, example: str) -
         hint = f'for example "{example}", or "package.module:{example.partition(":")[2]}"'
         yield Finding(path, f'"{printable(reference)}" is neither file.py:callable nor package.module:callable', hint)
     elif match is not None:
-        yield from _code_file(path, match["file"], root)
+        findings = list(_code_file(path, match["file"], root))
+        yield from findings or _attribute(path, root / match["file"], match["attribute"].partition(".")[0])
+
+
+def _attribute(path: tuple[str, ...], file: Path, name: str) -> Findings:
+    names = defined_names(file)
+    if names is not None and name not in names:
+        similar = closest(name, sorted(names))
+        hint = f'did you mean "{similar}"?' if similar else "define it there, or correct the name"
+        yield Finding(path, f'{printable(file.name)} does not define "{printable(name)}"', hint)
 
 
 def _config_files(triton: TritonSpec, root: Path) -> Findings:

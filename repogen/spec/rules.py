@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from repogen.spec.problems import closest
 from repogen.spec.structure import Finding, PartialModel
 from repogen.spec.triton_rules import TRITON_RULES
 from repogen.triton_config.rules.target import target_findings
@@ -50,14 +51,17 @@ def _shapes(model: ModelSpec) -> Findings:
     for name, declared in model.inputs.items() if model.source.kind in _NEED_INPUTS else ():
         for axis, size in enumerate(declared.shape):
             if isinstance(size, str) and size not in model.dims:
-                hint = f"dims: {{{size}: {{min: 1, max: 32}}}}"
+                similar = closest(size, list(model.dims))
+                hint = f'did you mean "{similar}"?' if similar else f"dims: {{{size}: {{min: 1, max: 32}}}}"
                 yield Finding(("inputs", name, "shape", axis), f'"{size}" is not declared in dims', hint)
 
 
 def _dims_used(model: ModelSpec) -> Findings:
-    used_dims = {size for declared in model.inputs.values() for size in declared.shape}
+    used_dims = {str(size) for declared in model.inputs.values() for size in declared.shape}
+    undeclared = sorted(used_dims - model.dims.keys())
     for name in model.dims if model.inputs else ():
-        if name not in used_dims:
+        # A misspelled name is one problem, which `_shapes` reports.
+        if name not in used_dims and closest(name, undeclared) is None:
             yield Finding(("dims", name), "no input's shape has this dim", "remove it, or use it in a shape")
 
 

@@ -14,7 +14,7 @@ from repogen.spec.problems import MAX_SHOWN, closest, nearest, printable, value_
 from repogen.spec.sources import source_kinds, source_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pydantic_core import ErrorDetails
 
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
 _KEY = "[key]"
 _MISSING = "is missing"
+_ADD_KIND = "add kind:"
 _STUB_SOURCE = {"factory": "stub.py:build"}
 _NEVER_SERVED = ("bfloat16", "bf16", "float8", "fp8", "float4", "fp4")
 _DTYPES = list(DTYPES)
 _OUTPUTS_AS = frozenset({"list", "mapping"})
+_KIND_OF_FILE = {"onnx": "onnx", "pt2": "torch_export", "pt": "torchscript", "py": "python"}
 _OTHER_NAMES = {
     "half": "float16", "fp16": "float16", "float": "float32", "fp32": "float32", "double": "float64",
     "fp64": "float64", "long": "int64", "int": "int32", "short": "int16", "byte": "uint8", "boolean": "bool",
@@ -122,7 +124,10 @@ def _is_missing(finding: Finding) -> bool:
 def _findings(error: ValidationError, model: type[BaseModel], prefix: KeyPath) -> list[Finding]:
     # Each hint compares a key with all valid keys; a file with 20,000 unknown keys needs only the first hundred.
     details = error.errors(include_url=False)[: 2 * MAX_SHOWN]
-    return [_finding(detail, model, prefix) for detail in details]
+    findings = [_finding(detail, model, prefix) for detail in details]
+    # A source without kind is judged as torch: its missing factory is not a problem of its own.
+    other_kinds = {finding.path[:-1] for finding in findings if finding.hint.startswith(_ADD_KIND)}
+    return [finding for finding in findings if not (_is_missing(finding) and finding.path in other_kinds)]
 
 
 def _finding(detail: ErrorDetails, model: type[BaseModel], prefix: KeyPath) -> Finding:
@@ -137,13 +142,37 @@ def _finding(detail: ErrorDetails, model: type[BaseModel], prefix: KeyPath) -> F
         known_keys = (
             list(source_options(kind_of_source).model_fields) if kind_of_source else _known_keys(model, loc[:-1])
         )
-        return Finding(path, "unknown key", nearest(str(loc[-1]), detail.get("ctx", {}).get("known", known_keys)))
+        known_keys = detail.get("ctx", {}).get("known", known_keys)
+        key = str(loc[-1])
+        hint = (_source_hint(key, kind_of_source, value) if kind_of_source else "") or _section_hint(
+            model, loc, known_keys
+        )
+        return Finding(path, "unknown key", hint or nearest(key, known_keys))
     if kind in {"too_short", "value_error"}:
         what = "needs at least one entry" if kind == "too_short" else detail["msg"].removeprefix("Value error, ")
         return Finding(path, what)
     if path and path[-1] in _SPECIAL and not kind_of_source:
         return _SPECIAL[str(path[-1])](path, value)
     return Finding(path, f"must be {_expected_text(detail)}, not {value_text(value)}")
+
+
+def _section_hint(model: type[BaseModel], loc: KeyPath, known_keys: Sequence[str]) -> str:
+    """Return the hint for a key that belongs into a section of its mapping, such as ``triton``; empty for others."""
+    sections = [section for section in known_keys if str(loc[-1]) in _known_keys(model, (*loc[:-1], section))]
+    return f"write it under {sections[0]}:" if len(sections) == 1 else ""
+
+
+def _source_hint(key: str, kind: str, value: object) -> str:
+    """Return the hint for a key that other kinds of source have; empty for others."""
+    kinds = [other for other in source_kinds() if other != kind and key in source_options(other).model_fields]
+    suffix = value.rpartition(".")[2].lower() if isinstance(value, str) else ""
+    if _KIND_OF_FILE.get(suffix) in kinds:
+        return f"{_ADD_KIND} {_KIND_OF_FILE[suffix]}"
+    return f"kind: {kind} does not have it; {' and '.join(kinds)} do" if len(kinds) > 1 else _kind_hint(kinds)
+
+
+def _kind_hint(kinds: list[str]) -> str:
+    return f"it is a key of kind: {kinds[0]}" if kinds else ""
 
 
 def _without_tag(loc: tuple[int | str, ...]) -> tuple[tuple[int | str, ...], str]:
@@ -211,7 +240,7 @@ def _bad_dtype(path: KeyPath, value: object) -> Finding:
 
 def _missing_hint(path: KeyPath) -> str:
     if path[-1] == "factory":
-        return 'factory: "models.py:build"'
+        return f'factory: "models.py:build"; for another source, set kind to one of {", ".join(source_kinds())}'
     if path[-1] == "source":
         return 'source: {factory: "models.py:build"}'
     if path[-1] == "models":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from repogen.distribution import install_command
 from repogen.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ def require_installed(models: Iterable[ModelSpec]) -> None:
 def missing_requirements(names: Iterable[str]) -> MissingExtraError:
     """Return the error for packages that are not installed."""
     names = list(names)
-    extras = "build,huggingface" if set(names) & set(_HUGGINGFACE) else "build"
+    extras = ("build", "huggingface") if set(names) & set(_HUGGINGFACE) else ("build",)
     return MissingExtraError(
         f"building needs packages that are not installed: {', '.join(names)}",
-        f"pip install 'triton-repogen[{extras}]' (see README for the CPU build of torch)",
+        f"{install_command(*extras)} (see README for the CPU build of torch)",
     )

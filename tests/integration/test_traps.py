@@ -163,7 +163,6 @@ def test_external_data_is_published_with_its_model(tmp_path: Path) -> None:
         ("exits_hard", "worker.exited", "status 9"),
         ("killed", "worker.killed", "SIGKILL"),
         ("number", "source.return-type", "returned int"),
-        ("missing", "source.callable-missing", "has no 'missing'"),
     ],
 )
 def test_misbehaving_factory_is_an_error_of_its_model(tmp_path: Path, factory: str, code: str, words: str) -> None:

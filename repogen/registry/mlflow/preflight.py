@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.distribution import install_command
 from repogen.errors import MissingExtraError, TrackingError
 from repogen.registry.mlflow.uri import redact_uri, sqlite_file
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT = 8.0
 _ENDPOINT = "/api/2.0/mlflow/experiments/search?max_results=1"
-_DOWN = "start the server or correct the tracking URI; --no-track builds without MLflow"
+_DOWN = "start the server, or correct the tracking URI"
 
 
 def preflight(tracking: Tracking, seconds: float = _TIMEOUT) -> None:
@@ -40,9 +41,7 @@ def preflight(tracking: Tracking, seconds: float = _TIMEOUT) -> None:
             the database does not exist.
     """
     if find_spec("mlflow") is None:
-        raise MissingExtraError(
-            "tracking needs mlflow", "pip install 'triton-repogen[track]', or build with --no-track"
-        )
+        raise MissingExtraError("MLflow is not installed", install_command("track"))
     database = sqlite_file(tracking.uri)
     if database is not None:
         _check_writable(Path(database))

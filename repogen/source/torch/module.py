@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,8 +15,10 @@ from repogen.source.common.callables import RAISED, import_callable, user_error
 from repogen.source.torch.flat import dtype_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from pathlib import Path
+
+    from repogen.source.common.callables import UserCallable
 
 _MODE_DEPENDENT = ("Dropout", "BatchNorm", "InstanceNorm")
 _QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch.nn.quantized")
@@ -32,9 +37,12 @@ def require_module(value: object, reference: str) -> torch.nn.Module:
     """
     if isinstance(value, torch.nn.Module):
         return value
+    is_state = isinstance(value, Mapping) and any(isinstance(each, torch.Tensor) for each in value.values())
     raise SourceError(
-        f"{reference!r} returned {type(value).__name__}, not a torch.nn.Module",
-        "return the module itself",
+        f"{reference!r} returned {'a state_dict' if is_state else type(value).__name__}, not a torch.nn.Module",
+        "return the module without weights, and name their file in source.weights (.safetensors or .pt)"
+        if is_state
+        else "return the module itself",
         code="source.return-type",
         where=reference,
     )
@@ -47,11 +55,33 @@ def make_module(reference: str, kwargs: Mapping[str, object], root: Path) -> tor
         SourceError: It cannot be imported, fails, or does not return a module.
     """
     factory = import_callable(reference, root)
+    _check_kwargs(factory, reference, kwargs)
     try:
         module = factory(**kwargs)
     except RAISED as error:
         raise user_error(error, f"{reference!r} failed", root) from error
     return require_module(module, reference)
+
+
+def _check_kwargs(factory: UserCallable, reference: str, kwargs: Mapping[str, object]) -> None:
+    """Raise SourceError when a factory's signature does not accept ``kwargs``."""
+    try:
+        signature = inspect.signature(factory)
+    except (TypeError, ValueError):  # a callable implemented in C
+        return
+    try:
+        signature.bind(**kwargs)
+    except TypeError as error:
+        parameters = list(signature.parameters)
+        unknown = [name for name in kwargs if name not in parameters]
+        similar = difflib.get_close_matches(unknown[0], parameters, n=1) if unknown else []
+        suggestion = f'; did you mean "{similar[0]}"?' if similar else ""
+        raise SourceError(
+            f"{reference!r} does not accept source.kwargs: {error}",
+            f"its signature is {getattr(factory, '__name__', 'factory')}{signature}{suggestion}",
+            code="source.kwargs",
+            where=reference,
+        ) from error
 
 
 def prepare(module: torch.nn.Module, dtype: str | None) -> tuple[torch.nn.Module, tuple[str, ...]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import traceback
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,8 @@ _MAX_LISTED = 3
 _HALF = (torch.float16, torch.bfloat16)
 _RTOL, _ATOL = 1e-3, 1e-4
 
+_STRING_KEY = re.compile(r"""\w\[["']""")
+"""A subscript with a string, as in ``batch["x"]``."""
 _NOISE_HINT = "make the noise an input, or return values before the random step, such as a mean or logits"
 _DROPOUT_HINT = "it looks like dropout: use F.dropout(x, p, training=self.training), or model.eval() before tracing"
 
@@ -270,8 +274,29 @@ def _run(flat: FlatModule, tensors: Mapping[str, torch.Tensor], root: Path, seed
     except RAISED as error:
         shapes = (f"{name} {list(t.shape)} {dtype_name(t.dtype)}" for name, t in tensors.items())
         failure = user_error(error, f"the model's forward failed on the inputs {', '.join(shapes)}", root)
-        failure.hint = "correct inputs: or dims: in the spec, or the model"
+        failure.hint = _forward_hint(error, tensors)
         raise failure from error
+
+
+def _forward_hint(error: BaseException, tensors: Mapping[str, torch.Tensor]) -> str:
+    """Return what to do about an exception in forward."""
+    integers = [name for name, tensor in tensors.items() if not tensor.is_floating_point() and tensor.numel()]
+    if isinstance(error, IndexError) and "out of range" in str(error) and integers:
+        largest = ", ".join(f"{name}: {int(tensors[name].max())}" for name in integers)
+        return (
+            "an integer input may exceed a table of the model, such as its vocabulary: lower the upper end of "
+            f"range: in the spec (largest values in this call: {largest})"
+        )
+    frames = traceback.extract_tb(error.__traceback__)
+    if (
+        any(_STRING_KEY.search(frame.line or "") for frame in frames[-2:])
+        and "site-packages" not in frames[-1].filename
+    ):
+        return (
+            "if forward accepts a dict, set examples: to a callable that returns (({name: tensor},), {}); each tensor "
+            "becomes an input"
+        )
+    return "correct inputs: or dims: in the spec, or the model"
 
 
 def _equal_results(first: list[tuple[str, object]], second: list[tuple[str, object]], *, exactly: bool) -> bool:

@@ -105,7 +105,7 @@ CASES = (
     _case("factory_raises", "raises", "source.user-code", "the factory raises"),
     _case("factory_exits", "leaves", "source.user-code", "the factory calls sys.exit"),
     _case("on_meta", "on_meta", "source.meta", "weights without values"),
-    _case("no_such_factory", "missing", "source.callable-missing", "the file does not define the name"),
+    _case("no_such_factory", "missing", "spec.problems", "the file does not define the name"),
     _case("input_missing", "Needs", "source.inputs-missing", "forward also requires a mask"),
     _case("batching_asked_for", "mixing", "config.not-batchable", "rows mix", triton={"max_batch_size": 4}),
     _case(

@@ -31,7 +31,8 @@ models:
     source: {factory: "models.py:build"}
     examples: "models.py:examples"
 """
-MODELS, SHARED = "def build(): ...\n", "shared = 1\n"
+EXAMPLES = "def examples(): ...\n"
+MODELS, SHARED = f"def build(): ...\n{EXAMPLES}", "shared = 1\n"
 IMPORTED = ImportedCode(
     files={"models.py": sha256_bytes(MODELS.encode()), "../shared.py": sha256_bytes(SHARED.encode())},
     distributions={"PyYAML": "0", "typing_extensions": "0"},
@@ -92,8 +93,8 @@ def test_clone_in_another_directory_is_unchanged(project: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("file", "content", "reason"),
     [
-        ("models.py", "def build(): pass\n", "models.py changed"),
-        ("models.py", "def build(): ...\r\n", "models.py changed"),
+        ("models.py", f"def build(): pass\n{EXAMPLES}", "models.py changed"),
+        ("models.py", f"def build(): ...\r\n{EXAMPLES}", "models.py changed"),
         ("../shared.py", "shared = 2\n", "../shared.py changed"),
         ("weights.pt", "others", "the weights file changed"),
         ("examples.npz", "others", "the examples file changed"),
@@ -122,7 +123,7 @@ def test_file_that_config_pbtxt_names_is_an_input(project: Path) -> None:
 
 def test_file_edited_after_the_worker_hashed_it_is_a_change(project: Path) -> None:
     """The digest is the worker's, not that of the file when the build ends."""
-    (project / "models.py").write_text("def build(): return None\n")
+    (project / "models.py").write_text(f"def build(): return None\n{EXAMPLES}")
     expected = ["models.py changed"]
     assert expected == reasons(recorded(project), project)
 
@@ -228,7 +229,7 @@ def test_other_repogen_is_a_change(project: Path) -> None:
 def test_change_of_another_model_is_ignored(project: Path) -> None:
     """Each model has its own fingerprint."""
     old = recorded(project)
-    (project / "repogen.yaml").write_text(SPEC.replace("models.py:examples", "models.py:others"))
+    (project / "repogen.yaml").write_text(SPEC.replace("models.py:examples", "models.py:build"))
     unchanged: list[str] = []
     assert unchanged == reasons(old, project)
 

@@ -186,3 +186,14 @@ def test_interrupt_cancels_the_session(spec: Spec, tmp_path: Path) -> None:
         build_models(session, Builder({"a": KeyboardInterrupt()}))
     assert session.cancelled.is_set()
     assert triton.stopped
+
+
+def test_progress_counts_models_and_names_how_each_ended(spec: Spec, tmp_path: Path) -> None:
+    """A model is done once it is published, and a failed one says so."""
+    session = session_of(spec, tmp_path)
+    build_models(session, Builder({"other": ExportError("no")}))
+    assert isinstance(session.progress, RecordedProgress)
+    steps = session.progress.steps
+    assert [step for step in steps if step.startswith(": ")] == [f": {number} of 4 models" for number in range(5)]
+    assert {"other: failed", "a: done", "b: done", "e: done"} <= set(steps)
+    assert steps.index(": 4 of 4 models") < steps.index("e: done")

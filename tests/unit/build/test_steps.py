@@ -93,7 +93,7 @@ def test_version_is_logged_published_and_confirmed_in_this_order(
     report = publish_model(session, run_of(session), staged, built_model(tmp_path))
     assert (report.status, report.version, report.registry_version) == (Status.PUBLISHED, 1, 7)
     assert tracker.calls == ["start m", "log m verified", "confirm m 1 7"]
-    assert session.progress.steps == ["m: track", "m: publish", "m: confirm", "m: done"]  # type: ignore[attr-defined]
+    assert session.progress.steps == ["m: track", "m: publish", "m: confirm"]  # type: ignore[attr-defined]
     assert list(report.seconds) == ["track", "publish", "confirm"]
     assert (spec.repository / "m" / "1" / "model.onnx").exists()
 

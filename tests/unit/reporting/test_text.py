@@ -108,6 +108,6 @@ def test_plain_progress_prints_one_line_per_event(capsys: pytest.CaptureFixture[
         progress.download("triton", size, 2 * 2**20)
     lines = [line.split("] ", 1)[1] for line in capsys.readouterr().err.splitlines()]
     assert lines == [
-        *("digits: export", "digits: note: hm"),
+        *("digits: export to ONNX", "digits: note: hm"),
         *("triton: 0 of 2 MB", "triton: 1 of 2 MB", "triton: 2 of 2 MB"),
     ]

@@ -128,7 +128,7 @@ def test_submodule_that_stays_in_training_mode_is_rejected(load: Load) -> None:
         ("def build(): return 42\n", "source.return-type", "returned int"),
         ("def build(): raise ValueError('no data')\n", "source.user-code", "ValueError: no data"),
         ("def build(): return nn.Linear(4, 2, device='meta')\n", "source.meta", "meta device"),
-        ("def build(size): return nn.Linear(4, size)\n", "source.user-code", "missing 1 required positional argument"),
+        ("def build(size): return nn.Linear(4, size)\n", "source.kwargs", "missing a required argument: 'size'"),
     ],
 )
 def test_factory_that_returns_no_model_is_rejected(load: Load, code: str, expected: str, words: str) -> None:
@@ -137,6 +137,34 @@ def test_factory_that_returns_no_model_is_rejected(load: Load, code: str, expect
     assert error.code == expected
     assert words in error.message
     assert error.where in {"", "models.py:3", "models.py:build"}
+
+
+def test_factory_that_returns_weights_names_the_key_for_them(load: Load) -> None:
+    """A state_dict is the content of a checkpoint, not a model."""
+    error = rejected(load, "def build(): return nn.Linear(4, 2).state_dict()\n")
+    assert "returned a state_dict" in error.message
+    assert "source.weights" in error.hint
+
+
+def test_misspelled_kwarg_shows_the_signature(load: Load) -> None:
+    """The hint has the signature and the most similar parameter."""
+    with pytest.raises(SourceError) as caught:
+        load("def build(width=2): return nn.Linear(4, width)\n", source={"kwargs": {"widthh": 3}})
+    assert caught.value.code == "source.kwargs"
+    assert caught.value.hint == 'its signature is build(width=2); did you mean "width"?'
+
+
+def test_integer_outside_a_vocabulary_points_to_range(load: Load) -> None:
+    """PyTorch only says that an index is out of range."""
+    inputs = {"x": {"dtype": "int64", "shape": ["batch", 4], "range": [10, 20]}}
+    with pytest.raises(SourceError) as caught:
+        load("def build(): return nn.Embedding(10, 4)\n", inputs=inputs)
+    assert "lower the upper end of range:" in caught.value.hint
+
+
+def test_forward_that_accepts_a_dict_points_to_examples(load: Load) -> None:
+    """The declared inputs are tensors; examples can contain a dict of them."""
+    assert "set examples: to a callable" in rejected(load, returning('x["image"]')).hint
 
 
 def test_failing_forward_is_located(load: Load) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Return a directory with the files that the specs of these tests name."""
-    (tmp_path / "models.py").write_text("def build(): ...\n")
+    (tmp_path / "models.py").write_text("".join(f"def {name}(): ...\n" for name in ("build", "e", "examples", "texts")))
     (tmp_path / "weights.pt").write_bytes(b"")
     (tmp_path / "templates").mkdir()
     return tmp_path

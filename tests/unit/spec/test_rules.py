@@ -34,6 +34,14 @@ def triton(text: str) -> str:
 
 
 REJECTED: dict[str, tuple[str, tuple[str, str, str]]] = {
+    "misspelled callable": (
+        GOOD.replace("models.py:build", "models.py:biuld"),
+        ("3:14", "models.m.source.factory", 'models.py does not define "biuld" (did you mean "build"?)'),
+    ),
+    "misspelled dim": (
+        GOOD.replace("[batch, 4]", "[bacth, 4]"),
+        ("4:42", "models.m.inputs.x.shape[0]", '"bacth" is not declared in dims (did you mean "batch"?)'),
+    ),
     "undeclared dim": (
         GOOD.replace("[batch, 4]", "[batch, length]"),
         ("4:49", "models.m.inputs.x.shape[1]", '"length" is not declared in dims (dims: {length: {min: 1, max: 32}})'),

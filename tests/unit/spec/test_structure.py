@@ -36,6 +36,26 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
         GOOD + "    limits: {zzz: 1}\n",
         ("6:14", "models.m.limits.zzz", "unknown key (use one of timeout_seconds, memory_mb)"),
     ),
+    "key of triton at model level": (
+        GOOD + "    max_batch_size: 8\n",
+        ("6:5", "models.m.max_batch_size", "unknown key (write it under triton:)"),
+    ),
+    "key of another source, with a known file": (
+        GOOD.replace('factory: "models.py:build"', "path: model.onnx"),
+        ("3:14", "models.m.source.path", "unknown key (add kind: onnx)"),
+    ),
+    "key of another source": (
+        GOOD.replace('"models.py:build"', '"models.py:build", uri: "models:/m/1"'),
+        ("3:42", "models.m.source.uri", "unknown key (it is a key of kind: mlflow)"),
+    ),
+    "key of several other sources": (
+        GOOD.replace('"models.py:build"', '"models.py:build", path: weights'),
+        (
+            "3:42",
+            "models.m.source.path",
+            "unknown key (kind: torch does not have it; onnx and python and torch_export and torchscript do)",
+        ),
+    ),
     "unknown key in defaults": (
         "defaults:\n  paritty: {}\n" + GOOD,
         ("2:3", "defaults.paritty", 'unknown key (did you mean "parity"?)'),

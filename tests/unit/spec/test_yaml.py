@@ -22,6 +22,7 @@ INPUTS = """\
 """
 GOOD = HEAD + INPUTS
 
+TAB = "is not valid YAML: found character that cannot start any token (indent with spaces: YAML does not allow tabs)"
 REFUSED: dict[str, tuple[str | bytes, tuple[str, str, str]]] = {
     "duplicate key": (
         GOOD + "    dims: {}\n",
@@ -130,7 +131,7 @@ REFUSED: dict[str, tuple[str | bytes, tuple[str, str, str]]] = {
     ),
     "tab": (
         GOOD + "\toutputs: [a]\n",
-        ("6:1", "", "is not valid YAML: found character that cannot start any token"),
+        ("6:1", "", TAB),
     ),
     "not UTF-8": (b"models:\n  \xe9: 1\n", ("2:3", "", "is not UTF-8: byte 0xe9 (save the file as UTF-8)")),
     "UTF-16": (GOOD.encode("utf-16"), ("1:1", "", "is not UTF-8: byte 0xff (save the file as UTF-8)")),

@@ -1,0 +1,37 @@
+"""The names that a Python file defines, read without running it, so that a misspelled callable is reported at once."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from repogen.files import read_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_MAX_BYTES = 2_000_000
+
+
+def defined_names(path: Path) -> frozenset[str] | None:
+    """Return the names at the top level of a Python file; None if only running it can tell.
+
+    Args:
+        path: The file. One that is large or empty, has invalid syntax, imports ``*`` or defines ``__getattr__``
+            returns None.
+    """
+    try:
+        tree = ast.parse(read_bytes(path, _MAX_BYTES))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    names = {name for node in ast.walk(tree) for name in _bound_names(node)}
+    return None if not names or names & {"*", "__getattr__", "globals", "exec"} else frozenset(names)
+
+
+def _bound_names(node: ast.AST) -> list[str]:
+    """Return the names that a node binds, at whatever level: too many names only delay the error."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return [node.name]
+    if isinstance(node, ast.alias):
+        return [(node.asname or node.name).partition(".")[0]]
+    return [node.id] if isinstance(node, ast.Name) else []

@@ -1,0 +1,40 @@
+"""Tests for tables on terminals of several widths."""
+
+from __future__ import annotations
+
+from repogen.reporting.table import table
+
+HEADINGS = ("model", "status", "details")
+ROWS = [("digits", "published", "four words that wrap"), ("resnet", "FAILED", "a-hyphenated-word")]
+
+
+def test_wide_terminal_has_columns() -> None:
+    """Columns are aligned, without trailing spaces."""
+    assert table(HEADINGS, ROWS, width=80, colors=False).splitlines() == [
+        "model   status     details",
+        "------  ---------  --------------------",
+        "digits  published  four words that wrap",
+        "resnet  FAILED     a-hyphenated-word",
+    ]
+
+
+def test_narrow_terminal_has_one_block_per_row() -> None:
+    """No line is longer than the terminal, and no word is broken."""
+    text = table(HEADINGS, ROWS, width=30, colors=False)
+    assert text.splitlines() == [
+        "digits",
+        "  status   published",
+        "  details  four words that",
+        "           wrap",
+        "resnet",
+        "  status   FAILED",
+        "  details  a-hyphenated-word",
+    ]
+
+
+def test_verdicts_are_colored_without_moving_columns() -> None:
+    """Only cells that are a verdict have a color, and their padding does not count the escape codes."""
+    plain, colored = (table(HEADINGS, ROWS, width=80, colors=colors) for colors in (False, True))
+    assert "\x1b[32mpublished\x1b[0m" in colored
+    assert "\x1b[31mFAILED   \x1b[0m" in colored
+    assert plain == colored.replace("\x1b[32m", "").replace("\x1b[31m", "").replace("\x1b[0m", "")
