@@ -204,7 +204,7 @@ def test_cancelled_step_leaves_no_partial_output(tmp_path: Path) -> None:
             if line.endswith("tiny: source\n"):
                 process.send_signal(signal.SIGINT)
     assert process.returncode == 130
-    assert (tmp_path / "output").read_text(encoding="utf-8") == "failed=true\n"
+    assert re.fullmatch(r"failed<<(\w+)\ntrue\n\1\n", (tmp_path / "output").read_text(encoding="utf-8"))
     left = {path.name for path in (tmp_path / "project").iterdir()} - {"__pycache__"}
     assert left == {"models.py", "repogen.yaml"}
 
