@@ -85,18 +85,17 @@ def _code(config: ModelConfig) -> Iterator[str]:
     for key in _CODE_PARAMETERS:
         if key in config.parameters:
             yield f"the parameter {key} runs code, and the model is not a Python model"
-    if config.model_operations.op_library_filename:
+    if any(config.model_operations.op_library_filename):
         yield "model_operations.op_library_filename runs code, and the model is not a Python model"
 
 
 def _shell_values(config: ModelConfig) -> Iterator[str]:
     """Yield the values that become part of the command line of a Python stub."""
-    words = [(f"instance_group[{index}].name", group.name) for index, group in enumerate(config.instance_group)]
-    files = [("default_model_filename", config.default_model_filename)]
-    for pattern, values in ((_WORD, words), (_PATH, files)):
-        for field, value in values:
-            if value and not pattern.fullmatch(value):
-                yield f"{field} {value!r} has characters that Triton's Python backend passes to a shell"
+    values = [(f"instance_group[{index}].name", group.name) for index, group in enumerate(config.instance_group)]
+    values.append(("default_model_filename", config.default_model_filename))
+    for field, value in values:
+        if value and not _PATH.fullmatch(value):
+            yield f"{field} {value!r} has characters that Triton's Python backend passes to a shell"
 
 
 def _names_of_libraries(config: ModelConfig) -> Iterator[str]:
@@ -106,7 +105,7 @@ def _names_of_libraries(config: ModelConfig) -> Iterator[str]:
     names += [(f"model_repository_agents.agents[{index}].name", agent.name) for index, agent in enumerate(agents)]
     for field, name in names:
         if name and not _PLAIN.fullmatch(name):
-            yield f"{field} {name!r} is a path, so Triton could run a library from anywhere"
+            yield f"{field} {name!r} is not a plain name, so Triton could run a library from anywhere"
 
 
 def _is_python(config: ModelConfig, directories: list[Path]) -> bool:

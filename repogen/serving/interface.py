@@ -18,6 +18,9 @@ with this line in the package's pyproject.toml::
 
     [project.entry-points."repogen.servers"]
     cluster = "my_package.cluster:PLUGIN"
+
+A server whose control API requires a header sets ``control`` of its ``Endpoint``; repogen then sends the header with
+each request that loads or unloads a model. ``repogen.serving.control.configured_header`` returns the user's.
 """
 
 from __future__ import annotations

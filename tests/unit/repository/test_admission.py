@@ -55,10 +55,10 @@ def test_name_that_reaches_a_shell_is_refused(tmp_path: Path, name: str) -> None
         ('platform: "ensemble" parameters { key: "EXECUTION_ENV_PATH" }', "parameter EXECUTION_ENV_PATH"),
         (ONNX + 'parameters { key: "TRITON_BATCH_STRATEGY_PATH" }', "TRITON_BATCH_STRATEGY_PATH runs code"),
         (ONNX + 'model_operations { op_library_filename: "a.so" }', "op_library_filename runs code"),
-        ('backend: "../x"', "backend '../x' is a path"),
-        ('backend: ".."', "backend '..' is a path"),
-        ('backend: "python" runtime: "a/b.so"', "runtime 'a/b.so' is a path"),
-        (ONNX + 'model_repository_agents { agents { name: "../a" } }', "agents[0].name '../a' is a path"),
+        ('backend: "../x"', "backend '../x' is not a plain name"),
+        ('backend: ".."', "backend '..' is not a plain name"),
+        ('backend: "python" runtime: "a/b.so"', "runtime 'a/b.so' is not a plain name"),
+        (ONNX + 'model_repository_agents { agents { name: "../a" } }', "agents[0].name '../a' is not a plain name"),
     ],
 )
 def test_config_that_runs_code_is_refused(tmp_path: Path, config: str, reason: str) -> None:
