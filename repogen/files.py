@@ -65,6 +65,15 @@ def read_text(path: Path, limit: int = MAX_TEXT_BYTES) -> str:
     return read_bytes(path, limit).decode()
 
 
+def reason(error: OSError) -> str:
+    """Return what failed, and the file if the error has one: those of shutil, and of a full disk, may have none.
+
+    >>> reason(OSError(28, "No space left on device", "model.onnx")), reason(OSError("not a regular file"))
+    ('No space left on device (model.onnx)', 'not a regular file')
+    """
+    return f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else "")
+
+
 def exists(path: Path) -> bool:
     """Return whether a path leads to anything; False where that can't be determined, unlike ``Path.exists``."""
     return os.path.exists(path)  # noqa: PTH110 - Path raises for long names, loops and unreadable directories

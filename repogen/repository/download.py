@@ -9,6 +9,7 @@ from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.named_file import named_records, path_in_model
 from repogen.artifacts.versions import Manifest, ModelConfig, StagedVersion
 from repogen.errors import ConfigError, PublishError, RepogenError, TrackingError
+from repogen.files import reason
 from repogen.repository.filesystem import make_readable_and_sync
 from repogen.repository.manifest import damaged_files, read_manifest, unlisted_files
 from repogen.repository.recovery import config_bytes
@@ -56,7 +57,7 @@ def stage_download(scratch: Path, desired: DesiredVersion, version_dir: Path) ->
         make_readable_and_sync(staged.model_dir)
     except OSError as error:
         raise PublishError(
-            f"{desired.name}: version {desired.version} cannot be staged: {error.strerror} ({error.filename})",
+            f"{desired.name}: version {desired.version} cannot be staged: {reason(error)}",
             "Free disk space or fix the permissions there, and sync again.",
             code="sync.stage",
         ) from error

@@ -136,17 +136,21 @@ def read_manifest(version_dir: Path) -> Manifest:
 
 def damaged_files(version_dir: Path, manifest: Manifest) -> tuple[str, ...]:
     """Return one line for each file of a version that does not match its manifest, or that Python could import."""
-    unlisted = [name for name in unlisted_files(version_dir, manifest) if may_be_imported(name, manifest)]
-    return (
-        *_damaged_paths({version_dir / record.path: record for record in manifest.files}),
-        *(f"{name} is not listed in the manifest, and {PYTHON_FILE} could import it" for name in unlisted),
-    )
+    damage = _damaged_paths({version_dir / record.path: record for record in manifest.files})
+    try:
+        modules = [name for name in unlisted_files(version_dir, manifest) if may_be_imported(name, manifest)]
+    except OSError as error:
+        return (*damage, f"the directory cannot be read: {error.strerror}")
+    return (*damage, *(f"{name} is not listed in the manifest, and {PYTHON_FILE} could import it" for name in modules))
 
 
 def unlisted_files(version_dir: Path, manifest: Manifest) -> tuple[str, ...]:
     """Return the paths of files and links in a version's directory that its manifest does not list, sorted.
 
     A directory that contains no listed file is one path: its name with a slash.
+
+    Raises:
+        OSError: A directory cannot be read.
     """
     listed = {MANIFEST_FILE, UNCONFIRMED_FILE, *(record.path for record in manifest.files)}
     folders = {str(parent) for path in listed for parent in PurePosixPath(path).parents} - {"."}

@@ -24,6 +24,7 @@ from pathlib import Path
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.versions import Manifest, PublishedVersion, StagedVersion
 from repogen.errors import PublishError
+from repogen.files import reason
 from repogen.repository.compatibility import differences, misfits, require_same_signature, require_servable
 from repogen.repository.decode import MalformedRecordError
 from repogen.repository.filesystem import Disk, Filesystem, make_directory, make_readable_and_sync
@@ -78,7 +79,7 @@ def publish(
             number = _publish(staged, model, filesystem or Disk(), breaking=breaking)
     except OSError as error:
         raise PublishError(
-            f"{staged.name}: cannot be published into {repository}: {error.strerror} ({error.filename})",
+            f"{staged.name}: cannot be published into {repository}: {reason(error)}",
             "The repository is unchanged. Free disk space or fix the permissions there, and build again.",
             code="publish.write",
         ) from error

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.errors import PublishError
-from repogen.files import exists, is_file, read_bytes
+from repogen.files import exists, is_file, read_bytes, reason
 from repogen.repository.decode import MalformedRecordError, decode
 from repogen.repository.digest import sha256_bytes
 from repogen.repository.filesystem import Disk, Filesystem
@@ -73,7 +73,7 @@ def recover(repository: Path, name: str, *, lock_seconds: float = 60.0) -> bool:
             return config_is_newest(model)
     except OSError as error:
         raise PublishError(
-            f"{name}: an interrupted publish cannot be completed: {error.strerror} ({error.filename})",
+            f"{name}: an interrupted publish cannot be completed: {reason(error)}",
             "Make the repository writable and build again.",
             code="publish.recover",
         ) from error

@@ -27,7 +27,7 @@ from repogen.repository.filesystem import make_readable
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
 from repogen.repository.layout import model_dir, next_version, versions
 from repogen.repository.manifest import manifest_to_json
-from repogen.repository.workspace import private_repository
+from repogen.repository.workspace import private_repository, write_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -84,11 +84,7 @@ def stage_version(  # noqa: PLR0913 - the parts of a version
         _write(directory / MANIFEST_FILE, manifest_to_json(manifest).encode())
         make_readable(directory.parent)  # smoke tests may run a Triton of another user on it
     except OSError as error:
-        raise PublishError(
-            f"{config.name}: cannot be staged in {root}: {error.strerror} ({error.filename})",
-            "Free disk space or fix the permissions there, or choose another directory with --stage-dir.",
-            code="stage.write",
-        ) from error
+        raise write_error(config.name, root, error) from error
     return StagedVersion(config.name, private_repository(root), version, config, manifest)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.errors import PublishError
+from repogen.files import reason
 from repogen.repository.filesystem import make_directory
 from repogen.repository.layout import PROBE_PREFIX, stage_container, temporary_files
 from repogen.repository.lock import LOCK_FILE, try_lock
@@ -117,9 +118,8 @@ def sweep(repository: Path, stage_dir: Path | None) -> None:
 
 def write_error(name: str, directory: Path, error: OSError) -> PublishError:
     """Return the error that a model's files cannot be written or read while it is built."""
-    reason = error.strerror or str(error)
     return PublishError(
-        f"{name}: cannot be staged in {directory}: {reason}" + (f" ({error.filename})" if error.filename else ""),
+        f"{name}: cannot be staged in {directory}: {reason(error)}",
         "Free disk space or fix the permissions there, or choose another directory with --stage-dir.",
         code="stage.write",
     )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
-from repogen.errors import ServerError, SpecError
-from repogen.repository.decode import MalformedRecordError
-from repogen.repository.layout import latest_version
+from repogen.errors import RepogenError, ServerError, SpecError
+from repogen.files import is_directory
+from repogen.repository.layout import latest_version, models_of
 from repogen.repository.manifest import read_manifest
 from repogen.serving.embedded import EmbeddedTriton
 from repogen.serving.process import load_failures, require_loaded
@@ -67,8 +67,9 @@ def recorded_target(repository: Path) -> Target:
     Manifests that cannot be read are skipped, so that one damaged model does not prevent serving the others.
     """
     recorded: list[Target] = []
-    for model in sorted(path for path in repository.iterdir() if path.is_dir()):
-        with suppress(OSError, MalformedRecordError):
+    for name in models_of(repository):
+        with suppress(OSError, RepogenError):
+            model = repository / name
             version = latest_version(model)
             release = "" if version is None else read_manifest(model / str(version)).provenance.target
             recorded += [targets()[release]] if release in targets() else []
@@ -78,15 +79,15 @@ def recorded_target(repository: Path) -> Target:
 
 def check_models(repository: Path, names: tuple[str, ...]) -> None:
     """Raise SpecError when a repository, or one of its models ``names``, does not exist."""
-    if not repository.is_dir():
+    if not is_directory(repository):
         raise SpecError(
             f"{repository} is not a directory",
             "build a repository with `repogen build`, or pass the path of another one",
             code="repository.missing",
         )
-    missing_models = [name for name in names if not (repository / name).is_dir()]
+    missing_models = [name for name in names if not is_directory(repository / name)]
     if missing_models:
-        existing = ", ".join(sorted(path.name for path in repository.iterdir() if path.is_dir())) or "none"
+        existing = ", ".join(models_of(repository)) or "none"
         raise SpecError(
             f"{repository} has no model {', '.join(missing_models)}",
             f"models of the repository: {existing}",

@@ -9,6 +9,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from repogen.artifacts.serving import ControlMode, SmokeCheck
 from repogen.errors import RepogenError
+from repogen.repository.layout import models_of
 from repogen.repository.manifest import read_manifest
 from repogen.serving.commands import check_models, recorded_target
 from repogen.serving.servers import open_triton
@@ -67,7 +68,7 @@ def smoke_repository(
         SmokeError: The server process ended or is not in explicit mode.
     """
     limits = limits or Limits()
-    models = tuple(names) or sorted(entry.name for entry in repository.iterdir() if entry.is_dir())
+    models = tuple(names) or models_of(repository)
     with GrpcClient(server.endpoint.grpc, limits, server.endpoint.control) as client:
         tester = _Tester(server, client, limits)
         return [report for name in models for report in tester.smoke_model(repository / name)]

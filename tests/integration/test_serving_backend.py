@@ -275,6 +275,37 @@ def test_opset_above_the_targets_limit_is_rejected(triton: Any, client: Inferenc
         client.load_model(name)
 
 
+@pytest.mark.parametrize(
+    ("case", "file", "result"),
+    [
+        ("rooted", "/model.onnx", "READY"),
+        ("absolute", "{path}", "unable to find"),
+        ("parent", "../other/model.onnx", "READY"),
+    ],
+)
+def test_model_file_is_joined_as_by_triton(
+    triton: Any, client: InferenceServerClient, case: str, file: str, result: str
+) -> None:
+    """Triton's core appends the name to the version's directory, also an absolute one, and follows dots."""
+    signature = ([value("x", FLOAT, ["b", 3])], [value("y", FLOAT, ["b", 3])])
+    name = model(triton.repository, f"file_{case}", io_config("FP32", "dims: [3]", batch=4), signature)
+    directory = triton.repository / name
+    (directory / "other").mkdir()
+    (directory / "other" / "model.onnx").write_bytes((directory / "1" / "model.onnx").read_bytes())
+    if case == "parent":
+        (directory / "1" / "model.onnx").unlink()
+    config = directory / "config.pbtxt"
+    filename = file.format(path=directory / "1" / "model.onnx")
+    config.write_text(f'default_model_filename: "{filename}"\n' + config.read_text())
+
+    if result == "READY":
+        client.load_model(name)
+        assert client.is_model_ready(name)
+    else:
+        with pytest.raises(InferenceServerException, match=result):
+            client.load_model(name)
+
+
 def test_external_data_is_read(triton: Any, client: InferenceServerClient) -> None:
     """The weights are in model.onnx.data."""
     weight = numpy_helper.from_array(np.arange(1024, dtype=np.float32), "w")

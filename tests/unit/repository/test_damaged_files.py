@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,7 @@ from repogen.artifacts.named_file import data_file
 from repogen.artifacts.tensors import Signature
 from repogen.artifacts.versions import Manifest, Provenance
 from repogen.repository.digest import sha256_bytes
-from repogen.repository.manifest import damaged_files, damaged_named_files
+from repogen.repository.manifest import damaged_files, damaged_named_files, unlisted_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,3 +69,30 @@ def test_named_files_are_compared_in_the_model_s_directory(tmp_path: Path) -> No
     assert damaged_named_files(tmp_path, records) == ()
     (tmp_path / "warmup" / file.name).write_bytes(b"12345")
     assert damaged_named_files(tmp_path, records) == (f"{file.name} has 5 bytes, not 4",)
+
+
+def test_unlisted_files(tmp_path: Path) -> None:
+    """They are damage where Python code could import them; Triton itself writes ``__pycache__``."""
+    manifest = published(tmp_path, 10)
+    for name in ("manifest.json", "unconfirmed", "torch.py", "notes.txt", "native.so"):
+        (tmp_path / name).touch()
+    for name in ("__pycache__", "numpy"):
+        (tmp_path / name).mkdir()
+    assert unlisted_files(tmp_path, manifest) == ("__pycache__/", "native.so", "notes.txt", "numpy/", "torch.py")
+    assert damaged_files(tmp_path, manifest) == ()
+    code = replace(manifest, provenance=replace(PROVENANCE, exporter="python"))
+    assert damaged_files(tmp_path, code) == tuple(
+        f"{name} is not listed in the manifest, and model.py could import it"
+        for name in ("native.so", "numpy/", "torch.py")
+    )
+
+
+def test_directory_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files may be readable."""
+    manifest = published(tmp_path, 10)
+
+    def failing(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", failing)
+    assert damaged_files(tmp_path, manifest) == ("the directory cannot be read: Permission denied",)

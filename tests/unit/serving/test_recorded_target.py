@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from repogen.artifacts.built_model import FileRecord
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.artifacts.versions import Manifest, Provenance
+from repogen.errors import SpecError
 from repogen.repository.manifest import manifest_to_json
-from repogen.serving.commands import recorded_target
+from repogen.serving.commands import check_models, recorded_target
 from repogen.targets import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
@@ -50,3 +52,15 @@ def test_manifest_that_is_not_a_file(tmp_path: Path) -> None:
     (tmp_path / "a" / "1" / "manifest.json").mkdir(parents=True)
     _write_manifest(tmp_path, "b", OTHER)
     assert targets()[OTHER] == recorded_target(tmp_path)
+    os.mkfifo(_write_manifest(tmp_path, "c", OTHER).with_name("fifo"))
+    (tmp_path / "c" / "1" / "fifo").replace(tmp_path / "c" / "1" / "manifest.json")
+    assert targets()[OTHER] == recorded_target(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["missing", "loop", "r" * 300])
+def test_repository_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
+    """`repogen smoke` and `repogen serve` report the path."""
+    (tmp_path / "loop").symlink_to("loop")
+    for repository, models in ((tmp_path / name, ()), (tmp_path, (name,))):
+        with pytest.raises(SpecError):
+            check_models(repository, models)

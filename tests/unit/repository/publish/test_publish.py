@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from repogen.repository.publish import publish
 from repogen.repository.recovery import recover
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .conftest import Served, Stage
 
 PUBLISH = """
@@ -198,6 +201,16 @@ def test_symlinks_are_rejected(stage: Stage, repository: Path, tmp_path: Path, l
     (repository / linked).symlink_to(tmp_path / "outside")
     with pytest.raises(PublishError, match="is a symlink"):
         publish(stage(), repository, breaking=False)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_config_that_is_not_a_file(stage: Stage, repository: Path, make: Callable[[Path], None]) -> None:
+    """It is neither read, which could block, nor replaced."""
+    publish(stage(), repository, breaking=False)
+    (repository / "m" / "config.pbtxt").unlink()
+    make(repository / "m" / "config.pbtxt")
+    with pytest.raises(PublishError, match=r"config.pbtxt is not a regular file"):
+        publish(stage(batch=4), repository, breaking=False)
 
 
 def test_edited_config_is_not_overwritten(stage: Stage, repository: Path) -> None:

@@ -317,6 +317,30 @@ def own_template() -> str:
     return (templates_dir() / "config.pbtxt.j2").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("added", "problem"),
+    [
+        ('default_model_filename: "../../../model.onnx"', "default_model_filename names '../../../model.onnx'"),
+        ('cc_model_filenames { key: "7.5" value: "/x.onnx" }', "cc_model_filenames"),
+        ('model_operations { op_library_filename: "/tmp/ops.so" }', "is the path '/tmp/ops.so' on the server"),
+        (
+            'model_warmup { inputs { key: "x" value { input_data_file: "../../../../etc/shadow" } } }',
+            "names '../../../../etc/shadow', which is not published",
+        ),
+        (
+            'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "$$TRITON_MODEL_DIRECTORY/../e" } }',
+            "names '../e', which is outside the model's directory",
+        ),
+    ],
+)
+def test_override_may_not_name_a_file(tmp_path: Path, added: str, problem: str) -> None:
+    """Triton would read a file that was neither verified nor published."""
+    with pytest.raises(ConfigError) as caught:
+        configured(templates=override(tmp_path, own_template() + added))
+    assert caught.value.code == "config.file-name"
+    assert problem in caught.value.message
+
+
 def test_override_may_add_a_field(tmp_path: Path) -> None:
     """A template can set a field that the spec does not set."""
     added = 'parameters: { key: "intra_op_thread_count" value: { string_value: "2" } }\n'
