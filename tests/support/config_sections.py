@@ -220,7 +220,7 @@ CASES: dict[str, Case] = {
                 {"kind": "BATCH_SCATTER_WITH_INPUT_SHAPE", "target_name": ["y"], "source_input": ["values"]}
             ],
         },
-        largest=0,
+        largest=16,
         nodes=(("Identity", ["values"], ["y"]),),
     ),
     "golden_warmup": Case(

@@ -85,7 +85,7 @@ def configure(name: str, model: ConfiguredModel, verified: VerifiedModel, option
 
 def _model_facts(name: str, model: ConfiguredModel, verified: VerifiedModel, options: RenderOptions) -> ModelFacts:
     artifact, is_graph = verified.artifact, isinstance(verified.artifact, OnnxArtifact)
-    measured = not model.triton.ragged or isinstance(artifact, EnsembleArtifact)
+    measured = not model.triton.ragged or is_graph or isinstance(artifact, EnsembleArtifact)
     declared_size = 0 if model.triton.max_batch_size == "auto" else model.triton.max_batch_size
     return ModelFacts(
         name=name,

@@ -9,7 +9,7 @@ from repogen.artifacts.tensors import DTYPES
 from repogen.triton_config.rules.findings import Finding
 from repogen.triton_config.rules.identity import is_onnx
 from repogen.triton_config.rules.tensors import triton_fed_inputs
-from repogen.triton_config.text.dims import config_dims
+from repogen.triton_config.text.dims import config_dims, same_elements
 from repogen.triton_config.text.view import TensorView, dims_text, dtype_name, tensor_views
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def graph_findings(config: ModelConfig, signature: Signature, spare: Sequence[Te
     findings = [*_input_name_findings(config, signature, spare), *_output_name_findings(config, signature)]
     findings.extend(_auto_batch_findings(config, signature))
     largest = batch_size(config, signature)
+    scattered = _scattered_outputs(config)
     for kind, tensors, specs in (
         ("input", config.input, (*signature.inputs, *spare)),
         ("output", config.output, signature.outputs),
@@ -46,6 +47,9 @@ def graph_findings(config: ModelConfig, signature: Signature, spare: Sequence[Te
             if spec.name in declared:
                 index, tensor = declared[spec.name]
                 ragged = getattr(tensors[index], "allow_ragged_batch", False)
+                if kind == "output" and spec.name in scattered:
+                    findings.extend(_scatter_findings(f"output[{index}]", tensor, spec, scattered[spec.name]))
+                    continue
                 findings.extend(_tensor_findings(f"{kind}[{index}]", tensor, spec, largest, ragged=ragged))
     return [*findings, *_state_findings(config, signature), *_control_findings(config, signature)]
 
@@ -202,16 +206,48 @@ def _unsupported_dtype_findings(kind: str, spec: TensorSpec) -> Iterator[Finding
         yield Finding("RG209", "error", message, "cast it to float32 or float16 inside the model")
 
 
-def _tensor_findings(
-    path: str, tensor: TensorView, spec: TensorSpec, max_batch_size: int, *, kind: str = "", ragged: bool = False
-) -> Iterator[Finding]:
-    kind = kind or path.partition("[")[0]
-    subject = f"{kind} {spec.name!r}"
+def _scattered_outputs(config: ModelConfig) -> dict[str, bool]:
+    """Return the outputs that Triton splits by the shapes of an input, and whether the rows of that input are ragged.
+
+    Triton's backend does not compare their dims with the graph.
+    """
+    ragged = {tensor.name for tensor in config.input if tensor.allow_ragged_batch}
+    entries = [(entry, source) for entry in config.batch_output for source in entry.source_input[:1]]
+    return {name: source in ragged for entry, source in entries for name in entry.target_name}
+
+
+def _scatter_findings(path: str, tensor: TensorView, spec: TensorSpec, ragged: bool) -> Iterator[Finding]:  # noqa: FBT001
+    """Yield dims with which each request receives other elements than its own; the server does not report them."""
+    subject = f"output {spec.name!r}"
+    yield from _dtype_findings(subject, path, tensor, spec)
+    expected, _ = config_dims(spec.shape, batched=not ragged)
+    if (
+        not ragged
+        or expected[0] != -1
+        or (tensor.model_dims[:1] == (-1,) and same_elements(tensor.model_dims, expected))
+    ):
+        return
+    message = f"{subject} is scattered by the shapes of a ragged input and has dims {dims_text(tensor.model_dims)}, so "
+    fix = f"dims: {dims_text(expected)}"
+    yield Finding(
+        "RG207", "error", f"{message}responses contain other rows' values", f"write {fix}", f"{path}.dims", fix
+    )
+
+
+def _dtype_findings(subject: str, path: str, tensor: TensorView, spec: TensorSpec) -> Iterator[Finding]:
     dtype = DTYPES.get(spec.dtype)
     if dtype is not None and tensor.dtype != dtype.triton:
         fix = f"data_type: TYPE_{dtype.triton}"
         message = f"{subject} is TYPE_{tensor.dtype} in the config and {spec.dtype} in the graph"
         yield Finding("RG205", "error", message, f"write {fix}", f"{path}.data_type", fix)
+
+
+def _tensor_findings(
+    path: str, tensor: TensorView, spec: TensorSpec, max_batch_size: int, *, kind: str = "", ragged: bool = False
+) -> Iterator[Finding]:
+    kind = kind or path.partition("[")[0]
+    subject = f"{kind} {spec.name!r}"
+    yield from _dtype_findings(subject, path, tensor, spec)
     if ragged:
         if spec.shape and not (len(spec.shape) == 1 and isinstance(spec.shape[0], str)):
             message = f"{subject} has allow_ragged_batch, which concatenates rows, but the graph's shape is "

@@ -131,9 +131,9 @@ def _image_findings(config: ModelConfig) -> Iterator[Finding]:
 def _ragged_findings(config: ModelConfig) -> Iterator[Finding]:
     for index, tensor in enumerate(config.input):
         if tensor.allow_ragged_batch and config.max_batch_size == 0:
-            message = f"input {tensor.name!r} has allow_ragged_batch, but max_batch_size is 0"
+            message = f"input {tensor.name!r} has allow_ragged_batch, which has no effect with max_batch_size: 0"
             hint = "remove allow_ragged_batch, or raise max_batch_size"
-            yield Finding("RG124", "error", message, hint, f"input[{index}].allow_ragged_batch")
+            yield Finding("RG124", "warning", message, hint, f"input[{index}].allow_ragged_batch")
         if tensor.optional and config.max_batch_size > 0 and is_onnx(config):
             message = f"input {tensor.name!r} is optional, which the ONNX Runtime backend does not support in a batch"
             hint = "remove optional, or set max_batch_size: 0"

@@ -126,6 +126,12 @@ ALONE = [
         PARTS, more='parameters { key: "session.use_device_allocator_for_initialiser" value { string_value: "1" } }')),
     ("RG123", "error", "platform", without(ENSEMBLE, "scheduling")),
     ("RG123", "error", "ensemble_scheduling", without(ENSEMBLE, "scheduling", more="ensemble_scheduling { }")),
+    ("RG124", "warning", "input[0].allow_ragged_batch",
+     changed(
+         PLAIN,
+         ("input", "TYPE_FP32", "TYPE_FP32 allow_ragged_batch: true"),
+         ("max_batch_size", "8", "0"),
+     )),
     ("RG124", "error", "input[0].format", changed(PARTS, ("input", "TYPE_FP32", "TYPE_FP32 format: FORMAT_NCHW"))),
     ("RG125", "error", "batch_input[0]", without(PARTS, more='batch_input { target_name: "n" data_type: TYPE_FP32 }')),
     ("RG126", "warning", "optimization.graph.level", without(PARTS, more="optimization { graph { level: 99 } }")),
@@ -157,6 +163,13 @@ OVER_GRAPH = [
     ("RG208", "error", config(PARTS), replace(GRAPH, outputs=(TensorSpec("y", "int64", ()),))),
     ("RG209", "error", config(PARTS), replace(GRAPH, outputs=(TensorSpec("y", "bfloat16", ("n", 10)),))),
 ]
+SCATTERED = {
+    **PLAIN,
+    "input": 'input { name: "x" data_type: TYPE_FP32 dims: [ -1 ] allow_ragged_batch: true }',
+    "output": 'output { name: "y" data_type: TYPE_FP32 dims: [ -1 ] }',
+    "batch_output": 'batch_output { target_name: "y" source_input: "x" }',
+}
+FLAT = Signature((TensorSpec("x", "float32", ("n",)),), (TensorSpec("y", "float32", ("n",)),))
 TOO_NEW = [("RG301", (22, 10)), ("RG302", (21, 11))]
 
 
@@ -180,6 +193,15 @@ def test_graph_rule(code: str, severity: str, over: ModelConfig, graph: Signatur
     """There is exactly one finding, with this code and severity."""
     (finding,) = graph_findings(over, graph)
     assert (code, severity) == (finding.code, finding.severity)
+
+
+def test_dims_of_a_scattered_output_are_those_of_its_row() -> None:
+    """Triton does not compare them with the graph: other dims give each row other rows' values."""
+    assert graph_findings(config(SCATTERED), FLAT) == []
+    (finding,) = graph_findings(changed(SCATTERED, ("output", "[ -1 ]", "[ 1 ] reshape { shape: [ ] }")), FLAT)
+    assert (finding.code, finding.severity, finding.fix) == ("RG207", "error", "dims: [ -1 ]")
+    wide = replace(FLAT, outputs=(TensorSpec("y", "float32", ("n", 4)),))
+    assert graph_findings(changed(SCATTERED, ("output", "[ -1 ]", "[ -1, 2, 2 ]")), wide) == []
 
 
 def test_tensors_of_a_sequence_need_not_be_declared() -> None:
