@@ -50,6 +50,7 @@ RULES: dict[str, str] = {
     "RG131": "rate limiter resources have a name and a count",
     "RG132": "repository agents are included in Triton",
     "RG133": "metric tags are valid Prometheus labels",
+    "RG134": "an input with an empty reshape is not batched dynamically",
     "RG201": "every declared input is in the graph",
     "RG202": "every input of the graph is declared",
     "RG203": "every declared output is in the graph",

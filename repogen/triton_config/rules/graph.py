@@ -35,7 +35,7 @@ def graph_findings(config: ModelConfig, signature: Signature, spare: Sequence[Te
     findings = [*_input_name_findings(config, signature, spare), *_output_name_findings(config, signature)]
     findings.extend(_auto_batch_findings(config, signature))
     largest = batch_size(config, signature)
-    scattered = _scattered_outputs(config)
+    scattered = _scattered_outputs(config, signature)
     for kind, tensors, specs in (
         ("input", config.input, (*signature.inputs, *spare)),
         ("output", config.output, signature.outputs),
@@ -206,32 +206,31 @@ def _unsupported_dtype_findings(kind: str, spec: TensorSpec) -> Iterator[Finding
         yield Finding("RG209", "error", message, "cast it to float32 or float16 inside the model")
 
 
-def _scattered_outputs(config: ModelConfig) -> dict[str, bool]:
-    """Return the outputs that Triton splits by the shapes of an input, and whether the rows of that input are ragged.
+def _scattered_outputs(config: ModelConfig, signature: Signature) -> dict[str, TensorSpec | None]:
+    """Return the ragged source of each output that Triton splits by the shapes of an input; None if it is not ragged.
 
-    Triton's backend does not compare their dims with the graph.
+    Triton's backend does not compare the dims of these outputs with the graph.
     """
     ragged = {tensor.name for tensor in config.input if tensor.allow_ragged_batch}
+    sources = {spec.name: spec for spec in signature.inputs if spec.name in ragged}
     entries = [(entry, source) for entry in config.batch_output for source in entry.source_input[:1]]
-    return {name: source in ragged for entry, source in entries for name in entry.target_name}
+    return {name: sources.get(source) for entry, source in entries for name in entry.target_name}
 
 
-def _scatter_findings(path: str, tensor: TensorView, spec: TensorSpec, ragged: bool) -> Iterator[Finding]:  # noqa: FBT001
-    """Yield dims with which each request receives other elements than its own; the server does not report them."""
+def _scatter_findings(path: str, tensor: TensorView, spec: TensorSpec, source: TensorSpec | None) -> Iterator[Finding]:
+    """Yield dims with which a response has other elements than those of its request; the server does not report it."""
     subject = f"output {spec.name!r}"
     yield from _dtype_findings(subject, path, tensor, spec)
-    expected, _ = config_dims(spec.shape, batched=not ragged)
-    if (
-        not ragged
-        or expected[0] != -1
-        or (tensor.model_dims[:1] == (-1,) and same_elements(tensor.model_dims, expected))
-    ):
+    if source is None or not _has_dynamic_first_dim(spec):
         return
+    elements, _ = config_dims(spec.shape, batched=False)
+    is_row = spec.shape[:1] != source.shape[:1] and same_elements(tensor.model_dims, elements[1:])
+    if is_row or (tensor.model_dims[:1] == (-1,) and same_elements(tensor.model_dims, elements)):
+        return
+    fix = f"dims: {dims_text(elements)}"
     message = f"{subject} is scattered by the shapes of a ragged input and has dims {dims_text(tensor.model_dims)}, so "
-    fix = f"dims: {dims_text(expected)}"
-    yield Finding(
-        "RG207", "error", f"{message}responses contain other rows' values", f"write {fix}", f"{path}.dims", fix
-    )
+    message += "responses contain other rows' values"
+    yield Finding("RG207", "error", message, f"write {fix}", f"{path}.dims", fix)
 
 
 def _dtype_findings(subject: str, path: str, tensor: TensorView, spec: TensorSpec) -> Iterator[Finding]:

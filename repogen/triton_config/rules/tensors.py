@@ -32,6 +32,7 @@ def tensor_findings(config: ModelConfig) -> Iterator[Finding]:
         for index, tensor in enumerate(tensors):
             yield from _tensor_findings(config, kind, f"{kind}[{index}]", tensor)
             yield from _tensorrt_findings(config, f"{kind}[{index}]", f"{kind} {tensor.name!r}", tensor)
+    yield from _empty_reshape_findings(config)
     yield from _image_findings(config)
     yield from _ragged_findings(config)
     yield from _batch_tensor_findings(config)
@@ -118,6 +119,17 @@ def _reshape_findings(
     elif dims and not same_elements(dims, shape):
         message = f"{subject} reshapes {dims_text(dims)} to {dims_text(shape)}, which has another number of elements"
         yield Finding("RG114", "error", message, "make the number of elements equal", f"{path}.reshape")
+
+
+def _empty_reshape_findings(config: ModelConfig) -> Iterator[Finding]:
+    if config.max_batch_size <= 0 or not config.HasField("dynamic_batching") or not is_onnx(config):
+        return
+    for index, tensor in enumerate(config.input):
+        if tensor.HasField("reshape") and not tensor.reshape.shape:
+            message = f"a request with no rows for input {tensor.name!r}, which has an empty reshape, "
+            message += "crashes tritonserver 2.51"
+            hint = "give the input a second axis in the model, or reject such requests before they reach Triton"
+            yield Finding("RG134", "warning", message, hint, f"input[{index}].reshape")
 
 
 def _image_findings(config: ModelConfig) -> Iterator[Finding]:

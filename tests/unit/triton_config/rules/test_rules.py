@@ -87,6 +87,8 @@ ALONE = [
     ("RG102", "warning", "platform", without(PARTS, "backend", platform='platform: "onnxruntime_onnx"')),
     ("RG102", "warning", "platform", without(PARTS, platform='platform: "onnxruntime_onnx"')),
     ("RG102", "error", "backend", changed(PARTS, ("backend", "onnxruntime", "onnxruntim"))),
+    ("RG102", "error", "runtime", without(PARTS, more='runtime: "model.py"')),
+    ("RG102", "error", "runtime", without(PARTS, more='runtime: "libtriton_tensorrt.so"')),
     ("RG103", "error", "max_batch_size", without(PLAIN, "max_batch_size", max_batch_size="max_batch_size: -1")),
     ("RG104", "error", "input[1]", without(PARTS, again=PARTS["input"])),
     ("RG105", "error", "output[0]", changed(PARTS, ("output", "[ 10 ]", "[ ]"))),
@@ -169,6 +171,7 @@ SCATTERED = {
     "output": 'output { name: "y" data_type: TYPE_FP32 dims: [ -1 ] }',
     "batch_output": 'batch_output { target_name: "y" source_input: "x" }',
 }
+GROWABLE = ("scheduling", "dims: [ 4 ] initial_state", "dims: [ 4 ] use_growable_memory: true initial_state")
 FLAT = Signature((TensorSpec("x", "float32", ("n",)),), (TensorSpec("y", "float32", ("n",)),))
 TOO_NEW = [("RG301", (22, 10)), ("RG302", (21, 11))]
 
@@ -193,6 +196,36 @@ def test_graph_rule(code: str, severity: str, over: ModelConfig, graph: Signatur
     """There is exactly one finding, with this code and severity."""
     (finding,) = graph_findings(over, graph)
     assert (code, severity) == (finding.code, finding.severity)
+
+
+def test_library_of_the_platform_is_a_runtime() -> None:
+    """The server loads it; the only finding is the older name."""
+    findings = config_findings(
+        without(PARTS, "backend", platform='platform: "onnxruntime_onnx" runtime: "libtriton_onnxruntime.so"'), "m"
+    )
+    assert [(finding.code, finding.field) for finding in findings] == [("RG102", "platform")]
+
+
+@pytest.mark.parametrize(
+    ("groups", "severity"),
+    [("{ kind: KIND_CPU }", "error"), ("{ kind: KIND_GPU }, { kind: KIND_CPU }", "error"), ("", "warning")],
+)
+def test_growable_memory_on_a_cpu(groups: str, severity: str) -> None:
+    """The model loads, and every inference fails."""
+    base = {**SEQUENCE, "instance_group": f"instance_group [ {groups} ]"}
+    (finding,) = config_findings(changed(base, GROWABLE), "m")
+    assert (finding.code, finding.severity) == ("RG122", severity)
+    assert finding.field == "sequence_batching.state[0].use_growable_memory"
+    gpu = {**SEQUENCE, "instance_group": "instance_group { kind: KIND_GPU }"}
+    assert config_findings(changed(gpu, GROWABLE), "m") == []
+
+
+def test_empty_reshape_with_dynamic_batching_is_a_warning() -> None:
+    """A request with no rows ends the server."""
+    reshaped = {**PLAIN, "input": 'input { name: "x" data_type: TYPE_FP32 dims: [ 1 ] reshape { shape: [ ] } }'}
+    assert config_findings(config(reshaped), "m") == []
+    (finding,) = config_findings(config({**reshaped, "more": "dynamic_batching { }"}), "m")
+    assert (finding.code, finding.severity, finding.field) == ("RG134", "warning", "input[0].reshape")
 
 
 def test_dims_of_a_scattered_output_are_those_of_its_row() -> None:
