@@ -14,7 +14,7 @@ from repogen.errors import SpecError
 from repogen.onnx_graph.facts import read_graph
 from repogen.repository.layout import triton_version, triton_versions
 from repogen.repository.version_policy import served_versions
-from repogen.targets import DEFAULT_RELEASE, targets
+from repogen.targets import DEFAULT_RELEASE, find_target, targets
 from repogen.triton_config.rules.config_rules import config_findings
 from repogen.triton_config.rules.ensemble_repository import ModelInRepository, cycle_findings, ensemble_findings
 from repogen.triton_config.rules.findings import RULES, Finding
@@ -119,11 +119,15 @@ def check(
     Raises:
         SpecError: A path does not exist, or the release is unknown.
     """
-    target = targets().get(release)
+    target = find_target(release)
     if target is None:
         raise SpecError(f"release {release!r} is unknown", f"one of {', '.join(targets())}", code="check.release")
     requests = _requests(Path(path) for path in paths)
     findings = [finding for request in requests for finding in _repository_findings(request, target)]
+    if target.unknown_note:
+        hint = "use a newer repogen if there is one"
+        roots = (str(request.root) for request in requests)
+        findings += [Finding("RG303", "warning", target.unknown_note, hint, path=root) for root in roots]
     selected = dict.fromkeys(finding for finding in findings if selection.selects(finding))
     return sorted(selected, key=lambda finding: (finding.path, finding.line, finding.column, finding.code))
 
@@ -209,7 +213,7 @@ def _model_findings(model: _Model, neighbors: dict[str, ModelInRepository], targ
         yield from text.findings
         if config is None:
             return
-        yield from text.placed(config_findings(config, directory.name))
+        yield from text.placed(config_findings(config, directory.name, target))
         yield from text.placed(named_file_findings(directory, config))
         yield from text.placed(policy_findings(model.versions, config))
         if ensemble:

@@ -139,6 +139,7 @@ class BuildDocument(TypedDict):
 
     repository: str
     models: list[ModelDocument]
+    notes: list[str]
     error: ErrorDocument | None
 
 

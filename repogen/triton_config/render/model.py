@@ -102,7 +102,7 @@ def _model_facts(name: str, model: ConfiguredModel, verified: VerifiedModel, opt
 
 
 def _findings(name: str, config: Message, verified: VerifiedModel, target: Target) -> list[Finding]:
-    findings = config_findings(config, name)
+    findings = config_findings(config, name, target)
     artifact = verified.artifact
     if isinstance(artifact, OnnxArtifact):
         findings += graph_findings(config, artifact.signature)

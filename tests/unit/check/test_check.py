@@ -227,3 +227,11 @@ def test_every_backend_needs_its_model_file(tmp_path: Path, backend: str, file: 
     assert (finding.code, finding.message) == ("RG404", f"version 1 has no {file}, and it is served")
     (model / "1" / file).touch()
     assert check(model) == []
+
+
+def test_release_newer_than_the_table_is_a_warning(repository: Path) -> None:
+    """The model is judged by the newest release."""
+    (finding,) = check(repository, release="98.11")
+    assert (finding.code, finding.severity, finding.path) == ("RG303", "warning", str(repository))
+    with pytest.raises(SpecError, match=r"release '98\.13' is unknown"):
+        check(repository, release="98.13")

@@ -319,3 +319,70 @@ def test_errors_of_omits_warnings() -> None:
 def test_every_code_is_in_rules() -> None:
     """Every code of these tests has a summary."""
     assert {case[0] for case in (*ALONE, *OVER_GRAPH, *TOO_NEW)} <= RULES.keys()
+
+
+def accelerated(name: str, parameters: dict[str, str], device: str = "gpu", kind: str = "KIND_GPU") -> ModelConfig:
+    """Return a config with an accelerator."""
+    entries = " ".join(f'parameters {{ key: "{key}" value: "{value}" }}' for key, value in parameters.items())
+    accelerator = f'{device}_execution_accelerator {{ name: "{name}" {entries} }}'
+    group = f"instance_group {{ kind: {kind} }}"
+    return without(
+        PLAIN, "instance_group", more=f"{group} optimization {{ execution_accelerators {{ {accelerator} }} }}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("release", "name", "parameters", "message"),
+    [
+        ("24.10", "tensorrt", {"precision_mode": "FP99"}, "is 'FP99', but it must be FP16, INT8 or FP32"),
+        ("24.10", "tensorrt", {"precison_mode": "FP16"}, "'precison_mode' is not one of accelerator 'tensorrt'"),
+        ("26.01", "tensorrt", {"precision_mode": "BF16"}, "is 'BF16', but it must be FP16, INT8 or FP32"),
+        ("24.03", "tensorrt", {"trt_dla_core": "0"}, "'trt_dla_core' is not one of accelerator 'tensorrt'"),
+        ("24.04", "tensorrt", {"trt_dla_core": "first"}, "it must be a 32-bit integer"),
+        ("24.10", "tensorrt", {"max_workspace_size_bytes": "big"}, "it must be an integer"),
+        ("24.01", "tensorrt", {"int8_use_native_calibration_table": "true"}, "it must be a 32-bit integer"),
+        ("24.10", "cuda", {"do_copy_in_default_stream": "maybe"}, "it must be true, on, 1, false, off or 0"),
+        ("24.10", "cuda", {"enable_cuda_graf": "1"}, "'enable_cuda_graf' is not one of accelerator 'cuda'"),
+    ],
+)
+def test_parameters_of_accelerators(release: str, name: str, parameters: dict[str, str], message: str) -> None:
+    """They are those of the target release; without a GPU the backend does not read them."""
+    (finding,) = config_findings(accelerated(name, parameters), "m", targets()[release])
+    assert (finding.code, finding.severity) == ("RG135", "error")
+    assert message in finding.message
+    assert finding.field.startswith("optimization.execution_accelerators.gpu_execution_accelerator[0].parameters[")
+    (finding,) = config_findings(accelerated(name, parameters, kind="KIND_CPU"), "m", targets()[release])
+    assert (finding.code, finding.severity) == ("RG135", "warning")
+
+
+@pytest.mark.parametrize(
+    ("release", "name", "parameters"),
+    [
+        ("24.10", "tensorrt", {"precision_mode": "FP16", "trt_engine_cache_enable": "on", "trt_dla_core": "1"}),
+        ("26.02", "tensorrt", {"precision_mode": "BF16"}),
+        ("24.02", "tensorrt", {"int8_use_native_calibration_table": "true"}),
+        ("24.06", "cuda", {"gpu_mem_limit": "1000", "cudnn_conv_algo_search": "HEURISTIC"}),
+    ],
+)
+def test_valid_parameters_of_accelerators(release: str, name: str, parameters: dict[str, str]) -> None:
+    """None has a finding."""
+    assert config_findings(accelerated(name, parameters), "m", targets()[release]) == []
+
+
+def test_accelerators_depend_on_the_release() -> None:
+    """CUDA has parameters from 24.06 on; TensorRT 11 ignores precisions; the backend reads nothing of OpenVINO."""
+    (finding,) = config_findings(accelerated("cuda", {}), "m", targets()["24.05"])
+    assert (finding.code, finding.severity, finding.hint) == ("RG127", "error", "it supports tensorrt")
+    fp16 = accelerated("tensorrt", {"precision_mode": "FP16"})
+    assert config_findings(fp16, "m", targets()["26.06"]) == []
+    (finding,) = config_findings(fp16, "m", targets()["26.07"])
+    assert (finding.code, finding.severity) == ("RG127", "warning")
+    (finding,) = config_findings(accelerated("openvino", {"precision": "FP16"}, "cpu", "KIND_CPU"), "m")
+    assert (finding.code, finding.severity) == ("RG135", "warning")
+
+
+def test_misspelled_parameter_has_a_fix() -> None:
+    """The fix keeps the value."""
+    (finding,) = config_findings(accelerated("tensorrt", {"precison_mode": "FP16"}), "m", targets()["24.10"])
+    assert finding.hint == "did you mean 'precision_mode'?"
+    assert finding.fix == 'parameters { key: "precision_mode" value: "FP16" }'
