@@ -170,14 +170,32 @@ def _without_version(directory: Path) -> Path:
 def _repository_findings(request: _Request, target: Target) -> Iterator[Finding]:
     if request.models is None:
         yield from root_findings(request.root)
-    directories = [entry for entry in sorted(request.root.iterdir()) if entry.is_dir() and is_model(entry)]
-    models = [_read_model(directory, target) for directory in directories]
-    neighbors = {model.directory.name: _neighbor(model) for model in models}
-    for model in models:
-        if request.models is None or model.directory.name in request.models:
+    models = _models(request, target)
+    neighbors = {name: _neighbor(model) for name, model in models.items()}
+    for name in sorted(models):
+        if request.models is None or name in request.models:
+            model = models[name]
             for finding in _model_findings(model, neighbors, target):
                 if model.text is None or not model.text.suppresses(finding):
                     yield finding
+
+
+def _models(request: _Request, target: Target) -> dict[str, _Model]:
+    """Return the requested models, and those that their ensembles use, by name; others need not be read."""
+    if request.models is None:
+        names = [entry.name for entry in sorted(request.root.iterdir()) if entry.is_dir() and is_model(entry)]
+    else:
+        names = sorted(request.models)
+    models: dict[str, _Model] = {}
+    while names:
+        name = names.pop()
+        directory = request.root / name
+        if name in models or not name or directory.parent != request.root or not is_model(directory):
+            continue
+        models[name] = _read_model(directory, target)
+        config = models[name].config
+        names += [step.model_name for step in config.ensemble_scheduling.step] if config is not None else []
+    return models
 
 
 def _read_model(directory: Path, target: Target) -> _Model:
@@ -250,4 +268,5 @@ def _graph_findings(model: _Model, version: int, target: Target) -> Iterator[Fin
         too_new = target_findings(facts.opset, facts.ir_version, target)
         yield from (replace(finding, path=str(file)) for finding in too_new)
         if model.config is not None and model.text is not None:
-            yield from model.text.placed(graph_findings(model.config, facts.signature, facts.spare))
+            findings = graph_findings(model.config, facts.signature, facts.spare, facts.unknown_ranks)
+            yield from model.text.placed(findings)

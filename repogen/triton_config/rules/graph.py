@@ -13,22 +13,30 @@ from repogen.triton_config.text.dims import config_dims, same_elements
 from repogen.triton_config.text.view import TensorView, dims_text, dtype_name, tensor_views
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelSequenceBatching
 
     from repogen.artifacts.tensors import Signature, TensorSpec
 
+UNDECIDED_DIM = "??"
+"""Name of a dim of an output that could not be derived; see ``repogen.onnx_graph.output_shapes``."""
 _DEFAULT_MAX_BATCH_SIZE = 4  # Triton's default-max-batch-size
 
 
-def graph_findings(config: ModelConfig, signature: Signature, spare: Sequence[TensorSpec] = ()) -> list[Finding]:
+def graph_findings(
+    config: ModelConfig,
+    signature: Signature,
+    spare: Sequence[TensorSpec] = (),
+    unknown_ranks: Collection[str] = (),
+) -> list[Finding]:
     """Return the violations of family RG2: where a config does not match its graph.
 
     Args:
         config: The parsed config.
         signature: Required inputs, and outputs, with full shapes.
         spare: Optional inputs: the initializers that a request can override.
+        unknown_ranks: Outputs whose rank could not be derived; their shapes are not compared.
     """
     if not is_onnx(config):
         return []
@@ -49,6 +57,9 @@ def graph_findings(config: ModelConfig, signature: Signature, spare: Sequence[Te
                 ragged = getattr(tensors[index], "allow_ragged_batch", False)
                 if kind == "output" and spec.name in scattered:
                     findings.extend(_scatter_findings(f"output[{index}]", tensor, spec, scattered[spec.name]))
+                    continue
+                if kind == "output" and spec.name in unknown_ranks:
+                    findings.extend(_unknown_rank_findings(f"output[{index}]", tensor, spec))
                     continue
                 findings.extend(_tensor_findings(f"{kind}[{index}]", tensor, spec, largest, ragged=ragged))
     return [*findings, *_state_findings(config, signature), *_control_findings(config, signature)]
@@ -233,6 +244,14 @@ def _scatter_findings(path: str, tensor: TensorView, spec: TensorSpec, source: T
     yield Finding("RG207", "error", message, f"write {fix}", f"{path}.dims", fix)
 
 
+def _unknown_rank_findings(path: str, tensor: TensorView, spec: TensorSpec) -> Iterator[Finding]:
+    subject = f"output {spec.name!r}"
+    yield from _dtype_findings(subject, path, tensor, spec)
+    message = f"{subject} has no shape in the file, and none could be derived: its dims were not compared"
+    hint = "load the model in Triton to see the shape that ONNX Runtime derives"
+    yield Finding("RG206", "warning", message, hint, f"{path}.dims")
+
+
 def _dtype_findings(subject: str, path: str, tensor: TensorView, spec: TensorSpec) -> Iterator[Finding]:
     dtype = DTYPES.get(spec.dtype)
     if dtype is not None and tensor.dtype != dtype.triton:
@@ -276,9 +295,22 @@ def _shape_findings(
         batch = " (without the batch)" if batched else ""
         yield Finding("RG206", "error", message + dims_text(graph_dims) + batch, hint, f"{path}.dims", fix)
         return
+    undecided = _undecided_axes(spec, batched=batched)
     for axis, (declared, actual) in enumerate(zip(tensor.model_dims, graph_dims, strict=True)):
+        if declared != actual and axis in undecided:
+            message = f"{subject} has dim {declared} at axis {axis}, which could not be derived from the graph"
+            hint = (
+                "load the model in Triton: it requires the number that ONNX Runtime derives, or -1 if it derives none"
+            )
+            yield Finding("RG207", "warning", message, hint, f"{path}.dims[{axis}]")
         # An input may be fixed where the graph is dynamic; an output must match exactly.
-        if declared != actual and not (subject.startswith("input") and actual == -1):
+        elif declared != actual and not (subject.startswith("input") and actual == -1):
             actual_text = "a dynamic dim" if actual == -1 else str(actual)
             message = f"{subject} has dim {declared} at axis {axis}, but the graph has {actual_text}"
             yield Finding("RG207", "error", message, hint, f"{path}.dims[{axis}]", fix)
+
+
+def _undecided_axes(spec: TensorSpec, *, batched: bool) -> set[int]:
+    """Return the axes of ``dims`` that ONNX Runtime may know and the inference of onnx does not."""
+    shape = spec.shape[1:] if batched else spec.shape
+    return {axis for axis, dim in enumerate(shape) if dim == UNDECIDED_DIM}
