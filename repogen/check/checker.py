@@ -268,5 +268,5 @@ def _graph_findings(model: _Model, version: int, target: Target) -> Iterator[Fin
         too_new = target_findings(facts.opset, facts.ir_version, target)
         yield from (replace(finding, path=str(file)) for finding in too_new)
         if model.config is not None and model.text is not None:
-            findings = graph_findings(model.config, facts.signature, facts.spare, facts.unknown_ranks)
+            findings = graph_findings(model.config, facts.signature, facts.spare, facts.unknown_ranks, target)
             yield from model.text.placed(findings)

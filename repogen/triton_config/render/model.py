@@ -105,7 +105,7 @@ def _findings(name: str, config: Message, verified: VerifiedModel, target: Targe
     findings = config_findings(config, name, target)
     artifact = verified.artifact
     if isinstance(artifact, OnnxArtifact):
-        findings += graph_findings(config, artifact.signature)
+        findings += graph_findings(config, artifact.signature, target=target)
         findings += target_findings(artifact.opset, artifact.ir_version, target)
     if isinstance(artifact, EnsembleArtifact):
         models = {**verified.models, name: ModelInRepository(config, ())}

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.tensors import DTYPES
+from repogen.targets import BFLOAT16_SINCE, newest_target
 from repogen.triton_config.rules.findings import Finding
 from repogen.triton_config.rules.identity import is_onnx
 from repogen.triton_config.rules.tensors import triton_fed_inputs
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelSequenceBatching
 
     from repogen.artifacts.tensors import Signature, TensorSpec
+    from repogen.targets import Target
 
 UNDECIDED_DIM = "??"
 """Name of a dim of an output that could not be derived; see ``repogen.onnx_graph.output_shapes``."""
@@ -29,6 +31,7 @@ def graph_findings(
     signature: Signature,
     spare: Sequence[TensorSpec] = (),
     unknown_ranks: Collection[str] = (),
+    target: Target | None = None,
 ) -> list[Finding]:
     """Return the violations of family RG2: where a config does not match its graph.
 
@@ -37,7 +40,9 @@ def graph_findings(
         signature: Required inputs, and outputs, with full shapes.
         spare: Optional inputs: the initializers that a request can override.
         unknown_ranks: Outputs whose rank could not be derived; their shapes are not compared.
+        target: The Triton release that serves the graph; None for the newest, if it is not known.
     """
+    serves_bfloat16 = (target or newest_target()).serves_bfloat16
     if not is_onnx(config):
         return []
     findings = [*_input_name_findings(config, signature, spare), *_output_name_findings(config, signature)]
@@ -51,7 +56,7 @@ def graph_findings(
         declared = {tensor.name: (index, tensor) for index, tensor in enumerate(tensor_views(tensors))}
         for spec in specs:
             if spec not in spare:
-                findings.extend(_unsupported_dtype_findings(kind, spec))
+                findings.extend(_unsupported_dtype_findings(kind, spec, serves_bfloat16=serves_bfloat16))
             if spec.name in declared:
                 index, tensor = declared[spec.name]
                 ragged = getattr(tensors[index], "allow_ragged_batch", False)
@@ -111,9 +116,9 @@ def _control_findings(config: ModelConfig, signature: Signature) -> Iterator[Fin
             continue
         spec = specs[tensor.name]
         for control in tensor.control:
-            declared, dtype = _control_dtype(control), DTYPES.get(spec.dtype)
-            if declared and dtype is not None and declared != dtype.triton:
-                message = f"control input {spec.name!r} is TYPE_{declared} in the config and {dtype.name} in the graph"
+            declared, dtype = _control_dtype(control), _triton_dtype(spec.dtype)
+            if declared and dtype and declared != dtype:
+                message = f"control input {spec.name!r} is TYPE_{declared} in the config and {spec.dtype} in the graph"
                 path = f"sequence_batching.control_input[{index}]"
                 yield Finding("RG205", "error", message, "use the graph's type", path)
         yield from _control_shape_findings(index, spec, batched=config.max_batch_size > 0)
@@ -203,18 +208,27 @@ def _graph_names(names: Iterable[str]) -> str:
 
 def _entry(spec: TensorSpec, max_batch_size: int) -> str:
     """Return the lines that declare a tensor; empty if the tensor cannot be declared."""
-    dtype = DTYPES.get(spec.dtype)
-    if dtype is None or (max_batch_size > 0 and not spec.shape):
+    dtype = _triton_dtype(spec.dtype)
+    if not dtype or (max_batch_size > 0 and not spec.shape):
         return ""
     dims, reshape = config_dims(spec.shape, batched=max_batch_size > 0)
-    lines = [f'name: "{spec.name}"', f"data_type: TYPE_{dtype.triton}", f"dims: {dims_text(dims)}"]
+    lines = [f'name: "{spec.name}"', f"data_type: TYPE_{dtype}", f"dims: {dims_text(dims)}"]
     return "\n".join(lines if reshape is None else [*lines, "reshape { shape: [ ] }"])
 
 
-def _unsupported_dtype_findings(kind: str, spec: TensorSpec) -> Iterator[Finding]:
-    if spec.dtype not in DTYPES:
+def _unsupported_dtype_findings(kind: str, spec: TensorSpec, *, serves_bfloat16: bool) -> Iterator[Finding]:
+    if not _triton_dtype(spec.dtype) or (spec.dtype == "bfloat16" and not serves_bfloat16):
         message = f"the graph's {kind} {spec.name!r} is {spec.dtype}, unsupported by Triton's ONNX Runtime backend"
-        yield Finding("RG209", "error", message, "cast it to float32 or float16 inside the model")
+        hint = "cast it to float32 or float16 inside the model"
+        hint += f", or target {BFLOAT16_SINCE} or newer" if spec.dtype == "bfloat16" else ""
+        yield Finding("RG209", "error", message, hint)
+
+
+def _triton_dtype(dtype: str) -> str:
+    """Return Triton's name of a graph's data type without ``TYPE_``; empty if no release serves it."""
+    if dtype == "bfloat16":
+        return "BF16"
+    return DTYPES[dtype].triton if dtype in DTYPES else ""
 
 
 def _scattered_outputs(config: ModelConfig, signature: Signature) -> dict[str, TensorSpec | None]:
@@ -253,9 +267,9 @@ def _unknown_rank_findings(path: str, tensor: TensorView, spec: TensorSpec) -> I
 
 
 def _dtype_findings(subject: str, path: str, tensor: TensorView, spec: TensorSpec) -> Iterator[Finding]:
-    dtype = DTYPES.get(spec.dtype)
-    if dtype is not None and tensor.dtype != dtype.triton:
-        fix = f"data_type: TYPE_{dtype.triton}"
+    dtype = _triton_dtype(spec.dtype)
+    if dtype and tensor.dtype != dtype:
+        fix = f"data_type: TYPE_{dtype}"
         message = f"{subject} is TYPE_{tensor.dtype} in the config and {spec.dtype} in the graph"
         yield Finding("RG205", "error", message, f"write {fix}", f"{path}.data_type", fix)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pytest
@@ -85,7 +86,7 @@ def test_one_model_reads_only_what_its_steps_name(repository: Path, monkeypatch:
         parsed.append(path.parent.name)
         return read_config(path, release)
 
-    monkeypatch.setattr("repogen.check.checker.read_config", counted)
+    monkeypatch.setattr(import_module("repogen.check.checker"), "read_config", counted)
     assert check(repository / "m") == []
     assert parsed == ["m"]
     parsed.clear()

@@ -94,7 +94,6 @@ ALONE = [
     ("RG105", "error", "output[0]", changed(PARTS, ("output", "[ 10 ]", "[ ]"))),
     ("RG106", "error", "output[0].dims[0]", changed(PARTS, ("output", "[ 10 ]", "[ 0 ]"))),
     ("RG106", "error", "output[0].dims[1]", changed(PARTS, ("output", "[ 10 ]", "[ 10, -2 ]"))),
-    ("RG107", "error", "output[0].data_type", changed(PARTS, ("output", "INT64", "BF16"))),
     ("RG107", "error", "output[0].data_type", changed(PARTS, ("output", "data_type: TYPE_INT64", ""))),
     ("RG108", "error", "dynamic_batching.preferred_batch_size[1]", changed(PARTS, (STEP, "4, 8", "4, 9"))),
     ("RG108", "error", "dynamic_batching.preferred_batch_size[0]", changed(PARTS, (STEP, "4, 8", "0, 8"))),
@@ -163,7 +162,7 @@ OVER_GRAPH = [
     ("RG207", "error", changed(PARTS, ("output", "[ 10 ]", "[ -1 ]")), GRAPH),
     ("RG208", "error", config(PARTS), replace(GRAPH, outputs=(TensorSpec("y", "int64", (1, 10)),))),
     ("RG208", "error", config(PARTS), replace(GRAPH, outputs=(TensorSpec("y", "int64", ()),))),
-    ("RG209", "error", config(PARTS), replace(GRAPH, outputs=(TensorSpec("y", "bfloat16", ("n", 10)),))),
+    ("RG209", "error", config(PARTS), replace(GRAPH, outputs=(TensorSpec("y", "float8e4m3fn", ("n", 10)),))),
 ]
 SCATTERED = {
     **PLAIN,
@@ -386,3 +385,16 @@ def test_misspelled_parameter_has_a_fix() -> None:
     (finding,) = config_findings(accelerated("tensorrt", {"precison_mode": "FP16"}), "m", targets()["24.10"])
     assert finding.hint == "did you mean 'precision_mode'?"
     assert finding.fix == 'parameters { key: "precision_mode" value: "FP16" }'
+
+
+def test_bfloat16_is_served_from_26_03_on() -> None:
+    """Config and graph alike; the config's type is compared with the graph's."""
+    graph = replace(GRAPH, outputs=(TensorSpec("y", "bfloat16", ("n", 10)),))
+    served = changed(PARTS, ("output", "INT64", "BF16"))
+    for release, codes in (("26.02", ["RG107", "RG209"]), ("26.03", [])):
+        target = targets()[release]
+        findings = [*config_findings(served, "m", target), *graph_findings(served, graph, target=target)]
+        assert [finding.code for finding in findings] == codes
+        assert all("26.03 or newer" in finding.hint for finding in findings)
+    (finding,) = graph_findings(config(PARTS), graph, target=targets()["26.03"])
+    assert (finding.code, finding.fix) == ("RG205", "data_type: TYPE_BF16")
