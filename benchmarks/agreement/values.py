@@ -128,6 +128,7 @@ _MACHINE = re.compile(
     r"|Execution Accelerator 'openvino'|Failed to get the canonical path"
 )
 _KNOWN = {
+    "batch/runtime/python": "NVIDIA's onnxruntime backend has no model.py, and the server refuses it (triton-facts)",
     "warmup/inputs_extra": "loads as often as it does not: an unknown input of a warmup may bring the server down",
     "state/input_of_model": "the lenient backend does not ask for the graph's own state input",
     "ragged/target/input": "the lenient backend does not ask for the graph's own batch input",

@@ -90,11 +90,13 @@ class BuildReport:
         repository: The model repository.
         models: One report per model, in the spec's order.
         error: A failure that does not belong to a model: the build's MLflow run could not be ended; None otherwise.
+        notes: What the user should know about the whole build.
     """
 
     repository: Path
     models: tuple[ModelReport, ...]
     error: ErrorRecord | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:

@@ -56,7 +56,8 @@ def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
     """
     plan = plan_build(spec, options)
     if not plan.pending and not plan.unconfirmed:
-        return BuildReport(plan.repository, tuple(plan.up_to_date[name] for name in plan.names))
+        models = tuple(plan.up_to_date[name] for name in plan.names)
+        return BuildReport(plan.repository, models, notes=plan.spec.notes)
     # Imports the code that runs workers, Triton and MLflow; an unchanged build does not need it.
     from repogen.build.run import run_plan  # noqa: PLC0415
 

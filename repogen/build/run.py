@@ -33,5 +33,5 @@ def run_plan(plan: BuildPlan, progress: Progress) -> BuildReport:
         if tracking is not None:
             for name, version in plan.unconfirmed:
                 reports[name] = confirm_published(tracking, plan.repository, reports[name], version)
-        report = BuildReport(plan.repository, tuple(reports[name] for name in plan.names))
+        report = BuildReport(plan.repository, tuple(reports[name] for name in plan.names), notes=plan.spec.notes)
         return report if tracking is None else tracking.finish(report)

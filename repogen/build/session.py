@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from repogen.repository.workspace import preflight, prepare_stage_root, private_repository
 from repogen.serving.servers import BackgroundTriton, prepare_server
-from repogen.targets import targets
+from repogen.targets import target_of
 from repogen.worker.requirements import require_installed
 
 if TYPE_CHECKING:
@@ -114,4 +114,4 @@ def open_session(
 def _server(plan: BuildPlan, progress: Progress) -> TritonServer | None:
     if plan.options.server is None:
         return None
-    return prepare_server(plan.options.server, targets()[plan.spec.release], progress)
+    return prepare_server(plan.options.server, target_of(plan.spec.release), progress)

@@ -22,7 +22,7 @@ from repogen.repository.stage import stage_dependencies, stage_version
 from repogen.smoke.run_checks import raise_for_failures
 from repogen.smoke.staged import smoke_staged
 from repogen.spec.sources import MlflowSource
-from repogen.targets import targets
+from repogen.targets import target_of
 from repogen.triton_config.render.model import configure
 from repogen.triton_config.render.model_facts import RenderOptions, VerifiedModel
 from repogen.worker.job import Job
@@ -137,7 +137,7 @@ def _configure(session: BuildSession, name: str, built: BuiltModel) -> ModelConf
         partial(first_golden_inputs, built.golden_dir),
         {step.model: neighbor_at(session.private_repository / step.model) for step in steps},
     )
-    options = RenderOptions(targets()[spec.release], spec.templates, spec.root, spec.gpu)
+    options = RenderOptions(target_of(spec.release), spec.templates, spec.root, spec.gpu)
     if spec.templates is None:
         return configure(name, spec.models[name], verified, options)
     renderer = partial(render_template, session.staging / "work" / name, session.cancelled)

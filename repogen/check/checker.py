@@ -25,7 +25,7 @@ from repogen.files import exists, is_directory, is_file
 from repogen.onnx_graph.facts import read_graph
 from repogen.repository.layout import triton_version, triton_versions
 from repogen.repository.version_policy import served_versions
-from repogen.targets import DEFAULT_RELEASE, targets
+from repogen.targets import DEFAULT_RELEASE, find_target, targets
 from repogen.triton_config.rules.config_rules import config_findings
 from repogen.triton_config.rules.ensemble_repository import ModelInRepository, cycle_findings, ensemble_findings
 from repogen.triton_config.rules.findings import RULES, Finding
@@ -130,7 +130,7 @@ def check(
     Raises:
         SpecError: A path does not exist, or the release is unknown.
     """
-    target = targets().get(release)
+    target = find_target(release)
     if target is None:
         raise SpecError(f"release {release!r} is unknown", f"one of {', '.join(targets())}", code="check.release")
     requests = _requests(Path(path) for path in paths)
@@ -138,6 +138,10 @@ def check(
         findings = [finding for request in requests for finding in _repository_findings(request, target)]
     except OSError as error:  # what cannot be read in a model is a finding
         raise _unreadable_error(Path(str(error.filename)), error) from error
+    if target.unknown_note:
+        hint = "use a newer repogen if there is one"
+        roots = (str(request.root) for request in requests)
+        findings += [Finding("RG303", "warning", target.unknown_note, hint, path=root) for root in roots]
     selected = dict.fromkeys(finding for finding in findings if selection.selects(finding))
     return sorted(selected, key=lambda finding: (finding.path, finding.line, finding.column, finding.code))
 
@@ -187,14 +191,32 @@ def _without_version(directory: Path) -> Path:
 def _repository_findings(request: _Request, target: Target) -> Iterator[Finding]:
     if request.models is None:
         yield from root_findings(request.root)
-    directories = [entry for entry in sorted(request.root.iterdir()) if is_directory(entry) and is_model(entry)]
-    models = [_read_model(directory, target) for directory in directories]
-    neighbors = {model.directory.name: _neighbor(model) for model in models}
-    for model in models:
-        if request.models is None or model.directory.name in request.models:
+    models = _models(request, target)
+    neighbors = {name: _neighbor(model) for name, model in models.items()}
+    for name in sorted(models):
+        if request.models is None or name in request.models:
+            model = models[name]
             for finding in _model_findings(model, neighbors, target):
                 if model.text is None or not model.text.suppresses(finding):
                     yield finding
+
+
+def _models(request: _Request, target: Target) -> dict[str, _Model]:
+    """Return the requested models, and those that their ensembles use, by name; others need not be read."""
+    if request.models is None:
+        names = [entry.name for entry in sorted(request.root.iterdir()) if is_directory(entry) and is_model(entry)]
+    else:
+        names = sorted(request.models)
+    models: dict[str, _Model] = {}
+    while names:
+        name = names.pop()
+        directory = request.root / name
+        if name in models or not name or directory.parent != request.root or not is_model(directory):
+            continue
+        models[name] = _read_model(directory, target)
+        config = models[name].config
+        names += [step.model_name for step in config.ensemble_scheduling.step] if config is not None else []
+    return models
 
 
 def _read_model(directory: Path, target: Target) -> _Model:
@@ -244,7 +266,7 @@ def _readable_findings(model: _Model, neighbors: dict[str, ModelInRepository], t
         yield from text.findings
         if config is None:
             return
-        yield from text.placed(config_findings(config, directory.name))
+        yield from text.placed(config_findings(config, directory.name, target))
         yield from text.placed(named_file_findings(directory, config))
         yield from text.placed(policy_findings(model.versions, config))
         if ensemble:
@@ -283,4 +305,5 @@ def _graph_findings(model: _Model, version: int, target: Target) -> Iterator[Fin
         too_new = target_findings(facts.opset, facts.ir_version, target)
         yield from (replace(finding, path=str(file)) for finding in too_new)
         if model.config is not None and model.text is not None:
-            yield from model.text.placed(graph_findings(model.config, facts.signature, facts.spare))
+            findings = graph_findings(model.config, facts.signature, facts.spare, facts.unknown_ranks, target)
+            yield from model.text.placed(findings)

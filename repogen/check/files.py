@@ -24,6 +24,16 @@ if TYPE_CHECKING:
     from repogen.triton_config.text.parse import ModelConfig
 
 
+# Names of other backends' model files, as their sources define them.
+_FILES_OF_BACKENDS = {"tensorrt": "model.plan", "openvino": "model.xml", "pytorch": "model.pt"}
+_FILES_OF_PLATFORMS = {
+    "tensorrt_plan": "model.plan",
+    "pytorch_libtorch": "model.pt",
+    "tensorflow_graphdef": "model.graphdef",
+    "tensorflow_savedmodel": "model.savedmodel",
+}
+
+
 def model_file(version: Path, config: ModelConfig | None) -> Path | None:
     """Return the path of a version's model file; None if it can't be determined."""
     if config is not None and config.default_model_filename:
@@ -35,7 +45,9 @@ def model_file(version: Path, config: ModelConfig | None) -> Path | None:
         names = MODEL_FILES if config is None or not (config.backend or config.platform) else MODEL_FILES[:1]
         existing = (version / name for name in names if exists(version / name))
         return _in_directory(next(existing, version / MODEL_FILE))
-    return None
+    name = _FILES_OF_PLATFORMS.get(config.platform) or _FILES_OF_BACKENDS.get(config.backend)
+    # Files by compute capability, and PyTorch 2 models, have other names.
+    return version / name if name and not config.cc_model_filenames and not config.runtime else None
 
 
 def _in_directory(file: Path) -> Path:

@@ -24,6 +24,7 @@ from repogen.reporting.output import write_text
 from repogen.reporting.progress import PlainProgress, progress_view
 from repogen.reporting.text import smoke_text
 from repogen.serving import commands
+from repogen.targets import DEFAULT_RELEASE
 
 _REPOSITORY = Path("model_repository")
 
@@ -81,12 +82,19 @@ def server() -> None:
 @click.option(
     "wheels", "--from", type=DIRECTORY, metavar="DIR", help="Install the wheels in this directory, without a network."
 )
+@click.option(
+    "--target",
+    default=DEFAULT_RELEASE,
+    show_default=True,
+    metavar="RELEASE",
+    help="Install this release's ONNX Runtime.",
+)
 @debug_option
-def server_install(*, wheels: Path | None, debug: bool) -> None:
+def server_install(*, wheels: Path | None, target: str, debug: bool) -> None:
     """Install the server now; otherwise, the first build installs it."""
     with handle_errors(debug=debug):
         with progress_view(quiet=False) as progress:
-            path = commands.install_server(wheels, progress)
+            path = commands.install_server(wheels, progress, target)
         write_text(f"installed in {path}")
 
 

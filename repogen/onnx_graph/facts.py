@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.files import MAX_GRAPH_BYTES, is_file, read_bytes
 from repogen.onnx_graph.external_data import OUTSIDE_LINK, cut_short, external, misplaced
+from repogen.onnx_graph.output_shapes import infer_outputs
 from repogen.triton_config.rules.findings import Finding
 
 if TYPE_CHECKING:
@@ -32,12 +33,14 @@ class GraphFacts:
         spare: Optional inputs: those that have an initializer.
         opset: Version of the ``ai.onnx`` domain; 0 if it is not declared.
         ir_version: ONNX IR version.
+        unknown_ranks: Outputs without a shape, whose rank could not be derived.
     """
 
     signature: Signature
     spare: tuple[TensorSpec, ...]
     opset: int
     ir_version: int
+    unknown_ranks: frozenset[str] = frozenset()
 
 
 def read_graph(path: Path) -> tuple[GraphFacts | None, list[Finding]]:
@@ -86,14 +89,13 @@ def _facts(proto: onnx.ModelProto) -> GraphFacts:
     constants = {tensor.name for tensor in proto.graph.initializer}
     constants |= {tensor.values.name for tensor in proto.graph.sparse_initializer}
     inputs = tuple(_tensor(value) for value in proto.graph.input)
+    shapes = infer_outputs(proto, [_tensor(value) for value in proto.graph.output])
     return GraphFacts(
-        Signature(
-            tuple(spec for spec in inputs if spec.name not in constants),
-            tuple(_tensor(value) for value in proto.graph.output),
-        ),
+        Signature(tuple(spec for spec in inputs if spec.name not in constants), shapes.outputs),
         tuple(spec for spec in inputs if spec.name in constants),
         next((entry.version for entry in proto.opset_import if entry.domain in {"", "ai.onnx"}), 0),
         proto.ir_version,
+        shapes.unknown,
     )
 
 

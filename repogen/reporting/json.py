@@ -46,6 +46,7 @@ def _(report: BuildReport) -> dict[str, object]:
     return {
         "repository": str(report.repository),
         "models": [as_dict(model) for model in report.models],
+        "notes": list(report.notes),
         "error": None if report.error is None else as_dict(report.error),
     }
 

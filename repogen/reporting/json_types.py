@@ -204,6 +204,8 @@ class BuildDocument(TypedDict):
     """Directory of the repository"""
     models: list[ModelDocument]
     """One entry per model"""
+    notes: list[str]
+    """Notes about the whole build"""
     error: ErrorDocument | None
     """An error that is not about one model"""
 

@@ -43,7 +43,8 @@ def error_text(error: ErrorRecord, *, debug: bool) -> str:
 def build_text(report: BuildReport, *, debug: bool) -> str:
     """Return the summary of a build; failures come last, next to the prompt."""
     parts = [table(_BUILD_HEADINGS, [_build_row(model) for model in report.models])]
-    notes = [f"  {model.name}: {note}" for model in report.models for note in model_notes(model)]
+    notes = [f"  {note}" for note in report.notes]
+    notes += [f"  {model.name}: {note}" for model in report.models for note in model_notes(model)]
     if notes:
         parts.append("notes:\n" + "\n".join(notes))
     if any(model.status is not Status.FAILED for model in report.models):

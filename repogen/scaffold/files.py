@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from repogen.errors import SpecError
 from repogen.resources import templates_dir
 from repogen.scaffold.description import flow, one_line
+from repogen.targets import newest_target
 from repogen.version import __version__
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def scaffold_from(model: ModelDescription, directory: Path, *, force: bool) -> t
     """
     template = _environment("init_from", trim=True).get_template("repogen.yaml.j2")
     text = template.render(
+        release=flow(newest_target().release),
         name=flow(model.name),
         source=flow(model.source),
         missing=one_line(model.missing),

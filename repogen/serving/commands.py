@@ -15,7 +15,7 @@ from repogen.repository.manifest import read_manifest
 from repogen.serving.embedded import EmbeddedTriton
 from repogen.serving.process import load_failures, require_loaded
 from repogen.serving.servers import open_triton
-from repogen.targets import DEFAULT_RELEASE, targets
+from repogen.targets import DEFAULT_RELEASE, find_target, targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,9 +72,9 @@ def recorded_target(repository: Path) -> Target:
             model = repository / name
             version = latest_version(model)
             release = "" if version is None else read_manifest(model / str(version)).provenance.target
-            recorded += [targets()[release]] if release in targets() else []
-    order = list(targets().values())
-    return max(recorded, key=order.index, default=targets()[DEFAULT_RELEASE])
+            target = find_target(release)
+            recorded += [target] if target is not None else []
+    return max(recorded, key=lambda target: target.release, default=targets()[DEFAULT_RELEASE])
 
 
 def check_models(repository: Path, names: tuple[str, ...]) -> None:
@@ -111,20 +111,25 @@ def wait(triton: RunningTriton, progress: Progress) -> None:
     raise ServerError(f"Triton exited; its log ends with:\n{triton.log_tail()}", code="server.ended")
 
 
-def install_server(wheels: Path | None, progress: Progress) -> Path:
-    """Install the embedded Triton for the default target; return its directory.
+def install_server(wheels: Path | None, progress: Progress, release: str = DEFAULT_RELEASE) -> Path:
+    """Install the embedded Triton for a target; return its directory.
 
     Args:
         wheels: Directory of wheels for a machine without a network; None downloads them.
         progress: Receives progress events of downloads.
+        release: The target release, which decides the version of ONNX Runtime.
 
     Raises:
+        SpecError: The release is unknown.
         ServerError: It cannot run here, or a wheel is not available.
     """
-    server = EmbeddedTriton(targets()[DEFAULT_RELEASE], progress)
+    target = find_target(release)
+    if target is None:
+        raise SpecError(f"release {release!r} is unknown", f"one of {', '.join(targets())}", code="check.release")
+    server = EmbeddedTriton(target, progress)
     server.preflight()
     server.install(wheels)
-    return server_path()
+    return server.installed_path() or server_path()
 
 
 def server_path() -> Path:

@@ -25,6 +25,7 @@ from filelock import FileLock
 from repogen.errors import ServerError
 from repogen.repository.digest import sha256_bytes
 from repogen.serving import interpreter, wheels
+from repogen.triton_config.text import ragged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -214,7 +215,8 @@ def _site_path(member: str) -> str | None:
 
 
 def _backend_sources() -> list[Path]:
-    return sorted(_BACKEND / name for name in ("graph_rules.py", "model.py", "ort_session.py"))
+    own = [_BACKEND / name for name in ("graph_rules.py", "model.py", "ort_session.py")]
+    return sorted([*own, Path(ragged.__file__)])
 
 
 @cache

@@ -15,6 +15,7 @@ from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_from_json,
 from repogen.smoke.compare import Comparison, compare
 from repogen.smoke.inference import WireTensor, single_request
 from repogen.triton_config.text.dims import client_dims, wire_array
+from repogen.triton_config.text.ragged import PER_REQUEST
 from repogen.triton_config.text.view import tensor_views
 
 if TYPE_CHECKING:
@@ -111,6 +112,16 @@ class DeployedModel:
         return bool(self.config.HasField("sequence_batching"))
 
     @property
+    def is_ragged(self) -> bool:
+        """Whether the rows of a batch may differ in length; each golden case is then one row."""
+        return self.max_batch_size > 0 and any(tensor.allow_ragged_batch for tensor in self.config.input)
+
+    @property
+    def takes_one_row(self) -> bool:
+        """Whether each request must have one row, because Triton feeds one value for each request."""
+        return any(type(entry).Kind.Name(entry.kind) in PER_REQUEST for entry in self.config.batch_input)
+
+    @property
     def smallest(self) -> WireCase:
         """The case with the fewest bytes per row."""
         return min(self.cases, key=lambda case: case.row_bytes)
@@ -172,10 +183,24 @@ def read_deployed_model(
 def client_signature(signature: Signature, config: ModelConfig) -> Signature:
     """Return the signature that clients see: without scheduler inputs and states, and with the config's dims."""
     views = {view.name: view for view in tensor_views((*config.input, *config.output))}
-    return Signature(
-        tuple(_client_spec(spec, views[spec.name], config) for spec in signature.inputs if spec.name in views),
-        tuple(_client_spec(spec, views[spec.name], config) for spec in signature.outputs if spec.name in views),
+    flat = flat_tensors(config)
+    inputs, outputs = (
+        [replace(spec, shape=("row", *spec.shape)) if spec.name in flat else spec for spec in specs]
+        for specs in (signature.inputs, signature.outputs)
     )
+    return Signature(
+        tuple(_client_spec(spec, views[spec.name], config) for spec in inputs if spec.name in views),
+        tuple(_client_spec(spec, views[spec.name], config) for spec in outputs if spec.name in views),
+    )
+
+
+def flat_tensors(config: ModelConfig) -> frozenset[str]:
+    """Return the tensors that have a batch axis for clients but not in the graph: ragged inputs, scattered outputs."""
+    if not config.max_batch_size:
+        return frozenset()
+    ragged = {tensor.name for tensor in config.input if tensor.allow_ragged_batch}
+    targets = (entry.target_name for entry in config.batch_output if set(entry.source_input) <= ragged)
+    return frozenset((*ragged, *(name for names in targets for name in names)))
 
 
 def _client_spec(spec: TensorSpec, view: TensorView, config: ModelConfig) -> TensorSpec:
@@ -196,20 +221,19 @@ def _load_arrays(path: Path) -> dict[str, Array]:
 
 
 def _wire_case(case: GoldenCase, arrays: Mapping[str, Array], config: ModelConfig) -> WireCase:
-    batched = config.max_batch_size > 0
     output_views = {view.name: view for view in tensor_views(config.output)}
     # the states of a sequence are not returned to clients
     outputs = [tensor for tensor in case.outputs if tensor.name in output_views]
     return WireCase(
         name=case.name,
         batch=case.batch,
-        inputs=_wire_arrays(case.inputs, arrays, tensor_views(config.input), batched=batched),
-        outputs=_wire_arrays(outputs, arrays, output_views.values(), batched=batched),
+        inputs=_wire_arrays(case.inputs, arrays, tensor_views(config.input), config),
+        outputs=_wire_arrays(outputs, arrays, output_views.values(), config),
     )
 
 
 def _wire_arrays(
-    tensors: Iterable[GoldenTensor], arrays: Mapping[str, Array], views: Iterable[TensorView], *, batched: bool
+    tensors: Iterable[GoldenTensor], arrays: Mapping[str, Array], views: Iterable[TensorView], config: ModelConfig
 ) -> dict[str, Array]:
     tensors, view_of = tuple(tensors), {view.name: view for view in views}
     if missing_keys := sorted(tensor.key for tensor in tensors if tensor.key not in arrays):
@@ -218,7 +242,9 @@ def _wire_arrays(
         golden = {tensor.name: _encode_strings(unpacked(arrays, tensor.key)) for tensor in tensors}
     except ValueError as error:
         raise SmokeError(f"{GOLDEN_NPZ} is damaged: {error}", "build the model again", code="smoke.golden") from error
-    return {name: _wire_array(array, view_of.get(name), batched=batched) for name, array in golden.items()}
+    # a golden case of a ragged model is one row
+    rows = {name: array[np.newaxis] if name in flat_tensors(config) else array for name, array in golden.items()}
+    return {name: _wire_array(a, view_of.get(name), batched=config.max_batch_size > 0) for name, a in rows.items()}
 
 
 def _wire_array(array: Array, view: TensorView | None, *, batched: bool) -> Array:

@@ -226,11 +226,6 @@ def check_supported(endpoint: Endpoint, config: ModelConfig) -> SmokeCheck | Non
 
 def _unsupported_features(config: ModelConfig) -> Iterator[str]:
     """Yield the features that the embedded server's backend does not support."""
-    if any(tensor.allow_ragged_batch for tensor in config.input):
-        yield "allow_ragged_batch"
-    for key in ("batch_input", "batch_output"):
-        if getattr(config, key):
-            yield key
     states = config.sequence_batching.state
     if any(state.use_same_buffer_for_input_output or state.use_growable_memory for state in states):
         yield "use_same_buffer_for_input_output"

@@ -17,7 +17,7 @@ from repogen.spec.rules import check_model
 from repogen.spec.steps import check_steps
 from repogen.spec.structure import Finding, PartialModel, check_defaults, check_file, salvage
 from repogen.spec.tracking import check_tracking_uri
-from repogen.targets import Target, targets
+from repogen.targets import Target, find_target, newest_target, targets
 from repogen.triton_config.sections.base import key_text
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def load_spec(path: Path, release: str | None = None) -> Spec:
         SpecProblemsError: The file has problems; the error contains all of them.
         SpecError: The file does not exist or can't be read, or ``release`` is not supported.
     """
-    if release is not None and release not in targets():
+    if release is not None and find_target(release) is None:
         problem = _unknown_release(release)
         raise SpecError(f"--target: {problem.what}", problem.hint, code="spec.target")
     file = str(path)
@@ -119,8 +119,8 @@ def _check(
     valid, findings = check_file(document)
     findings += check_defaults(raw_document.get("defaults", {}))
     release = _string(_get(document.get("target", {}), "triton", SpecFile.model_fields["target"].default.triton))
-    target = targets().get(target_release or release) if release is not None else None
-    if release is not None and release not in targets():
+    target = find_target(target_release or release) if release is not None else None
+    if release is not None and find_target(release) is None:
         findings.append(_unknown_release(release))
     templates = _string(document.get("templates"))
     findings += check_templates(templates, folder)
@@ -197,4 +197,17 @@ def _spec(path: Path, file: SpecFile, completed: Node, release: str | None) -> S
         mlflow=file.mlflow,
         shown=str(path),
         gpu=file.target.device == "gpu",
+        notes=tuple(_release_notes(file, release)),
     )
+
+
+def _release_notes(file: SpecFile, release: str | None) -> Iterator[str]:
+    """Yield what the user should know about the target release: it is a default, or newer than the table."""
+    target = find_target(release or file.target.triton)
+    if release is None and "triton" not in file.target.model_fields_set:
+        yield (
+            f"the spec has no target: built for Triton {file.target.triton}; write target: {{triton: "
+            f'"{newest_target().release}"}} for the newest known release'
+        )
+    if target is not None and target.unknown_note:
+        yield target.unknown_note

@@ -273,7 +273,7 @@ class Spec:
     Attributes:
         path: The spec file.
         repository: Output repository.
-        release: Triton release, a key of ``targets()``.
+        release: Triton release that ``find_target`` knows.
         templates: Directory of template overrides.
         models: Models by name, in file order.
         mlflow: Settings for MLflow; None if builds are not tracked.
@@ -281,6 +281,7 @@ class Spec:
             have their position in ``defaults``.
         shown: The spec's path as the user wrote it; the file's name if empty.
         gpu: Whether models without instance_group run on GPUs.
+        notes: What the user should know about the whole spec.
     """
 
     path: Path
@@ -292,6 +293,7 @@ class Spec:
     mlflow: MlflowSpec | None = None
     shown: str = ""
     gpu: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def root(self) -> Path:

@@ -82,11 +82,12 @@ def _dim(name: str, dim: DimSpec) -> Findings:
 
 def _values(model: ModelSpec) -> Findings:
     needs_values = model.examples is None and model.source.kind in _NEED_INPUTS
+    derived = {entry.target_name[0] for entry in model.triton.batch_input}
     for name, declared in model.inputs.items():
         path = ("inputs", name)
         if declared.range is not None:
             yield from _range(path, declared)
-        elif "int" in declared.dtype and declared.fill is None and needs_values:
+        elif "int" in declared.dtype and declared.fill is None and needs_values and name not in derived:
             what = f"{declared.dtype} has neither range nor fill, and random integers may be invalid"
             yield Finding(path, what, "range: [0, 30521] (inclusive), or fill: ones")
 

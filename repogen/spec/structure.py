@@ -229,9 +229,7 @@ def _bad_key(path: KeyPath, detail: ErrorDetails) -> Finding:
 def _bad_dtype(path: KeyPath, value: object) -> Finding:
     name = value.lower().removeprefix("torch.").removeprefix("type_") if isinstance(value, str) else ""
     if name.startswith(_NEVER_SERVED):
-        what = (
-            f"{printable(name)} can't be served: Triton's ONNX Runtime backend rejects BF16 and FP8 inputs and outputs"
-        )
+        what = f"{printable(name)} is not supported: repogen does not build models with BF16 or FP8 inputs and outputs"
         return Finding(path, what, "declare float32 or float16, and cast inside the model")
     suggestion = _OTHER_NAMES.get(name) or closest(name, _DTYPES)
     hint = f'did you mean "{suggestion}"?' if suggestion else ""

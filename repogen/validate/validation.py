@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.source import Eager, Program
+from repogen.artifacts.source import Eager, PassThroughSource, Program
 from repogen.validate.batch import check_batch
 from repogen.validate.compare import Comparison, tolerances
 from repogen.validate.divergence import first_divergence
 from repogen.validate.golden import GoldenRecorder
 from repogen.validate.parity import check_parity
+from repogen.validate.ragged import ROW, check_ragged
 from repogen.validate.runtime import OnnxModel
 from repogen.validate.structure import check_structure
 
@@ -95,9 +96,15 @@ def prove(
     comparison = Comparison(source, published, allowed)
     golden = GoldenRecorder()
     parity = check_parity(comparison, model.parity, golden, explain=explain, extra_sizes=extra_sizes)
-    batch = check_batch(comparison, model.triton.max_batch_size, model.parity.seed)
+    batch_dim: str | None = ROW
+    if model.triton.ragged and model.triton.max_batch_size and not isinstance(source.origin, PassThroughSource):
+        golden = GoldenRecorder()
+        batch = check_ragged(comparison, model.triton, model.parity.seed, golden)
+    else:
+        batch = check_batch(comparison, model.triton.max_batch_size, model.parity.seed)
+        batch_dim = source.signature.batch_dim if batch.batchable else None
     golden_dir.mkdir(parents=True, exist_ok=True)
-    golden.write(golden_dir, source.signature.batch_dim if batch.batchable else None, allowed)
+    golden.write(golden_dir, batch_dim, allowed)
     return Validation(parity, batch)
 
 

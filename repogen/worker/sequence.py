@@ -14,7 +14,7 @@ from repogen.export.fallback_chain import export_with, fallback_chain
 from repogen.onnx_graph.normalize import NormalizeOptions
 from repogen.optimize.passes import optimize
 from repogen.source.load import load_source
-from repogen.targets import targets
+from repogen.targets import target_of
 from repogen.validate.structure import TargetLimitError
 from repogen.validate.validation import Validation, prove, validate
 from repogen.worker.imports import imported_code
@@ -125,7 +125,7 @@ def _try_exporter(
     exporter: Exporter, source: SourceModel, job: Job, log: BuildLog, guard_violations: list[dict[str, int]]
 ) -> _Verified:
     """Export with one exporter, optimize and validate; skip the optimization if only it fails validation."""
-    target = targets()[job.release]
+    target = target_of(job.release)
     options = NormalizeOptions(source.signature, target, job.model.export.external_data, exporter.name)
     directory = job.work_dir / exporter.name
     with log.step("export"):

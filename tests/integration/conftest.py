@@ -18,31 +18,36 @@ import pytest
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
 from repogen.serving.servers import find_server
-from repogen.targets import DEFAULT_RELEASE, targets
+from repogen.targets import DEFAULT_RELEASE, newest_target, targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from repogen.artifacts.serving import RunningTriton
+    from repogen.targets import Target
 
 
 @dataclass(frozen=True)
 class SharedTriton:
-    """A live embedded Triton in explicit mode, and the repository it serves; each test gives its models own names."""
+    """A live embedded Triton in explicit mode, its repository and target; each test gives its models own names."""
 
     running: RunningTriton
     repository: Path
+    target: Target
 
 
-@pytest.fixture(scope="session")
-def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedTriton]:
-    """Start one embedded Triton on an empty repository for the whole session (of one xdist worker)."""
+@pytest.fixture(
+    scope="session", params=[DEFAULT_RELEASE, pytest.param(newest_target().release, marks=pytest.mark.full)]
+)
+def triton(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedTriton]:
+    """Start one embedded Triton per target on an empty repository for the whole session (of one xdist worker)."""
     repository = tmp_path_factory.mktemp("triton") / "repository"
     repository.mkdir()
-    embedded = find_server("embedded", targets()[DEFAULT_RELEASE], Silent())
+    target = targets()[request.param]
+    embedded = find_server("embedded", target, Silent())
     embedded.preflight()
     with embedded.running(repository, ControlMode.EXPLICIT) as running:
-        yield SharedTriton(running, repository)
+        yield SharedTriton(running, repository, target)
 
 
 TINY = """\

@@ -104,7 +104,10 @@ def test_build_after_init_publishes_version_1(scaffolded: tuple[Project, dict[st
     """The unedited spec is published as version 1, smoke-tested, and reported in the documented JSON."""
     project, document = scaffolded
     (model,) = document["models"]
-    assert (document["repository"], set(document)) == (str(project.repository), {"repository", "models", "error"})
+    assert (document["repository"], set(document)) == (
+        str(project.repository),
+        {"repository", "models", "notes", "error"},
+    )
     assert set(model) == MODEL_KEYS
     assert (model["status"], model["version"], model["error"]) == ("published", 1, None)
     assert (model["smoke"]["passed"], model["smoke"]["server_version"]) == (True, "2.51.0")

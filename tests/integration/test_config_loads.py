@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 import pytest
-from agreement.triton import LenientTriton
 from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedOutput
 from tritonclient.utils import InferenceServerException
 
@@ -64,8 +63,6 @@ SECTIONS: dict[str, dict[str, Any]] = {
 
 
 PLAIN = Signature((TensorSpec("x", "float32", ("N", 4)),), (TensorSpec("y", "float32", ("N", 3)),))
-NOT_SERVED = {"ragged"}
-"""Tested with the server's core only: the embedded backend does not support ragged batches."""
 
 
 def write_model(repository: Path, name: str, case: config_sections.Case, graph: onnx.ModelProto) -> None:
@@ -101,11 +98,10 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InferenceServerClient]:
-    """Return a client of a real Triton that serves all models that its backend supports."""
+    """Return a client of a real Triton that serves all models."""
     repository_dir: Path = tmp_path_factory.mktemp("served")
     for model in repository.iterdir():
-        if model.name not in NOT_SERVED:
-            (repository_dir / model.name).symlink_to(model)
+        (repository_dir / model.name).symlink_to(model)
     embedded = find_server("embedded", targets()[DEFAULT_RELEASE], Silent())
     with embedded.running(repository_dir, ControlMode.NONE) as running:
         client = InferenceServerClient(running.endpoint.grpc)
@@ -114,21 +110,10 @@ def client(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def test_real_triton_loads_every_section(client: InferenceServerClient) -> None:
-    """Every model is ready."""
-    names = {*SECTIONS, *config_sections.CASES} - NOT_SERVED
-    assert {name for name in names if client.is_model_ready(name)} == names
-
-
-def test_core_loads_models_that_the_embedded_backend_rejects(repository: Path, tmp_path: Path) -> None:
-    """A lenient backend accepts every model, so that only the core checks ragged inputs and batch_input."""
-    for name in NOT_SERVED:
-        (tmp_path / "served").mkdir(exist_ok=True)
-        (tmp_path / "served" / name).symlink_to(repository / name)
-    with LenientTriton.prepared(tmp_path / "backends").running(tmp_path / "served", ControlMode.NONE) as running:
-        client = InferenceServerClient(running.endpoint.grpc)
-        ready = {name for name in NOT_SERVED if client.is_model_ready(name)}
-        client.close()
-    assert ready == NOT_SERVED
+    """The server exits if it cannot load a model."""
+    index = client.get_model_repository_index()
+    ready = {model.name for model in index.models if model.state == "READY"}
+    assert ready == {*SECTIONS, *config_sections.CASES}
 
 
 def test_check_has_no_findings(repository: Path) -> None:

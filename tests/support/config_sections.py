@@ -101,6 +101,24 @@ _IMAGE_NODES = (
 )
 RAGGED = signature({"values": ("float32", ("total",)), "counts": ("float32", ("rows",))}, {"y": ("total",)})
 
+GROWABLE: dict[str, Any] = {
+    "sequence_batching": {
+        "control_input": [
+            {"name": name, "control": [{"kind": f"CONTROL_SEQUENCE_{kind}"}]}
+            for name, kind in (("start", "START"), ("ready", "READY"), ("end", "END"), ("number", "CORRID"))
+        ],
+        "state": [
+            {
+                "input_name": "before",
+                "output_name": "after",
+                "use_same_buffer_for_input_output": True,
+                "use_growable_memory": True,
+            }
+        ],
+    }
+}
+"""States in memory that only a GPU has."""
+
 CASES: dict[str, Case] = {
     "sequence_direct": Case(
         COUNTER,
@@ -179,7 +197,6 @@ CASES: dict[str, Case] = {
                         "input_name": "before",
                         "output_name": "after",
                         "use_same_buffer_for_input_output": True,
-                        "use_growable_memory": True,
                     }
                 ],
             }
@@ -220,7 +237,7 @@ CASES: dict[str, Case] = {
                 {"kind": "BATCH_SCATTER_WITH_INPUT_SHAPE", "target_name": ["y"], "source_input": ["values"]}
             ],
         },
-        largest=0,
+        largest=16,
         nodes=(("Identity", ["values"], ["y"]),),
     ),
     "golden_warmup": Case(

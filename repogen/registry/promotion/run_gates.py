@@ -26,7 +26,7 @@ from repogen.smoke.inference import NoAnswerError, RefusedError
 from repogen.smoke.served import serving
 from repogen.smoke.staged import smoke_staged
 from repogen.spec.gates import GROUP
-from repogen.targets import targets
+from repogen.targets import find_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -215,13 +215,14 @@ def _reject_ensemble(staged: StagedVersion) -> None:
 @contextmanager
 def _triton(run: _Run, repository: Path) -> Iterator[RunningTriton]:
     release, kind = run.candidate.manifest.provenance.target, run.request.server
-    if release not in targets():
+    target = find_target(release)
+    if target is None:
         raise ServerError(
             f"{run.candidate.name} was built for Triton {release}, which this repogen does not support",
             "use the repogen that built it, or a newer one",
             code="server.target",
         )
-    with open_triton(kind, targets()[release], repository, ControlMode.EXPLICIT, run.progress, strict=True) as triton:
+    with open_triton(kind, target, repository, ControlMode.EXPLICIT, run.progress, strict=True) as triton:
         yield triton
 
 

@@ -136,14 +136,6 @@ def _completed(tensor: GraphTensor, *, batching: bool) -> Config:
 
 def _check_supported(config: Config) -> None:
     """Reject features that this backend, unlike NVIDIA's, does not support."""
-    unsupported = [key for key in ("batch_input", "batch_output") if config.get(key)]
-    if any(tensor.get("allow_ragged_batch") for tensor in config.get("input", ())):
-        unsupported.append("allow_ragged_batch")
-    if unsupported:
-        raise Refusal(
-            f"unable to load model '{config['name']}', repogen's embedded backend does not support "
-            f"{', '.join(unsupported)}; use a server with NVIDIA's onnxruntime backend"
-        )
     accelerators = config.get("optimization", {}).get("execution_accelerators", {})
     for accelerator in accelerators.get("cpu_execution_accelerator", ()):
         raise Refusal(f"unknown Execution Accelerator '{accelerator.get('name')}' is requested")
@@ -154,6 +146,7 @@ def _check_inputs(config: Config, graph: Graph) -> None:
     declared = config.get("input", [])
     controls = _check_controls(config, graph)
     required = sum(1 for tensor in declared if not tensor.get("optional")) + controls + len(states_of(config))
+    required += len(config.get("batch_input", ()))
     if required != len(graph.inputs):
         raise Refusal(
             f"unable to load model '{name}', configuration expects {required} inputs, "
@@ -166,7 +159,24 @@ def _check_inputs(config: Config, graph: Graph) -> None:
                 f"unable to load model '{name}', optional input '{tensor['name']}' is not supported for models "
                 "that support batching"
             )
-        _check_tensor(config, tensor, allowed, "input")
+        if tensor.get("allow_ragged_batch"):
+            _check_ragged(config, tensor, allowed)
+        _check_tensor(config, tensor, allowed, "input", compared=not tensor.get("allow_ragged_batch"))
+
+
+def _check_ragged(config: Config, tensor: Config, allowed: Mapping[str, GraphTensor]) -> None:
+    name, dims = tensor["name"], allowed[tensor["name"]].dims if tensor["name"] in allowed else (-1,)
+    reason = "which is not supported for optional input" if tensor.get("optional") else f"model provides {_text(dims)}"
+    if tensor.get("optional") or dims != (-1,):
+        raise Refusal(
+            f"unable to load model '{config['name']}', configuration expects model provides input with shape [-1]  "
+            f"for ragged input '{name}', {reason}"
+        )
+
+
+def scatter_sources_of(config: Config) -> dict[str, str]:
+    """Return the source input of each output that Triton splits by the shapes of the requests."""
+    return {name: entry["source_input"][0] for entry in config.get("batch_output", ()) for name in entry["target_name"]}
 
 
 def controls_of(config: Config) -> dict[str, str]:
@@ -206,12 +216,14 @@ def _check_controls(config: Config, graph: Graph) -> int:
 
 
 def _check_outputs(config: Config, graph: Graph) -> None:
-    allowed = {tensor.name: tensor for tensor in graph.outputs}
+    allowed, scattered = {tensor.name: tensor for tensor in graph.outputs}, scatter_sources_of(config)
     for tensor in config.get("output", []):
-        _check_tensor(config, tensor, allowed, "output")
+        _check_tensor(config, tensor, allowed, "output", compared=tensor["name"] not in scattered)
 
 
-def _check_tensor(config: Config, tensor: Config, allowed: Mapping[str, GraphTensor], role: str) -> None:
+def _check_tensor(
+    config: Config, tensor: Config, allowed: Mapping[str, GraphTensor], role: str, *, compared: bool
+) -> None:
     # Triton's JSON has a number for a type without a name.
     model, name, declared_type = config["name"], tensor["name"], str(tensor["data_type"])
     if name not in allowed:
@@ -224,7 +236,9 @@ def _check_tensor(config: Config, tensor: Config, allowed: Mapping[str, GraphTen
             f"unable to load model '{model}', configuration expects datatype {declared_type} for {role} '{name}', "
             f"model provides {actual.config_type}"
         )
-    dims = _int_dims(tensor["reshape"].get("shape", []) if "reshape" in tensor else tensor["dims"])
+    if not compared:
+        return
+    dims = model_dims(tensor)
     if actual.dims:
         _check_dims(config, actual, dims, exact=role == "output")
     elif any(dim != 1 for dim in dims):
@@ -263,7 +277,12 @@ def _matches(graph_dim: int, config_dim: int, exact: bool) -> bool:  # noqa: FBT
     return graph_dim == config_dim or (graph_dim == -1 and not exact)
 
 
-def _int_dims(dims: Sequence[object]) -> tuple[int, ...]:
+def model_dims(tensor: Config) -> tuple[int, ...]:
+    """Return the dims that the model receives or returns, without the batch."""
+    return int_dims(tensor["reshape"].get("shape", []) if "reshape" in tensor else tensor["dims"])
+
+
+def int_dims(dims: Sequence[object]) -> tuple[int, ...]:
     """Return dims as ints: Triton's JSON contains int64 as numbers or, in some versions, as strings."""
     return tuple(int(str(dim)) for dim in dims)
 

@@ -19,6 +19,7 @@ sys.path[:0] = [str(Path(__file__).parent), os.environ["REPOGEN_BACKEND_SITE"]]
 import graph_rules  # type: ignore[import-not-found]  # noqa: E402 - next to this file, in Triton's sys.path
 import numpy as np  # noqa: E402 - importable only now
 import ort_session as ort  # type: ignore[import-not-found]  # noqa: E402 - next to this file
+import ragged  # type: ignore[import-not-found]  # noqa: E402 - copied next to this file
 import triton_python_backend_utils as pb  # type: ignore[import-not-found]  # noqa: E402 - exists in the stub only
 
 Tensors = dict[str, Any]
@@ -74,9 +75,15 @@ class TritonPythonModel:
             tensor.name: tensor for tensor in (*graph.inputs, *graph.initializers) if tensor.name in declared
         }
         self._outputs = {tensor.name: tensor for tensor in graph.outputs}
-        self._output_dims = {tensor["name"]: tensor["dims"] for tensor in config.get("output", [])}
-        dims = {state["output_name"]: state["dims"] for state in config.get("sequence_batching", {}).get("state", [])}
-        self._output_dims = {**dims, **self._output_dims}
+        self._output_dims = {tensor["name"]: graph_rules.model_dims(tensor) for tensor in config.get("output", [])}
+        states = config.get("sequence_batching", {}).get("state", [])
+        self._output_dims = {
+            **{state["output_name"]: graph_rules.int_dims(state["dims"]) for state in states},
+            **self._output_dims,
+        }
+        self._ragged = {tensor["name"] for tensor in config.get("input", []) if tensor.get("allow_ragged_batch")}
+        self._batch_inputs = config.get("batch_input", [])
+        self._scatter_sources = graph_rules.scatter_sources_of(config)
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """Return the responses to a batch of requests from Triton's scheduler.
@@ -92,7 +99,7 @@ class TritonPythonModel:
             except Exception as error:  # noqa: BLE001 - any failure becomes the request's error response
                 responses[index] = _error_response(error)
                 continue
-            key = _shape_key(tensors) if self._batching else index
+            key = self._shape_key(tensors) if self._batching else index
             groups.setdefault(key, []).append((index, tensors))
         for group in groups.values():
             for (index, _), response in zip(group, self._responses(requests, group), strict=True):
@@ -110,10 +117,9 @@ class TritonPythonModel:
         requested = [set(requests[index].requested_output_names()) for index, _ in group]
         updates = set(self._states.values())
         names = [name for name in self._output_dims if name in updates or any(name in names for names in requested)]
-        batch = _concatenate([tensors for _, tensors in group])
-        results = dict(zip(names, self._session.run(names, batch), strict=True))
-        rows = [next(iter(tensors.values())).shape[0] if self._batching else 0 for _, tensors in group]
-        parts = {name: self._split(name, results[name], rows) for name in names}
+        tensors = [tensors for _, tensors in group]
+        results = dict(zip(names, self._session.run(names, self._batch(tensors)), strict=True))
+        parts = {name: self._split(name, _to_wire(results[name]), tensors) for name in names}
         for i, (index, _) in enumerate(group):
             self._store_states(requests[index], {state: parts[update][i] for state, update in self._states.items()})
         return [
@@ -121,19 +127,47 @@ class TritonPythonModel:
             for i in range(len(group))
         ]
 
-    def _split(self, name: str, result: Any, rows: list[int]) -> list[Any]:
-        """Split an output of the whole run into the outputs of the requests, ``rows`` rows each."""
-        array = _to_wire(result)
+    def _shape_key(self, tensors: Tensors) -> object:
+        """Return what requests must have in common to be one run."""
+        return tuple((name, array.shape[1:]) for name, array in tensors.items() if name not in self._ragged)
+
+    def _batch(self, requests: list[Tensors]) -> Tensors:
+        """Return the inputs of one run: the requests' rows, and what Triton derives from the requests."""
+        batch = {name: self._joined(name, [tensors[name] for tensors in requests]) for name in requests[0]}
+        for entry in self._batch_inputs:
+            shapes = [tensors[entry["source_input"][0]].shape for tensors in requests]
+            dtype = "float32" if entry["data_type"] == "TYPE_FP32" else "int32"
+            for target in entry["target_name"]:
+                batch[target] = ragged.batch_input(entry["kind"], shapes, dtype)
+        return batch
+
+    def _joined(self, name: str, arrays: list[Any]) -> Any:
+        """Concatenate an input of several requests: all elements of a ragged one, the rows of another."""
+        if name in self._ragged:
+            return np.concatenate([array.reshape(-1) for array in arrays])
+        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+    def _split(self, name: str, array: Any, requests: list[Tensors]) -> list[Any]:
+        """Split an output of the whole run into the outputs of the requests, as NVIDIA's backend does."""
+        dims = self._output_dims[name]
+        if source := self._scatter_sources.get(name):
+            shapes = [tensors[source].shape for tensors in requests]
+            return list(ragged.scattered(array, (-1, *dims) if self._batching else dims, shapes))
         if not self._outputs[name].dims:
-            return [array.reshape([1] * len(self._output_dims[name]))] * len(rows)
-        if len(rows) == 1:
+            array = array.reshape(dims or [1])
+        if not self._batching:
             return [np.ascontiguousarray(array)]
-        if array.shape[:1] != (sum(rows),):
-            raise ValueError(
-                f"output '{name}' has shape {list(array.shape)} for a batch of {sum(rows)}: its first dimension is not "
-                "the batch, so max_batch_size must be 0"
-            )
-        return [np.ascontiguousarray(part) for part in np.split(array, np.cumsum(rows)[:-1])]
+        parts, start = [], 0
+        for tensors in requests:
+            stop = start + next((value.shape[0] for value in tensors.values() if value.ndim), 1)
+            if stop > array.shape[0]:
+                raise ValueError(
+                    f"failed to split the output tensor '{name}' in responses: expected batch size of at least {stop} "
+                    f"in model output, got {array.shape[0]}"
+                )
+            parts.append(np.ascontiguousarray(array[start:stop]))
+            start = stop
+        return parts
 
     def _store_states(self, request: Any, states: Tensors) -> None:
         """Store a sequence's states for its next request, until it ends; an empty slot has no correlation ID."""
@@ -163,16 +197,6 @@ class TritonPythonModel:
 def _stub_model_path() -> Path:
     """Return the model file from the stub's command line, the only place where auto-completion can read it."""
     return Path(Path("/proc/self/cmdline").read_text(encoding="utf-8").split("\0")[1])
-
-
-def _shape_key(tensors: Tensors) -> object:
-    return tuple((name, array.shape[1:]) for name, array in tensors.items())
-
-
-def _concatenate(parts: list[Tensors]) -> Tensors:
-    if len(parts) == 1:
-        return parts[0]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _from_wire(array: Any) -> Any:

@@ -106,6 +106,6 @@ def _integer(parameters: dict[str, str], key: str) -> int:
 
 def _boolean(parameters: dict[str, str], key: str) -> bool:
     text = parameters.get(key, "true").lower()
-    if text not in ("true", "1", "false", "0"):
+    if text not in ("true", "on", "1", "false", "off", "0"):
         raise graph_rules.Refusal(f"failed to convert '{text}' to boolean value")
-    return text in ("true", "1")
+    return text in ("true", "on", "1")

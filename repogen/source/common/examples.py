@@ -13,6 +13,7 @@ import numpy as np
 from repogen.errors import SourceError
 from repogen.source.common.call import CapturedCall, Parameters, capture_call
 from repogen.source.common.callables import RAISED, UserCallable, user_error
+from repogen.triton_config.text.ragged import batch_input
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.tensors import Array, TensorSpec
     from repogen.spec.models import InputSpec
+    from repogen.triton_config.sections.tensors import BatchInputSpec
 
 
 _TEXT_KINDS = frozenset("USO")
@@ -45,13 +47,41 @@ def as_strings(array: Array) -> Array:
 
 @dataclass(frozen=True)
 class DrawnExamples:
-    """Random example inputs from ``inputs:``; each input has its own random stream."""
+    """Random example inputs from ``inputs:``; each input has its own random stream.
+
+    Attributes:
+        inputs: The declarations.
+        batch_inputs: The inputs that Triton derives from another one; they get values that match it.
+    """
 
     inputs: Mapping[str, InputSpec]
+    batch_inputs: tuple[BatchInputSpec, ...] = ()
 
     def __call__(self, sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
         """Return arrays of the declared dtypes and shapes."""
-        return {name: _draw(name, spec, sizes, seed) for name, spec in self.inputs.items()}
+        targets = {entry.target_name[0]: entry for entry in self.batch_inputs}
+        arrays = {
+            name: _zeros(spec, sizes) if name in targets else _draw(name, spec, sizes, seed)
+            for name, spec in self.inputs.items()
+        }
+        for name, entry in targets.items():
+            if name in arrays and entry.source_input[0] in arrays:
+                arrays[name] = _derived(entry.kind, arrays[entry.source_input[0]], arrays[name])
+        return arrays
+
+
+def _zeros(spec: InputSpec, sizes: Mapping[str, int]) -> Array:
+    return np.zeros(tuple(sizes[dim] if isinstance(dim, str) else dim for dim in spec.shape), np.dtype(spec.dtype))
+
+
+def _derived(kind: str, source: Array, target: Array) -> Array:
+    """Return what Triton derives from a flat input of as many rows as ``target`` has room for; its shape is kept."""
+    if kind == "BATCH_MAX_ELEMENT_COUNT_AS_SHAPE" or not target.ndim:
+        return np.zeros_like(target)
+    rows = max(len(target) - (kind == "BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO"), 1)
+    shapes = [(1, len(part)) for part in np.array_split(source.reshape(-1), rows)]
+    derived = batch_input(kind, shapes, str(target.dtype)).reshape(-1)
+    return np.resize(derived, target.shape) if derived.size else target
 
 
 def _draw(name: str, spec: InputSpec, sizes: Mapping[str, int], seed: int) -> Array:

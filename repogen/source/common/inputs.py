@@ -96,7 +96,8 @@ def find_inputs(model: ModelSpec, root: Path, parameters: Parameters) -> Inputs:
     source = _user_examples(model, root, parameters)
     if source is None:
         call = _call_by_names(declared, parameters)
-        return Inputs(declared, dims, DrawnExamples(model.inputs), call, _position_note(declared, parameters))
+        examples = DrawnExamples(model.inputs, model.triton.batch_input)
+        return Inputs(declared, dims, examples, call, _position_note(declared, parameters))
     if isinstance(source, ExamplesFunction):
         return _inputs_of_function(source, declared, dims)
     return _inputs_of_files(source, declared, dims, parameters)
@@ -115,7 +116,7 @@ def examples_for(model: ModelSpec, declared: tuple[TensorSpec, ...], root: Path)
     """
     source = _user_examples(model, root, _ANY, strings=True)
     if source is None:
-        return DrawnExamples(model.inputs)
+        return DrawnExamples(model.inputs, model.triton.batch_input)
     if isinstance(source, ExamplesFunction):
         return CalledExamples(source, declared, Signature(declared, ()).batch_dim or BATCH)
     return replace(source, inputs=declared)

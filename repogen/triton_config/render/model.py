@@ -94,7 +94,7 @@ def configure(
 
 def _model_facts(name: str, model: ConfiguredModel, verified: VerifiedModel, options: RenderOptions) -> ModelFacts:
     artifact, is_graph = verified.artifact, isinstance(verified.artifact, OnnxArtifact)
-    measured = not model.triton.ragged or isinstance(artifact, EnsembleArtifact)
+    measured = not model.triton.ragged or is_graph or isinstance(artifact, EnsembleArtifact)
     declared_size = 0 if model.triton.max_batch_size == "auto" else model.triton.max_batch_size
     return ModelFacts(
         name=name,
@@ -111,10 +111,10 @@ def _model_facts(name: str, model: ConfiguredModel, verified: VerifiedModel, opt
 
 
 def _findings(name: str, config: Message, verified: VerifiedModel, target: Target) -> list[Finding]:
-    findings = config_findings(config, name)
+    findings = config_findings(config, name, target)
     artifact = verified.artifact
     if isinstance(artifact, OnnxArtifact):
-        findings += graph_findings(config, artifact.signature)
+        findings += graph_findings(config, artifact.signature, target=target)
         findings += target_findings(artifact.opset, artifact.ir_version, target)
     if isinstance(artifact, EnsembleArtifact):
         models = {**verified.models, name: ModelInRepository(config, ())}

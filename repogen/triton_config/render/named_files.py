@@ -41,7 +41,7 @@ def with_files(
     golden_files: dict[str, NamedFile] = {}
     golden_rows: dict[str, GoldenRow] = {}
     if any(warmup.data == "golden" for warmup in triton.model_warmup):
-        row = _golden_row(verified.golden_inputs, facts)
+        row = _golden_row(verified.golden_inputs, facts, triton)
         for name in sorted(row.keys() - (triton_fed(triton) - control_names(triton))):
             golden_files[name] = data_file("warmup", _raw_bytes(row[name]))
             golden_rows[name] = GoldenRow(row[name].shape, golden_files[name].name)
@@ -61,7 +61,7 @@ def _lines(text: str) -> list[str]:
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
-def _golden_row(golden_inputs: GoldenInputs, facts: ModelFacts) -> dict[str, Array]:
+def _golden_row(golden_inputs: GoldenInputs, facts: ModelFacts, triton: TritonSpec) -> dict[str, Array]:
     """Return the first row of the first golden case, which Triton repeats up to a warmup's ``batch_size``."""
     arrays = golden_inputs(facts.batched)
     if arrays is None:
@@ -71,7 +71,8 @@ def _golden_row(golden_inputs: GoldenInputs, facts: ModelFacts) -> dict[str, Arr
             code="config.warmup",
             where=facts.where("model_warmup"),
         )
-    return {name: array[0] if facts.batched else array for name, array in arrays.items()}
+    ragged = {name for name, settings in triton.input.items() if settings.allow_ragged_batch}
+    return {name: array[0] if facts.batched and name not in ragged else array for name, array in arrays.items()}
 
 
 def _raw_bytes(array: Array) -> bytes:

@@ -164,7 +164,8 @@ def _batch_origin(triton: TritonSpec, facts: ModelFacts) -> str:
         return "from the spec, not measured: Triton forms the batches itself"
     if not facts.batched:
         return "from the spec" if from_spec else "measured: rows are not independent"
-    return "measured: rows are independent" + ("; size from the spec" if from_spec else "")
+    rows = "rows of different lengths" if triton.ragged else "rows"
+    return f"measured: {rows} are independent" + ("; size from the spec" if from_spec else "")
 
 
 def render(variables: TemplateVariables, overrides: Path | None, template: str = TEMPLATE) -> str:

@@ -39,6 +39,10 @@ def declared_outputs(triton: TritonSpec, facts: ModelFacts) -> tuple[TensorView,
     sequence = triton.sequence_batching
     states = frozenset(state.output_name for state in sequence.state) if sequence is not None else frozenset()
     views = _views(facts.signature.outputs, states, facts)
+    for entry in triton.batch_output:
+        name = entry.target_name[0]
+        if name in views and _is_ragged(triton, entry.source_input[0]):
+            views[name] = _scattered(views[name], facts)
     _check_names("output", triton.output, views, facts)
     return tuple(_with_output_settings(view, triton.output.get(name), facts) for name, view in views.items())
 
@@ -95,6 +99,18 @@ def _batch_input_targets(triton: TritonSpec) -> Iterator[str]:
 
 def _views(tensors: Iterable[TensorSpec], hidden_names: frozenset[str], facts: ModelFacts) -> dict[str, TensorView]:
     return {tensor.name: graph_view(tensor, facts) for tensor in tensors if tensor.name not in hidden_names}
+
+
+def _is_ragged(triton: TritonSpec, name: str) -> bool:
+    settings = triton.input.get(name)
+    return settings is not None and settings.allow_ragged_batch
+
+
+def _scattered(view: TensorView, facts: ModelFacts) -> TensorView:
+    """Return an output whose first axis has the elements of all rows: each client receives those of its own row."""
+    tensor = next(tensor for tensor in facts.signature.outputs if tensor.name == view.name)
+    dims, _ = config_dims(tensor.shape, batched=False)
+    return replace(view, dims=dims, reshape=None)
 
 
 def _check_names(kind: str, names: Iterable[str], views: Mapping[str, TensorView], facts: ModelFacts) -> None:

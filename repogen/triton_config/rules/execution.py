@@ -10,6 +10,7 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from repogen.triton_config.rules.accelerators import accelerator_findings, boolean_reason, integer_reason
 from repogen.triton_config.rules.findings import Finding
 from repogen.triton_config.rules.identity import is_onnx, is_tensorrt
 from repogen.triton_config.text.source_map import entry_path
@@ -20,12 +21,10 @@ if TYPE_CHECKING:
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInstanceGroup
 
-    from repogen.triton_config.rules.findings import Severity
+    from repogen.targets import Target
 
 _MAX_PLAUSIBLE_INSTANCES = 64
 _GRAPH_LEVELS = range(-1, 3)  # -1 basic, 1 extended, 2 all in the backend; 0 is its default
-_GPU_ACCELERATORS = frozenset({"tensorrt", "cuda", "gpu_io"})
-_CPU_ACCELERATORS = frozenset({"openvino"})
 
 _INTEGER_PARAMETERS = frozenset({
     "intra_op_thread_count", "inter_op_thread_count", "execution_mode", "cudnn_conv_algo_search", "gpu_mem_limit",
@@ -42,16 +41,15 @@ _TRITON_PARAMETERS = frozenset({"TRITON_BATCH_STRATEGY_PATH", "MAX_BATCH_VOLUME_
 _PARAMETERS = _INTEGER_PARAMETERS | _BOOLEAN_PARAMETERS | _FORWARDED_PARAMETERS | _TRITON_PARAMETERS
 _FORWARDED_PREFIX = re.compile(r"^(memory\.|session\.|ep\.|optimization\.|disable_|mlas\.)")
 _ONNXRUNTIME_NAMES = {"intra_op_num_threads": "intra_op_thread_count", "inter_op_num_threads": "inter_op_thread_count"}
-_BOOLEANS = frozenset({"true", "false", "1", "0"})
 _SIMILAR = 0.85
 
 
-def execution_findings(config: ModelConfig) -> Iterator[Finding]:
+def execution_findings(config: ModelConfig, target: Target) -> Iterator[Finding]:
     """Yield the violations in instance_group, optimization, parameters and response_cache."""
     yield from _instance_group_findings(config)
     if is_onnx(config):
         yield from _graph_level_findings(config)
-        yield from _accelerator_findings(config)
+        yield from accelerator_findings(config, target)
         yield from _parameter_findings(config)
     if config.response_cache.enable and config.model_transaction_policy.decoupled:
         message = "response_cache is enabled for a decoupled model, which returns several responses per request"
@@ -79,14 +77,18 @@ def invalid_value_reason(name: str, value: str) -> str:
     """Return why the backend rejects a parameter's value; empty if it does not.
 
     >>> invalid_value_reason("enable_mem_arena", "yes"), invalid_value_reason("intra_op_thread_count", "2")
-    ('it must be true, false, 1 or 0', '')
+    ('it must be true, on, 1, false, off or 0', '')
     """
     if name in _INTEGER_PARAMETERS:
-        match = re.match(r"\s*[-+]?\d+", value)
-        if match is None or not -(2**31) <= int(match[0]) < 2**31:
-            return "it must be a 32-bit integer"
-        return "it must be 0 or 1" if name == "execution_mode" and int(match[0]) not in {0, 1} else ""
-    return "it must be true, false, 1 or 0" if name in _BOOLEAN_PARAMETERS and value.lower() not in _BOOLEANS else ""
+        if reason := integer_reason(value):
+            return reason
+        return "it must be 0 or 1" if name == "execution_mode" and _leading_integer(value) not in {0, 1} else ""
+    return boolean_reason(value) if name in _BOOLEAN_PARAMETERS else ""
+
+
+def _leading_integer(value: str) -> int:
+    match = re.match(r"\s*[-+]?\d+", value)
+    return int(match[0]) if match else 0
 
 
 def _instance_group_findings(config: ModelConfig) -> Iterator[Finding]:
@@ -137,22 +139,6 @@ def _graph_level_findings(config: ModelConfig) -> Iterator[Finding]:
         message = f"optimization.graph.level is {level}, but the ONNX Runtime backend supports -1, 0, 1 and 2"
         hint = "remove it to enable all optimizations"
         yield Finding("RG126", "warning", message, hint, "optimization.graph.level")
-
-
-def _accelerator_findings(config: ModelConfig) -> Iterator[Finding]:
-    accelerators = config.optimization.execution_accelerators
-    on_gpu = any(group.kind == group.KIND_GPU for group in config.instance_group)
-    for device, entries, supported in (
-        ("gpu", accelerators.gpu_execution_accelerator, _GPU_ACCELERATORS),
-        ("cpu", accelerators.cpu_execution_accelerator, _CPU_ACCELERATORS),
-    ):
-        for index, accelerator in enumerate(entries):
-            if accelerator.name not in supported:
-                field = f"optimization.execution_accelerators.{device}_execution_accelerator[{index}]"
-                message = f"{device}_execution_accelerator {accelerator.name!r} is not supported by the backend"
-                # The backend reads GPU accelerators only for instances on a GPU.
-                severity: Severity = "error" if device == "cpu" or on_gpu else "warning"
-                yield Finding("RG127", severity, message, f"it supports {', '.join(sorted(supported))}", field)
 
 
 def _parameter_findings(config: ModelConfig) -> Iterator[Finding]:

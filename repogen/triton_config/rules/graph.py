@@ -6,35 +6,49 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.tensors import DTYPES
+from repogen.targets import BFLOAT16_SINCE, newest_target
 from repogen.triton_config.rules.findings import Finding
 from repogen.triton_config.rules.identity import is_onnx
 from repogen.triton_config.rules.tensors import triton_fed_inputs
-from repogen.triton_config.text.dims import config_dims
+from repogen.triton_config.text.dims import config_dims, same_elements
 from repogen.triton_config.text.view import TensorView, dims_text, dtype_name, tensor_views
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelSequenceBatching
 
     from repogen.artifacts.tensors import Signature, TensorSpec
+    from repogen.targets import Target
 
+UNDECIDED_DIM = "??"
+"""Name of a dim of an output that could not be derived; see ``repogen.onnx_graph.output_shapes``."""
 _DEFAULT_MAX_BATCH_SIZE = 4  # Triton's default-max-batch-size
 
 
-def graph_findings(config: ModelConfig, signature: Signature, spare: Sequence[TensorSpec] = ()) -> list[Finding]:
+def graph_findings(
+    config: ModelConfig,
+    signature: Signature,
+    spare: Sequence[TensorSpec] = (),
+    unknown_ranks: Collection[str] = (),
+    target: Target | None = None,
+) -> list[Finding]:
     """Return the violations of family RG2: where a config does not match its graph.
 
     Args:
         config: The parsed config.
         signature: Required inputs, and outputs, with full shapes.
         spare: Optional inputs: the initializers that a request can override.
+        unknown_ranks: Outputs whose rank could not be derived; their shapes are not compared.
+        target: The Triton release that serves the graph; None for the newest, if it is not known.
     """
+    serves_bfloat16 = (target or newest_target()).serves_bfloat16
     if not is_onnx(config):
         return []
     findings = [*_input_name_findings(config, signature, spare), *_output_name_findings(config, signature)]
     findings.extend(_auto_batch_findings(config, signature))
     largest = batch_size(config, signature)
+    scattered = _scattered_outputs(config, signature)
     for kind, tensors, specs in (
         ("input", config.input, (*signature.inputs, *spare)),
         ("output", config.output, signature.outputs),
@@ -42,10 +56,16 @@ def graph_findings(config: ModelConfig, signature: Signature, spare: Sequence[Te
         declared = {tensor.name: (index, tensor) for index, tensor in enumerate(tensor_views(tensors))}
         for spec in specs:
             if spec not in spare:
-                findings.extend(_unsupported_dtype_findings(kind, spec))
+                findings.extend(_unsupported_dtype_findings(kind, spec, serves_bfloat16=serves_bfloat16))
             if spec.name in declared:
                 index, tensor = declared[spec.name]
                 ragged = getattr(tensors[index], "allow_ragged_batch", False)
+                if kind == "output" and spec.name in scattered:
+                    findings.extend(_scatter_findings(f"output[{index}]", tensor, spec, scattered[spec.name]))
+                    continue
+                if kind == "output" and spec.name in unknown_ranks:
+                    findings.extend(_unknown_rank_findings(f"output[{index}]", tensor, spec))
+                    continue
                 findings.extend(_tensor_findings(f"{kind}[{index}]", tensor, spec, largest, ragged=ragged))
     return [*findings, *_state_findings(config, signature), *_control_findings(config, signature)]
 
@@ -96,9 +116,9 @@ def _control_findings(config: ModelConfig, signature: Signature) -> Iterator[Fin
             continue
         spec = specs[tensor.name]
         for control in tensor.control:
-            declared, dtype = _control_dtype(control), DTYPES.get(spec.dtype)
-            if declared and dtype is not None and declared != dtype.triton:
-                message = f"control input {spec.name!r} is TYPE_{declared} in the config and {dtype.name} in the graph"
+            declared, dtype = _control_dtype(control), _triton_dtype(spec.dtype)
+            if declared and dtype and declared != dtype:
+                message = f"control input {spec.name!r} is TYPE_{declared} in the config and {spec.dtype} in the graph"
                 path = f"sequence_batching.control_input[{index}]"
                 yield Finding("RG205", "error", message, "use the graph's type", path)
         yield from _control_shape_findings(index, spec, batched=config.max_batch_size > 0)
@@ -188,18 +208,70 @@ def _graph_names(names: Iterable[str]) -> str:
 
 def _entry(spec: TensorSpec, max_batch_size: int) -> str:
     """Return the lines that declare a tensor; empty if the tensor cannot be declared."""
-    dtype = DTYPES.get(spec.dtype)
-    if dtype is None or (max_batch_size > 0 and not spec.shape):
+    dtype = _triton_dtype(spec.dtype)
+    if not dtype or (max_batch_size > 0 and not spec.shape):
         return ""
     dims, reshape = config_dims(spec.shape, batched=max_batch_size > 0)
-    lines = [f'name: "{spec.name}"', f"data_type: TYPE_{dtype.triton}", f"dims: {dims_text(dims)}"]
+    lines = [f'name: "{spec.name}"', f"data_type: TYPE_{dtype}", f"dims: {dims_text(dims)}"]
     return "\n".join(lines if reshape is None else [*lines, "reshape { shape: [ ] }"])
 
 
-def _unsupported_dtype_findings(kind: str, spec: TensorSpec) -> Iterator[Finding]:
-    if spec.dtype not in DTYPES:
+def _unsupported_dtype_findings(kind: str, spec: TensorSpec, *, serves_bfloat16: bool) -> Iterator[Finding]:
+    if not _triton_dtype(spec.dtype) or (spec.dtype == "bfloat16" and not serves_bfloat16):
         message = f"the graph's {kind} {spec.name!r} is {spec.dtype}, unsupported by Triton's ONNX Runtime backend"
-        yield Finding("RG209", "error", message, "cast it to float32 or float16 inside the model")
+        hint = "cast it to float32 or float16 inside the model"
+        hint += f", or target {BFLOAT16_SINCE} or newer" if spec.dtype == "bfloat16" else ""
+        yield Finding("RG209", "error", message, hint)
+
+
+def _triton_dtype(dtype: str) -> str:
+    """Return Triton's name of a graph's data type without ``TYPE_``; empty if no release serves it."""
+    if dtype == "bfloat16":
+        return "BF16"
+    return DTYPES[dtype].triton if dtype in DTYPES else ""
+
+
+def _scattered_outputs(config: ModelConfig, signature: Signature) -> dict[str, TensorSpec | None]:
+    """Return the ragged source of each output that Triton splits by the shapes of an input; None if it is not ragged.
+
+    Triton's backend does not compare the dims of these outputs with the graph.
+    """
+    ragged = {tensor.name for tensor in config.input if tensor.allow_ragged_batch}
+    sources = {spec.name: spec for spec in signature.inputs if spec.name in ragged}
+    entries = [(entry, source) for entry in config.batch_output for source in entry.source_input[:1]]
+    return {name: sources.get(source) for entry, source in entries for name in entry.target_name}
+
+
+def _scatter_findings(path: str, tensor: TensorView, spec: TensorSpec, source: TensorSpec | None) -> Iterator[Finding]:
+    """Yield dims with which a response has other elements than those of its request; the server does not report it."""
+    subject = f"output {spec.name!r}"
+    yield from _dtype_findings(subject, path, tensor, spec)
+    if source is None or not _has_dynamic_first_dim(spec):
+        return
+    elements, _ = config_dims(spec.shape, batched=False)
+    is_row = spec.shape[:1] != source.shape[:1] and same_elements(tensor.model_dims, elements[1:])
+    if is_row or (tensor.model_dims[:1] == (-1,) and same_elements(tensor.model_dims, elements)):
+        return
+    fix = f"dims: {dims_text(elements)}"
+    message = f"{subject} is scattered by the shapes of a ragged input and has dims {dims_text(tensor.model_dims)}, so "
+    message += "responses contain other rows' values"
+    yield Finding("RG207", "error", message, f"write {fix}", f"{path}.dims", fix)
+
+
+def _unknown_rank_findings(path: str, tensor: TensorView, spec: TensorSpec) -> Iterator[Finding]:
+    subject = f"output {spec.name!r}"
+    yield from _dtype_findings(subject, path, tensor, spec)
+    message = f"{subject} has no shape in the file, and none could be derived: its dims were not compared"
+    hint = "load the model in Triton to see the shape that ONNX Runtime derives"
+    yield Finding("RG206", "warning", message, hint, f"{path}.dims")
+
+
+def _dtype_findings(subject: str, path: str, tensor: TensorView, spec: TensorSpec) -> Iterator[Finding]:
+    dtype = _triton_dtype(spec.dtype)
+    if dtype and tensor.dtype != dtype:
+        fix = f"data_type: TYPE_{dtype}"
+        message = f"{subject} is TYPE_{tensor.dtype} in the config and {spec.dtype} in the graph"
+        yield Finding("RG205", "error", message, f"write {fix}", f"{path}.data_type", fix)
 
 
 def _tensor_findings(
@@ -207,11 +279,7 @@ def _tensor_findings(
 ) -> Iterator[Finding]:
     kind = kind or path.partition("[")[0]
     subject = f"{kind} {spec.name!r}"
-    dtype = DTYPES.get(spec.dtype)
-    if dtype is not None and tensor.dtype != dtype.triton:
-        fix = f"data_type: TYPE_{dtype.triton}"
-        message = f"{subject} is TYPE_{tensor.dtype} in the config and {spec.dtype} in the graph"
-        yield Finding("RG205", "error", message, f"write {fix}", f"{path}.data_type", fix)
+    yield from _dtype_findings(subject, path, tensor, spec)
     if ragged:
         if spec.shape and not (len(spec.shape) == 1 and isinstance(spec.shape[0], str)):
             message = f"{subject} has allow_ragged_batch, which concatenates rows, but the graph's shape is "
@@ -241,9 +309,22 @@ def _shape_findings(
         batch = " (without the batch)" if batched else ""
         yield Finding("RG206", "error", message + dims_text(graph_dims) + batch, hint, f"{path}.dims", fix)
         return
+    undecided = _undecided_axes(spec, batched=batched)
     for axis, (declared, actual) in enumerate(zip(tensor.model_dims, graph_dims, strict=True)):
+        if declared != actual and axis in undecided:
+            message = f"{subject} has dim {declared} at axis {axis}, which could not be derived from the graph"
+            hint = (
+                "load the model in Triton: it requires the number that ONNX Runtime derives, or -1 if it derives none"
+            )
+            yield Finding("RG207", "warning", message, hint, f"{path}.dims[{axis}]")
         # An input may be fixed where the graph is dynamic; an output must match exactly.
-        if declared != actual and not (subject.startswith("input") and actual == -1):
+        elif declared != actual and not (subject.startswith("input") and actual == -1):
             actual_text = "a dynamic dim" if actual == -1 else str(actual)
             message = f"{subject} has dim {declared} at axis {axis}, but the graph has {actual_text}"
             yield Finding("RG207", "error", message, hint, f"{path}.dims[{axis}]", fix)
+
+
+def _undecided_axes(spec: TensorSpec, *, batched: bool) -> set[int]:
+    """Return the axes of ``dims`` that ONNX Runtime may know and the inference of onnx does not."""
+    shape = spec.shape[1:] if batched else spec.shape
+    return {axis for axis, dim in enumerate(shape) if dim == UNDECIDED_DIM}

@@ -22,6 +22,8 @@ _BACKENDS = frozenset({
     "onnxruntime", "python", "pytorch", "tensorrt", "tensorflow", "openvino", "dali", "fil", "identity", "vllm",
     "tensorrtllm", "repeat", "square",
 })  # fmt: skip
+# Backends of the containers that are a model.py in their directory, or have one beside their library.
+_PYTHON_BASED = frozenset({"pytorch", "tensorrtllm", "vllm"})
 _PLATFORMS = {
     "onnxruntime_onnx": "onnxruntime",
     "tensorrt_plan": "tensorrt",
@@ -91,9 +93,16 @@ def _backend_findings(config: ModelConfig) -> Iterator[Finding]:
         message = f"backend {config.backend!r} is not included in Triton"
         hint = (f"write {fix}; " if fix else "") + "for a backend of your own: # repogen: ignore[RG102]"
         yield Finding("RG102", "error", message, hint, "backend", fix)
-    if config.runtime and config.runtime not in {f"libtriton_{config.backend}.so", "model.py"}:
+    if config.runtime and not is_ensemble(config) and config.runtime not in _runtimes(config):
         message = f"runtime {config.runtime!r} is not a library of the backend"
         yield Finding("RG102", "error", message, "remove it: Triton derives the library from the backend", "runtime")
+
+
+def _runtimes(config: ModelConfig) -> set[str]:
+    """Return the libraries that the backend of a config has; a platform names a backend as well."""
+    backend = config.backend or _PLATFORMS.get(config.platform, "") or ONNX_BACKEND
+    may_be_python = backend in _PYTHON_BASED or backend not in _BACKENDS
+    return {f"libtriton_{backend}.so", *(["model.py"] if may_be_python else [])}
 
 
 def _agent_findings(config: ModelConfig) -> Iterator[Finding]:

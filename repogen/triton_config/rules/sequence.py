@@ -32,7 +32,7 @@ def sequence_findings(config: ModelConfig) -> Iterator[Finding]:
         yield Finding("RG117", severity, message, "set the largest batch that you expect", "max_batch_size")
     yield from _strategy_findings(config, batching)
     yield from _control_input_findings(batching)
-    yield from _state_findings(batching)
+    yield from _state_findings(config, batching)
 
 
 def _strategy_findings(config: ModelConfig, batching: ModelSequenceBatching) -> Iterator[Finding]:
@@ -109,7 +109,7 @@ def _correlation_findings(
         yield Finding("RG120", "error", message, "write data_type: TYPE_UINT64", f"{path}.data_type")
 
 
-def _state_findings(batching: ModelSequenceBatching) -> Iterator[Finding]:
+def _state_findings(config: ModelConfig, batching: ModelSequenceBatching) -> Iterator[Finding]:
     kinds = {control.kind for tensor in batching.control_input for control in tensor.control}
     has_start = 0 in kinds  # CONTROL_SEQUENCE_START, the first of its enum
     for index, state in enumerate(batching.state):
@@ -122,11 +122,25 @@ def _state_findings(batching: ModelSequenceBatching) -> Iterator[Finding]:
             message = f"{subject} has no initial_state, and no control input marks the start of a sequence"
             hint = "add initial_state with zero_data: true; otherwise the state starts with uninitialized memory"
             yield Finding("RG122", "warning", message, hint, path)
+        yield from _buffer_findings(config, path, subject, state)
         for axis, dim in enumerate(state.dims):
             if dim == 0 or dim < -1:
                 message = f"{subject} has a dim of {dim}"
                 yield Finding("RG106", "error", message, "use -1 for a dynamic dim", f"{path}.dims[{axis}]")
         yield from _initial_state_findings(path, subject, state)
+
+
+def _buffer_findings(
+    config: ModelConfig, path: str, subject: str, state: ModelSequenceBatching.State
+) -> Iterator[Finding]:
+    """Yield a state in growable memory that is not on a GPU: the model loads, and every inference fails."""
+    groups = config.instance_group
+    if not state.use_growable_memory or (groups and all(group.kind == group.KIND_GPU for group in groups)):
+        return
+    on_cpu = any(group.kind == group.KIND_CPU for group in groups)
+    message = f"{subject} has use_growable_memory, which needs GPU memory: on a CPU, every inference fails"
+    hint = "remove use_growable_memory, or use instance groups of KIND_GPU only"
+    yield Finding("RG122", "error" if on_cpu else "warning", message, hint, f"{path}.use_growable_memory")
 
 
 def _initial_state_findings(path: str, subject: str, state: ModelSequenceBatching.State) -> Iterator[Finding]:

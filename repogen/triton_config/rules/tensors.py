@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.tensors import DTYPES
+from repogen.targets import BFLOAT16_SINCE
 from repogen.triton_config.rules.findings import Finding
 from repogen.triton_config.rules.identity import is_ensemble, is_onnx, is_tensorrt
 from repogen.triton_config.text.dims import same_elements
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from tritonclient.grpc.model_config_pb2 import BatchInput, BatchOutput, ModelConfig, ModelInput, ModelOutput
 
+    from repogen.targets import Target
     from repogen.triton_config.rules.findings import Severity
 
 _SERVED_DTYPES = frozenset(dtype.triton for dtype in DTYPES.values())
@@ -23,7 +25,7 @@ _IMAGE_DIMS = 3
 _BATCH_INPUT_DTYPES = frozenset({"INT32", "FP32"})
 
 
-def tensor_findings(config: ModelConfig) -> Iterator[Finding]:
+def tensor_findings(config: ModelConfig, target: Target) -> Iterator[Finding]:
     """Yield the violations in input, output, batch_input and batch_output."""
     for kind, tensors in (("input", config.input), ("output", config.output)):
         if not tensors:
@@ -31,7 +33,9 @@ def tensor_findings(config: ModelConfig) -> Iterator[Finding]:
         yield from _duplicate_findings(config, kind, [tensor.name for tensor in tensors])
         for index, tensor in enumerate(tensors):
             yield from _tensor_findings(config, kind, f"{kind}[{index}]", tensor)
+            yield from _dtype_findings(config, f"{kind}[{index}]", f"{kind} {tensor.name!r}", tensor, target)
             yield from _tensorrt_findings(config, f"{kind}[{index}]", f"{kind} {tensor.name!r}", tensor)
+    yield from _empty_reshape_findings(config)
     yield from _image_findings(config)
     yield from _ragged_findings(config)
     yield from _batch_tensor_findings(config)
@@ -78,15 +82,8 @@ def _undeclared_findings(config: ModelConfig, kind: str) -> Iterator[Finding]:
 
 def _tensor_findings(config: ModelConfig, kind: str, path: str, tensor: ModelInput | ModelOutput) -> Iterator[Finding]:
     subject = f"{kind} {tensor.name!r}"
-    dtype = dtype_name(tensor.data_type)
     if not tensor.name:
         yield Finding("RG104", "error", f"an {kind} has no name", "write its name in the graph", path)
-    if dtype == "INVALID":
-        yield Finding("RG107", "error", f"{subject} has no data_type", "write the graph's", f"{path}.data_type")
-    elif is_onnx(config) and dtype not in _SERVED_DTYPES:
-        message = f"{subject} has data_type TYPE_{dtype}, which the ONNX Runtime backend does not support"
-        hint = "cast to FP32 or FP16 inside the model"
-        yield Finding("RG107", "error", message, hint, f"{path}.data_type")
     if not tensor.dims:
         hint = "use dims: [ 1 ], with reshape { shape: [ ] } if the graph's shape is [batch]"
         yield Finding("RG105", "error", f"{subject} has empty dims", hint, path)
@@ -97,6 +94,22 @@ def _tensor_findings(config: ModelConfig, kind: str, path: str, tensor: ModelInp
             yield Finding("RG106", "error", message, hint, f"{path}.{name}[{axis}]")
     if tensor.HasField("reshape"):
         yield from _reshape_findings(config, path, subject, tensor)
+
+
+def _dtype_findings(
+    config: ModelConfig, path: str, subject: str, tensor: ModelInput | ModelOutput, target: Target
+) -> Iterator[Finding]:
+    dtype = dtype_name(tensor.data_type)
+    if dtype == "INVALID":
+        yield Finding("RG107", "error", f"{subject} has no data_type", "write the graph's", f"{path}.data_type")
+    elif is_onnx(config) and dtype not in {*_SERVED_DTYPES, "BF16"}:
+        message = f"{subject} has data_type TYPE_{dtype}, which the ONNX Runtime backend does not support"
+        hint = "cast to FP32 or FP16 inside the model"
+        yield Finding("RG107", "error", message, hint, f"{path}.data_type")
+    elif is_onnx(config) and dtype == "BF16" and not target.serves_bfloat16:
+        message = f"{subject} has data_type TYPE_BF16, which the ONNX Runtime backend supports from {BFLOAT16_SINCE} on"
+        hint = f"cast to FP32 or FP16 inside the model, or target {BFLOAT16_SINCE} or newer"
+        yield Finding("RG107", "error", message, hint, f"{path}.data_type")
 
 
 def _tensorrt_findings(
@@ -120,6 +133,17 @@ def _reshape_findings(
         yield Finding("RG114", "error", message, "make the number of elements equal", f"{path}.reshape")
 
 
+def _empty_reshape_findings(config: ModelConfig) -> Iterator[Finding]:
+    if config.max_batch_size <= 0 or not config.HasField("dynamic_batching") or not is_onnx(config):
+        return
+    for index, tensor in enumerate(config.input):
+        if tensor.HasField("reshape") and not tensor.reshape.shape:
+            message = f"a request with no rows for input {tensor.name!r}, which has an empty reshape, "
+            message += "crashes tritonserver 2.51"
+            hint = "give the input a second axis in the model, or reject such requests before they reach Triton"
+            yield Finding("RG134", "warning", message, hint, f"input[{index}].reshape")
+
+
 def _image_findings(config: ModelConfig) -> Iterator[Finding]:
     for index, tensor in enumerate(config.input):
         if tensor.format and len(tensor.dims) != _IMAGE_DIMS:
@@ -131,9 +155,9 @@ def _image_findings(config: ModelConfig) -> Iterator[Finding]:
 def _ragged_findings(config: ModelConfig) -> Iterator[Finding]:
     for index, tensor in enumerate(config.input):
         if tensor.allow_ragged_batch and config.max_batch_size == 0:
-            message = f"input {tensor.name!r} has allow_ragged_batch, but max_batch_size is 0"
+            message = f"input {tensor.name!r} has allow_ragged_batch, which has no effect with max_batch_size: 0"
             hint = "remove allow_ragged_batch, or raise max_batch_size"
-            yield Finding("RG124", "error", message, hint, f"input[{index}].allow_ragged_batch")
+            yield Finding("RG124", "warning", message, hint, f"input[{index}].allow_ragged_batch")
         if tensor.optional and config.max_batch_size > 0 and is_onnx(config):
             message = f"input {tensor.name!r} is optional, which the ONNX Runtime backend does not support in a batch"
             hint = "remove optional, or set max_batch_size: 0"

@@ -209,3 +209,29 @@ def test_invalid_arguments(path: str, release: str, select: tuple[str, ...], cod
     with pytest.raises(SpecError) as caught:
         check(path, release=release, selection=Selection(select))
     assert (caught.value.code, caught.value.exit_code) == (code, ExitCode.SPEC)
+
+
+@pytest.mark.parametrize(
+    ("backend", "file"),
+    [
+        ('backend: "tensorrt"', "model.plan"),
+        ('platform: "tensorrt_plan"', "model.plan"),
+        ('backend: "openvino"', "model.xml"),
+        ('platform: "tensorflow_graphdef"', "model.graphdef"),
+    ],
+)
+def test_every_backend_needs_its_model_file(tmp_path: Path, backend: str, file: str) -> None:
+    """model.onnx is not a plan of TensorRT."""
+    model = add_model(tmp_path, "m", CONFIG.replace('backend: "onnxruntime"', backend))
+    (finding,) = check(model)
+    assert (finding.code, finding.message) == ("RG404", f"version 1 has no {file}, and it is served")
+    (model / "1" / file).touch()
+    assert check(model) == []
+
+
+def test_release_newer_than_the_table_is_a_warning(repository: Path) -> None:
+    """The model is judged by the newest release."""
+    (finding,) = check(repository, release="98.11")
+    assert (finding.code, finding.severity, finding.path) == ("RG303", "warning", str(repository))
+    with pytest.raises(SpecError, match=r"release '98\.13' is unknown"):
+        check(repository, release="98.13")

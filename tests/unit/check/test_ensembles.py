@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pytest
 
 from repogen.check.checker import check
+from repogen.check.config_text import ConfigText, read_config
 from tests.unit.check.conftest import CONFIG, add_model
 
 if TYPE_CHECKING:
@@ -72,3 +74,24 @@ def test_tensors_between_steps(repository: Path) -> None:
     (finding,) = check(with_ensemble(repository, text))
     assert finding.code == "RG503"
     assert finding.message == ("tensor 't' is [ -1, 3 ] in 'm' and [ -1, 4 ] in 'n' (with the batch)")
+
+
+def test_one_model_reads_only_what_its_steps_name(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other models of the repository are not parsed, however many there are."""
+    add_model(repository, "other", CONFIG.replace('"m"', '"other"'))
+    with_ensemble(repository, ENSEMBLE)
+    parsed: list[str] = []
+
+    def counted(path: Path, release: str) -> ConfigText:
+        parsed.append(path.parent.name)
+        return read_config(path, release)
+
+    monkeypatch.setattr(import_module("repogen.check.checker"), "read_config", counted)
+    assert check(repository / "m") == []
+    assert parsed == ["m"]
+    parsed.clear()
+    assert check(repository / "e") == []
+    assert sorted(parsed) == ["e", "m"]
+    parsed.clear()
+    assert check(repository) == []
+    assert sorted(parsed) == ["e", "m", "other"]

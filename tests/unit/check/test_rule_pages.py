@@ -30,6 +30,8 @@ def repository_of(root: Path, config: str) -> Path:
     model = add_model(root, "m", CONFIG if "ensemble" in config else config)
     if 'backend: "python"' in config:
         (model / "1" / "model.py").touch()
+    if 'backend: "tensorrt"' in config:
+        (model / "1" / "model.plan").touch()
     if "ensemble" in config:
         (root / "e" / "1").mkdir(parents=True)
         (root / "e" / "config.pbtxt").write_text(config, encoding="utf-8")

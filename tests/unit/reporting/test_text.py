@@ -71,6 +71,12 @@ def test_table_notes_and_errors() -> None:
     ]
 
 
+def test_notes_about_the_build_come_first() -> None:
+    """They have no model's name."""
+    text = build_text(BuildReport(Path("somewhere"), (GOOD,), notes=("the spec has no target",)), debug=False)
+    assert "notes:\n  the spec has no target\n  digits: " in text
+
+
 def test_details_need_debug() -> None:
     """A traceback is printed only with --debug."""
     assert BAD.error is not None

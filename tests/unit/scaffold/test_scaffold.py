@@ -18,6 +18,7 @@ from repogen.errors import SpecError
 from repogen.scaffold.describe import describe
 from repogen.scaffold.files import scaffold, scaffold_from
 from repogen.spec.load import load_spec
+from repogen.targets import newest_target
 from repogen.version import __version__
 from tests.support import graphs
 
@@ -236,3 +237,12 @@ def test_existing_spec_is_not_overwritten(here: Path) -> None:
 def _workflow(root: Path) -> Any:
     text = (root / ".github" / "workflows" / "repogen.yml").read_text(encoding="utf-8")
     return yaml.safe_load(text)
+
+
+def test_new_specs_target_the_newest_release(tmp_path: Path) -> None:
+    """The default target of older specs is not chosen for new ones."""
+    scaffold(tmp_path / "new", force=False)
+    assert load_spec(tmp_path / "new" / "repogen.yaml").release == newest_target().release
+    onnx.save(graphs.matmul(), tmp_path / "model.onnx")
+    scaffold_from(describe(str(tmp_path / "model.onnx"), tmp_path), tmp_path, force=False)
+    assert load_spec(tmp_path / "repogen.yaml").release == newest_target().release

@@ -34,7 +34,16 @@ def control(name: str, **values: object) -> dict[str, Any]:
         ({}, (-1, 4), r"making complete shape \[-1,3\]"),
         ({"max_batch_size": 0}, (-1, 3), r"configuration specifies 1 dimensions \(shape \[3\]\)"),
         ({"input": []}, (-1, 3), "configuration expects 0 inputs, model provides 1"),
-        ({"batch_input": [{"kind": "BATCH_ELEMENT_COUNT"}]}, (-1, 3), "does not support batch_input"),
+        (
+            {"batch_input": [{"kind": "BATCH_ELEMENT_COUNT"}]},
+            (-1, 3),
+            "configuration expects 2 inputs, model provides 1",
+        ),
+        (
+            {"input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [-1], "allow_ragged_batch": True}]},
+            (-1, 3),
+            r"provides input with shape \[-1\]  for ragged input 'x', model provides \[-1,3\]",
+        ),
         (control("z"), (-1, 3), "specified sequence control 'z', but model does not provide that input"),
         (control("x"), (-1, 3), r"sequence control 'x' in model has dims \[3\] but dims \[1\] is expected"),
         (

@@ -113,8 +113,7 @@ def test_ensemble_cannot_be_sent() -> None:
 @pytest.mark.parametrize(
     ("added", "feature"),
     [
-        ("input { name: 'x' allow_ragged_batch: true }", "allow_ragged_batch"),
-        ("batch_input { kind: BATCH_ELEMENT_COUNT }", "batch_input"),
+        ("sequence_batching { state { use_same_buffer_for_input_output: true } }", "use_same_buffer_for_input_output"),
         ("sequence_batching { state { use_growable_memory: true } }", "use_same_buffer_for_input_output"),
     ],
 )

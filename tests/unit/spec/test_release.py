@@ -9,6 +9,7 @@ import pytest
 from repogen.errors import SpecError
 from repogen.spec.load import load_spec
 from repogen.spec.problems import SpecProblemsError
+from repogen.targets import newest_target
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,3 +51,28 @@ def test_unknown_release_is_rejected(spec: Path) -> None:
     with pytest.raises(SpecError, match=r'--target: "1\.0" is not a Triton release that') as caught:
         load_spec(spec, "1.0")
     assert "newest: " in caught.value.hint
+
+
+def test_release_newer_than_the_table_is_judged_by_the_newest(spec: Path) -> None:
+    """It is a note, not an error; month 13 does not exist."""
+    loaded = load_spec(spec, "98.11")
+    assert loaded.release == "98.11"
+    (note,) = loaded.notes
+    assert note.startswith(f"Triton 98.11 is newer than this version of repogen knows; it is judged by {newest()}")
+    with pytest.raises(SpecError, match=r'"98\.13" is not a Triton release'):
+        load_spec(spec, "98.13")
+
+
+def test_spec_without_a_target_has_a_note(spec: Path) -> None:
+    """The default is explicit; a target in the spec or on the command line needs no note."""
+    assert load_spec(spec).notes == ()
+    spec.write_text(spec.read_text(encoding="utf-8").partition("\n")[2], encoding="utf-8")
+    (note,) = load_spec(spec).notes
+    assert note.startswith("the spec has no target: built for Triton 24.10")
+    assert f'target: {{triton: "{newest()}"}}' in note
+    assert load_spec(spec, "24.12").notes == ()
+
+
+def newest() -> str:
+    """Return the newest release of the table."""
+    return newest_target().release

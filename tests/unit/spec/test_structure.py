@@ -164,7 +164,7 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
             "4:18",
             "models.m.inputs.x.dtype",
             (
-                "bfloat16 can't be served: Triton's ONNX Runtime backend rejects BF16 and FP8 inputs and outputs"
+                "bfloat16 is not supported: repogen does not build models with BF16 or FP8 inputs and outputs"
                 " (declare float32 or float16, and cast inside the model)"
             ),
         ),
@@ -175,7 +175,7 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
             "4:18",
             "models.m.inputs.x.dtype",
             (
-                "float8_e4m3fn can't be served: Triton's ONNX Runtime backend rejects BF16 and FP8 inputs and outputs"
+                "float8_e4m3fn is not supported: repogen does not build models with BF16 or FP8 inputs and outputs"
                 " (declare float32 or float16, and cast inside the model)"
             ),
         ),

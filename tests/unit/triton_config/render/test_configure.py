@@ -175,7 +175,20 @@ CASES = {
         name: (case.signature, TritonSpec.model_validate(case.triton), case.largest)
         for name, case in config_sections.CASES.items()
     },
+    "growable_memory": (
+        config_sections.COUNTER,
+        TritonSpec.model_validate({**config_sections.GROWABLE, "instance_group": [{"kind": "KIND_GPU"}]}),
+        8,
+    ),
 }
+
+
+def test_growable_memory_on_a_cpu_is_rejected(directory: Path) -> None:
+    """The model would load, and every inference would fail."""
+    triton = TritonSpec.model_validate(config_sections.GROWABLE)
+    verified = VerifiedModel(artifact(config_sections.COUNTER), batches(8))
+    with pytest.raises(ConfigError, match="RG122 state 'before' has use_growable_memory, which needs GPU memory"):
+        configure("digits", spec(triton), verified, RenderOptions(TARGET, root=directory))
 
 
 @pytest.mark.parametrize("name", CASES)

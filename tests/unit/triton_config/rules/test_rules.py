@@ -87,12 +87,13 @@ ALONE = [
     ("RG102", "warning", "platform", without(PARTS, "backend", platform='platform: "onnxruntime_onnx"')),
     ("RG102", "warning", "platform", without(PARTS, platform='platform: "onnxruntime_onnx"')),
     ("RG102", "error", "backend", changed(PARTS, ("backend", "onnxruntime", "onnxruntim"))),
+    ("RG102", "error", "runtime", without(PARTS, more='runtime: "model.py"')),
+    ("RG102", "error", "runtime", without(PARTS, more='runtime: "libtriton_tensorrt.so"')),
     ("RG103", "error", "max_batch_size", without(PLAIN, "max_batch_size", max_batch_size="max_batch_size: -1")),
     ("RG104", "error", "input[1]", without(PARTS, again=PARTS["input"])),
     ("RG105", "error", "output[0]", changed(PARTS, ("output", "[ 10 ]", "[ ]"))),
     ("RG106", "error", "output[0].dims[0]", changed(PARTS, ("output", "[ 10 ]", "[ 0 ]"))),
     ("RG106", "error", "output[0].dims[1]", changed(PARTS, ("output", "[ 10 ]", "[ 10, -2 ]"))),
-    ("RG107", "error", "output[0].data_type", changed(PARTS, ("output", "INT64", "BF16"))),
     ("RG107", "error", "output[0].data_type", changed(PARTS, ("output", "data_type: TYPE_INT64", ""))),
     ("RG108", "error", "dynamic_batching.preferred_batch_size[1]", changed(PARTS, (STEP, "4, 8", "4, 9"))),
     ("RG108", "error", "dynamic_batching.preferred_batch_size[0]", changed(PARTS, (STEP, "4, 8", "0, 8"))),
@@ -126,6 +127,12 @@ ALONE = [
         PARTS, more='parameters { key: "session.use_device_allocator_for_initialiser" value { string_value: "1" } }')),
     ("RG123", "error", "platform", without(ENSEMBLE, "scheduling")),
     ("RG123", "error", "ensemble_scheduling", without(ENSEMBLE, "scheduling", more="ensemble_scheduling { }")),
+    ("RG124", "warning", "input[0].allow_ragged_batch",
+     changed(
+         PLAIN,
+         ("input", "TYPE_FP32", "TYPE_FP32 allow_ragged_batch: true"),
+         ("max_batch_size", "8", "0"),
+     )),
     ("RG124", "error", "input[0].format", changed(PARTS, ("input", "TYPE_FP32", "TYPE_FP32 format: FORMAT_NCHW"))),
     ("RG125", "error", "batch_input[0]", without(PARTS, more='batch_input { target_name: "n" data_type: TYPE_FP32 }')),
     ("RG126", "warning", "optimization.graph.level", without(PARTS, more="optimization { graph { level: 99 } }")),
@@ -155,8 +162,16 @@ OVER_GRAPH = [
     ("RG207", "error", changed(PARTS, ("output", "[ 10 ]", "[ -1 ]")), GRAPH),
     ("RG208", "error", config(PARTS), replace(GRAPH, outputs=(TensorSpec("y", "int64", (1, 10)),))),
     ("RG208", "error", config(PARTS), replace(GRAPH, outputs=(TensorSpec("y", "int64", ()),))),
-    ("RG209", "error", config(PARTS), replace(GRAPH, outputs=(TensorSpec("y", "bfloat16", ("n", 10)),))),
+    ("RG209", "error", config(PARTS), replace(GRAPH, outputs=(TensorSpec("y", "float8e4m3fn", ("n", 10)),))),
 ]
+SCATTERED = {
+    **PLAIN,
+    "input": 'input { name: "x" data_type: TYPE_FP32 dims: [ -1 ] allow_ragged_batch: true }',
+    "output": 'output { name: "y" data_type: TYPE_FP32 dims: [ -1 ] }',
+    "batch_output": 'batch_output { target_name: "y" source_input: "x" }',
+}
+GROWABLE = ("scheduling", "dims: [ 4 ] initial_state", "dims: [ 4 ] use_growable_memory: true initial_state")
+FLAT = Signature((TensorSpec("x", "float32", ("n",)),), (TensorSpec("y", "float32", ("n",)),))
 TOO_NEW = [("RG301", (22, 10)), ("RG302", (21, 11))]
 
 
@@ -180,6 +195,45 @@ def test_graph_rule(code: str, severity: str, over: ModelConfig, graph: Signatur
     """There is exactly one finding, with this code and severity."""
     (finding,) = graph_findings(over, graph)
     assert (code, severity) == (finding.code, finding.severity)
+
+
+def test_library_of_the_platform_is_a_runtime() -> None:
+    """The server loads it; the only finding is the older name."""
+    findings = config_findings(
+        without(PARTS, "backend", platform='platform: "onnxruntime_onnx" runtime: "libtriton_onnxruntime.so"'), "m"
+    )
+    assert [(finding.code, finding.field) for finding in findings] == [("RG102", "platform")]
+
+
+@pytest.mark.parametrize(
+    ("groups", "severity"),
+    [("{ kind: KIND_CPU }", "error"), ("{ kind: KIND_GPU }, { kind: KIND_CPU }", "error"), ("", "warning")],
+)
+def test_growable_memory_on_a_cpu(groups: str, severity: str) -> None:
+    """The model loads, and every inference fails."""
+    base = {**SEQUENCE, "instance_group": f"instance_group [ {groups} ]"}
+    (finding,) = config_findings(changed(base, GROWABLE), "m")
+    assert (finding.code, finding.severity) == ("RG122", severity)
+    assert finding.field == "sequence_batching.state[0].use_growable_memory"
+    gpu = {**SEQUENCE, "instance_group": "instance_group { kind: KIND_GPU }"}
+    assert config_findings(changed(gpu, GROWABLE), "m") == []
+
+
+def test_empty_reshape_with_dynamic_batching_is_a_warning() -> None:
+    """A request with no rows ends the server."""
+    reshaped = {**PLAIN, "input": 'input { name: "x" data_type: TYPE_FP32 dims: [ 1 ] reshape { shape: [ ] } }'}
+    assert config_findings(config(reshaped), "m") == []
+    (finding,) = config_findings(config({**reshaped, "more": "dynamic_batching { }"}), "m")
+    assert (finding.code, finding.severity, finding.field) == ("RG134", "warning", "input[0].reshape")
+
+
+def test_dims_of_a_scattered_output_are_those_of_its_row() -> None:
+    """Triton does not compare them with the graph: other dims give each row other rows' values."""
+    assert graph_findings(config(SCATTERED), FLAT) == []
+    (finding,) = graph_findings(changed(SCATTERED, ("output", "[ -1 ]", "[ 1 ] reshape { shape: [ ] }")), FLAT)
+    assert (finding.code, finding.severity, finding.fix) == ("RG207", "error", "dims: [ -1 ]")
+    wide = replace(FLAT, outputs=(TensorSpec("y", "float32", ("n", 4)),))
+    assert graph_findings(changed(SCATTERED, ("output", "[ -1 ]", "[ -1, 2, 2 ]")), wide) == []
 
 
 def test_tensors_of_a_sequence_need_not_be_declared() -> None:
@@ -264,3 +318,83 @@ def test_errors_of_omits_warnings() -> None:
 def test_every_code_is_in_rules() -> None:
     """Every code of these tests has a summary."""
     assert {case[0] for case in (*ALONE, *OVER_GRAPH, *TOO_NEW)} <= RULES.keys()
+
+
+def accelerated(name: str, parameters: dict[str, str], device: str = "gpu", kind: str = "KIND_GPU") -> ModelConfig:
+    """Return a config with an accelerator."""
+    entries = " ".join(f'parameters {{ key: "{key}" value: "{value}" }}' for key, value in parameters.items())
+    accelerator = f'{device}_execution_accelerator {{ name: "{name}" {entries} }}'
+    group = f"instance_group {{ kind: {kind} }}"
+    return without(
+        PLAIN, "instance_group", more=f"{group} optimization {{ execution_accelerators {{ {accelerator} }} }}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("release", "name", "parameters", "message"),
+    [
+        ("24.10", "tensorrt", {"precision_mode": "FP99"}, "is 'FP99', but it must be FP16, INT8 or FP32"),
+        ("24.10", "tensorrt", {"precison_mode": "FP16"}, "'precison_mode' is not one of accelerator 'tensorrt'"),
+        ("26.01", "tensorrt", {"precision_mode": "BF16"}, "is 'BF16', but it must be FP16, INT8 or FP32"),
+        ("24.03", "tensorrt", {"trt_dla_core": "0"}, "'trt_dla_core' is not one of accelerator 'tensorrt'"),
+        ("24.04", "tensorrt", {"trt_dla_core": "first"}, "it must be a 32-bit integer"),
+        ("24.10", "tensorrt", {"max_workspace_size_bytes": "big"}, "it must be an integer"),
+        ("24.01", "tensorrt", {"int8_use_native_calibration_table": "true"}, "it must be a 32-bit integer"),
+        ("24.10", "cuda", {"do_copy_in_default_stream": "maybe"}, "it must be true, on, 1, false, off or 0"),
+        ("24.10", "cuda", {"enable_cuda_graf": "1"}, "'enable_cuda_graf' is not one of accelerator 'cuda'"),
+    ],
+)
+def test_parameters_of_accelerators(release: str, name: str, parameters: dict[str, str], message: str) -> None:
+    """They are those of the target release; without a GPU the backend does not read them."""
+    (finding,) = config_findings(accelerated(name, parameters), "m", targets()[release])
+    assert (finding.code, finding.severity) == ("RG135", "error")
+    assert message in finding.message
+    assert finding.field.startswith("optimization.execution_accelerators.gpu_execution_accelerator[0].parameters[")
+    (finding,) = config_findings(accelerated(name, parameters, kind="KIND_CPU"), "m", targets()[release])
+    assert (finding.code, finding.severity) == ("RG135", "warning")
+
+
+@pytest.mark.parametrize(
+    ("release", "name", "parameters"),
+    [
+        ("24.10", "tensorrt", {"precision_mode": "FP16", "trt_engine_cache_enable": "on", "trt_dla_core": "1"}),
+        ("26.02", "tensorrt", {"precision_mode": "BF16"}),
+        ("24.02", "tensorrt", {"int8_use_native_calibration_table": "true"}),
+        ("24.06", "cuda", {"gpu_mem_limit": "1000", "cudnn_conv_algo_search": "HEURISTIC"}),
+    ],
+)
+def test_valid_parameters_of_accelerators(release: str, name: str, parameters: dict[str, str]) -> None:
+    """None has a finding."""
+    assert config_findings(accelerated(name, parameters), "m", targets()[release]) == []
+
+
+def test_accelerators_depend_on_the_release() -> None:
+    """CUDA has parameters from 24.06 on; TensorRT 11 ignores precisions; the backend reads nothing of OpenVINO."""
+    (finding,) = config_findings(accelerated("cuda", {}), "m", targets()["24.05"])
+    assert (finding.code, finding.severity, finding.hint) == ("RG127", "error", "it supports tensorrt")
+    fp16 = accelerated("tensorrt", {"precision_mode": "FP16"})
+    assert config_findings(fp16, "m", targets()["26.06"]) == []
+    (finding,) = config_findings(fp16, "m", targets()["26.07"])
+    assert (finding.code, finding.severity) == ("RG127", "warning")
+    (finding,) = config_findings(accelerated("openvino", {"precision": "FP16"}, "cpu", "KIND_CPU"), "m")
+    assert (finding.code, finding.severity) == ("RG135", "warning")
+
+
+def test_misspelled_parameter_has_a_fix() -> None:
+    """The fix keeps the value."""
+    (finding,) = config_findings(accelerated("tensorrt", {"precison_mode": "FP16"}), "m", targets()["24.10"])
+    assert finding.hint == "did you mean 'precision_mode'?"
+    assert finding.fix == 'parameters { key: "precision_mode" value: "FP16" }'
+
+
+def test_bfloat16_is_served_from_26_03_on() -> None:
+    """Config and graph alike; the config's type is compared with the graph's."""
+    graph = replace(GRAPH, outputs=(TensorSpec("y", "bfloat16", ("n", 10)),))
+    served = changed(PARTS, ("output", "INT64", "BF16"))
+    for release, codes in (("26.02", ["RG107", "RG209"]), ("26.03", [])):
+        target = targets()[release]
+        findings = [*config_findings(served, "m", target), *graph_findings(served, graph, target=target)]
+        assert [finding.code for finding in findings] == codes
+        assert all("26.03 or newer" in finding.hint for finding in findings)
+    (finding,) = graph_findings(config(PARTS), graph, target=targets()["26.03"])
+    assert (finding.code, finding.fix) == ("RG205", "data_type: TYPE_BF16")
