@@ -152,10 +152,12 @@ class PassSpec(Section):
 
 
 class ParitySpec(Section):
-    """Allowed difference between ONNX Runtime and PyTorch; the dtype decides without rtol and atol."""
+    """Allowed difference between ONNX Runtime and PyTorch: ``atol + rtol * |expected|`` for each value."""
 
-    rtol: Tolerance | None = None
-    atol: Tolerance | None = None
+    rtol: Tolerance | None = Field(default=None, description="Relative to each value; the dtype decides without it")
+    atol: Tolerance | None = Field(
+        default=None, description="Absolute; the dtype and the magnitude of each output decide without it"
+    )
     seed: Count = 0
     seeds: Annotated[int, Field(strict=True, ge=1, le=100), must_be("an integer from 1 to 100")] = Field(
         default=2, description="Number of seeds at the example size"

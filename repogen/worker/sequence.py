@@ -106,6 +106,7 @@ def _reload(job: Job, max_batch_size: int) -> tuple[SourceModel, Reference]:
 
 def _built(verified: _Verified, source: SourceModel, job: Job, log: BuildLog) -> BuiltModel:
     parity = verified.validation.parity
+    log.add_notes(parity.notes)
     if parity.unanswered:
         cases = ", ".join(name.rpartition(" seed=")[0] for name in parity.unanswered[:3])
         log.add_notes((f"the model itself rejects some sizes within dims:, as does what is published: {cases}",))
