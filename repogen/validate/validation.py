@@ -1,4 +1,4 @@
-"""Everything that is measured about a published model: structure, parity, batching, and golden tensors."""
+"""Everything that is measured about a published model: parity, batching, and golden tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from repogen.validate.golden import GoldenRecorder
 from repogen.validate.parity import check_parity
 from repogen.validate.rows import RowRecorder
 from repogen.validate.runtime import OnnxModel
-from repogen.validate.structure import check_structure
 from repogen.validate.tolerance import limits
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from repogen.artifacts.source import Reference, SourceModel
     from repogen.artifacts.tensors import Arrays, Sizes
     from repogen.spec.models import ModelSpec
-    from repogen.targets import Target
     from repogen.validate.tolerance import Limit
 
 
@@ -46,26 +44,22 @@ def validate(
     artifact: OnnxArtifact,
     source: SourceModel,
     model: ModelSpec,
-    target: Target,
     golden_dir: Path,
     extra_sizes: Sequence[Sizes] = (),
 ) -> Validation:
-    """Check structure, parity and batching of a graph, and write golden tensors.
+    """Check parity and batching of a graph, and write golden tensors.
 
     Args:
         artifact: The graph.
         source: The original.
         model: The spec entry.
-        target: The Triton release that loads the graph.
         golden_dir: Directory for the golden tensors; created.
         extra_sizes: Sizes at which parity is measured in addition to the sweep, such as guard violations.
 
     Raises:
-        ExportError: The graph is invalid, or too new for the target (exit 3).
         ParityError: ONNX Runtime and the original disagree (exit 4).
         ConfigError: The spec sets max_batch_size, and the model cannot be batched (exit 5).
     """
-    check_structure(artifact, target)
     explain = partial(_explain, artifact, source, limits(source.signature, model.parity, source.precision))
     return prove(source, OnnxModel(artifact), model, golden_dir, explain=explain, extra_sizes=extra_sizes)
 

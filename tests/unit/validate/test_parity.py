@@ -73,7 +73,7 @@ def exported(source: SourceModel, directory: Path) -> OnnxArtifact:
 def validated(artifact: OnnxArtifact, source: SourceModel, directory: Path, **parity: Any) -> Validation:
     """Validate with these parity keys."""
     spec = ModelSpec.model_validate({"source": {"factory": "m.py:f"}, "parity": parity})
-    return validate(artifact, source, spec, TARGET, directory / "golden")
+    return validate(artifact, source, spec, directory / "golden")
 
 
 def edited(artifact: OnnxArtifact, edit: Callable[[ir.Model], None]) -> OnnxArtifact:
