@@ -75,25 +75,21 @@ class TargetRuntime:
         golden = golden_from_json((golden_dir / GOLDEN_JSON).read_text(encoding="utf-8"))
         run = self._run(self.installation, artifact, golden, golden_dir)
         if run.failure:
-            name = golden.cases[run.case].name
-            crashed = run.failure.startswith("it crashed")
             raise ParityError(
-                f"{self._name} failed at {name}: {run.failure}",
-                "narrow dims: to the sizes that your clients send, or choose a newer target.triton"
-                if crashed
-                else OTHER_EXPORTER,
+                f"{self._name} failed at {golden.cases[run.case].name}: {run.failure}",
+                _hint(run.case),
                 code="parity.runtime",
                 details=run.failure,
             )
         with np.load(golden_dir / GOLDEN_NPZ) as expected, np.load(artifact.path.with_name(_RESULTS)) as actual:
-            for case in golden.cases:
+            for index, case in enumerate(golden.cases):
                 outputs = {tensor.name: expected[tensor.key] for tensor in case.outputs}
                 returned = {tensor.name: actual[tensor.key] for tensor in case.outputs}
                 if reason := difference(outputs, returned, golden.tolerances).reason:
                     raise ParityError(
                         f"{self._name} disagrees with the original, unlike the installed ONNX Runtime: {case.name}: "
                         f"{reason}",
-                        OTHER_EXPORTER,
+                        _hint(index),
                         code="parity.drift",
                     )
         artifact.path.with_name(_RESULTS).unlink()
@@ -162,6 +158,12 @@ def _read(process: subprocess.CompletedProcess[str], directory: Path) -> _Run:
         for name, shape in events.get("shapes", {}).items()
     }
     return _Run(shapes, events.get("case", 0), failure)
+
+
+def _hint(case: int) -> str:
+    """Return what to do about a case that fails; the first one has the example sizes."""
+    narrow = "narrow dims: to the sizes that your clients send, or choose a newer target.triton"
+    return narrow if case else OTHER_EXPORTER
 
 
 def target_runtime(target: Target, threads: int) -> TargetRuntime:

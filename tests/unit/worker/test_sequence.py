@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
+from repogen.artifacts.built_model import OnnxArtifact
+from repogen.errors import ParityError, SourceError
 from repogen.spec.models import ModelSpec
 from repogen.worker.job import Job
 from repogen.worker.progress import BuildLog
@@ -34,8 +39,8 @@ class Normed(nn.Module):
 """
 
 
-def built(root: Path, code: str, entry: dict[str, Any]) -> tuple[BuiltModel, BuildDiagnostics]:
-    """Build ``model.py:NAME`` in this process."""
+def built(root: Path, entry: dict[str, Any], code: str = "") -> tuple[BuiltModel, BuildDiagnostics]:
+    """Build a model in this process; ``code`` is that of ``model.py``."""
     (root / "model.py").write_text(code)
     work = root / "work"
     work.mkdir()
@@ -49,10 +54,65 @@ def test_graph_that_the_target_cannot_load_is_exported_again(tmp_path: Path) -> 
     """The other exporter's graph loads; before, the build ended in the smoke test."""
     inputs = {"x": {"dtype": "float32", "shape": ["batch", 3, 4]}}
     entry = {"source": {"factory": "model.py:Normed"}, "inputs": inputs, "dims": {"batch": {"max": 4}}}
-    model, diagnostics = built(tmp_path, FUSED, entry)
+    model, diagnostics = built(tmp_path, entry, FUSED)
     assert model.batch.batchable
     assert [(attempt.exporter, attempt.ok) for attempt in diagnostics.attempts] == [
         ("dynamo", False),
         ("torchscript", True),
     ]
     assert "ONNX Runtime 1.19.2 (of Triton 24.10) cannot load the model" in diagnostics.attempts[0].reason
+
+
+def pooled(path: Path, shape: list[Any]) -> None:
+    """Write a graph of images whose dynamic axes are declared as in ``shape``, also between its nodes."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[3, 3], pads=[1] * 4),
+        helper.make_node("MaxPool", ["c"], ["y"], kernel_shape=[2, 2], strides=[2, 2]),
+    ]
+    weight = numpy_helper.from_array(np.random.default_rng(0).standard_normal((3, 3, 3, 3)).astype(np.float32), "w")
+    x, c, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xcy")
+    graph = helper.make_graph(nodes, "g", [x], [y], [weight], value_info=[c])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+
+
+@pytest.mark.parametrize("symbol", [-1, "?", "None"])
+def test_unnamed_axes_are_separate_dims(tmp_path: Path, symbol: int | str) -> None:
+    """A symbol that is not a name, or a size of -1, does not make three axes one dim; images are not square."""
+    pooled(tmp_path / "m.onnx", [symbol, 3, symbol, symbol])
+    model, _ = built(tmp_path, {"source": {"kind": "onnx", "path": "m.onnx"}})
+    assert isinstance(model.artifact, OnnxArtifact)
+    signature = model.artifact.signature
+    assert [spec.shape for spec in (*signature.inputs, *signature.outputs)] == [
+        ("batch", 3, "x_axis2", "x_axis3"),
+        ("y_dim_0", 3, "y_dim_2", "y_dim_3"),
+    ]
+    assert model.batch.batchable
+    graph = onnx.load(model.artifact.path).graph
+    dims = [dim for value in (*graph.value_info, *graph.output) for dim in value.type.tensor_type.shape.dim]
+    assert all(dim.dim_value >= 0 and dim.dim_param != "?" for dim in dims)
+
+
+def test_images_of_one_pixel_are_not_chosen(tmp_path: Path) -> None:
+    """A pooling window of 2 returns nothing for 1 x 1 in ONNX Runtime 1.19.2, and a pixel in later ones."""
+    pooled(tmp_path / "m.onnx", ["N", 3, "H", "W"])
+    model, diagnostics = built(tmp_path, {"source": {"kind": "onnx", "path": "m.onnx"}})
+    assert model.batch.batchable
+    assert any("H 8 to 64, W 8 to 64" in note for note in diagnostics.notes)
+
+
+def test_size_at_which_the_target_differs_is_named(tmp_path: Path) -> None:
+    """With the remedy: no client sends such images."""
+    pooled(tmp_path / "m.onnx", ["N", 3, "H", "W"])
+    dims = {"N": {"max": 4}, "H": {"max": 16}, "W": {"max": 16}}
+    with pytest.raises(
+        ParityError, match=r"1\.19\.2 \(of Triton 24\.10\).*N=1,H=1,W=1 seed=2: 'y' has shape"
+    ) as caught:
+        built(tmp_path, {"source": {"kind": "onnx", "path": "m.onnx"}, "dims": dims})
+    assert "narrow dims:" in caught.value.hint
+
+
+def test_axis_of_size_zero_is_named(tmp_path: Path) -> None:
+    """Some converters write 0 for a dynamic size."""
+    pooled(tmp_path / "m.onnx", ["N", 3, 0, "W"])
+    with pytest.raises(SourceError, match="axis 2 of input 'x' has size 0 in the file"):
+        built(tmp_path, {"source": {"kind": "onnx", "path": "m.onnx"}})

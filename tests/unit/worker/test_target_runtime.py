@@ -115,6 +115,5 @@ def test_crash_names_the_case(tmp_path: Path) -> None:
     artifact = matmul(tmp_path)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), artifact.path)
     golden(tmp_path / "golden", np.ones((1, 3, 1, 1), np.float32), np.ones((1, 16, 0, 0), np.float32))
-    with pytest.raises(ParityError, match=r"failed at N=1 seed=0: it crashed \(SIGFPE\)") as caught:
+    with pytest.raises(ParityError, match=r"failed at N=1 seed=0: it crashed \(SIGFPE\)"):
         installed_runtime().check(artifact, tmp_path / "golden")
-    assert "narrow dims:" in caught.value.hint
