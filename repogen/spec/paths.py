@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 Findings: TypeAlias = "Iterator[Finding]"
 
-WEIGHTS_SUFFIXES = (".safetensors", ".pt", ".pth")
 DATA_SUFFIXES = (".npz", ".safetensors")
 _DOTTED = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _FILE_FORM = re.compile(rf"(?P<file>.+\.py):(?P<attribute>{_DOTTED})")
@@ -141,10 +140,7 @@ def _weights(weights: str | None, root: Path) -> Findings:
     if weights is None:
         return
     path = ("source", "weights")
-    if not weights.endswith(WEIGHTS_SUFFIXES):
-        hint = f"use one of {', '.join(WEIGHTS_SUFFIXES)}, preferably safetensors"
-        yield Finding(path, f'can\'t read weights from "{printable(weights)}"', hint)
-    elif not _exists(root, weights):
+    if not _exists(root, weights):  # the worker identifies its format by its content
         yield Finding(path, f'file "{printable(weights)}" does not exist', _RELATIVE_HINT)
 
 

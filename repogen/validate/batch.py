@@ -74,7 +74,13 @@ def check_batch(
 def _unsuitable_reason(source: SourceModel, dim: str | None) -> str:
     """Return why the declared inputs cannot have a batch on axis 0; empty if they can."""
     if dim is None:
-        return "axis 0 of its inputs is not one shared dynamic dim"
+        axes = ", ".join(
+            f"{spec.name} {spec.shape[0] if spec.shape else 'has none'}" for spec in source.signature.inputs
+        )
+        return (
+            f"axis 0 of its inputs is not one shared dynamic dim ({axes or 'it has no inputs'}); if it is the batch, "
+            "declare the same dim there: inputs: {NAME: {shape: [batch, …]}}"
+        )
     if (low := source.dims[dim].min) > 1:
         return f"dim {dim!r} has a minimum of {low}, and Triton also sends batches of 1"
     for spec in source.signature.inputs:

@@ -161,10 +161,25 @@ def _validate(
     target = targets()[job.release]
     check_structure(artifact, target)
     runtime = target_runtime(target, job.threads)
-    artifact = with_output_shapes(artifact, runtime.load(artifact))
+    try:
+        artifact = with_output_shapes(artifact, runtime.load(artifact))
+    except ParityError as error:
+        raise _with_precision(error, source.precision) from error
     validation = validate(artifact, source, job.model, golden, extra_sizes)
     runtime.check(artifact, golden)
     return artifact, validation
+
+
+def _with_precision(error: ParityError, precision: str) -> ParityError:
+    """Return an error about a missing kernel that names the precision that the model computes in."""
+    if precision not in {"float16", "bfloat16"} or "Could not find an implementation" not in error.message:
+        return error
+    return ParityError(
+        f"{error.message}: the model computes in {precision}",
+        f"compute in float32: remove torch.autocast(dtype=torch.{precision}) and casts to {precision} from forward",
+        code=error.code,
+        details=error.details,
+    )
 
 
 def _skip(outcome: PassOutcome, reason: str) -> PassOutcome:

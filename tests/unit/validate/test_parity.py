@@ -163,10 +163,8 @@ def test_model_without_dims_has_one_case_per_seed(
     source = as_source(Net(), {"left": [3, 4], "right": []})
     result = validated(exported(source, tmp_path), source, tmp_path, seeds=seeds)
     assert [case.name for case in result.parity.cases] == [f"seed={i}" for i in range(seeds)]
-    assert (result.batch.batchable, result.batch.reason) == (
-        False,
-        "axis 0 of its inputs is not one shared dynamic dim",
-    )
+    assert not result.batch.batchable
+    assert result.batch.reason.startswith("axis 0 of its inputs is not one shared dynamic dim (left 3, right has none)")
     golden = golden_from_json((tmp_path / "golden" / "golden.json").read_text())
     assert [(case.name, case.batch) for case in golden.cases] == [(f"seed={i}", 0) for i in range(seeds)]
 
