@@ -179,6 +179,7 @@ class SourceModel:
         operators: Translations of the user's operators.
         labels: Class labels by output, in the order of the last axis.
         against: The reference that the spec names; empty if the model is compared with itself.
+        declare: What to declare so that more values are tried than a guess; empty if nothing was guessed.
     """
 
     origin: Origin
@@ -194,6 +195,7 @@ class SourceModel:
     operators: Operators = field(default_factory=Operators)
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     against: str = ""
+    declare: str = ""
 
     @property
     def example_sizes(self) -> dict[str, int]:

@@ -125,7 +125,8 @@ def specialized(signature: Signature, tensor: str, axis: int, size: str, details
     shape = next(spec.shape for spec in signature.inputs if spec.name == tensor)
     dim = shape[axis] if axis < len(shape) else "?"
     fixed = ", ".join(
-        f"{spec.name}: {{dtype: {spec.dtype}, shape: [{', '.join(size if d == dim else str(d) for d in spec.shape)}]}}"
+        f"{spec.name}: {{dtype: {spec.dtype}, shape: [{', '.join(size if d == dim else str(d) for d in spec.shape)}]"
+        f"{', range: [0, …]' if 'int' in spec.dtype else ''}}}"
         for spec in signature.inputs
     )
     return ExportError(

@@ -53,6 +53,8 @@ def check_batch(
     reason = _unsuitable_reason(source, dim) or _row_dependence(
         comparison, allowed, limit if requested == "auto" else requested, seed, recorded
     )
+    if reason and source.declare:  # a wrong guess of the values may be the only cause
+        reason = f"{reason}; {source.declare}"
     if reason and requested == "auto":
         return BatchReport(batchable=False, max_batch_size=0, reason=reason)
     if reason:

@@ -239,7 +239,7 @@ def _expected_outputs(source: SourceModel, inputs: dict[str, Array], case: Sweep
     if reason := has_nan(outputs):
         raise ParityError(
             f"the {_original(source)} itself returns NaN at {case.name}: {reason}",
-            "check the weights and the example inputs: outputs with NaN cannot be compared",
+            source.declare or "check the weights and the example inputs: outputs with NaN cannot be compared",
             code="parity.not-finite",
         )
     return outputs

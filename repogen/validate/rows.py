@@ -120,8 +120,8 @@ class RowProbe:
 
     def with_varied_rows(self, inputs: Arrays) -> str:
         """Compare the first two rows together with negated and rescaled ones, which may reach other branches."""
-        if len(self._single_outputs) < len(FACTORS) // 2:
-            return ""  # a model whose batch is at most 1
+        if self._max_joined == 1:
+            return ""
         first, second = (_rows(inputs, slice(i, i + 1)) for i in range(2))
         rows = [(first, self._single_outputs[0]), *self._alone(first, FACTORS[:1])]
         rows += [(second, self._single_outputs[1]), *self._alone(second, FACTORS), *self._alone(first, FACTORS[2:3])]

@@ -232,11 +232,11 @@ def load_data(path: Path) -> dict[str, Array]:
 
 def _load_safetensors(path: Path) -> dict[str, Array]:
     from safetensors import SafetensorError  # noqa: PLC0415 - part of the build extra
-    from safetensors.numpy import load_file  # noqa: PLC0415 - the same
+    from safetensors.torch import load_file  # noqa: PLC0415 - the same; NumPy has no bfloat16
 
     try:
-        return dict(load_file(path))
-    except (OSError, SafetensorError, KeyError) as error:  # KeyError: a dtype that NumPy does not have
+        return {name: to_array(tensor) for name, tensor in load_file(path).items()}
+    except (OSError, SafetensorError, KeyError, TypeError) as error:  # TypeError: a dtype that NumPy does not have
         raise SourceError(
             f"{path.name} cannot be read as safetensors: {error}",
             "write it with safetensors.numpy.save_file",

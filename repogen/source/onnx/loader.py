@@ -87,6 +87,7 @@ def load_onnx(request: SourceRequest[OnnxSource]) -> SourceModel:
         examples=inputs.examples,
         reference=reference,
         files=files,
+        declare=inputs.declare,
     )
     source_model = with_reference(file_model, source, model, root)
     return replace(source_model, notes=(*inputs.notes, *source_model.notes))

@@ -116,3 +116,30 @@ def test_axis_of_size_zero_is_named(tmp_path: Path) -> None:
     pooled(tmp_path / "m.onnx", ["N", 3, 0, "W"])
     with pytest.raises(SourceError, match="axis 2 of input 'x' has size 0 in the file"):
         built(tmp_path, {"source": {"kind": "onnx", "path": "m.onnx"}})
+
+
+def counts(path: Path) -> None:
+    """Write a graph of integer counts, which divides by their sum: that of zeros is 0."""
+    nodes = [
+        helper.make_node("Cast", ["ids"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceSum", ["f", "axes"], ["sum"], keepdims=1),
+        helper.make_node("Div", ["f", "sum"], ["y"]),
+    ]
+    axes = numpy_helper.from_array(np.array([1], np.int64), "axes")
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["N", 1])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 1])
+    graph = helper.make_graph(nodes, "g", [ids], [y], [axes])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+
+
+def test_guessed_integers_are_named_where_they_fail(tmp_path: Path) -> None:
+    """0 and 1 are a guess; with a range, the model batches."""
+    counts(tmp_path / "m.onnx")
+    source = {"kind": "onnx", "path": "m.onnx"}
+    with pytest.raises(ParityError) as caught:
+        built(tmp_path, {"source": source})
+    assert "ids: only the integers 0 and 1 were tested; set inputs: {ids: {range: [0, …]}}" in caught.value.hint
+    declared = {"ids": {"dtype": "int64", "shape": ["N", 1], "range": [1, 9]}}
+    (tmp_path / "again").mkdir()
+    counts(tmp_path / "again" / "m.onnx")
+    assert built(tmp_path / "again", {"source": source, "inputs": declared})[0].batch.batchable
