@@ -88,9 +88,9 @@ class ParityCase:
     Attributes:
         name: For example ``batch=2,sequence=16 seed=0``.
         max_abs_diff: Largest absolute difference over all outputs.
-        max_rel_diff: Largest relative difference.
+        max_rel_diff: ``max_abs_diff`` relative to the output's largest value.
         cosine: Smallest cosine similarity over the outputs.
-        passed: Within tolerance, equal shapes and dtypes, no NaN or Inf.
+        passed: Within tolerance, equal shapes, dtypes and infinities, no NaN.
         reason: Why it failed; empty when it passed.
     """
 
@@ -104,11 +104,19 @@ class ParityCase:
 
 @dataclass(frozen=True)
 class ParityReport:
-    """The cases, the cases skipped when the time budget was spent, and those that the original model rejects."""
+    """The result of all comparisons.
+
+    Attributes:
+        cases: The cases.
+        skipped: Names of the cases that were skipped when the time budget was spent.
+        unanswered: Names of the cases that the original model rejects.
+        notes: Messages for the report, such as on outputs that prove nothing.
+    """
 
     cases: tuple[ParityCase, ...]
     skipped: tuple[str, ...] = ()
     unanswered: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:

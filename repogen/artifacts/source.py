@@ -174,10 +174,12 @@ class SourceModel:
         notes: Messages for the report.
         files: Data files that the model was loaded from, besides those in the spec; a change starts a new build.
         companions: Files that are published with it.
-        precision: ``float16`` or ``bfloat16`` if the original computes anything in it, which limits parity.
+        precision: ``float16``, ``bfloat16`` or ``qint8`` if the original computes anything in it, which limits parity.
+        complex: ``complex64`` or ``complex128`` if the original computes anything in it.
         operators: Translations of the user's operators.
         labels: Class labels by output, in the order of the last axis.
         against: The reference that the spec names; empty if the model is compared with itself.
+        declare: What to declare so that more values are tried than a guess; empty if nothing was guessed.
     """
 
     origin: Origin
@@ -189,9 +191,11 @@ class SourceModel:
     files: tuple[Path, ...] = ()
     companions: tuple[Companion, ...] = ()
     precision: str = ""
+    complex: str = ""
     operators: Operators = field(default_factory=Operators)
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     against: str = ""
+    declare: str = ""
 
     @property
     def example_sizes(self) -> dict[str, int]:

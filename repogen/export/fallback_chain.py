@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from repogen.onnx_graph.normalize import NormalizeOptions
     from repogen.spec.models import ExportSpec
 
+_EXPORTER_ERRORS = frozenset({"export.no-translation", "export.dynamo", "export.torchscript"})
 _AUTO_OPSET = 20
 """Newest opset that every exporter writes without a conversion, in all tested versions of torch."""
 
@@ -70,7 +71,10 @@ def export_with(
     sample = source.examples(source.example_sizes, 0)
     args = tuple(torch.from_numpy(sample[tensor.name]) for tensor in source.signature.inputs)
     exporter_options = exporter.options_model.model_validate(spec.options)
-    graph = exporter.export(ExportRequest(source, args, opset, directory, spec, exporter_options))
+    try:
+        graph = exporter.export(ExportRequest(source, args, opset, directory, spec, exporter_options))
+    except ExportError as error:
+        raise _with_complex(error, source.complex) from error
     artifact = normalize(graph.model, directory / "model.onnx", options)
     if spec.opset != "auto" and artifact.opset != opset:
         raise ExportError(
@@ -80,6 +84,19 @@ def export_with(
         )
     check_dims(artifact.signature, source.signature)
     return replace(artifact, guard_violations=graph.guard_violations)
+
+
+def _with_complex(error: ExportError, dtype: str) -> ExportError:
+    """Return the error of an exporter with the complex dtype that the model computes in; it is the usual cause."""
+    if not dtype or error.code not in _EXPORTER_ERRORS:
+        return error
+    return ExportError(
+        f"{error.message}; the model computes in {dtype}, and ONNX has few operators for complex numbers",
+        "compute with real numbers: torch.view_as_real, or separate real and imaginary parts",
+        code=error.code,
+        where=error.where,
+        details=error.details,
+    )
 
 
 def check_dims(graph: Signature, declared: Signature) -> None:
@@ -98,7 +115,7 @@ def check_dims(graph: Signature, declared: Signature) -> None:
             )
         for axis, (actual_dim, declared_dim) in enumerate(zip(actual.shape, expected.shape, strict=True)):
             if isinstance(declared_dim, str) and isinstance(actual_dim, int):
-                raise specialized(declared_dim, name, axis, str(actual_dim))
+                raise specialized(declared, name, axis, str(actual_dim))
             if isinstance(declared_dim, int) and actual_dim != declared_dim:
                 raise ExportError(
                     f"axis {axis} of input {name!r} is declared {declared_dim}, but is {actual_dim!r} in the graph",

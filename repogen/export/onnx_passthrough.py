@@ -12,7 +12,7 @@ from onnx_ir.passes.common import RemoveInitializersFromInputsPass
 from repogen.artifacts.source import OnnxFile
 from repogen.errors import ExportError
 from repogen.export.interface import ExportedGraph
-from repogen.onnx_graph.normalize import select_outputs
+from repogen.onnx_graph.normalize import select_outputs, separate_unnamed_dims
 
 if TYPE_CHECKING:
     from repogen.export.interface import ExportRequest
@@ -36,6 +36,7 @@ def read_onnx(request: ExportRequest) -> ExportedGraph:
         model = _convert(origin.path, model, request.opset)
     model.ir_version = max(model.ir_version, _OPTIONAL_INITIALIZER_INPUTS)
     RemoveInitializersFromInputsPass()(model)  # clients do not send weights, which IR 3 lists as inputs
+    separate_unnamed_dims(model)
     for value, spec in zip(model.graph.inputs, signature.inputs, strict=True):
         value.shape = ir.Shape(list(spec.shape))
     names = [value.name for value in model.graph.outputs]

@@ -95,7 +95,8 @@ def _trace(module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> torch.nn.
 def _export(module: torch.nn.Module, request: ExportRequest, outputs: list[str] | None) -> ir.Model:
     source = request.source
     # A file only above protobuf's limit: TorchScript then writes each weight to a file of its own.
-    size = sum(tensor.nbytes for tensor in module.state_dict().values())
+    # A quantized module's state also has dtypes.
+    size = sum(tensor.nbytes for tensor in module.state_dict().values() if isinstance(tensor, torch.Tensor))
     destination: Path | io.BytesIO = request.directory / "traced.onnx" if size > _MAX_IN_MEMORY else io.BytesIO()
     axes = {
         spec.name: {axis: dim for axis, dim in enumerate(spec.shape) if isinstance(dim, str)}

@@ -8,6 +8,7 @@ such as ``nonzero`` computes from values.
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from repogen.source.torch.torch_frames import user_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
 
 _COMPARES = ("equal", "allclose", "is_nonzero")
 _VALUE_READS = [
@@ -26,6 +28,7 @@ _VALUE_READS = [
 ]
 # These read the size of axis 0, not the values.
 _LENGTH_READS = ("__len__", "__iter__")
+_PACKING = frozenset({torch.nn.utils.rnn.__file__, torch.nn.modules.rnn.__file__})
 # The outputs of these depend on the shape and dtype of their inputs only.
 _OF_SHAPE = frozenset(
     {"aten::size", "aten::dim", "aten::numel", "aten::len", "aten::stride", "prim::dtype", "prim::device"}
@@ -95,7 +98,9 @@ def _recording(name: str, original: Callable[..., Any], inputs: int, reads: Trac
     def read(*args: object, **kwargs: object) -> object:
         state: Any = torch._C._get_tracing_state()  # noqa: SLF001 - the trace has no public API
         tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
-        if state is not None and any(
+        if _is_packing(sys._getframe(1)):  # noqa: SLF001 - a traceback would cost more
+            pass
+        elif state is not None and any(
             _depends_on_values(tensor, state, inputs, of_size=name in _LENGTH_READS) for tensor in tensors
         ):
             frame = user_frame()
@@ -107,6 +112,14 @@ def _recording(name: str, original: Callable[..., Any], inputs: int, reads: Trac
         return original(*args, **kwargs)
 
     return read
+
+
+def _is_packing(frame: FrameType) -> bool:
+    """Return whether PyTorch's own packing of sequences reads a value: lengths, which it checks but does not freeze.
+
+    The exporter translates packing as a whole, and the parity cases have rows of different lengths.
+    """
+    return frame.f_code.co_filename in _PACKING
 
 
 def _compared_numbers(tensor: torch.Tensor) -> Iterator[int]:

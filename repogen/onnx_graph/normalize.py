@@ -24,6 +24,8 @@ _OPSET_IR = {21: 10, 23: 11, 24: 12, 25: 13}
 _PROTOBUF_LIMIT = 2**31 - 2**20
 _PRODUCER = "repogen"
 _BY_ONNX = {dtype.onnx: dtype.name for dtype in DTYPES.values()}
+# What converters write for a dynamic size instead of a name; two such dims need not be equal.
+_UNNAMED = frozenset({"", "?", "*", "-1", "None", "none", "unknown"})
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,23 @@ def select_outputs(model: ir.Model, indices: tuple[int, ...]) -> ir.Model:
     return model
 
 
+def is_unnamed(symbol: str | None) -> bool:
+    """Return whether a symbol stands for any dynamic size, and not for the same size wherever it occurs."""
+    return (symbol or "") in _UNNAMED
+
+
+def separate_unnamed_dims(model: ir.Model) -> None:
+    """Remove sizes below 0 and symbols that are not names from all shapes: they would make unequal sizes equal."""
+    values = [output for body in _bodies(model) for node in body.all_nodes() for output in node.outputs]
+    for value in (*values, *model.graph.inputs):
+        if value.shape is not None:
+            value.shape = ir.Shape([None if _is_unknown(dim) else dim for dim in value.shape])
+
+
+def _is_unknown(dim: int | ir.SymbolicDim) -> bool:
+    return dim < 0 if isinstance(dim, int) else is_unnamed(dim.value)
+
+
 def _set_signature(model: ir.Model, signature: Signature) -> None:
     graph = model.graph
     _restore_unused_inputs(graph, signature)
@@ -115,9 +134,9 @@ def _fix_names(model: ir.Model) -> None:
 
 
 def _output_dim(dim: int | ir.SymbolicDim, default: str, declared: set[str]) -> int | str:
-    if isinstance(dim, int):
+    if isinstance(dim, int) and dim >= 0:
         return dim
-    return dim.value if dim.value in declared else default
+    return dim.value if isinstance(dim, ir.SymbolicDim) and dim.value in declared else default
 
 
 def _restore_unused_inputs(graph: ir.Graph, signature: Signature) -> None:

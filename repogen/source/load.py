@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from repogen.artifacts.source import Operators, SourceModel
-from repogen.errors import RepogenError, SourceError
+from repogen.errors import RepogenError, SourceError, first_line
 from repogen.source.common.callables import RAISED, import_object, user_error
 from repogen.source.interface import SourceRequest
 
@@ -52,9 +53,9 @@ def load_source(
 
 
 def _run_loader(request: SourceRequest[SourceOptions]) -> SourceModel:
-    loader: SourceLoader = pkgutil.resolve_name(request.options.loader)
     if type(request.options).__module__.startswith("repogen."):
-        return loader(request)
+        return _run_built_in(request)
+    loader: SourceLoader = pkgutil.resolve_name(request.options.loader)
     name = f"plug-in {request.options.kind!r} ({request.options.loader})"
     try:
         source = cast("object", loader(request))
@@ -69,6 +70,47 @@ def _run_loader(request: SourceRequest[SourceOptions]) -> SourceModel:
             code="source.return-type",
         )
     return source
+
+
+def _run_built_in(request: SourceRequest[SourceOptions]) -> SourceModel:
+    """Run a loader of repogen.
+
+    Raises:
+        SourceError: The model cannot be used, or a library that the loader needs is broken.
+    """
+    try:
+        loader: SourceLoader = pkgutil.resolve_name(request.options.loader)
+        return loader(request)
+    except RepogenError:
+        raise
+    except (ImportError, RuntimeError) as error:  # transformers replaces what the import of its own modules raises
+        cause = _chain(error)[-1]
+        library = _importing_library(cause)
+        if not library or isinstance(cause, ModuleNotFoundError):  # the worker names the extra of a missing module
+            raise
+        raise SourceError(
+            f"{library} cannot be imported: {type(cause).__name__}: {first_line(cause)}",
+            f"install a version of {library} that matches torch {torch.__version__}, or uninstall it",
+            code="source.library",
+            details="".join(traceback.format_exception(error)),
+        ) from error
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """Return an exception and those that caused it, the first one last."""
+    chain = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and cause not in chain:
+        chain.append(cause)
+    return chain
+
+
+def _importing_library(error: BaseException) -> str:
+    """Return the library whose own import raised an exception; empty if none did."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        package = frame.filename.rpartition("/site-packages/")[2].partition("/")[0]
+        if frame.name == "<module>" and package != frame.filename:
+            return package
+    return ""
 
 
 def load_operators(spec: ExportSpec, root: Path) -> Operators:

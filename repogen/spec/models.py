@@ -168,10 +168,12 @@ class PassSpec(Section):
 
 
 class ParitySpec(Section):
-    """Allowed difference between ONNX Runtime and PyTorch; the defaults of rtol and atol depend on the dtype."""
+    """Allowed difference between ONNX Runtime and PyTorch: ``atol + rtol * |expected|`` for each value."""
 
-    rtol: Tolerance | None = Field(default=None, description="Relative tolerance; depends on the dtype if omitted")
-    atol: Tolerance | None = Field(default=None, description="Absolute tolerance; depends on the dtype if omitted")
+    rtol: Tolerance | None = Field(default=None, description="Relative to each value; depends on the dtype if omitted")
+    atol: Tolerance | None = Field(
+        default=None, description="Absolute; depends on the dtype and the magnitude of each output if omitted"
+    )
     seed: Count = Field(default=0, description="First seed of the random inputs")
     seeds: Annotated[int, Field(strict=True, ge=1, le=100), must_be("an integer from 1 to 100")] = Field(
         default=2, description="Number of seeds at the example size"

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 Findings: TypeAlias = "Iterator[Finding]"
 
-WEIGHTS_SUFFIXES = (".safetensors", ".pt", ".pth")
 DATA_SUFFIXES = (".npz", ".safetensors")
 _DOTTED = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _FILE_FORM = re.compile(rf"(?P<file>.+\.py):(?P<attribute>{_DOTTED})")
@@ -159,11 +158,7 @@ def _weights(weights: str | None, root: Path) -> Findings:
     if weights is None:
         return
     path = ("source", "weights")
-    if not weights.endswith(WEIGHTS_SUFFIXES):
-        hint = f"use one of {', '.join(WEIGHTS_SUFFIXES)}, preferably safetensors"
-        yield Finding(path, f'can\'t read weights from "{printable(weights)}"', hint)
-    else:
-        yield from _read_file(path, weights, root)
+    yield from _read_file(path, weights, root)  # the worker identifies its format by its content
 
 
 def _examples(examples: str | tuple[str, ...], root: Path) -> Findings:

@@ -1,28 +1,24 @@
-"""Compares two sets of outputs."""
+"""Compares two sets of outputs: of PyTorch and ONNX Runtime, of rows alone and in a batch, and of a server."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from repogen.artifacts.source import Reference, SourceModel
-    from repogen.artifacts.tensors import Array, Arrays, Signature
-    from repogen.spec.models import ParitySpec
+    from repogen.artifacts.tensors import Array, Arrays
+    from repogen.validate.tolerance import Limit
 
-Tolerances: TypeAlias = dict[str, tuple[float, float]]
-"""(rtol, atol) for each output."""
+    _Values = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
-# About the error of reordered sums and fused kernels over the depth of a network in that precision.
-_BY_DTYPE = {
-    "bfloat16": (5e-2, 5e-2),
-    "float16": (1e-2, 1e-2),
-    "float32": (1e-3, 1e-5),
-    "float64": (1e-6, 1e-8),
-}
-_EXACT = (0.0, 0.0)
+_MAX_COUNTED = 1000
+"""Values beyond the tolerance that are counted."""
 
 
 @dataclass(frozen=True)
@@ -32,33 +28,12 @@ class Comparison:
     Attributes:
         source: The original.
         published: Runs the published model.
-        tolerances: How far each output may differ.
+        limits: How far each output may differ.
     """
 
     source: SourceModel
     published: Reference
-    tolerances: Tolerances
-
-
-def tolerances(signature: Signature, spec: ParitySpec, precision: str = "") -> Tolerances:
-    """Return (rtol, atol) for each output: the spec's, else by dtype; integers and booleans must be equal.
-
-    Args:
-        signature: The outputs with their dtypes.
-        spec: The ``parity:`` section.
-        precision: A dtype of lower precision that the original computes in; empty if it uses none.
-    """
-    chosen = {}
-    for output in signature.outputs:
-        default = _BY_DTYPE.get(output.dtype)
-        if default is not None and precision in _BY_DTYPE:
-            default = max(default, _BY_DTYPE[precision])
-        if default is None:
-            chosen[output.name] = _EXACT
-        else:
-            rtol = default[0] if spec.rtol is None else spec.rtol
-            chosen[output.name] = (rtol, default[1] if spec.atol is None else spec.atol)
-    return chosen
+    limits: Mapping[str, Limit]
 
 
 @dataclass(frozen=True)
@@ -66,8 +41,8 @@ class Difference:
     """The difference between expected and actual outputs.
 
     Attributes:
-        max_abs: Largest ``|actual - expected|``.
-        max_rel: Largest ``|actual - expected| / max(|expected|, atol, 1e-12)``.
+        max_abs: Largest ``|actual - expected|``; infinite where shapes, dtypes, NaN or infinities differ.
+        max_rel: ``max_abs`` relative to the output's largest ``|expected|``.
         cosine: Smallest cosine similarity over the outputs; 1 for two zero vectors.
         reason: Why they are not equal within the tolerances; empty if they are.
     """
@@ -78,56 +53,157 @@ class Difference:
     reason: str
 
 
-def difference(expected: Arrays, actual: Arrays, tolerances: Tolerances) -> Difference:
-    """Compare outputs by name; shapes and dtypes must be equal, and no value may be NaN or infinite."""
-    outputs = [_array_difference(name, array, actual[name], *tolerances[name]) for name, array in expected.items()]
+@dataclass(frozen=True)
+class OutputErrors:
+    """The errors of one output, before its absolute tolerance is known.
+
+    Attributes:
+        name: Name of the output.
+        size: Number of values.
+        max_abs: As in ``Difference``.
+        max_rel: The same.
+        cosine: Cosine similarity.
+        rtol: The relative tolerance.
+        excesses: The largest positive ``|actual - expected| - rtol * |expected|``, in descending order.
+        worst: Where the excess is largest, and both values.
+        problem: Why no tolerance accepts the output; empty otherwise.
+    """
+
+    name: str
+    size: int = 0
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    cosine: float = 1.0
+    rtol: float = 0.0
+    excesses: tuple[float, ...] = ()
+    worst: str = ""
+    problem: str = ""
+
+    def reason(self, atol: float) -> str:
+        """Return why the output is not equal within the tolerance; empty if it is."""
+        count = sum(excess > atol for excess in self.excesses)
+        if self.problem or not count:
+            return self.problem
+        at_least = "at least " if count == _MAX_COUNTED else ""
+        return (
+            f"{at_least}{count} of {self.size} values of {self.name!r} differ, by up to {self.max_abs:.3g} "
+            f"({self.worst}; rtol {self.rtol:.3g}, atol {atol:.3g})"
+        )
+
+
+def difference(expected: Arrays, actual: Arrays, tolerances: Mapping[str, tuple[float, float]]) -> Difference:
+    """Compare outputs by name: equal shapes and dtypes, no NaN, infinities at the same places, and the tolerances.
+
+    Args:
+        expected: Outputs by name.
+        actual: The others.
+        tolerances: (rtol, atol) of each output.
+    """
+    rtols = {name: rtol for name, (rtol, _) in tolerances.items()}
+    return summary(output_errors(expected, actual, rtols), tolerances)
+
+
+def output_errors(expected: Arrays, actual: Arrays, rtols: Mapping[str, float]) -> list[OutputErrors]:
+    """Measure the errors of each expected output."""
+    return [_errors(name, array, actual.get(name), rtols[name]) for name, array in expected.items()]
+
+
+def summary(outputs: list[OutputErrors], tolerances: Mapping[str, tuple[float, float]]) -> Difference:
+    """Return the largest differences, and why outputs differ by more than their tolerances."""
+    reasons = (output.reason(tolerances[output.name][1]) for output in outputs)
     return Difference(
         max((output.max_abs for output in outputs), default=0.0),
         max((output.max_rel for output in outputs), default=0.0),
         min((output.cosine for output in outputs), default=1.0),
-        "; ".join(output.reason for output in outputs if output.reason),
+        "; ".join(reason for reason in reasons if reason),
     )
 
 
-def _array_difference(name: str, expected: Array, actual: Array, rtol: float, atol: float) -> Difference:
+def _errors(name: str, expected: Array, actual: Array | None, rtol: float) -> OutputErrors:
+    if actual is None:
+        return _incomparable(name, f"{name!r} was not returned")
     if expected.shape != actual.shape:
-        return Difference(0.0, 0.0, 0.0, f"{name!r} has shape {list(actual.shape)}, expected {list(expected.shape)}")
+        return _incomparable(name, f"{name!r} has shape {list(actual.shape)}, expected {list(expected.shape)}")
     if expected.dtype != actual.dtype:
-        return Difference(0.0, 0.0, 0.0, f"{name!r} is {actual.dtype}, expected {expected.dtype}")
-    if expected.dtype.kind == "O":
-        return _string_difference(name, expected, actual)
-    reference, values = expected.astype(np.float64).ravel(), actual.astype(np.float64).ravel()
-    for side, array in (("expected", reference), ("actual", values)):
-        if not np.isfinite(array).all():
-            return Difference(0.0, 0.0, 0.0, f"{name!r} has NaN or Inf among the {side} values")
-    if not reference.size:
-        return Difference(0.0, 0.0, 1.0, "")
-    errors = np.abs(values - reference)
-    max_abs = float(errors.max())
-    max_rel = float((errors / np.maximum(np.abs(reference), max(atol, 1e-12))).max())
-    # Not as float64 if values must be equal: large integers that differ can be the same float64.
-    outside = expected != actual if (rtol, atol) == _EXACT else errors > atol + rtol * np.abs(reference)
-    count = int(outside.sum())
-    reason = f"{count} of {reference.size} values of {name!r} differ, by up to {max_abs:.3g}" if count else ""
-    return Difference(max_abs, max_rel, _cosine(reference, values), reason)
+        return _incomparable(name, f"{name!r} is {actual.dtype}, expected {expected.dtype}")
+    return (_float_errors if expected.dtype.kind == "f" else _exact_errors)(name, expected, actual, rtol)
 
 
-def _string_difference(name: str, expected: Array, actual: Array) -> Difference:
+def _exact_errors(name: str, expected: Array, actual: Array, _rtol: float) -> OutputErrors:
+    """Compare integers, booleans and strings, which must be equal."""
     count = int(np.count_nonzero(expected != actual))
-    return Difference(0.0, 0.0, 1.0, f"{count} of {expected.size} strings of {name!r} differ" if count else "")
+    if expected.dtype.kind in "OSU":
+        problem = f"{count} of {expected.size} strings of {name!r} differ" if count else ""
+        return OutputErrors(name, expected.size, max_abs=math.inf if count else 0.0, problem=problem)
+    measured = _measure(name, expected.astype(np.float64), actual.astype(np.float64), 0.0)
+    if not count:
+        return replace(measured, excesses=())
+    # Counted as integers: large ones that differ can be the same float64.
+    first = np.unravel_index(int(np.argmax(expected != actual)), expected.shape)
+    place = f"at {[int(axis) for axis in first]} expected {expected[first]}, got {actual[first]}"
+    return replace(measured, problem=f"{count} of {expected.size} values of {name!r} differ ({place})")
 
 
-def _cosine(
-    a: np.ndarray[tuple[int, ...], np.dtype[np.float64]], b: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
-) -> float:
+def _float_errors(name: str, expected: Array, actual: Array, rtol: float) -> OutputErrors:
+    reference, values = expected.astype(np.float64), actual.astype(np.float64)
+    for side, array in (("expected", reference), ("actual", values)):
+        if count := int(np.isnan(array).sum()):
+            return _incomparable(name, f"{name!r} has NaN among the {side} values ({count} of {array.size})")
+    infinite = np.isinf(reference) | np.isinf(values)
+    if not infinite.any():
+        return _measure(name, reference, values, rtol)
+    if (unequal := infinite & (reference != values)).any():
+        return _incomparable(
+            name,
+            f"{int(unequal.sum())} of {unequal.size} values of {name!r} are infinite in only one of the two, or differ "
+            f"in sign ({_place(int(np.argmax(unequal)), reference, values)})",
+        )
+    return _measure(name, np.where(infinite, 0.0, reference), np.where(infinite, 0.0, values), rtol)
+
+
+def _incomparable(name: str, problem: str) -> OutputErrors:
+    return OutputErrors(name, max_abs=math.inf, max_rel=math.inf, cosine=0.0, problem=problem)
+
+
+def _measure(name: str, reference: _Values, values: _Values, rtol: float) -> OutputErrors:
+    if not reference.size:
+        return OutputErrors(name)
+    errors = np.abs(values - reference)
+    excess = errors - rtol * np.abs(reference)
+    largest = excess[excess > 0]
+    if largest.size > _MAX_COUNTED:
+        largest = np.partition(largest, largest.size - _MAX_COUNTED)[-_MAX_COUNTED:]
+    max_abs, scale = float(errors.max()), float(np.abs(reference).max())
+    return OutputErrors(
+        name,
+        reference.size,
+        max_abs,
+        (max_abs / scale if scale else math.inf) if max_abs else 0.0,
+        _cosine(reference.ravel(), values.ravel()),
+        rtol,
+        tuple(np.sort(largest)[::-1].tolist()),
+        _place(int(np.argmax(excess)), reference, values),
+    )
+
+
+def _place(index: int, expected: _Values, actual: _Values) -> str:
+    place = np.unravel_index(index, expected.shape)
+    return f"at {[int(axis) for axis in place]} expected {expected[place]:.6g}, got {actual[place]:.6g}"
+
+
+def _cosine(a: _Values, b: _Values) -> float:
     norms = float(np.linalg.norm(a) * np.linalg.norm(b))
     return 1.0 if norms == 0.0 else float(np.clip(np.dot(a, b) / norms, -1.0, 1.0))
 
 
-def not_finite(outputs: Arrays) -> str:
-    """Return which output has NaN or infinite values first; empty if none has."""
+def has_nan(outputs: Arrays) -> str:
+    """Return which output has NaN first; empty if none has."""
     for name, array in outputs.items():
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            count = int((~np.isfinite(array)).sum())
-            return f"{count} of {array.size} values of {name!r} are NaN or Inf"
+        if array.dtype.kind == "f" and (count := int(np.isnan(array).sum())):
+            return f"{count} of {array.size} values of {name!r} are NaN"
     return ""
+
+
+def infinite_outputs(outputs: Arrays) -> list[str]:
+    """Return the names of the outputs with infinite values."""
+    return [name for name, array in outputs.items() if array.dtype.kind == "f" and bool(np.isinf(array).any())]

@@ -17,6 +17,7 @@ import torch
 
 from repogen.artifacts.built_model import Divergence
 from repogen.onnx_graph.session import open_session
+from repogen.validate.tolerance import tolerances_of
 from repogen.validate.trace import trace
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.artifacts.tensors import Array, Arrays
+    from repogen.validate.tolerance import Limit
     from repogen.validate.trace import Operation, Trace
 
     _Flat = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
@@ -31,24 +33,21 @@ if TYPE_CHECKING:
 _PROBE = "all-values.onnx"
 
 
-def first_divergence(
-    module: torch.nn.Module, path: Path, inputs: Arrays, rtol: float, atol: float
-) -> Divergence | None:
+def first_divergence(module: torch.nn.Module, path: Path, inputs: Arrays, limit: Limit) -> Divergence | None:
     """Run the module and the graph, and compare their intermediate values.
 
     Args:
         module: A module that takes positional tensors, in the order of ``inputs``.
         path: The graph.
         inputs: A case in which the outputs differ.
-        rtol: Relative tolerance of a value.
-        atol: Absolute tolerance of a value.
+        limit: How far a value may differ, at its own magnitude.
 
     Returns:
         The first operator that differs; None if every value of the module is in the graph.
     """
     recorded = trace(module, tuple(torch.from_numpy(np.array(array)) for array in inputs.values()))
     arrays, output_names = _graph_values(path, inputs)
-    values = _GraphValues(arrays, rtol, atol)
+    values = _GraphValues(arrays, limit)
     # An output of the module must equal the graph's output at the same position, not any other value.
     outputs = dict(zip(recorded.outputs, output_names, strict=True))
     matches = _matches(recorded, values, {key: arrays[name] for key, name in outputs.items()})
@@ -84,8 +83,8 @@ def _graph_values(path: Path, inputs: Arrays) -> tuple[dict[str, Array], list[st
 class _GraphValues:
     """The values of a graph, by number of elements."""
 
-    def __init__(self, values: Arrays, rtol: float, atol: float) -> None:
-        self._rtol, self._atol = rtol, atol
+    def __init__(self, values: Arrays, limit: Limit) -> None:
+        self._limit = limit
         self._values = values
         self._by_size: dict[int, list[tuple[str, Array]]] = defaultdict(list)
         for name, array in values.items():
@@ -94,23 +93,23 @@ class _GraphValues:
 
     def contain(self, array: Array) -> bool:
         """Return whether a value has the elements of the array, in any order."""
-        flat = _flat(array)
-        return any(self._equal_elements(flat, _flat(candidate)) for _, candidate in self._by_size[array.size])
+        flat, tolerance = _flat(array), self._tolerance(array)
+        return any(self._equal_elements(flat, _flat(other), tolerance) for _, other in self._by_size[array.size])
 
     def equal(self, first: Array, second: Array) -> bool:
         """Return whether two arrays have the same elements in the same order."""
-        return first.size == second.size and self._close(_flat(first), _flat(second))
+        return first.size == second.size and _close(_flat(first), _flat(second), self._tolerance(first))
 
-    def _equal_elements(self, first: _Flat, second: _Flat) -> bool:
+    def _equal_elements(self, first: _Flat, second: _Flat, tolerance: tuple[float, float]) -> bool:
         if not first.size:
             return True
         # Most values differ in their bounds, which are cheap to compare.
-        if not self._close(np.array([first.min(), first.max()]), np.array([second.min(), second.max()])):
+        if not _close(np.array([first.min(), first.max()]), np.array([second.min(), second.max()]), tolerance):
             return False
-        return self._close(first, second) or self._close(np.sort(first), np.sort(second))
+        return _close(first, second, tolerance) or _close(np.sort(first), np.sort(second), tolerance)
 
-    def _close(self, first: _Flat, second: _Flat) -> bool:
-        return bool(np.allclose(first, second, self._rtol, self._atol, equal_nan=True))
+    def _tolerance(self, array: Array) -> tuple[float, float]:
+        return tolerances_of({"": _flat(array)}, {"": self._limit})[""]
 
     def get(self, name: str) -> Array | None:
         """Return a value by its name."""
@@ -122,6 +121,10 @@ class _GraphValues:
             (name, candidate) for name, candidate in self._by_size[array.size] if candidate.shape == array.shape
         ]
         return min(candidates, key=lambda pair: _errors(array, pair[1]).max(initial=0.0), default=("", None))
+
+
+def _close(first: _Flat, second: _Flat, tolerance: tuple[float, float]) -> bool:
+    return bool(np.allclose(second, first, *tolerance, equal_nan=True))
 
 
 def _flat(array: Array) -> _Flat:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.artifacts.tensors import Array, Arrays
-    from repogen.validate.compare import Tolerances
     from repogen.validate.sweep import SweepCase
+    from repogen.validate.tolerance import Tolerances
 
 _MAX_CASES = 4
 _MAX_BYTES = 2 * 1024 * 1024
@@ -28,11 +28,14 @@ class GoldenRecorder:
         self._cases: list[tuple[SweepCase, Arrays, Arrays]] = []
         self._bytes = 0
 
-    def offer(self, case: SweepCase, inputs: Arrays, outputs: Arrays) -> None:
-        """Record a case if it is the first, or within the limits."""
-        size = sum(array.nbytes for array in (*inputs.values(), *outputs.values()))
+    def offer(self, case: SweepCase, inputs: Arrays, expected: Arrays, actual: Arrays) -> None:
+        """Record the original's outputs of a case that may be golden, and is the first or within the limits."""
+        del actual
+        if not case.golden:
+            return
+        size = sum(array.nbytes for array in (*inputs.values(), *expected.values()))
         if not self._cases or (len(self._cases) < _MAX_CASES and self._bytes + size <= _MAX_BYTES):
-            self._cases.append((case, dict(inputs), dict(outputs)))
+            self._cases.append((case, dict(inputs), dict(expected)))
             self._bytes += size
 
     def write(self, directory: Path, batch_dim: str | None, tolerances: Tolerances) -> None:

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from repogen.artifacts.built_model import ParityCase, ParityReport
 from repogen.artifacts.source import OnnxFile, PassThroughSource
 from repogen.errors import ExportError, ParityError, SourceError
-from repogen.validate.compare import Difference, difference, not_finite
+from repogen.validate.compare import difference, has_nan, infinite_outputs, output_errors, summary
 from repogen.validate.runtime import OTHER_EXPORTER
 from repogen.validate.sweep import SweepCase, plan_sweep
+from repogen.validate.tolerance import Magnitudes, tolerances_of
+from repogen.validate.variation import FACTORS, Variety, scaled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from repogen.artifacts.source import SourceModel
     from repogen.artifacts.tensors import Array, Arrays, Sizes
     from repogen.spec.models import ParitySpec
-    from repogen.validate.compare import Comparison, Tolerances
-    from repogen.validate.golden import GoldenRecorder
+    from repogen.validate.compare import Comparison, OutputErrors
+    from repogen.validate.tolerance import Tolerances
 
 _MAX_LISTED = 5
 """Failed cases that the message lists."""
 _NOISE = 1e-4
-"""Differences below this are reported as floating-point noise; a larger atol accepts them."""
+"""Differences below this share of the output's largest value are reported as rounding; a larger atol accepts them."""
 
 
 @dataclass
@@ -49,53 +53,174 @@ class _Budget:
 def check_parity(
     comparison: Comparison,
     spec: ParitySpec,
-    golden: GoldenRecorder,
+    recorders: Sequence[CaseRecorder],
     *,
     explain: Callable[[Arrays], str] = lambda _: "",
     extra_sizes: Sequence[Sizes] = (),
-) -> ParityReport:
+) -> tuple[ParityReport, Tolerances]:
     """Compare the models over the sweep, within the budget.
 
     Args:
         comparison: The original and the published model.
         spec: Seeds and budget.
-        golden: Records some of the cases.
+        recorders: Receive every case.
         explain: Returns the cause of a difference in one line, for the inputs of the first case that differs.
         extra_sizes: Sizes that must be among the cases.
+
+    Returns:
+        The report, and the tolerance of each output at its magnitude over all cases.
 
     Raises:
         ParityError: A case differs, or the original itself returns NaN or is not deterministic (exit 4).
         ExportError: The original itself fails at a size that the spec declares (exit 3).
     """
-    source = comparison.source
-    budget = _Budget(spec.budget_seconds)
-    cases: list[ParityCase] = []
-    skipped: list[str] = []
-    unanswered: list[str] = []
-    differing: dict[str, Array] = {}
-    for index, case in enumerate(plan_sweep(source.dims, spec.seed, spec.seeds, extra_sizes)):
-        if not budget.allows(case):
-            skipped.append(case.name)
-            continue
-        started = time.monotonic()
-        inputs = source.examples(case.sizes, case.seed)
-        expected = _expected_outputs(source, inputs, case)
-        if expected is None:
-            unanswered.append(case.name)
-            continue
-        if index == 0:
-            _require_determinism(source, inputs, expected, comparison.tolerances)
-            started = time.monotonic()
-        cases.append(_compare(case, comparison, inputs, expected))
-        if not (differing or cases[-1].passed):
-            differing = inputs
-        budget.charge(case, time.monotonic() - started)
-        if case.golden:
-            golden.offer(case, inputs, expected)
-    report = ParityReport(tuple(cases), tuple(skipped), tuple(unanswered))
+    sweep = _Sweep(comparison, recorders)
+    sweep.run(plan_sweep(comparison.source.dims, spec.seed, spec.seeds, extra_sizes), _Budget(spec.budget_seconds))
+    sweep.vary_constant_outputs(spec)
+    report, allowed = sweep.report()
     if not report.passed:
-        raise drift_error(report, source, explain(differing))
-    return report
+        raise drift_error(report, comparison.source, explain(sweep.first_differing(report)))
+    return report, allowed
+
+
+class CaseRecorder(Protocol):
+    """Receives the cases of a sweep."""
+
+    def offer(self, case: SweepCase, inputs: Arrays, expected: Arrays, actual: Arrays) -> None:
+        """Record a case, or parts of it.
+
+        Args:
+            case: The case.
+            inputs: Its inputs.
+            expected: The original's outputs.
+            actual: The published model's outputs; empty if it failed.
+        """
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A case whose errors were measured; which of them are allowed is known after the last case.
+
+    Attributes:
+        name: Name of the case.
+        inputs: Creates its inputs.
+        errors: Errors of each output.
+        failure: Why the published model failed; empty if it did not.
+    """
+
+    name: str
+    inputs: Callable[[], Arrays]
+    errors: list[OutputErrors]
+    failure: str = ""
+
+    def judged(self, allowed: Tolerances) -> ParityCase:
+        """Return the result of the case."""
+        if self.failure:
+            return ParityCase(self.name, math.inf, math.inf, 0.0, passed=False, reason=self.failure)
+        result = summary(self.errors, allowed)
+        return ParityCase(self.name, result.max_abs, result.max_rel, result.cosine, not result.reason, result.reason)
+
+
+class _Sweep:
+    """Runs both models on the cases, and compares them at the magnitudes of all cases."""
+
+    def __init__(self, comparison: Comparison, recorders: Sequence[CaseRecorder]) -> None:
+        self._comparison = comparison
+        self._source = comparison.source
+        self._recorders = recorders
+        self._magnitudes = Magnitudes()
+        self._variety = Variety()
+        self._measured: list[_Measured] = []
+        self._skipped: list[str] = []
+        self._unanswered: list[str] = []
+        self._infinite: dict[str, int] = {}
+
+    def run(self, cases: Sequence[SweepCase], budget: _Budget) -> None:
+        """Run the cases within the budget."""
+        for index, case in enumerate(cases):
+            if not budget.allows(case):
+                self._skipped.append(case.name)
+                continue
+            started = time.monotonic()
+            inputs = self._source.examples(case.sizes, case.seed)
+            expected = _expected_outputs(self._source, inputs, case)
+            if expected is None:
+                self._unanswered.append(case.name)
+                continue
+            if index == 0:
+                allowed = tolerances_of(expected, self._comparison.limits)
+                _require_determinism(self._source, inputs, expected, allowed)
+                started = time.monotonic()
+            actual = self._compare(case.name, partial(self._source.examples, case.sizes, case.seed), inputs, expected)
+            budget.charge(case, time.monotonic() - started)
+            for recorder in self._recorders:
+                recorder.offer(case, inputs, expected, actual)
+
+    def _compare(
+        self, name: str, inputs_of: Callable[[], Arrays], inputs: Arrays, expected: Arrays
+    ) -> dict[str, Array]:
+        """Run the published model, and measure its errors; return its outputs, none if it failed."""
+        self._magnitudes.add(expected)
+        self._variety.add(inputs, expected)
+        for output in infinite_outputs(expected):
+            self._infinite[output] = self._infinite.get(output, 0) + 1
+        try:
+            actual = {name: np.asarray(array) for name, array in self._comparison.published(inputs).items()}
+        except (ParityError, SourceError) as error:
+            self._measured.append(_Measured(name, inputs_of, [], error.message))
+            return {}
+        rtols = {name: limit.rtol for name, limit in self._comparison.limits.items()}
+        self._measured.append(_Measured(name, inputs_of, output_errors(expected, actual, rtols)))
+        return actual
+
+    def vary_constant_outputs(self, spec: ParitySpec) -> None:
+        """Try other inputs until no output is the same for all: such an output proves nothing."""
+        sizes = self._source.example_sizes
+        for seed, factor in ((spec.seed + spec.seeds + i, factor) for i, factor in enumerate((*FACTORS, 100.0))):
+            names = self._variety.constant
+            if not names:
+                return
+            examples = self._source.examples(sizes, seed)
+            inputs = scaled(examples, factor) or examples  # the values of integers have a meaning
+            expected = self._outputs_or_none(inputs)
+            if expected is not None:
+                name = SweepCase(sizes, seed, required=False).name + (
+                    f" x {factor:g}" if inputs is not examples else ""
+                )
+                # The other outputs were compared on the examples, and may not support such values.
+                self._compare(name, partial(dict, inputs), inputs, {name: expected[name] for name in names})
+
+    def _outputs_or_none(self, inputs: Arrays) -> dict[str, Array] | None:
+        """Return the original's outputs; None if it does not support the inputs."""
+        try:
+            outputs = self._source.reference(inputs)
+        except SourceError:
+            return None
+        return None if has_nan(outputs) else outputs
+
+    def report(self) -> tuple[ParityReport, Tolerances]:
+        """Return the report, and the tolerances."""
+        allowed = self._magnitudes.tolerances(self._comparison.limits)
+        cases = tuple(measured.judged(allowed) for measured in self._measured)
+        return ParityReport(cases, tuple(self._skipped), tuple(self._unanswered), tuple(self._notes())), allowed
+
+    def first_differing(self, report: ParityReport) -> Arrays:
+        """Return the inputs of the first case that differs; none if no case ran."""
+        pairs = zip(self._measured, report.cases, strict=True)
+        return next((measured.inputs() for measured, case in pairs if not case.passed), {})
+
+    def _notes(self) -> Iterator[str]:
+        total = len(self._measured)
+        for name, count in self._infinite.items():
+            yield (
+                f"output {name!r} has infinite values in {count} of {total} cases; they were compared by their places "
+                "and signs"
+            )
+        for name in self._variety.constant:
+            yield (
+                f"output {name!r} is the same for all inputs that were tried, so parity proves little about it: set "
+                "examples: or inputs: with values for which it changes"
+            )
 
 
 def _expected_outputs(source: SourceModel, inputs: dict[str, Array], case: SweepCase) -> dict[str, Array] | None:
@@ -103,7 +228,7 @@ def _expected_outputs(source: SourceModel, inputs: dict[str, Array], case: Sweep
 
     Raises:
         ExportError: It fails at declared sizes.
-        ParityError: An output has NaN or infinite values.
+        ParityError: An output has NaN, with which nothing can be compared, even where both models return it.
     """
     try:
         outputs = source.reference(inputs)
@@ -111,10 +236,10 @@ def _expected_outputs(source: SourceModel, inputs: dict[str, Array], case: Sweep
         if case.probing:
             return None
         raise _declared_size_error(source, case, error) from error
-    if reason := not_finite(outputs):
+    if reason := has_nan(outputs):
         raise ParityError(
-            f"the {_original(source)} itself returns NaN or Inf at {case.name}: {reason}",
-            "check the weights and the example inputs: outputs with NaN cannot be compared",
+            f"the {_original(source)} itself returns NaN at {case.name}: {reason}",
+            source.declare or "check the weights and the example inputs: outputs with NaN cannot be compared",
             code="parity.not-finite",
         )
     return outputs
@@ -189,19 +314,6 @@ def _require_determinism(
         )
 
 
-def _compare(
-    case: SweepCase, comparison: Comparison, inputs: dict[str, Array], expected: dict[str, Array]
-) -> ParityCase:
-    try:
-        actual = comparison.published(inputs)
-    except (ParityError, SourceError) as error:
-        result = Difference(0.0, 0.0, 0.0, error.message)
-    else:
-        arrays = {name: np.asarray(array) for name, array in actual.items()}
-        result = difference(expected, arrays, comparison.tolerances)
-    return ParityCase(case.name, result.max_abs, result.max_rel, result.cosine, not result.reason, result.reason)
-
-
 def _original(source: SourceModel) -> str:
     if source.against:
         return f"reference {source.against}"
@@ -243,7 +355,7 @@ def _drift_hint(report: ParityReport, failed: list[ParityCase], source: SourceMo
             "a mask that hides a whole row gives NaN in the graph and 0 in PyTorch: set examples: with masks that keep "
             "a part of each row"
         )
-    if all(0.0 < case.max_abs_diff < _NOISE for case in failed):
+    if all(0.0 < case.max_rel_diff < _NOISE for case in failed):
         atol = 2 * max(case.max_abs_diff for case in failed)
         return f"this looks like floating-point noise: accept it with parity: {{atol: {atol:.0e}}}"
     if report.cases[0].passed:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from repogen.triton_config.sections.model import TritonSpec
     from repogen.validate.compare import Comparison
     from repogen.validate.golden import GoldenRecorder
+    from repogen.validate.tolerance import Tolerances
 
 ROW = "row"
 """In place of the batch dim: each golden case of a ragged model is one request of one row."""
@@ -94,11 +95,14 @@ class _RaggedBatch:
         return [(1, *row[source].shape) if self._is_ragged(source) else row[source].shape for row in rows]
 
 
-def check_ragged(comparison: Comparison, triton: TritonSpec, seed: int, golden: GoldenRecorder) -> BatchReport:
+def check_ragged(
+    comparison: Comparison, allowed: Tolerances, triton: TritonSpec, seed: int, golden: GoldenRecorder
+) -> BatchReport:
     """Compare rows of different lengths in one batch with the same rows alone, and record rows as golden cases.
 
     Args:
         comparison: The original and the published model, which are both measured.
+        allowed: The tolerance of each output.
         triton: The spec's section, with a ``max_batch_size`` above 0.
         seed: Seed of the inputs.
         golden: Records each row with its batch inputs; its batch dim is ``ROW``.
@@ -111,7 +115,7 @@ def check_ragged(comparison: Comparison, triton: TritonSpec, seed: int, golden: 
     reason = _unsuitable_reason(source, batch, requested)
     rows = [] if reason else _example_rows(source, batch, requested, seed)
     for model, name in ((source.reference, "PyTorch"), (comparison.published, "ONNX Runtime")):
-        reason = reason or _row_dependence(comparison, batch, model, rows, name)
+        reason = reason or _row_dependence(allowed, batch, model, rows, name)
     if reason:
         raise ConfigError(
             f"max_batch_size is {requested}, but rows of different lengths cannot be batched: {reason}",
@@ -121,7 +125,7 @@ def check_ragged(comparison: Comparison, triton: TritonSpec, seed: int, golden: 
     for index, row in enumerate(rows):
         sizes = {ROW: 1} | {str(spec.shape[0]): len(row[spec.name]) for spec in batch.ragged}
         case = SweepCase(sizes, seed + index, required=True)
-        golden.offer(case, batch.inputs([row]), batch.outputs(source.reference, [row])[0])
+        golden.offer(case, batch.inputs([row]), batch.outputs(source.reference, [row])[0], {})
     return BatchReport(batchable=True, max_batch_size=requested)
 
 
@@ -171,7 +175,7 @@ def _example_rows(source: SourceModel, batch: _RaggedBatch, requested: int, seed
 
 
 def _row_dependence(
-    comparison: Comparison, batch: _RaggedBatch, model: Reference, rows: Sequence[Arrays], name: str
+    allowed: Tolerances, batch: _RaggedBatch, model: Reference, rows: Sequence[Arrays], name: str
 ) -> str:
     """Return how rows affect each other in a model; empty if they do not."""
     try:
@@ -184,6 +188,6 @@ def _row_dependence(
         return f"a batch of rows with {[len(next(iter(row.values()))) for row in rows]} elements fails: {error.message}"
     for others, what in ((together, "in a batch"), (reversed_order, "in a batch of another order")):
         for index, (expected, actual) in enumerate(zip(alone, others, strict=True)):
-            if reason := difference(expected, actual, comparison.tolerances).reason:
+            if reason := difference(expected, actual, allowed).reason:
                 return f"row {index} gives another output alone than {what} of {len(rows)} rows: {reason} ({name})"
     return ""

@@ -40,11 +40,19 @@ class OnnxModel:
             reason = first_line(error, self._directory)
             raise ParityError(
                 f"ONNX Runtime {onnxruntime.__version__} cannot load the model: {reason}",
-                _load_hint(str(error), artifact),
+                load_hint(str(error), artifact),
                 code="parity.load",
                 details=str(error),
             ) from error
         self._outputs = [output.name for output in artifact.signature.outputs]
+
+    @property
+    def output_shapes(self) -> dict[str, tuple[int | None, ...]]:
+        """The shape of each output as ONNX Runtime infers it; None for a dynamic size."""
+        return {
+            output.name: tuple(size if isinstance(size, int) else None for size in output.shape)
+            for output in self._session.get_outputs()
+        }
 
     def __call__(self, inputs: Arrays) -> dict[str, Array]:
         """Return the outputs by name.
@@ -61,7 +69,8 @@ class OnnxModel:
         return dict(zip(self._outputs, values, strict=True))
 
 
-def _load_hint(reason: str, artifact: OnnxArtifact) -> str:
+def load_hint(reason: str, artifact: OnnxArtifact) -> str:
+    """Return what to do about a graph that ONNX Runtime cannot load."""
     specs = (*artifact.signature.inputs, *artifact.signature.outputs)
     dtypes = sorted({spec.dtype for spec in specs} & {"float64", "float16"})
     if "Could not find an implementation" in reason and dtypes:

@@ -1,4 +1,4 @@
-"""Everything that is measured about a published model: structure, parity, batching, and golden tensors."""
+"""Everything that is measured about a published model: parity, batching, and golden tensors."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.source import Eager, PassThroughSource, Program
 from repogen.validate.batch import check_batch
-from repogen.validate.compare import Comparison, tolerances
+from repogen.validate.compare import Comparison
 from repogen.validate.divergence import first_divergence
 from repogen.validate.golden import GoldenRecorder
 from repogen.validate.parity import check_parity
 from repogen.validate.ragged import ROW, check_ragged
+from repogen.validate.rows import RowRecorder
 from repogen.validate.runtime import OnnxModel
-from repogen.validate.structure import check_structure
+from repogen.validate.tolerance import limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from repogen.artifacts.built_model import BatchReport, OnnxArtifact, ParityReport
     from repogen.artifacts.source import Reference, SourceModel
     from repogen.artifacts.tensors import Arrays, Sizes
     from repogen.spec.models import ModelSpec
-    from repogen.targets import Target
-    from repogen.validate.compare import Tolerances
+    from repogen.validate.tolerance import Limit
 
 
 @dataclass(frozen=True)
@@ -45,27 +45,23 @@ def validate(
     artifact: OnnxArtifact,
     source: SourceModel,
     model: ModelSpec,
-    target: Target,
     golden_dir: Path,
     extra_sizes: Sequence[Sizes] = (),
 ) -> Validation:
-    """Check structure, parity and batching of a graph, and write golden tensors.
+    """Check parity and batching of a graph, and write golden tensors.
 
     Args:
         artifact: The graph.
         source: The original.
         model: The spec entry.
-        target: The Triton release that loads the graph.
         golden_dir: Directory for the golden tensors; created.
         extra_sizes: Sizes at which parity is measured in addition to the sweep, such as guard violations.
 
     Raises:
-        ExportError: The graph is invalid, or too new for the target (exit 3).
         ParityError: ONNX Runtime and the original disagree (exit 4).
         ConfigError: The spec sets max_batch_size, and the model cannot be batched (exit 5).
     """
-    check_structure(artifact, target)
-    explain = partial(_explain, artifact, source, tolerances(source.signature, model.parity, source.precision))
+    explain = partial(_explain, artifact, source, limits(source.signature, model.parity, source.precision))
     return prove(source, OnnxModel(artifact), model, golden_dir, explain=explain, extra_sizes=extra_sizes)
 
 
@@ -92,31 +88,29 @@ def prove(
         ParityError: The two disagree (exit 4).
         ConfigError: The spec sets max_batch_size, and the model cannot be batched (exit 5).
     """
-    allowed = tolerances(source.signature, model.parity, source.precision)
-    comparison = Comparison(source, published, allowed)
-    golden = GoldenRecorder()
-    parity = check_parity(comparison, model.parity, golden, explain=explain, extra_sizes=extra_sizes)
+    comparison = Comparison(source, published, limits(source.signature, model.parity, source.precision))
+    golden, rows = GoldenRecorder(), RowRecorder(source.signature.batch_dim)
+    parity, allowed = check_parity(comparison, model.parity, (golden, rows), explain=explain, extra_sizes=extra_sizes)
     batch_dim: str | None = ROW
     if model.triton.ragged and model.triton.max_batch_size and not isinstance(source.origin, PassThroughSource):
         golden = GoldenRecorder()
-        batch = check_ragged(comparison, model.triton, model.parity.seed, golden)
+        batch = check_ragged(comparison, allowed, model.triton, model.parity.seed, golden)
     else:
-        batch = check_batch(comparison, model.triton.max_batch_size, model.parity.seed)
+        batch = check_batch(comparison, allowed, model.triton.max_batch_size, model.parity.seed, rows.rows)
         batch_dim = source.signature.batch_dim if batch.batchable else None
     golden_dir.mkdir(parents=True, exist_ok=True)
     golden.write(golden_dir, batch_dim, allowed)
     return Validation(parity, batch)
 
 
-def _explain(artifact: OnnxArtifact, source: SourceModel, allowed: Tolerances, inputs: Arrays) -> str:
+def _explain(artifact: OnnxArtifact, source: SourceModel, allowed: Mapping[str, Limit], inputs: Arrays) -> str:
     """Return the first operator of a PyTorch model that the graph computes differently; empty if it is unknown."""
     if not isinstance(source.origin, (Eager, Program)):
         return ""
-    rtol = max(limits[0] for limits in allowed.values())
-    atol = max(limits[1] for limits in allowed.values())
+    limit = max(allowed.values(), key=lambda limit: (limit.rtol, limit.share))
     ordered = {spec.name: inputs[spec.name] for spec in source.signature.inputs}
     try:
-        divergence = first_divergence(source.origin.module, artifact.path, ordered, rtol or 1e-3, atol or 1e-5)
+        divergence = first_divergence(source.origin.module, artifact.path, ordered, limit)
     except Exception:  # noqa: BLE001 - the parity error must be reported even if the search for its cause fails
         return ""
     return "" if divergence is None else str(divergence)

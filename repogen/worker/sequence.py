@@ -12,18 +12,20 @@ from repogen.artifacts.source import PassThroughSource
 from repogen.errors import ExportError, ParityError, RepogenError, error_from_record
 from repogen.export.fallback_chain import export_with, fallback_chain
 from repogen.onnx_graph.normalize import NormalizeOptions
+from repogen.onnx_graph.written_shapes import with_output_shapes
 from repogen.optimize.passes import optimize
 from repogen.source.load import load_source
 from repogen.targets import target_of
-from repogen.validate.structure import TargetLimitError
+from repogen.validate.structure import TargetLimitError, check_structure
 from repogen.validate.validation import Validation, prove, validate
 from repogen.worker.imports import imported_code
+from repogen.worker.target_runtime import target_runtime
 from repogen.worker.timeout import time_limit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.artifacts.built_model import Artifact, PassOutcome
+    from repogen.artifacts.built_model import Artifact, OnnxArtifact, PassOutcome
     from repogen.artifacts.source import Reference, SourceModel
     from repogen.export.interface import Exporter
     from repogen.worker.job import Job
@@ -106,6 +108,7 @@ def _reload(job: Job, max_batch_size: int) -> tuple[SourceModel, Reference]:
 
 def _built(verified: _Verified, source: SourceModel, job: Job, log: BuildLog) -> BuiltModel:
     parity = verified.validation.parity
+    log.add_notes(parity.notes)
     if parity.unanswered:
         cases = ", ".join(name.rpartition(" seed=")[0] for name in parity.unanswered[:3])
         log.add_notes((f"the model itself rejects some sizes within dims:, as does what is published: {cases}",))
@@ -142,14 +145,41 @@ def _try_exporter(
     golden = directory / "golden"
     with log.step("validate"):
         try:
-            validation = validate(artifact, source, job.model, target, golden, guard_violations)
+            artifact, validation = _validate(artifact, source, job, golden, guard_violations)
         except (ExportError, ParityError, TargetLimitError) as error:
             if artifact is exported or error.code in _MODEL_ERRORS:
                 raise
             log.set_passes(tuple(_skip(outcome, error.message) for outcome in passes))
-            artifact = exported
-            validation = validate(artifact, source, job.model, target, golden, guard_violations)
+            artifact, validation = _validate(exported, source, job, golden, guard_violations)
     return _Verified(artifact, validation, golden, exported.nodes)
+
+
+def _validate(
+    artifact: OnnxArtifact, source: SourceModel, job: Job, golden: Path, extra_sizes: list[dict[str, int]]
+) -> tuple[OnnxArtifact, Validation]:
+    """Check a graph against the target, its ONNX Runtime and the original; return it with its final output shapes."""
+    target = target_of(job.release)
+    check_structure(artifact, target)
+    runtime = target_runtime(target, job.threads)
+    try:
+        artifact = with_output_shapes(artifact, runtime.load(artifact))
+    except ParityError as error:
+        raise _with_precision(error, source.precision) from error
+    validation = validate(artifact, source, job.model, golden, extra_sizes)
+    runtime.check(artifact, golden)
+    return artifact, validation
+
+
+def _with_precision(error: ParityError, precision: str) -> ParityError:
+    """Return an error about a missing kernel that names the precision that the model computes in."""
+    if precision not in {"float16", "bfloat16"} or "Could not find an implementation" not in error.message:
+        return error
+    return ParityError(
+        f"{error.message}: the model computes in {precision}",
+        f"compute in float32: remove torch.autocast(dtype=torch.{precision}) and casts to {precision} from forward",
+        code=error.code,
+        details=error.details,
+    )
 
 
 def _skip(outcome: PassOutcome, reason: str) -> PassOutcome:

@@ -84,7 +84,7 @@ def _map_children(value: object, change: Callable[[str, object], object]) -> obj
 
 
 def named_call(parameters: Parameters, names: tuple[str, ...]) -> Call:
-    """Return the call for declared inputs: by name if every input is named like a parameter, otherwise by position.
+    """Return the call for declared inputs: by name if forward accepts every name, otherwise by position.
 
     Raises:
         SourceError: Only some names are parameters, or the forward accepts a different number of inputs.
@@ -96,7 +96,9 @@ def named_call(parameters: Parameters, names: tuple[str, ...]) -> Call:
         n for n, p in parameters.items() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     ]
     signature = f"forward({', '.join(parameters)})"
-    if len(matching) == len(names):
+    # forward(**batch) accepts any name; next to named parameters, an unknown name is more likely a mistake.
+    only_keywords = _accepts_any_name(parameters) and len(parameters) == 1
+    if len(matching) == len(names) or only_keywords:
         if missing_names := [n for n in required if n not in names]:
             raise SourceError(
                 f"{signature} also needs {', '.join(missing_names)}",

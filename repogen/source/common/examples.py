@@ -6,7 +6,7 @@ import inspect
 import zipfile
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -223,12 +223,18 @@ def _to_arrays(tensors: Mapping[str, object], reference: str) -> dict[str, Array
 
 
 def to_array(value: object) -> Array:
-    """Return a tensor, an array or a list as a C-contiguous NumPy array."""
+    """Return a tensor, an array or a list as a C-contiguous NumPy array; bfloat16 becomes float32."""
+    if str(getattr(value, "dtype", "")) in {"torch.bfloat16", "bfloat16"}:
+        value = _to_float32(value)
     detach = getattr(value, "detach", None)
     array_like = detach().cpu().numpy() if callable(detach) else value
     if isinstance(array_like, list) and not is_tensor(array_like):
         return np.array(array_like, dtype=object, order="C")  # strings: NumPy's string types truncate and recode them
     return np.array(array_like, order="C")
+
+
+def _to_float32(value: Any) -> object:  # noqa: ANN401 - a tensor, or an array of ml_dtypes
+    return value.float() if hasattr(value, "detach") else value.astype(np.float32)
 
 
 def load_data(path: Path) -> dict[str, Array]:
@@ -256,11 +262,11 @@ def load_data(path: Path) -> dict[str, Array]:
 
 def _load_safetensors(path: Path) -> dict[str, Array]:
     from safetensors import SafetensorError  # noqa: PLC0415 - part of the build extra
-    from safetensors.numpy import load_file  # noqa: PLC0415 - the same
+    from safetensors.torch import load_file  # noqa: PLC0415 - the same; NumPy has no bfloat16
 
     try:
-        return dict(load_file(path))
-    except (OSError, SafetensorError, KeyError) as error:  # KeyError: a dtype that NumPy does not have
+        return {name: to_array(tensor) for name, tensor in load_file(path).items()}
+    except (OSError, SafetensorError, KeyError, TypeError) as error:  # TypeError: a dtype that NumPy does not have
         raise SourceError(
             f"{path.name} cannot be read as safetensors: {error}",
             "write it with safetensors.numpy.save_file",

@@ -65,6 +65,7 @@ class GraphInputs:
         dims: Their symbolic dims.
         examples: Creates example inputs.
         undeclared: Dims without bounds in both the graph and the spec.
+        declare: What to declare so that more values are tried than a guess; empty if nothing was guessed.
         notes: Messages for the report.
     """
 
@@ -73,6 +74,7 @@ class GraphInputs:
     examples: Examples
     undeclared: frozenset[str]
     notes: tuple[str, ...]
+    declare: str = ""
 
     def with_call(self, call: Call) -> Inputs:
         """Return the inputs of a forward that is called in this way."""
@@ -113,8 +115,9 @@ def find_graph_inputs(
     undeclared = frozenset(name for name in dims if name not in model.dims and limits[name].max is None)
     random_specs, guessed_names = _random_specs(specs, declared, graph, stored)
     examples = _examples(specs, model, root, random_specs, _rename(stored, graph, specs))
-    notes = (*_bounds_note(dims, undeclared), *_integers_note(guessed_names if model.examples is None else []))
-    return GraphInputs(specs, dims, examples, undeclared, notes)
+    declare = _integers_note(guessed_names if model.examples is None else [])
+    notes = (*_bounds_note(dims, undeclared), *([declare] if declare else []))
+    return GraphInputs(specs, dims, examples, undeclared, notes, declare)
 
 
 def _declared_inputs(graph: tuple[GraphInput, ...], model: ModelSpec) -> dict[str, tuple[str, InputSpec]]:
@@ -297,8 +300,8 @@ def _bounds_note(dims: Mapping[str, DimRange], undeclared: frozenset[str]) -> tu
     return (f"the file has no upper bounds for these dims, so repogen used {ranges} (set others with dims:)",)
 
 
-def _integers_note(names: list[str]) -> tuple[str, ...]:
+def _integers_note(names: list[str]) -> str:
     if not names:
-        return ()
+        return ""
     example = f"inputs: {{{names[0]}: {{range: [0, …]}}}}"
-    return (f"{', '.join(names)}: only the integers 0 and 1 were tested; set {example} or examples: to test more",)
+    return f"{', '.join(names)}: only the integers 0 and 1 were tested; set {example} or examples: to test more"

@@ -71,6 +71,7 @@ def load_huggingface(request: SourceRequest[HuggingFaceSource]) -> SourceModel:
     summary = f"task {head.task.name}: {type(network).__name__}{', only its encoder' if head.task.encoder else ''}"
     notes = (
         summary,
+        *_cache_note(head.task),
         *checkpoint.notes,
         *weight_notes,
         *module_notes,
@@ -79,6 +80,17 @@ def load_huggingface(request: SourceRequest[HuggingFaceSource]) -> SourceModel:
         *label_notes,
     )
     return replace(source_model, notes=notes, files=checkpoint.files, companions=companions, labels=labels)
+
+
+def _cache_note(task: Task) -> tuple[str, ...]:
+    """Return that a decoder is published without its key-value cache."""
+    if task.name != "text-generation":
+        return ()
+    note = (
+        "published without the key-value cache (use_cache is off): each request computes all tokens of its sequence, "
+        "so a loop that generates one token per request repeats that work"
+    )
+    return (note,)
 
 
 def _head(task: str, checkpoint: Checkpoint, config: Config) -> Head:

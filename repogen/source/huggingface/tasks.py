@@ -239,7 +239,7 @@ def _unsupported_message(name: str) -> str:
 def _task_error(message: str) -> SourceError:
     return SourceError(
         message,
-        f"set source.task to one of: {', '.join(_BY_NAME)}; for any other model, write a factory (source.factory) and "
-        "declare inputs",
+        f"set source.task to one of: {', '.join(_BY_NAME)}; for any other model, write a function that returns it, and "
+        "declare its inputs: source: {kind: torch, factory: models.py:build}",
         code="source.hf-task",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +25,7 @@ from repogen.source.onnx.reference import file_reference, with_reference
 from repogen.source.torch.eager import check_tensor_names
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import onnx
 
@@ -46,6 +47,9 @@ _CANDIDATE_RANGES = (
     DimRange(224, 224, 224),
     DimRange(1, 1, 1),
 )
+# Versions of ONNX Runtime return different sizes for, or crash on, images that are smaller than a pooling window.
+_IMAGE_RANGES = _CANDIDATE_RANGES[2:]
+_IMAGE_RANK = 4
 
 
 def load_onnx(request: SourceRequest[OnnxSource]) -> SourceModel:
@@ -73,7 +77,8 @@ def load_onnx(request: SourceRequest[OnnxSource]) -> SourceModel:
     reference = file_reference(proto, path, input_names, output_names)
     if model.examples is None:
         undeclared = inputs.undeclared - {Signature(inputs.specs, ()).batch_dim}
-        inputs = inputs.with_dims(find_sizes(inputs.dims, undeclared, inputs.examples, reference))
+        ranges = _IMAGE_RANGES if _is_image(inputs, undeclared) else _CANDIDATE_RANGES
+        inputs = inputs.with_dims(find_sizes(inputs.dims, undeclared, inputs.examples, reference, ranges))
     _reject_random_outputs(proto, inputs, reference)
     file_model = SourceModel(
         origin=OnnxFile(path),
@@ -82,6 +87,7 @@ def load_onnx(request: SourceRequest[OnnxSource]) -> SourceModel:
         examples=inputs.examples,
         reference=reference,
         files=files,
+        declare=inputs.declare,
     )
     source_model = with_reference(file_model, source, model, root)
     return replace(source_model, notes=(*inputs.notes, *source_model.notes))
@@ -136,33 +142,56 @@ def _reject_random_outputs(proto: onnx.ModelProto, inputs: GraphInputs, referenc
         )
 
 
+def _is_image(inputs: GraphInputs, undeclared: Collection[str]) -> bool:
+    """Return whether an undeclared dim is an axis of an image or a volume."""
+    return any(len(spec.shape) >= _IMAGE_RANK and set(spec.shape) & set(undeclared) for spec in inputs.specs)
+
+
 def find_sizes(
-    dims: Mapping[str, DimRange], undeclared: Collection[str], examples: Examples, reference: Reference
+    dims: Mapping[str, DimRange],
+    undeclared: Collection[str],
+    examples: Examples,
+    reference: Reference,
+    ranges: Sequence[DimRange] = _CANDIDATE_RANGES,
 ) -> dict[str, DimRange]:
-    """Return bounds at which a graph runs for the undeclared dims; empty when no candidate range works."""
+    """Return bounds at which a graph runs for the undeclared dims; empty when no candidate range works.
+
+    A size at which an output is empty or NaN counts as one that does not work, if another candidate does: an image of
+    1 x 1 leaves nothing after pooling, and some versions of ONNX Runtime crash on it.
+    """
     names = [name for name in dims if name in undeclared]
     if not names:
         return {}
     example = {name: dim.example for name, dim in dims.items()}
-    for candidate in _CANDIDATE_RANGES:
-        sizes = {candidate.example, candidate.min, candidate.max, (candidate.example + candidate.max) // 2}
-        if all(_runs({**example, **dict.fromkeys(names, size)}, examples, reference) for size in sorted(sizes)):
-            fixed_sizes = {**example, **dict.fromkeys(names, candidate.example)}
-            return {name: _single_range(name, candidate, fixed_sizes, examples, reference) for name in names}
+    for works in (partial(_returns_values, examples, reference), partial(_runs, examples, reference)):
+        for candidate in ranges:
+            sizes = {candidate.example, candidate.min, candidate.max, (candidate.example + candidate.max) // 2}
+            if all(works({**example, **dict.fromkeys(names, size)}) for size in sorted(sizes)):
+                fixed_sizes = {**example, **dict.fromkeys(names, candidate.example)}
+                return {name: _single_range(name, candidate, fixed_sizes, works) for name in names}
     return {}
 
 
 def _single_range(
-    name: str, candidate: DimRange, fixed_sizes: Mapping[str, int], examples: Examples, reference: Reference
+    name: str, candidate: DimRange, fixed_sizes: Mapping[str, int], works: Callable[[Mapping[str, int]], bool]
 ) -> DimRange:
     """Return the candidate range if the dim can vary on its own, else the example size."""
-    varies = all(_runs({**fixed_sizes, name: size}, examples, reference) for size in {candidate.min, candidate.max})
+    varies = all(works({**fixed_sizes, name: size}) for size in {candidate.min, candidate.max})
     return candidate if varies else DimRange(candidate.example, candidate.example, candidate.example)
 
 
-def _runs(sizes: Mapping[str, int], examples: Examples, reference: Reference) -> bool:
+def _runs(examples: Examples, reference: Reference, sizes: Mapping[str, int]) -> bool:
     try:
         reference(examples(sizes, 0))
     except SourceError:
         return False
     return True
+
+
+def _returns_values(examples: Examples, reference: Reference, sizes: Mapping[str, int]) -> bool:
+    """Return whether a graph runs, and no output is empty or has NaN."""
+    try:
+        outputs = reference(examples(sizes, 0))
+    except SourceError:
+        return False
+    return all(array.size and not (array.dtype.kind == "f" and np.isnan(array).any()) for array in outputs.values())

@@ -14,6 +14,7 @@ from repogen.errors import SourceError, first_line
 from repogen.files import MAX_GRAPH_BYTES, read_bytes
 from repogen.onnx_graph.external_data import cut_short, external, misplaced, nodes
 from repogen.onnx_graph.facts import other_format
+from repogen.onnx_graph.normalize import is_unnamed
 from repogen.source.common.graph_inputs import GraphInput, Limits
 
 if TYPE_CHECKING:
@@ -137,8 +138,15 @@ def _graph_input(value: onnx.ValueInfoProto) -> GraphInput:
 def _dim(name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> GraphDim:
     if dim.dim_value > 0:
         return int(dim.dim_value)
+    if dim.HasField("dim_value") and dim.dim_value == 0:
+        raise SourceError(
+            f"axis {axis} of input {name!r} has size 0 in the file, so that input would always be empty",
+            "export the model again with that axis dynamic: a dim_param, not a dim_value of 0",
+            code="source.onnx-type",
+        )
     # A dim without a name is separate from all others, except on axis 0: the batch, which all inputs share.
-    return Limits(dim.dim_param or ("?" if axis == 0 else f"?{name}:{axis}"))
+    unnamed = is_unnamed(dim.dim_param)
+    return Limits(("?" if axis == 0 else f"?{name}:{axis}") if unnamed else dim.dim_param)
 
 
 def _dtype(value: onnx.ValueInfoProto, side: str, alternative: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -39,7 +38,8 @@ class Examined:
         select: Indices of the chosen outputs among all tensors that the module returns.
         signature: Inputs, and outputs with their shapes at the example size.
         attention: Whether it calls ``scaled_dot_product_attention``.
-        precision: ``float16`` or ``bfloat16`` if it computes anything in that dtype, otherwise empty.
+        precision: ``float16``, ``bfloat16`` or ``qint8`` if it computes anything in that dtype, otherwise empty.
+        complex: ``complex64`` or ``complex128`` if it computes anything in that dtype, otherwise empty.
         notes: Messages for the report.
         root: Directory of the spec.
     """
@@ -50,6 +50,7 @@ class Examined:
     signature: Signature
     attention: bool
     precision: str
+    complex: str
     notes: tuple[str, ...]
     root: Path
 
@@ -68,6 +69,7 @@ class Examined:
             reference=self.reference,
             notes=self.notes,
             precision=self.precision,
+            complex=self.complex,
         )
 
 
@@ -95,6 +97,7 @@ def examine(module: torch.nn.Module, inputs: Inputs, model: ModelSpec, root: Pat
         signature=Signature(inputs.specs, outputs),
         attention=observed.attention,
         precision=observed.precision,
+        complex=observed.complex,
         notes=(*inputs.notes, *left_out),
         root=root,
     )
@@ -104,7 +107,7 @@ def source_from_module(module: torch.nn.Module, inputs: Inputs, model: ModelSpec
     """Return the source model of a module; see ``examine``.
 
     If the forward fails, it is tried again with multiples of 32, 8 and 64 as example sizes of the dims for which the
-    spec sets none.
+    spec sets none. An error other than a failing forward then replaces the first one.
 
     Args:
         module: The module, as ``repogen.source.torch.module.prepare`` returned it.
@@ -121,8 +124,11 @@ def source_from_module(module: torch.nn.Module, inputs: Inputs, model: ModelSpec
             multiples = replace(inputs, dims=_round_sizes(inputs.dims, model, step))
             if multiples.dims == inputs.dims:
                 continue
-            with suppress(SourceError):
+            try:
                 return examine(module, multiples, model, root).source_model()
+            except SourceError as later:
+                if later.code != error.code:  # forward accepts these sizes, so this is what remains to be fixed
+                    raise later from error
         raise
 
 
@@ -146,9 +152,10 @@ def check_tensor_names(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Non
         SourceError: An output has the name of an input, or a name is not printable.
     """
     if shared := [name for name in outputs if name in inputs]:
+        renamed = ", ".join(f"{name}_output" if name in inputs else name for name in outputs)
         raise SourceError(
             f"an output {shared[0]!r} has the name of an input, and names in a graph must be unique",
-            "rename the outputs: outputs: [...]",
+            f"rename the outputs: outputs: [{renamed}]",
             code="source.shared-name",
         )
     if invalid := [name for name in (*inputs, *outputs) if not (name and name.isprintable())]:

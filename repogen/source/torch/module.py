@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from repogen.source.common.callables import UserCallable
 
 _MODE_DEPENDENT = ("Dropout", "BatchNorm", "InstanceNorm")
-_QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch.nn.quantized")
+# Their scales depend on the values of a whole batch; the exporter translates static quantization only.
+_DYNAMICALLY_QUANTIZED = tuple(
+    f"torch.{name}.dynamic" for name in ("ao.nn.quantized", "ao.nn.intrinsic.quantized", "nn.quantized")
+)
 _DTYPES = {"float32": torch.float32, "float16": torch.float16}
 
 
@@ -103,6 +106,7 @@ def prepare(module: torch.nn.Module, dtype: str | None) -> tuple[torch.nn.Module
     module = module.cpu()
     return module, (
         *notes,
+        *_uncompile(module),
         *_cast_module(module, dtype),
         *_no_cache(module),
         *_plain_experts(module),
@@ -124,6 +128,21 @@ def _unwrap(module: torch.nn.Module) -> tuple[torch.nn.Module, tuple[str, ...]]:
         module = inner
 
 
+def _uncompile(module: torch.nn.Module) -> tuple[str, ...]:
+    """Remove torch.compile from inner modules, and ``module.compile()``; return a note about them."""
+    names = []
+    for name, child in list(module.named_modules()):
+        if getattr(child, "_compiled_call_impl", None) is not None:
+            child._compiled_call_impl = None  # noqa: SLF001 - torch has no public way back
+            names.append(name or type(module).__name__)
+        for key, inner in list(child.named_children()):
+            original = getattr(inner, "_orig_mod", None)
+            if isinstance(original, torch.nn.Module):
+                setattr(child, key, original)
+                names.append(f"{name}.{key}".lstrip("."))
+    return (f"removed torch.compile from {', '.join(names[:3])}",) if names else ()
+
+
 def _check_not_meta(module: torch.nn.Module) -> None:
     meta = [name for name, tensor in module.named_parameters() if tensor.is_meta]
     if meta:
@@ -136,11 +155,11 @@ def _check_not_meta(module: torch.nn.Module) -> None:
 
 def _check_not_quantized(module: torch.nn.Module) -> None:
     for name, child in module.named_modules():
-        if type(child).__module__.startswith(_QUANTIZED):
+        if type(child).__module__.startswith(_DYNAMICALLY_QUANTIZED):
             subject = f"module {name!r}" if name else "the model"
             raise SourceError(
-                f"{subject} is quantized ({type(child).__module__}.{type(child).__name__}), "
-                "and the exporters do not support PyTorch's packed weights",
+                f"{subject} is quantized dynamically ({type(child).__module__}.{type(child).__name__}), "
+                "and the exporters do not support its packed weights",
                 "export the float model, and quantize the ONNX file: onnxruntime.quantization.quantize_dynamic",
                 code="source.quantized",
             )
@@ -173,7 +192,13 @@ def _no_cache(module: torch.nn.Module) -> tuple[str, ...]:
     caching: list[Any] = [config for config in configs if getattr(config, "use_cache", False)]
     for config in caching:
         config.use_cache = False
-    return ("set config.use_cache to False: the graph does not return a key-value cache",) if caching else ()
+    if not caching:
+        return ()
+    note = (
+        "set config.use_cache to False: the graph does not return a key-value cache, so a loop that generates one "
+        "token per request computes its whole sequence each time"
+    )
+    return (note,)
 
 
 def _plain_experts(module: torch.nn.Module) -> tuple[str, ...]:

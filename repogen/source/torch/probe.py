@@ -42,12 +42,14 @@ class Observed:
     Attributes:
         leaves: Every leaf of its result with its name.
         attention: Whether it called ``scaled_dot_product_attention``.
-        precision: ``float16`` or ``bfloat16`` if it computes anything in that dtype, otherwise empty.
+        precision: ``float16``, ``bfloat16`` or ``qint8`` if it computes anything in that dtype, otherwise empty.
+        complex: ``complex64`` or ``complex128`` if it computes anything in that dtype, otherwise empty.
     """
 
     leaves: list[tuple[str, object]]
     attention: bool
     precision: str
+    complex: str
 
 
 class _AttentionRecorder(TorchFunctionMode):
@@ -77,6 +79,7 @@ class _RandomOpRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # a
         self._disturb = disturb
         self.operators: list[str] = []
         self.precision = ""
+        self.complex = ""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch's own signature
         del types
@@ -89,8 +92,12 @@ class _RandomOpRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # a
             location = f" at {line}" if (line := user_line()) else ""
             self._record(func.name().replace("::", ".") + location, tensors)
         for tensor in tensors:
-            if tensor.dtype in _HALF and self.precision != "bfloat16":
+            if tensor.is_quantized:
+                self.precision = "qint8"
+            elif tensor.dtype in _HALF and self.precision not in {"bfloat16", "qint8"}:
                 self.precision = dtype_name(tensor.dtype)
+            if tensor.is_complex():
+                self.complex = dtype_name(tensor.dtype)
         return result
 
     def _record(self, operator: str, tensors: list[torch.Tensor]) -> None:
@@ -154,7 +161,7 @@ def probe(
             code="parity.non-deterministic",
         )
     _check_no_first_call_state(harness, twin, initial, state_after_first)
-    return Observed(first, attention.attention, random.precision)
+    return Observed(first, attention.attention, random.precision, random.complex)
 
 
 def _random_error(random: _RandomOpRecorder) -> SourceError:

@@ -14,6 +14,7 @@ from tests.conformance.cases import (
     onnx_files,
     precisions,
     rows,
+    verdicts,
 )
 
 GROUPS = (
@@ -28,6 +29,7 @@ GROUPS = (
     faults,
     archives,
     onnx_files,
+    verdicts,
 )
 CASES = tuple(case for group in GROUPS for case in group.CASES)
 BY_NAME = {case.name: case for case in CASES}

@@ -258,3 +258,20 @@ def pointer(directory: Path) -> None:
     """Write a git-LFS pointer."""
     text = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
     (directory / _FILE).write_text(text, encoding="utf-8")
+
+
+def pooled(directory: Path, shape: Shape) -> None:
+    """Write a convolution and a pooling of images, whose axes are declared as in ``shape``."""
+    nodes = [
+        helper.make_node("Conv", ["x", "weight"], ["c"], kernel_shape=[3, 3], pads=[1] * 4),
+        helper.make_node("MaxPool", ["c"], ["y"], kernel_shape=[2, 2], strides=[2, 2]),
+    ]
+    weight = np.random.default_rng(0).standard_normal((3, 3, 3, 3)).astype(np.float32)
+    values = [_value(name, shape) for name in "xy"]
+    _save(_model(nodes, values[:1], values[1:], [numpy_helper.from_array(weight, "weight")]), directory)
+
+
+def inferred_dims(directory: Path) -> None:
+    """Write a product with weights of 3 columns, whose output is declared ``[N, M]``."""
+    nodes = [helper.make_node("MatMul", ["x", "weight"], ["y"])]
+    _save(_model(nodes, [_value("x", ["N", 4])], [_value("y", ["N", "M"])], _weights()[:1]), directory)

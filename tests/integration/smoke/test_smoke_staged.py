@@ -143,7 +143,7 @@ def test_wrong_golden_output_fails(triton: Any, stage: Any, linear: Any) -> None
     wrong = replace(linear, outputs={"y": linear.outputs["y"] + np.float32(0.01)})
     report = smoke_staged(triton.running, stage.add("wrong", wrong))
     assert failures(report)[0][0] == "golden seed=0"
-    assert "6 of 6 elements beyond rtol 1e-05" in failures(report)[0][1]
+    assert "6 of 6 values of 'y' differ, by up to 0.01" in failures(report)[0][1]
     with pytest.raises(SmokeError, match="wrong version 1 failed the smoke test"):
         raise_for_failures(report)
 

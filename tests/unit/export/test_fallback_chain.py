@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import onnx
@@ -41,6 +42,15 @@ class Net(nn.Module):
         """Return floats and integers."""
         y = self.linear(x) * scale
         return {"logits": y, "label": y.argmax(-1)}
+
+
+class Inverted(nn.Module):
+    """Inverts complex matrices."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the absolute values of an inverse."""
+        inverse: torch.Tensor = torch.linalg.inv(torch.complex(x, 2 * x).reshape(-1, 2, 2))
+        return inverse.abs()
 
 
 class Baked(nn.Module):
@@ -122,6 +132,14 @@ def test_dynamo_rejects_a_specialized_dim(as_source: Callable[..., SourceModel],
     with pytest.raises(ExportError, match=r"dim 'batch' \(axis 0 of input 'x'\)") as caught:
         export(as_source(Baked()), tmp_path, exporter="dynamo")
     assert caught.value.code == "export.specialized-dim"
+    assert "inputs: {x: {dtype: float32, shape: [2, 4]}}" in caught.value.hint
+
+
+def test_complex_numbers_are_named(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """The exporter's own message has an operator only."""
+    with pytest.raises(ExportError, match="complex64") as caught:
+        export(replace(as_source(Inverted()), complex="complex64"), tmp_path, exporter="dynamo")
+    assert caught.value.code == "export.no-translation"
 
 
 @BOTH

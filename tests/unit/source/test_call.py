@@ -102,3 +102,9 @@ def test_declared_inputs_are_passed_by_name_or_position() -> None:
     assert named_call(parameters("a, b"), ("b", "a")) == Call((), {"b": Placeholder(0), "a": Placeholder(1)})
     assert named_call(parameters("a, b"), ("x", "y")) == Call((Placeholder(0), Placeholder(1)), {})
     assert named_call(parameters("*, a"), ("a",)) == Call((), {"a": Placeholder(0)})
+
+
+def test_forward_of_any_keywords_gets_inputs_by_name() -> None:
+    """``forward(**batch)`` has no parameter of that name."""
+    parameters = inspect.signature(lambda **batch: batch).parameters
+    assert named_call(parameters, ("x", "mask")) == Call((), {"x": Placeholder(0), "mask": Placeholder(1)})

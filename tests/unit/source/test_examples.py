@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from repogen.artifacts.tensors import Array, TensorSpec
 from repogen.errors import SourceError
@@ -145,3 +147,9 @@ def test_pickled_objects_in_an_npz_are_not_loaded(tmp_path: Path) -> None:
     np.savez(tmp_path / "e.npz", x=np.array([{"a": 1}], dtype=object))
     with pytest.raises(SourceError, match=r"e\.npz cannot be read"):
         load_data(tmp_path / "e.npz")
+
+
+def test_bfloat16_in_a_file_becomes_float32(tmp_path: Path) -> None:
+    """NumPy has no such dtype."""
+    save_file({"x": torch.ones(2, 4, dtype=torch.bfloat16)}, tmp_path / "e.safetensors")
+    assert load_data(tmp_path / "e.safetensors")["x"].dtype == np.float32

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import re
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -224,3 +225,34 @@ def test_missing_directory(tmp_path: Path) -> None:
     """A path that cannot be a Hub ID is not looked up on the Hub."""
     error = rejection(tmp_path, source={"model": "./nowhere/model"})
     assert (error.code, error.message) == ("source.hf-files", "directory not found: './nowhere/model'")
+
+
+BUILD = """
+from pathlib import Path
+from repogen.errors import SourceError
+from repogen.source.load import load_source
+from repogen.spec.models import ModelSpec
+
+try:
+    load_source(ModelSpec.model_validate({"source": {"kind": "huggingface", "model": "model"}}), Path())
+except SourceError as error:
+    print(error.code, error.message)
+"""
+
+
+def test_broken_library_is_not_a_bug_of_repogen(tmp_path: Path) -> None:
+    """A torchvision that does not match torch fails while transformers imports it."""
+    save("image-classification", tmp_path / "model")
+    packages = tmp_path / "site-packages"
+    files = {
+        "torchvision-0.1.dist-info/METADATA": "Metadata-Version: 2.1\nName: torchvision\nVersion: 0.1\n",
+        "torchvision/__init__.py": 'raise RuntimeError("operator torchvision::nms does not exist")\n',
+    }
+    for name, text in files.items():
+        (packages / name).parent.mkdir(parents=True)
+        (packages / name).write_text(text)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(packages), *sys.path])}
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith("source.library torchvision cannot be imported: "), done.stderr

@@ -311,7 +311,6 @@ def test_examples_of_one_shape_have_no_dims(load: Load) -> None:
         ("{'x': torch.ones(*[4] * batch)}", {}, "source.examples-fit", "a different rank"),
         ("[1, 2]", {}, "source.examples-type", "a value of type list that contains no tensor"),
         ("{'x': {'y': object()}}", {}, "source.examples-type", "a value of type object for x_y"),
-        ("{'x': torch.ones(batch, dtype=torch.bfloat16)}", {}, "source.examples-type", "is not an array"),
         ("{'x': __import__('numpy').array(['text'] * batch)}", {}, "source.dtype", "example 'x' has dtype"),
         ("1 / 0", {}, "source.user-code", "ZeroDivisionError"),
     ],
@@ -379,3 +378,43 @@ def test_derived_axis_is_rejected(load: Load) -> None:
     assert error.code == "source.derived-dim"
     assert "axis 0 of 'y'" in error.message
     assert "is 4 where batch is 2, and 6 where it is 3" in error.message
+
+
+def test_bfloat16_examples_become_float32(load: Load) -> None:
+    """As weights do: Triton and NumPy have no bfloat16."""
+    code = """
+        def build():
+            return nn.Linear(4, 2)
+
+        def examples(batch):
+            return torch.ones(batch, 4, dtype=torch.bfloat16)
+    """
+    source = load(code, examples="models.py:examples")
+    assert [spec.dtype for spec in source.signature.inputs] == ["float32"]
+
+
+def test_error_after_a_retry_replaces_the_first(load: Load) -> None:
+    """Forward accepts multiples of 8 only; at those, what remains is an output with an input's name."""
+    code = """
+        class Windows(nn.Module):
+            def forward(self, x):
+                return {"x": x.reshape(x.shape[0], -1, 8).sum(2), "y": x[:, 0]}
+
+        def build():
+            return Windows()
+    """
+    inputs = {"x": {"dtype": "float32", "shape": ["batch", "time"]}}
+    with pytest.raises(SourceError) as caught:
+        load(code, inputs=inputs, dims={"batch": {"max": 4}, "time": {"min": 17, "max": 64}})
+    assert caught.value.code == "source.shared-name"
+    assert caught.value.hint == "rename the outputs: outputs: [x_output, y]"
+
+
+def test_weights_of_any_name_are_identified_by_their_content(load: Load, root: Path) -> None:
+    """A checkpoint named ``.ckpt`` does not invalidate the whole spec."""
+    torch.save({"state_dict": torch.nn.Linear(4, 2).state_dict()}, root / "epoch-3.ckpt")
+    code = """
+        def build():
+            return nn.Linear(4, 2)
+    """
+    assert load(code, source={"weights": "epoch-3.ckpt"}).signature.outputs[0].shape == (2, 2)

@@ -61,11 +61,26 @@ def test_key_value_cache_is_disabled() -> None:
     inner.config = Config()  # like modules of transformers
     _, notes = prepare(nn.Sequential(inner).eval(), None)
     assert inner.config.use_cache is False
-    assert notes == ("set config.use_cache to False: the graph does not return a key-value cache",)
+    assert [note.partition(",")[0] for note in notes] == [
+        "set config.use_cache to False: the graph does not return a key-value cache"
+    ]
+
+
+def test_compiled_parts_are_restored() -> None:
+    """A submodule behind ``torch.compile``, and a module after ``module.compile()``: both would compile every run."""
+    model: Any = nn.Sequential(nn.Linear(4, 2), nn.ReLU()).eval()
+    inner = model[0]
+    model[0] = torch.compile(inner)
+    model.compile()
+    module, notes = prepare(model, None)
+    assert notes == ("removed torch.compile from Sequential, 0",)
+    assert module is model
+    assert module.get_submodule("0") is inner
+    assert model._compiled_call_impl is None  # noqa: SLF001 - torch has no public way to ask
 
 
 def test_quantized_module_is_rejected() -> None:
     """The hint is to quantize the ONNX file instead."""
-    with pytest.raises(SourceError, match=r"^module '0' is quantized \(torch\.ao\.nn\.quantized") as caught:
+    with pytest.raises(SourceError, match=r"^module '0' is quantized dynamically \(torch\.ao\.nn\.quantized") as caught:
         prepare(quantized(), None)
     assert (caught.value.code, "onnxruntime.quantization" in caught.value.hint) == ("source.quantized", True)

@@ -133,3 +133,9 @@ def test_control_flow_operators_are_allowed(load: Load) -> None:
 def test_half_precision_arithmetic_is_detected(load: Load, expression: str, precision: str) -> None:
     """The outputs may be float32, but parity is limited by the precision inside."""
     assert load(returning(expression)).precision == precision
+
+
+@pytest.mark.parametrize(("expression", "dtype"), [("torch.fft.rfft(x).abs()", "complex64"), ("x * 2", "")])
+def test_complex_arithmetic_is_detected(load: Load, expression: str, dtype: str) -> None:
+    """Error messages of exporters then name it."""
+    assert load(returning(expression)).complex == dtype

@@ -259,14 +259,6 @@ REJECTED: dict[str, tuple[str, tuple[str, str, str]]] = {
         GOOD.replace("models.py:build", "gone.py:build"),
         ("3:14", "models.m.source.factory", 'file "gone.py" does not exist (paths are relative to the spec)'),
     ),
-    "weights suffix": (
-        GOOD.replace('build"', 'build", weights: w.pkl'),
-        (
-            "3:42",
-            "models.m.source.weights",
-            'can\'t read weights from "w.pkl" (use one of .safetensors, .pt, .pth, preferably safetensors)',
-        ),
-    ),
     "weights file": (
         GOOD.replace('build"', 'build", weights: w.pt'),
         ("3:42", "models.m.source.weights", 'file "w.pt" does not exist (paths are relative to the spec)'),

@@ -13,9 +13,10 @@ from torch import nn
 from repogen.artifacts.built_model import BatchReport
 from repogen.errors import ConfigError, ExitCode
 from repogen.source.common.examples import DrawnExamples, StoredExamples
-from repogen.spec.models import InputSpec
+from repogen.spec.models import InputSpec, ParitySpec
 from repogen.validate.batch import check_batch
 from repogen.validate.compare import Comparison
+from repogen.validate.tolerance import limits, tolerances_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,8 +45,9 @@ def measure(
     onnx_model: Callable[..., dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]]] | None = None,
 ) -> BatchReport:
     """Measure a source; its ONNX model is the original by default."""
-    allowed = {output.name: (1e-3, 1e-5) for output in source.signature.outputs}
-    return check_batch(Comparison(source, onnx_model or source.reference, allowed), requested, 0)
+    by_output = limits(source.signature, ParitySpec())
+    allowed = tolerances_of(source.reference(source.examples(source.example_sizes, 0)), by_output)
+    return check_batch(Comparison(source, onnx_model or source.reference, by_output), allowed, requested, 0)
 
 
 def test_independent_rows_can_be_batched(as_source: AsSource) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from repogen.artifacts.tensors import Array, Signature, TensorSpec
 from repogen.spec.models import ParitySpec
-from repogen.validate.compare import Difference, difference, not_finite, tolerances
+from repogen.validate.compare import Difference, difference, has_nan, infinite_outputs
+from repogen.validate.tolerance import limits, tolerances_of
 
 
 def compare(expected: object, actual: object, dtype: str = "float32", allowed: tuple[float, float] = (0.0, 0.0)) -> str:
@@ -26,7 +27,7 @@ def test_differences_are_measured() -> None:
     result = difference({"y": np.array([2.0, 4.0])}, {"y": np.array([2.0, 5.0])}, {"y": (0.1, 0.0)})
     assert (result.max_abs, result.max_rel) == (1.0, 0.25)
     assert result.cosine == pytest.approx((4 + 20) / np.sqrt(20 * 29))
-    assert result.reason == "1 of 2 values of 'y' differ, by up to 1"
+    assert result.reason == "1 of 2 values of 'y' differ, by up to 1 (at [1] expected 4, got 5; rtol 0.1, atol 0)"
 
 
 @pytest.mark.parametrize(
@@ -46,10 +47,18 @@ def test_tolerances_are_relative_plus_absolute(
     assert (compare(expected, actual, "float64", allowed) == "") is agrees
 
 
-@pytest.mark.parametrize(("expected", "actual"), [(np.nan, 1), (1, np.nan), (np.nan, np.nan), (np.inf, np.inf)])
-def test_nan_and_infinity_always_differ(expected: float, actual: float) -> None:
-    """On either side, even from themselves, with any tolerance."""
-    assert "NaN or Inf" in compare([expected], [actual], allowed=(1e6, 1e6))
+@pytest.mark.parametrize(("expected", "actual"), [(np.nan, 1), (1, np.nan), (np.nan, np.nan)])
+def test_nan_always_differs(expected: float, actual: float) -> None:
+    """On either side, even from itself, with any tolerance."""
+    assert "NaN" in compare([expected], [actual], allowed=(1e6, 1e6))
+
+
+def test_infinities_are_equal_to_themselves_only() -> None:
+    """Masked logits are -inf; the other values are compared as usual."""
+    assert compare([-np.inf, 1], [-np.inf, 1]) == ""
+    assert "1 of 2 values of 'y' differ" in compare([-np.inf, 1], [-np.inf, 2])
+    for actual in (np.inf, 0, -3.4e38):
+        assert "1 of 2 values of 'y' are infinite in only one" in compare([-np.inf, 1], [actual, 1], allowed=(1e6, 1e6))
 
 
 @pytest.mark.parametrize(
@@ -98,16 +107,53 @@ def test_every_output_is_compared() -> None:
 
 def test_default_tolerance_depends_on_the_dtype() -> None:
     """The spec's tolerance applies to floats only."""
-    outputs = tuple(TensorSpec(name, name, (1,)) for name in ("float16", "float32", "float64", "int64", "bool"))
-    by_dtype = tolerances(Signature((), outputs), ParitySpec())
+    dtypes = ("float16", "float32", "float64", "int64", "bool")
+    signature = Signature((), tuple(TensorSpec(name, name, (1,)) for name in dtypes))
+    ones = {name: np.ones(3, name) for name in dtypes}
+    by_dtype = tolerances_of(ones, limits(signature, ParitySpec()))
     assert by_dtype["float16"] > by_dtype["float32"] > by_dtype["float64"] > by_dtype["int64"] == by_dtype["bool"]
-    assert by_dtype["int64"] == (0.0, 0.0)
-    explicit = tolerances(Signature((), outputs), ParitySpec(rtol=0.5))
+    assert (by_dtype["float32"], by_dtype["int64"]) == ((1e-3, 1e-5), (0.0, 0.0))
+    explicit = tolerances_of(ones, limits(signature, ParitySpec(rtol=0.5)))
     assert (explicit["float32"], explicit["int64"]) == ((0.5, by_dtype["float32"][1]), (0.0, 0.0))
+
+
+FLOAT = Signature((), (TensorSpec("y", "float32", (1,)),))
+
+
+def atol(values: object, **parity: float) -> float:
+    """Return the absolute tolerance for values of a float32 output."""
+    by_output = limits(FLOAT, ParitySpec.model_validate(parity))
+    return tolerances_of({"y": np.asarray(values, np.float32)}, by_output)["y"][1]
+
+
+@pytest.mark.parametrize("magnitude", [1e-7, 1.0, 1e4])
+def test_absolute_tolerance_follows_the_magnitude(magnitude: float) -> None:
+    """And the spec's does not."""
+    values = np.random.default_rng(0).standard_normal(1000) * magnitude
+    assert atol(values) == pytest.approx(1e-5 * magnitude, rel=0.1)
+    assert atol(values, atol=1e-3) == 1e-3
+
+
+def test_fills_and_outliers_do_not_raise_the_tolerance() -> None:
+    """Of masks, padding, and single large values; zeros do not lower it."""
+    values = np.random.default_rng(0).standard_normal(1000)
+    plain = atol(values)
+    for fill in (0.0, -np.inf, np.finfo(np.float32).min, -1e9):
+        masked = np.where(np.arange(1000) % 3 == 0, fill, values)
+        assert atol(masked) == pytest.approx(plain, rel=0.1)
+    outlier = values.copy()
+    outlier[0] = 1e9
+    assert atol(outlier) <= 2e-3 * np.median(np.abs(values)) * 1.01
+
+
+def test_zeros_are_compared_as_if_of_magnitude_one() -> None:
+    """There is no magnitude to scale with."""
+    assert atol(np.zeros(5)) == 1e-5
 
 
 def test_values_that_are_not_finite_are_counted() -> None:
     """In the first such output; integers are always finite."""
     outputs = {"n": np.ones(2, np.int64), "y": np.array([1.0, np.nan, np.inf])}
-    assert not_finite(outputs) == "2 of 3 values of 'y' are NaN or Inf"
-    assert not_finite({"n": np.ones(2, np.int64)}) == ""
+    assert has_nan(outputs) == "1 of 3 values of 'y' are NaN"
+    assert has_nan({"n": np.ones(2, np.int64)}) == ""
+    assert infinite_outputs(outputs) == ["y"]

@@ -12,10 +12,14 @@ import torch
 from torch import nn
 
 from repogen.validate.divergence import first_divergence
+from repogen.validate.tolerance import Limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+
+LIMIT = Limit(rtol=1e-3, share=1e-5, ceiling=2e-3)
 
 
 class Block(nn.Module):
@@ -66,13 +70,13 @@ X = {"x": torch.linspace(-2, 2, 8).reshape(2, 4).numpy()}
 def test_equal_graph_has_no_divergence(tmp_path: Path) -> None:
     """Even if operators are fused and renamed."""
     net = Net(torch.tanh)
-    assert first_divergence(net, graph(net, tmp_path / "m.onnx"), X, 1e-3, 1e-5) is None
+    assert first_divergence(net, graph(net, tmp_path / "m.onnx"), X, LIMIT) is None
 
 
 def test_operator_is_reported_with_its_module_and_line(tmp_path: Path) -> None:
     """The first that differs, not those that depend on it."""
     path = graph(Net(torch.sigmoid), tmp_path / "m.onnx")
-    divergence = first_divergence(Net(torch.tanh).eval(), path, X, 1e-3, 1e-5)
+    divergence = first_divergence(Net(torch.tanh).eval(), path, X, LIMIT)
     assert divergence is not None
     assert (divergence.operator, divergence.module, divergence.shape) == ("aten.tanh", "second", (2, 4))
     assert divergence.where.startswith("test_divergence.py:")
@@ -83,7 +87,7 @@ def test_operator_is_reported_with_its_module_and_line(tmp_path: Path) -> None:
 def test_output_must_be_at_its_position(tmp_path: Path) -> None:
     """A wrong output differs even if it equals another value of the graph."""
     path = graph(Net(torch.tanh, last=2.0), tmp_path / "m.onnx")
-    divergence = first_divergence(Net(torch.tanh, last=1.0).eval(), path, X, 1e-3, 1e-5)
+    divergence = first_divergence(Net(torch.tanh, last=1.0).eval(), path, X, LIMIT)
     assert divergence is not None
     assert divergence.operator.startswith("aten.mul")
     assert divergence.actual == pytest.approx(2 * divergence.expected)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,7 +73,7 @@ def exported(source: SourceModel, directory: Path) -> OnnxArtifact:
 def validated(artifact: OnnxArtifact, source: SourceModel, directory: Path, **parity: Any) -> Validation:
     """Validate with these parity keys."""
     spec = ModelSpec.model_validate({"source": {"factory": "m.py:f"}, "parity": parity})
-    return validate(artifact, source, spec, TARGET, directory / "golden")
+    return validate(artifact, source, spec, directory / "golden")
 
 
 def edited(artifact: OnnxArtifact, edit: Callable[[ir.Model], None]) -> OnnxArtifact:
@@ -111,7 +112,9 @@ def test_golden_cases_contain_pytorchs_outputs(source: SourceModel, artifact: On
     validated(artifact, source, tmp_path)
     golden = golden_from_json((tmp_path / "golden" / "golden.json").read_text())
     assert [case.batch for case in golden.cases] == [2, 1, 2, 5]
-    assert golden.tolerances == {"difference": (1e-3, 1e-5), "best": (0.0, 0.0)}
+    assert golden.tolerances["best"] == (0.0, 0.0)
+    assert golden.tolerances["difference"][0] == 1e-3
+    assert 1e-5 < golden.tolerances["difference"][1] < 1e-4
     with np.load(tmp_path / "golden" / "golden.npz", allow_pickle=False) as arrays:
         for case in golden.cases:
             outputs = source.reference({tensor.name: arrays[tensor.key] for tensor in case.inputs})
@@ -160,10 +163,8 @@ def test_model_without_dims_has_one_case_per_seed(
     source = as_source(Net(), {"left": [3, 4], "right": []})
     result = validated(exported(source, tmp_path), source, tmp_path, seeds=seeds)
     assert [case.name for case in result.parity.cases] == [f"seed={i}" for i in range(seeds)]
-    assert (result.batch.batchable, result.batch.reason) == (
-        False,
-        "axis 0 of its inputs is not one shared dynamic dim",
-    )
+    assert not result.batch.batchable
+    assert result.batch.reason.startswith("axis 0 of its inputs is not one shared dynamic dim (left 3, right has none)")
     golden = golden_from_json((tmp_path / "golden" / "golden.json").read_text())
     assert [(case.name, case.batch) for case in golden.cases] == [(f"seed={i}", 0) for i in range(seeds)]
 
@@ -175,7 +176,7 @@ def test_spent_budget_skips_optional_cases(source: SourceModel, artifact: OnnxAr
     assert report.skipped == ("batch=2 seed=1", "batch=5 seed=3", "batch=7 seed=6", "batch=8 seed=4")
 
 
-NOT_FINITE = "itself returns NaN or Inf at batch=2 seed=0"
+NOT_FINITE = "itself returns NaN at batch=2 seed=0"
 NOT_DETERMINISTIC = "returns different outputs for the same inputs"
 DECLARED = (
     r"itself fails at batch=1 \(axis 0 of input 'x'; declared 1 to 8 in dims.batch; 2 worked\): .*shape '\[2, 4\]'"
@@ -248,7 +249,7 @@ def test_failed_run_is_one_line(artifact: OnnxArtifact) -> None:
 def test_output_that_is_nan_only_in_the_graph_fails(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
     """No tolerance accepts NaN."""
     artifact = exported(as_source(Faulty(lambda x: torch.log(-x.abs()))), tmp_path)
-    with pytest.raises(ParityError, match="NaN or Inf"):
+    with pytest.raises(ParityError, match="has NaN"):
         validated(artifact, as_source(Faulty(lambda x: x * 2)), tmp_path)
 
 
@@ -259,7 +260,7 @@ def test_golden_tensors_are_limited(tmp_path: Path) -> None:
     for cases, expected in (([big, small, small], 1), ([small, big, small], 2), ([small] * 6, 4)):
         recorder = GoldenRecorder()
         for arrays in cases:
-            recorder.offer(case, arrays, small)
+            recorder.offer(case, arrays, small, small)
         recorder.write(tmp_path, "batch", {"x": (0.0, 0.0)})
         assert len(json.loads((tmp_path / "golden.json").read_text())["cases"]) == expected
 
@@ -314,8 +315,8 @@ def test_hint_depends_on_the_difference(
     source = as_source(Net(), {"left": ["batch", 4], "right": ["batch", 4]})
     specs = tuple(TensorSpec(name, "float32", ("batch", 4)) for name in names)
     source = replace(source, signature=replace(source.signature, inputs=specs), against=against)
-    reason = "differs" if error else "'y' has NaN or Inf among the actual values"
-    report = ParityReport((ParityCase("batch=2", error, 0.0, 1.0, passed=False, reason=reason),))
+    reason = "differs" if error else "'y' has NaN among the actual values"
+    report = ParityReport((ParityCase("batch=2", error, error, 1.0, passed=False, reason=reason),))
     assert hint in drift_error(report, source, "").hint
 
 
@@ -337,3 +338,82 @@ def test_operator_without_a_kernel_for_its_dtype_is_reported(
     with pytest.raises(ParityError) as caught:
         OnnxModel(artifact)
     assert "source: {dtype: float32}" in caught.value.hint
+
+
+class Branch(nn.Module):
+    """Outputs of one magnitude; a branch on a size, which a trace freezes, changes them by 100 %."""
+
+    def __init__(self, magnitude: float) -> None:
+        """Keep the magnitude."""
+        super().__init__()
+        self.magnitude = magnitude
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Scale, with another sign for large batches."""
+        return x * self.magnitude * (1 if len(x) < 6 else -1)
+
+
+@pytest.mark.parametrize("magnitude", [1e-7, 1.0, 1e4])
+def test_frozen_branch_is_found_at_every_magnitude(
+    as_source: Callable[..., SourceModel], tmp_path: Path, magnitude: float
+) -> None:
+    """An absolute tolerance of 1e-5 would accept any output of 1e-7."""
+    source = as_source(Branch(magnitude))
+    with pytest.raises(ParityError, match=r"batch=8 seed=\d+: ") as caught:
+        validated(exported(source, tmp_path), source, tmp_path)
+    assert caught.value.code == "parity.drift"
+    assert "noise" not in caught.value.hint
+
+
+def add_noise(columns: torch.Tensor, noise: float, x: torch.Tensor) -> torch.Tensor:
+    """Scale the columns, and add noise."""
+    return x * columns + noise
+
+
+def test_rounding_at_the_magnitude_of_the_output_is_accepted(
+    as_source: Callable[..., SourceModel], tmp_path: Path
+) -> None:
+    """As of ResNet-50: 4e-5 on outputs of 50; the same difference on outputs of 1e-3 is not rounding."""
+    for factor, accepted in ((50.0, True), (1e-3, False)):
+        directory = tmp_path / str(factor)
+        directory.mkdir()
+        columns = torch.tensor([0.0, factor, factor, factor])  # rounding also changes values near zero
+        source = as_source(Faulty(partial(add_noise, columns, 0.0)))
+        artifact = exported(as_source(Faulty(partial(add_noise, columns, 4e-5))), directory)
+        if accepted:
+            assert validated(artifact, source, directory).parity.passed
+        else:
+            with pytest.raises(ParityError):
+                validated(artifact, source, directory)
+
+
+def test_equal_infinities_pass_with_a_note(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """Masked logits are -inf by design."""
+    source = as_source(Faulty(lambda x: x.masked_fill(x > 0, -torch.inf)))
+    parity = validated(exported(source, tmp_path), source, tmp_path).parity
+    assert parity.passed
+    assert any("'output' has infinite values" in note for note in parity.notes)
+
+
+def test_infinity_in_only_one_of_the_two_fails(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """Also where the sign differs."""
+    source = as_source(Faulty(lambda x: x.masked_fill(x > 0, -torch.inf)))
+    other = exported(as_source(Faulty(lambda x: x.masked_fill(x > 0, torch.inf))), tmp_path)
+    with pytest.raises(ParityError, match="infinite"):
+        validated(other, source, tmp_path)
+
+
+def test_constant_output_is_tried_with_other_inputs(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """Zeros for all examples: only larger inputs show that the graph is another one."""
+    source = as_source(Faulty(lambda x: torch.relu(x.abs() - 6)))
+    wrong = exported(as_source(Faulty(lambda x: torch.relu(x.abs() - 6) * 2)), tmp_path)
+    with pytest.raises(ParityError, match="x 10"):
+        validated(wrong, source, tmp_path)
+
+
+def test_output_that_stays_constant_has_a_note(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """It proves nothing."""
+    source = as_source(Faulty(lambda x: torch.relu(x.abs() - 1e6)))
+    parity = validated(exported(source, tmp_path), source, tmp_path).parity
+    assert parity.passed
+    assert any("'output' is the same for all" in note for note in parity.notes)

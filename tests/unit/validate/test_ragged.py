@@ -12,10 +12,12 @@ from torch import nn
 
 from repogen.errors import ConfigError
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
+from repogen.spec.models import ParitySpec
 from repogen.triton_config.sections.model import TritonSpec
 from repogen.validate.compare import Comparison
 from repogen.validate.golden import GoldenRecorder
 from repogen.validate.ragged import ROW, check_ragged
+from repogen.validate.tolerance import limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,8 +66,8 @@ def measure(source: SourceModel, golden: GoldenRecorder | None = None, **triton:
     """Return the measured max_batch_size."""
     allowed = {output.name: (1e-3, 1e-5) for output in source.signature.outputs}
     section = TritonSpec.model_validate({**RAGGED, **triton})
-    comparison = Comparison(source, source.reference, allowed)
-    return check_ragged(comparison, section, 0, golden or GoldenRecorder()).max_batch_size
+    comparison = Comparison(source, source.reference, limits(source.signature, ParitySpec()))
+    return check_ragged(comparison, allowed, section, 0, golden or GoldenRecorder()).max_batch_size
 
 
 def named(source: SourceModel) -> dict[str, Any]:

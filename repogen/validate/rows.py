@@ -1,0 +1,212 @@
+"""Compares the rows of a batch with the same rows alone, in another order, and together with other rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from repogen.errors import RepogenError
+from repogen.validate.compare import difference, has_nan
+from repogen.validate.tolerance import tolerances_of
+from repogen.validate.variation import FACTORS, scaled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from repogen.artifacts.source import Reference
+    from repogen.artifacts.tensors import Array, Arrays
+    from repogen.validate.sweep import SweepCase
+    from repogen.validate.tolerance import Limit, Tolerances
+
+Tensors: TypeAlias = "dict[str, Array]"
+
+_MAX_SAMPLED_ROWS = 8
+"""Rows of a large batch that are also computed alone."""
+_MAX_JOINED = 16
+"""Rows of a batch that is joined from other batches."""
+
+
+@dataclass(frozen=True)
+class RecordedRow:
+    """A row of a parity case.
+
+    Attributes:
+        sizes: Sizes of the case's other dims; rows with equal sizes can be joined.
+        inputs: The row, as a batch of one.
+        outputs: Its outputs in the batch of the case: of the original, and of the published model.
+    """
+
+    sizes: tuple[tuple[str, int], ...]
+    inputs: Tensors
+    outputs: tuple[Tensors, Tensors]
+
+
+class RowRecorder:
+    """Records the first and the last row of each parity case.
+
+    Args:
+        batch_dim: The dim of axis 0 of all inputs; None if there is none.
+    """
+
+    def __init__(self, batch_dim: str | None) -> None:
+        """Start without rows."""
+        self._dim = batch_dim
+        self.rows: list[RecordedRow] = []
+
+    def offer(self, case: SweepCase, inputs: Arrays, expected: Arrays, actual: Arrays) -> None:
+        """Record rows if both models returned them on axis 0."""
+        if self._dim is None or not actual:
+            return
+        size = case.sizes[self._dim]
+        arrays = (*inputs.values(), *expected.values(), *actual.values())
+        if any(array.shape[:1] != (size,) for array in arrays):
+            return
+        sizes = tuple(sorted((name, other) for name, other in case.sizes.items() if name != self._dim))
+        for index in dict.fromkeys((0, size - 1)):
+            part = slice(index, index + 1)
+            self.rows.append(RecordedRow(sizes, _rows(inputs, part), (_rows(expected, part), _rows(actual, part))))
+
+
+class RowProbe:
+    """Compares rows in a batch with the same rows alone, in another order, and together with other rows.
+
+    Each method returns how the rows depend on each other; empty if they are independent.
+
+    Args:
+        model: The model.
+        limits: How far each output may differ.
+        allowed: The same at the magnitude of the outputs of the examples.
+        max_size: Largest batch that the model supports.
+    """
+
+    def __init__(self, model: Reference, limits: Mapping[str, Limit], allowed: Tolerances, max_size: int) -> None:
+        """Store the arguments."""
+        self._model = model
+        self._limits = limits
+        self._allowed = allowed
+        self._max_joined = min(max_size, _MAX_JOINED)
+        self._single_outputs: list[Tensors] = []
+
+    def in_small_batches(self, inputs: Arrays, sizes: list[int]) -> str:
+        """Compare the first rows, in batches of several sizes."""
+        for size in sizes:
+            try:
+                reason = self._in_batch(_rows(inputs, slice(size)))
+            except RepogenError as error:
+                reason = f"a batch of {size} fails: {error.message}"
+            if reason:
+                return reason
+        reversed_batch = self._model(_rows(inputs, slice(None, None, -1)))
+        reason = self._difference(_join(self._single_outputs[::-1]), reversed_batch)
+        return f"rows give other outputs in another order: {reason}" if reason else ""
+
+    def _in_batch(self, inputs: Arrays) -> str:
+        """Compare one batch with its rows alone; extends ``_single_outputs`` by the rows that it lacks."""
+        size, singles = _length(inputs), self._single_outputs
+        batch = self._model(inputs)
+        for name, array in batch.items():
+            if array.ndim == 0 or array.shape[0] != size:
+                return f"output {name!r} has shape {list(array.shape)} for a batch of {size}: axis 0 is not the batch"
+        if size == 1:
+            singles.append(batch)
+        singles += [self._model(_rows(inputs, slice(i, i + 1))) for i in range(len(singles), size)]
+        for name, array in batch.items():
+            if any(row[name].shape != (1, *array.shape[1:]) for row in singles):
+                return f"output {name!r} has another shape for one row than in a batch of {size}"
+        reason = self._difference(_join(singles), batch)
+        return f"a row gives another output alone than in a batch of {size}: {reason}" if reason else ""
+
+    def with_varied_rows(self, inputs: Arrays) -> str:
+        """Compare the first two rows together with negated and rescaled ones, which may reach other branches."""
+        if self._max_joined == 1:
+            return ""
+        first, second = (_rows(inputs, slice(i, i + 1)) for i in range(2))
+        rows = [(first, self._single_outputs[0]), *self._alone(first, FACTORS[:1])]
+        rows += [(second, self._single_outputs[1]), *self._alone(second, FACTORS), *self._alone(first, FACTORS[2:3])]
+        for start in range(0, len(rows), self._max_joined):
+            chunk = rows[start : start + self._max_joined]
+            if len(chunk) > 1 and (reason := self._joined([row for row, _ in chunk], [alone for _, alone in chunk])):
+                return f"a row gives another output alone than together with negated and rescaled rows: {reason}"
+        return ""
+
+    def _alone(self, row: Arrays, factors: Sequence[float]) -> Iterator[tuple[Tensors, Tensors]]:
+        """Yield a row with each factor and its outputs, except where the model does not support such values."""
+        for factor in factors:
+            varied = scaled(row, factor)
+            try:
+                outputs = None if varied is None else self._model(varied)
+            except RepogenError:
+                continue
+            if varied is not None and outputs is not None and not has_nan(outputs):
+                yield varied, outputs
+
+    def across_cases(self, recorded: Sequence[RecordedRow], index: int) -> str:
+        """Compare rows of parity cases with the same rows in a batch that is joined from several cases.
+
+        Args:
+            recorded: The rows.
+            index: Index of the model among the outputs of each row.
+        """
+        for sizes in dict.fromkeys(row.sizes for row in recorded):
+            rows = [row for row in recorded if row.sizes == sizes][: max(self._max_joined // 2, 1)][::-1]
+            inputs, outputs = [row.inputs for row in rows], [row.outputs[index] for row in rows]
+            negated = [varied for row in inputs if (varied := scaled(row, -1.0)) is not None]
+            company = negated[: self._max_joined - len(rows)]
+            if len(rows) + len(company) > 1 and (reason := self._joined([*inputs, *company], outputs)):
+                at = ", ".join(f"{name}={size}" for name, size in sizes)
+                where = f" at {at}" if at else ""
+                return f"a row gives another output together with rows of other cases{where}: {reason}"
+        return ""
+
+    def _joined(self, rows: list[Tensors], outputs: list[Tensors]) -> str:
+        """Compare the first rows of a joined batch with their outputs elsewhere; a model that fails on it passes."""
+        try:
+            batch = self._model(_join(rows))
+        except RepogenError:
+            return ""
+        for index, expected in enumerate(outputs):
+            if any(array.shape[:1] != (len(rows),) for array in batch.values()):
+                return f"its outputs have not {len(rows)} rows"
+            if reason := self._difference(expected, _rows(batch, slice(index, index + 1))):
+                return reason
+        return ""
+
+    def in_large_batches(self, inputs: Arrays) -> str:
+        """Compare a sample of the rows of a batch, and of its first half."""
+        size = _length(inputs)
+        half = size // 2 if size // 2 > len(self._single_outputs) else size
+        sample = sorted({round(i * (size - 1) / (_MAX_SAMPLED_ROWS - 1)) for i in range(_MAX_SAMPLED_ROWS)})
+        try:
+            batch, reversed_batch = self._model(inputs), self._model(_rows(inputs, slice(None, None, -1)))
+            singles = {i: self._model(_rows(inputs, slice(i, i + 1))) for i in sample}
+            batches = {size: batch} if half == size else {half: self._model(_rows(inputs, slice(half))), size: batch}
+        except RepogenError as error:
+            return f"a batch of {size} fails: {error.message}"
+        for rows, outputs in batches.items():
+            indices = [index for index in sample if index < rows]
+            expected = _join([singles[index] for index in indices])
+            if reason := self._difference(expected, {name: array[indices] for name, array in outputs.items()}):
+                return f"a row gives another output alone than in a batch of {rows}: {reason}"
+        reason = self._difference(batch, {name: array[::-1] for name, array in reversed_batch.items()})
+        return f"rows give other outputs in another order in a batch of {size}: {reason}" if reason else ""
+
+    def _difference(self, expected: Arrays, actual: Arrays) -> str:
+        """Compare outputs; the tolerance grows with values that are larger than those of the examples."""
+        own = tolerances_of(expected, self._limits)
+        zeros = {name for name, array in expected.items() if not array.any()}
+        larger = {name: limit if name in zeros else max(own[name], limit) for name, limit in self._allowed.items()}
+        return difference(expected, actual, larger).reason
+
+
+def _rows(inputs: Arrays, selection: slice) -> Tensors:
+    return {name: np.ascontiguousarray(array[selection]) for name, array in inputs.items()}
+
+
+def _join(rows: list[Tensors]) -> Tensors:
+    return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+
+
+def _length(inputs: Arrays) -> int:
+    return len(next(iter(inputs.values())))

@@ -1,0 +1,53 @@
+"""Other inputs than the examples: the same values negated and rescaled, which may reach other branches of a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from repogen.artifacts.tensors import Array, Arrays
+
+FACTORS = (-1.0, 10.0, 0.1, -10.0)
+"""Factors of the floating-point inputs; a model may not support such values."""
+
+
+def scaled(inputs: Arrays, factor: float) -> dict[str, Array] | None:
+    """Return the inputs with every floating-point array multiplied; None if none is a floating-point array."""
+    if not any(array.dtype.kind == "f" for array in inputs.values()):
+        return None
+    with np.errstate(over="ignore"):
+        return {
+            name: np.asarray(np.multiply(array, factor, dtype=array.dtype)) if array.dtype.kind == "f" else array
+            for name, array in inputs.items()
+        }
+
+
+@dataclass
+class Variety:
+    """Finds the outputs that are the same for all inputs: they do not depend on them, or the examples are too alike."""
+
+    _first: tuple[dict[str, Array], dict[str, Array]] | None = None
+    _constant: set[str] = field(default_factory=set)
+    _varied: set[str] = field(default_factory=set)
+
+    def add(self, inputs: Arrays, outputs: Arrays) -> None:
+        """Compare a case with the first one, and the values of each output with each other."""
+        if self._first is None:
+            self._first = (dict(inputs), dict(outputs))
+            self._constant |= {name for name, array in outputs.items() if array.size and (array == array.flat[0]).all()}
+            return
+        first_inputs, first_outputs = self._first
+        if all(np.array_equal(array, first_inputs[name]) for name, array in inputs.items()):
+            return
+        for name, array in outputs.items():
+            if first_outputs[name].shape == array.shape:
+                equal = np.array_equal(first_outputs[name], array)
+                (self._constant if equal else self._varied).add(name)
+
+    @property
+    def constant(self) -> list[str]:
+        """Names of the outputs that were the same in every case of the same size; none of a model without inputs."""
+        return sorted(self._constant - self._varied) if self._first and self._first[0] else []

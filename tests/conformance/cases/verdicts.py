@@ -1,0 +1,67 @@
+"""Models whose verdicts were once wrong: one for each class of fault."""
+
+from __future__ import annotations
+
+from tests.conformance.case import Case, Entry, of_factory, ranges, signature, written
+
+
+def _case(name: str, factory: str, expected: str, why: str, entry: Entry | None = None, **source: object) -> Case:
+    return Case(name, of_factory(f"verdicts.py:{factory}", entry, **source), expected, why)
+
+
+def _file(name: str, expected: str, why: str, *writer: object, entry: Entry | None = None) -> Case:
+    source = {"kind": "onnx", "path": f"{name}/model.onnx"}
+    return Case(name, {"source": source, **(entry or {})}, expected, why, written("onnx_files", *writer))  # type: ignore[arg-type]
+
+
+_TIME = signature(x="float32 batch time 4")
+_FROZEN = "parity.drift|export.specialized-dim"
+
+CASES = (
+    _case("tiny_frozen", "FrozenBranch", f"rejected:{_FROZEN}", "outputs of 1e-7", _TIME, kwargs={"magnitude": 1e-7}),
+    _case("tiny_mixed", "MixedRows", "single", "rows of 1e-7 minus their mean", kwargs={"magnitude": 1e-7}),
+    _case("tiny", "Scaled", "batch", "outputs of 1e-7, correct", kwargs={"magnitude": 1e-7}),
+    _case("huge_rounded", "Rounded", "batch", "rounding of outputs of 1000", signature(x="float32 batch 64")),
+    _case("masked_logits", "Masked", "batch", "-inf at the same places"),
+    _case(
+        "positive_examples",
+        "SignOfTheSum",
+        "single",
+        "one branch for the batch, which no example leaves",
+        {"examples": "verdicts.py:positive"},
+    ),
+    _case(
+        "fused_in_the_target", "Normed", "batch", "only one exporter's graph loads", signature(x="float32 batch 3 4")
+    ),
+    _case(
+        "packed_gru",
+        "PackedGru",
+        "single",
+        "padded to the longest row of a batch",
+        {"examples": "verdicts.py:padded", **ranges("batch", "time")},
+    ),
+    _case("statically_quantized", "statically_quantized", "batch", "fixed scales are exported"),
+    _case(
+        "any_keywords",
+        "AnyKeywords",
+        "batch",
+        "forward(**batch)",
+        signature(x="float32 batch 4", scale="float32 batch 1"),
+    ),
+    _case("autocast_bf16", "Autocast", "rejected:parity.load", "no kernel for bfloat16"),
+    _case("complex_inverse", "ComplexInverse", "rejected:export.no-translation", "complex numbers inside"),
+    _case("compiled_part", "compiled_part", "batch", "a layer behind torch.compile"),
+    _case(
+        "shared_name_after_retry",
+        "SharedName",
+        "rejected:source.shared-name",
+        "at sizes that forward accepts",
+        signature({"time": (17, 64)}, x="float32 batch time"),
+    ),
+    _case("bf16_examples", "compiled_part", "batch", "cast to float32", {"examples": "verdicts.py:bfloat16_examples"}),
+    _file("onnx_minus_one", "batch", "three axes of size -1", "pooled", [-1, 3, -1, -1]),
+    _file("onnx_question_marks", "batch", "three axes named ?", "pooled", ["?", 3, "?", "?"]),
+    _file("onnx_size_zero", "rejected:source.onnx-type", "an axis of size 0", "pooled", ["N", 3, 0, 0]),
+    _file("onnx_inferred_dims", "batch", "an output declared [N, M] that is [N, 3]", "inferred_dims"),
+)
+"""One case for each class of fault."""

@@ -1,0 +1,175 @@
+"""Models whose verdicts were once wrong: magnitudes, branches on data, packing, quantization, fused operators."""
+# ruff: noqa: D102, D107 - the functions and classes say what is special
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+
+class Scaled(nn.Module):
+    """A layer with outputs of a magnitude."""
+
+    def __init__(self, magnitude: float) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.magnitude = magnitude
+
+    def forward(self, x: Tensor) -> Any:
+        return self.linear(x) * self.magnitude
+
+
+class FrozenBranch(Scaled):
+    """A branch on the length, which an export freezes."""
+
+    def forward(self, x: Tensor) -> Any:
+        return super().forward(x) * (1 if x.shape[1] > 10 else -1)
+
+
+class MixedRows(Scaled):
+    """Subtracts the mean of the batch."""
+
+    def forward(self, x: Tensor) -> Any:
+        y = super().forward(x)
+        return y - y.mean(0)
+
+
+class Rounded(nn.Module):
+    """A deep network with outputs of about 1000, some of them near zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        layers = [layer for _ in range(12) for layer in (nn.Linear(64, 64), nn.ReLU())]
+        for layer in layers:
+            if isinstance(layer, nn.Linear):
+                nn.init.kaiming_normal_(layer.weight)
+        self.layers = nn.Sequential(*layers, nn.Linear(64, 100))
+
+    def forward(self, x: Tensor) -> Any:
+        return self.layers(x) * 1000
+
+
+class Masked(nn.Module):
+    """Logits of which some are -inf."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 6)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.linear(x).masked_fill(torch.arange(6) % 3 == 0, -torch.inf)
+
+
+class SignOfTheSum(nn.Module):
+    """One branch for the whole batch, which no batch of positive examples leaves."""
+
+    def forward(self, x: Tensor) -> Any:
+        return torch.cond(x.sum() > 0, lambda y: y * 2, lambda y: y - 1, (x,))
+
+
+def positive(batch: int, seed: int = 0) -> Tensor:
+    """Return examples that are all positive."""
+    return torch.rand(batch, 4, generator=torch.Generator().manual_seed(seed)) + 0.1
+
+
+class Normed(nn.Module):
+    """Dynamo's graph is one that ONNX Runtime 1.19.2 fuses wrongly and cannot load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(4, 5, bias=False), nn.BatchNorm1d(5)
+
+    def forward(self, x: Tensor) -> Any:
+        y = self.linear(x)
+        return self.norm(y.flatten(0, 1)).reshape_as(y)
+
+
+class PackedGru(nn.Module):
+    """A GRU over packed rows, padded to the longest row of the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(4, 3, batch_first=True)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Any:
+        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        return pad_packed_sequence(self.gru(packed)[0], batch_first=True)[0]
+
+
+def padded(batch: int, time: int, seed: int = 0) -> dict[str, Tensor]:
+    """Return rows and their lengths, for `PackedGru`."""
+    torch.manual_seed(seed)
+    lengths = torch.randint(1, time + 1, (batch,))
+    lengths[0] = time
+    return {"x": torch.randn(batch, time, 4), "lengths": lengths}
+
+
+def statically_quantized() -> nn.Module:
+    """Return a module that FX quantized with fixed scales."""
+    from torch.ao.quantization import get_default_qconfig_mapping  # noqa: PLC0415 - deprecated, and only needed here
+    from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx  # noqa: PLC0415 - the same
+
+    torch.manual_seed(0)
+    quantize: Any = prepare_fx
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).eval()
+    prepared = quantize(model, get_default_qconfig_mapping("fbgemm"), (torch.randn(8, 4),))
+    for _ in range(8):
+        prepared(torch.randn(32, 4))
+    convert: Any = convert_fx
+    converted: nn.Module = convert(prepared)
+    return converted
+
+
+class AnyKeywords(nn.Module):
+    """Accepts a batch as keywords."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, **batch: Tensor) -> Any:
+        return self.linear(batch["x"]) * batch["scale"]
+
+
+class Autocast(nn.Module):
+    """Computes in bfloat16 inside, for which ONNX Runtime's CPU has no matrix product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.linear(x).float()
+
+
+class ComplexInverse(nn.Module):
+    """Inverts complex matrices, for which ONNX has no operator."""
+
+    def forward(self, x: Tensor) -> Any:
+        return torch.linalg.inv(torch.complex(x, 2 * x).reshape(-1, 2, 2)).abs()
+
+
+def compiled_part() -> nn.Module:
+    """Return a module whose layer is compiled, after ``module.compile()``."""
+    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+    part: Any = torch.compile(model[0])
+    model[0] = part
+    model.compile()
+    return model
+
+
+class SharedName(nn.Module):
+    """Accepts multiples of 8, and returns an output with the name of its input."""
+
+    def forward(self, x: Tensor) -> Any:
+        return {"x": x.reshape(x.shape[0], -1, 8).sum(2)}
+
+
+def bfloat16_examples(batch: int) -> Tensor:
+    """Return examples in bfloat16."""
+    return torch.randn(batch, 4, generator=torch.Generator().manual_seed(batch)).to(torch.bfloat16)

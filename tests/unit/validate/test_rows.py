@@ -1,0 +1,127 @@
+"""Rows of a batch that depend on each other only for some inputs, and the number of forward passes that show it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from repogen.source.common.examples import StoredExamples
+from repogen.spec.models import ModelSpec
+from repogen.validate.validation import prove
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from repogen.artifacts.built_model import BatchReport
+    from repogen.artifacts.source import SourceModel
+    from repogen.artifacts.tensors import Array, Arrays
+
+    AsSource = Callable[..., SourceModel]
+
+
+class Of(nn.Module):
+    """A function of x."""
+
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Keep the function."""
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply it."""
+        return self.function(x)
+
+
+def measured(source: SourceModel, directory: Path) -> BatchReport:
+    """Prove a source against itself."""
+    spec = ModelSpec.model_validate({"source": {"factory": "m.py:f"}})
+    return prove(source, source.reference, spec, directory / "golden").batch
+
+
+def positive(source: SourceModel) -> SourceModel:
+    """Return the source with stored examples that are all positive, as images and counts are."""
+    rows = np.random.default_rng(0).uniform(0.2, 1.0, (12, 4)).astype(np.float32)
+    return replace(source, examples=StoredExamples(({"x": rows},), "e.npz", source.signature.inputs))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * 2 if x.sum() > 0 else x - 1,
+        lambda x: x - x.mean(0) if x.min() < 0 else x * 2,
+        lambda x: x / x.abs().max() if x.abs().max() > 5 else x,
+        lambda x: x * 2 if x.abs().mean() > 0.15 else x - x.mean(0),
+    ],
+    ids=["sign of the sum", "any negative value", "any large value", "only small values"],
+)
+def test_branch_that_no_example_reaches_is_found(
+    as_source: AsSource, tmp_path: Path, function: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    """All examples take one branch of the model; negated and rescaled rows in one batch take the other."""
+    report = measured(positive(as_source(Of(function))), tmp_path)
+    assert not report.batchable
+    assert "negated and rescaled rows" in report.reason
+
+
+@pytest.mark.parametrize("magnitude", [1e-7, 1e5])
+def test_mixed_rows_are_found_at_every_magnitude(as_source: AsSource, tmp_path: Path, magnitude: float) -> None:
+    """An absolute tolerance of 1e-5 would accept any output of 1e-7."""
+    report = measured(as_source(Of(lambda x: (x - x.mean(0)) * magnitude)), tmp_path)
+    assert "a row gives another output alone" in report.reason
+
+
+def test_rows_of_parity_cases_are_joined(as_source: AsSource, tmp_path: Path) -> None:
+    """A model that mixes rows of long sequences only: no batch at the example size shows it."""
+    module = Of(lambda x: x - x.mean(0) if x.shape[1] > 10 else x)
+    source = as_source(module, {"x": ["batch", "time"]}, time={"max": 16, "example": 4})
+    report = measured(source, tmp_path)
+    assert "together with rows of other cases at time=" in report.reason
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.softmax(-1),
+        lambda x: x.clamp(min=1e-3).log(),
+        lambda x: x.sqrt(),
+        lambda x: torch.where(x > 0, x, -torch.inf),
+        lambda x: x.pow(5) * 1e3,
+    ],
+)
+def test_independent_rows_stay_batchable(
+    as_source: AsSource, tmp_path: Path, function: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    """Also where negated values give NaN, and where outputs are infinite or very large."""
+    assert measured(positive(as_source(Of(function))), tmp_path).batchable
+
+
+def test_model_that_rejects_other_values_is_batchable(as_source: AsSource, tmp_path: Path) -> None:
+    """Negated and rescaled rows are tried, and need not be supported."""
+
+    def checked(x: torch.Tensor) -> torch.Tensor:
+        if x.abs().max() > 5:
+            raise ValueError("small values, please")
+        return x * 2
+
+    assert measured(positive(as_source(Of(checked))), tmp_path).batchable
+
+
+def test_forward_passes_are_reused(as_source: AsSource, tmp_path: Path) -> None:
+    """The measurement adds few passes to those of the parity cases."""
+    source = as_source(Of(lambda x: x * 2), batch={"max": 32})
+    calls = 0
+
+    def counted(inputs: Arrays) -> dict[str, Array]:
+        nonlocal calls
+        calls += 1
+        return source.reference(inputs)
+
+    spec = ModelSpec.model_validate({"source": {"factory": "m.py:f"}})
+    result = prove(source, counted, spec, tmp_path / "golden")
+    assert calls - len(result.parity.cases) <= 34

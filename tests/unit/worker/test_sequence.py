@@ -1,0 +1,145 @@
+"""The fallback chain on real models: which exporter wins, and what the report says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from repogen.artifacts.built_model import OnnxArtifact
+from repogen.errors import ParityError, SourceError
+from repogen.spec.models import ModelSpec
+from repogen.worker.job import Job
+from repogen.worker.progress import BuildLog
+from repogen.worker.sequence import build_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from repogen.artifacts.built_model import BuildDiagnostics, BuiltModel
+
+FUSED = """
+import torch
+from torch import nn
+
+
+class Normed(nn.Module):
+    \"\"\"ONNX Runtime 1.19.2 fuses MatMul, Reshape and BatchNormalization of dynamo's graph into an invalid Gemm.\"\"\"
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm = nn.Linear(4, 5, bias=False), nn.BatchNorm1d(5)
+
+    def forward(self, x):
+        y = self.linear(x)
+        return self.norm(y.flatten(0, 1)).reshape_as(y)
+"""
+
+
+def built(root: Path, entry: dict[str, Any], code: str = "") -> tuple[BuiltModel, BuildDiagnostics]:
+    """Build a model in this process; ``code`` is that of ``model.py``."""
+    (root / "model.py").write_text(code)
+    work = root / "work"
+    work.mkdir()
+    log = BuildLog(lambda *_: None)
+    job = Job("m", ModelSpec.model_validate(entry), root, "24.10", work, 1)
+    return build_model(job, log), log.diagnostics
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_graph_that_the_target_cannot_load_is_exported_again(tmp_path: Path) -> None:
+    """The other exporter's graph loads; before, the build ended in the smoke test."""
+    inputs = {"x": {"dtype": "float32", "shape": ["batch", 3, 4]}}
+    entry = {"source": {"factory": "model.py:Normed"}, "inputs": inputs, "dims": {"batch": {"max": 4}}}
+    model, diagnostics = built(tmp_path, entry, FUSED)
+    assert model.batch.batchable
+    assert [(attempt.exporter, attempt.ok) for attempt in diagnostics.attempts] == [
+        ("dynamo", False),
+        ("torchscript", True),
+    ]
+    assert "ONNX Runtime 1.19.2 (of Triton 24.10) cannot load the model" in diagnostics.attempts[0].reason
+
+
+def pooled(path: Path, shape: list[Any]) -> None:
+    """Write a graph of images whose dynamic axes are declared as in ``shape``, also between its nodes."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[3, 3], pads=[1] * 4),
+        helper.make_node("MaxPool", ["c"], ["y"], kernel_shape=[2, 2], strides=[2, 2]),
+    ]
+    weight = numpy_helper.from_array(np.random.default_rng(0).standard_normal((3, 3, 3, 3)).astype(np.float32), "w")
+    x, c, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xcy")
+    graph = helper.make_graph(nodes, "g", [x], [y], [weight], value_info=[c])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+
+
+@pytest.mark.parametrize("symbol", [-1, "?", "None"])
+def test_unnamed_axes_are_separate_dims(tmp_path: Path, symbol: int | str) -> None:
+    """A symbol that is not a name, or a size of -1, does not make three axes one dim; images are not square."""
+    pooled(tmp_path / "m.onnx", [symbol, 3, symbol, symbol])
+    model, _ = built(tmp_path, {"source": {"kind": "onnx", "path": "m.onnx"}})
+    assert isinstance(model.artifact, OnnxArtifact)
+    signature = model.artifact.signature
+    assert [spec.shape for spec in (*signature.inputs, *signature.outputs)] == [
+        ("batch", 3, "x_axis2", "x_axis3"),
+        ("y_dim_0", 3, "y_dim_2", "y_dim_3"),
+    ]
+    assert model.batch.batchable
+    graph = onnx.load(model.artifact.path).graph
+    dims = [dim for value in (*graph.value_info, *graph.output) for dim in value.type.tensor_type.shape.dim]
+    assert all(dim.dim_value >= 0 and dim.dim_param != "?" for dim in dims)
+
+
+def test_images_of_one_pixel_are_not_chosen(tmp_path: Path) -> None:
+    """A pooling window of 2 returns nothing for 1 x 1 in ONNX Runtime 1.19.2, and a pixel in later ones."""
+    pooled(tmp_path / "m.onnx", ["N", 3, "H", "W"])
+    model, diagnostics = built(tmp_path, {"source": {"kind": "onnx", "path": "m.onnx"}})
+    assert model.batch.batchable
+    assert any("H 8 to 64, W 8 to 64" in note for note in diagnostics.notes)
+
+
+def test_size_at_which_the_target_differs_is_named(tmp_path: Path) -> None:
+    """With the remedy: no client sends such images."""
+    pooled(tmp_path / "m.onnx", ["N", 3, "H", "W"])
+    dims = {"N": {"max": 4}, "H": {"max": 16}, "W": {"max": 16}}
+    with pytest.raises(
+        ParityError, match=r"1\.19\.2 \(of Triton 24\.10\).*N=1,H=1,W=1 seed=2: 'y' has shape"
+    ) as caught:
+        built(tmp_path, {"source": {"kind": "onnx", "path": "m.onnx"}, "dims": dims})
+    assert "narrow dims:" in caught.value.hint
+
+
+def test_axis_of_size_zero_is_named(tmp_path: Path) -> None:
+    """Some converters write 0 for a dynamic size."""
+    pooled(tmp_path / "m.onnx", ["N", 3, 0, "W"])
+    with pytest.raises(SourceError, match="axis 2 of input 'x' has size 0 in the file"):
+        built(tmp_path, {"source": {"kind": "onnx", "path": "m.onnx"}})
+
+
+def counts(path: Path) -> None:
+    """Write a graph of integer counts, which divides by their sum: that of zeros is 0."""
+    nodes = [
+        helper.make_node("Cast", ["ids"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceSum", ["f", "axes"], ["sum"], keepdims=1),
+        helper.make_node("Div", ["f", "sum"], ["y"]),
+    ]
+    axes = numpy_helper.from_array(np.array([1], np.int64), "axes")
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["N", 1])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 1])
+    graph = helper.make_graph(nodes, "g", [ids], [y], [axes])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+
+
+def test_guessed_integers_are_named_where_they_fail(tmp_path: Path) -> None:
+    """0 and 1 are a guess; with a range, the model batches."""
+    counts(tmp_path / "m.onnx")
+    source = {"kind": "onnx", "path": "m.onnx"}
+    with pytest.raises(ParityError) as caught:
+        built(tmp_path, {"source": source})
+    assert "ids: only the integers 0 and 1 were tested; set inputs: {ids: {range: [0, …]}}" in caught.value.hint
+    declared = {"ids": {"dtype": "int64", "shape": ["N", 1], "range": [1, 9]}}
+    (tmp_path / "again").mkdir()
+    counts(tmp_path / "again" / "m.onnx")
+    assert built(tmp_path / "again", {"source": source, "inputs": declared})[0].batch.batchable
