@@ -40,7 +40,8 @@ _NOT_LOADED = re.compile(
     (?:
         Poll[ ]failed[ ]for[ ]model[ ]directory[ ]'(?P<polled>[^']+)':[ ]
         | failed[ ]to[ ]load[ ](?:model[ ])?'(?P<loaded>[^']+)'(?:[ ]version[ ](?P<version>-?[0-9]+))?:[ ]
-        | ensemble[ ]'(?P<ensemble>[^']+)'[ ](?=depends)
+        | ensemble[ ]'?(?P<ensemble>[^' ]+)'?[ ](?=depends|contains)
+        | (?=circular[ ]dependency[ ]between[ ]ensembles:[ ](?P<circle>[^ ]+))
     )
     (?P<reason>.*?)(?:\\n.*)?"?$""",
     re.MULTILINE | re.VERBOSE,
@@ -348,7 +349,7 @@ def load_failures(log: str) -> dict[str, str]:
     """Return the models and versions that did not load by Triton's log, with the last reason of each."""
     failures: dict[str, str] = {}
     for match in _NOT_LOADED.finditer(log):
-        model = match["polled"] or match["loaded"] or match["ensemble"]
+        model = match["polled"] or match["loaded"] or match["ensemble"] or match["circle"]
         name = model if match["version"] is None else f"{model} version {match['version']}"
         failures[name] = match["reason"]
     return failures

@@ -36,6 +36,8 @@ E1121 15:18:40.382163 32170 model_repository_manager.cc:1460] "Poll failed for m
 E1121 15:18:40.382873 32170 model_repository_manager.cc:724] "failed to load model 'none': no version"
 E1121 15:18:40.396624 32170 model_lifecycle.cc:642] "failed to load 'tiny' version 1: Invalid argument: {}\\n\\nAt:\\n"
 E1121 15:18:41.396624 32170 model_repository_manager.cc:703] "Invalid argument: ensemble 'all' depends on 'tiny'"
+E1121 15:18:41.396624 32170 model_repository_manager.cc:703] "Invalid argument: ensemble part contains models that ..."
+E1121 15:18:41.396624 32170 manager.cc:703] "Invalid argument: circular dependency between ensembles: a -> b"
 E1121 15:18:42.000000 32170 tritonserver.cc:2607] "Internal: failed to load all models"
 I1121 15:18:42.551720 32170 server.cc:674]
 +-------+---------+------------------------------------------------------------------------------+
@@ -367,6 +369,8 @@ def test_models_that_did_not_load_are_listed() -> None:
         "none": "no version",
         "tiny version 1": "Invalid argument: has kind KIND_MODEL",
         "all": "depends on 'tiny'",
+        "part": "contains models that ...",
+        "a": "circular dependency between ensembles: a -> b",
     }
     assert process.load_failures(log) == failures
     with pytest.raises(ServerError) as caught:
