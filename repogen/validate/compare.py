@@ -42,7 +42,7 @@ class Difference:
 
     Attributes:
         max_abs: Largest ``|actual - expected|``; infinite where shapes, dtypes, NaN or infinities differ.
-        max_rel: ``max_abs`` relative to the output's largest ``|expected|``.
+        max_rel: ``max_abs`` relative to the largest ``|expected|`` of the output; 1 where only zeros are expected.
         cosine: Smallest cosine similarity over the outputs; 1 for two zero vectors.
         reason: Why they are not equal within the tolerances; empty if they are.
     """
@@ -178,7 +178,7 @@ def _measure(name: str, reference: _Values, values: _Values, rtol: float) -> Out
         name,
         reference.size,
         max_abs,
-        (max_abs / scale if scale else math.inf) if max_abs else 0.0,
+        (max_abs / scale if scale else 1.0) if max_abs else 0.0,
         _cosine(reference.ravel(), values.ravel()),
         rtol,
         tuple(np.sort(largest)[::-1].tolist()),

@@ -157,3 +157,9 @@ def test_values_that_are_not_finite_are_counted() -> None:
     assert has_nan(outputs) == "1 of 3 values of 'y' are NaN"
     assert has_nan({"n": np.ones(2, np.int64)}) == ""
     assert infinite_outputs(outputs) == ["y"]
+
+
+def test_difference_from_zeros_is_finite() -> None:
+    """It is reported as JSON, which has no infinity."""
+    result = difference({"y": np.zeros(2)}, {"y": np.array([0.0, 1e-9])}, {"y": (0.0, 1e-5)})
+    assert (result.max_rel, result.reason) == (1.0, "")
