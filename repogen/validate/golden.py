@@ -27,6 +27,7 @@ class GoldenRecorder:
         """Start without cases."""
         self._cases: list[tuple[SweepCase, Arrays, Arrays]] = []
         self._bytes = 0
+        self._sequence: list[tuple[SweepCase, Arrays, Arrays]] = []
 
     def offer(self, case: SweepCase, inputs: Arrays, outputs: Arrays) -> None:
         """Record a case if it is the first, or within the limits."""
@@ -34,6 +35,14 @@ class GoldenRecorder:
         if not self._cases or (len(self._cases) < _MAX_CASES and self._bytes + size <= _MAX_BYTES):
             self._cases.append((case, dict(inputs), dict(outputs)))
             self._bytes += size
+
+    def add(self, case: SweepCase, inputs: Arrays, outputs: Arrays) -> None:
+        """Record a request of a sequence, in addition to the cases of the sweep."""
+        self._sequence.append((case, dict(inputs), dict(outputs)))
+
+    def discard_sequence(self) -> None:
+        """Forget the requests of the sequence, which are complete or useless."""
+        self._sequence.clear()
 
     def write(self, directory: Path, batch_dim: str | None, tolerances: Tolerances) -> None:
         """Write ``golden.json`` and ``golden.npz``.
@@ -45,7 +54,7 @@ class GoldenRecorder:
         """
         arrays: dict[str, Array] = {}
         cases = []
-        for index, (case, inputs, outputs) in enumerate(self._cases):
+        for index, (case, inputs, outputs) in enumerate([*self._cases, *self._sequence]):
             sides = []
             for side, tensors in (("in", inputs), ("out", outputs)):
                 keys = {name: f"{index}.{side}.{i}" for i, name in enumerate(tensors)}

@@ -15,6 +15,7 @@ from repogen.validate.parity import check_parity
 from repogen.validate.ragged import ROW, check_ragged
 from repogen.validate.runtime import OnnxModel
 from repogen.validate.structure import check_structure
+from repogen.validate.transitions import record_transitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -103,6 +104,7 @@ def prove(
     else:
         batch = check_batch(comparison, model.triton.max_batch_size, model.parity.seed)
         batch_dim = source.signature.batch_dim if batch.batchable else None
+    record_transitions(source, model.triton, model.parity.seed, golden)
     golden_dir.mkdir(parents=True, exist_ok=True)
     golden.write(golden_dir, batch_dim, allowed)
     return Validation(parity, batch)
