@@ -6,8 +6,8 @@ each is the truth that the linter's verdict is held against. ``--truth`` writes 
 place of asking Triton (``benchmarks/agreement/truth.json`` is that of the last full run, which the tests use, too),
 ``--keep`` leaves each variant's repository in a directory of its own.
 
-The server's core is the real one. The onnxruntime backend is repogen's imitation, made lenient for sequence and ragged
-models, which it does not execute.
+The server's core is the real one. The onnxruntime backend is repogen's imitation, made lenient for sequences. Where
+NVIDIA's stock backend was measured, or its source read, its verdict replaces the imitation's (``on_stock_backend``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from agreement.triton import Judge, LenientTriton, started_whole
-from agreement.values import Said, Truth, excuse
+from agreement.values import Said, Truth, excuse, on_stock_backend
 from agreement.variants import all_variants
 
 from repogen import check
@@ -94,7 +94,7 @@ class Court:
             return False
         by_backend = variant.group == "core" and "TritonModelException" in verdict[1]
         group = "backend" if by_backend else variant.group
-        truth = Truth(variant.name, variant.base.name, group, *verdict)
+        truth = on_stock_backend(Truth(variant.name, variant.base.name, group, *verdict))
         self.found[variant.name] = truth
         print(f"{len(self.found)}/{self.total} {truth.name}: {truth.outcome}", file=sys.stderr, flush=True)
         return True
@@ -102,7 +102,7 @@ class Court:
 
 def given(path: Path, variants: list[Variant], repositories: Path) -> list[Truth]:
     """Return the truths that a file has of these variants, and write their repositories."""
-    known = {entry["name"]: Truth(**entry) for entry in json.loads(path.read_text(encoding="utf-8"))}
+    known = {entry["name"]: on_stock_backend(Truth(**entry)) for entry in json.loads(path.read_text(encoding="utf-8"))}
     found = [variant for variant in variants if variant.name in known]
     for variant in found:
         variant.write(repositories / variant.folder)
@@ -117,7 +117,7 @@ def judged(repository: Path) -> Said:
 
 def print_counts(truths: list[Truth]) -> None:
     """Print how many variants of each group came to what."""
-    outcomes = ("accept", "refuse", "crash", "hang")
+    outcomes = ("accept", "refuse", "crash", "hang", "wrong")
     counts = Counter[tuple[str, str]]((truth.group, truth.outcome) for truth in truths)
     groups = sorted({truth.group for truth in truths})
     rows = [(group, *(str(counts[group, outcome]) for outcome in outcomes)) for group in groups]
@@ -137,7 +137,7 @@ def print_agreement(truths: list[Truth], said: dict[str, Said]) -> None:
         counts = Counter[tuple[str, Said]]((truth.outcome, said[truth.name]) for truth in mine)
         rows = [
             (outcome, *(str(counts[outcome, verdict]) for verdict in ("nothing", "warning", "error")))
-            for outcome in ("accept", "refuse", "crash", "hang")
+            for outcome in ("accept", "refuse", "crash", "hang", "wrong")
         ]
         print(table(("Triton", "check: nothing", "warnings only", "errors"), rows))
     differing = [truth for truth in truths if (truth.outcome == "accept") != (said[truth.name] != "error")]
@@ -152,12 +152,12 @@ def print_agreement(truths: list[Truth], said: dict[str, Said]) -> None:
 def main() -> None:
     """Judge, and compare."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="variants whose names begin so")
+    parser.add_argument("--only", default="", help="variants whose names begin so; several, separated by commas")
     parser.add_argument("--truth", type=Path, help="write the truth as JSON")
     parser.add_argument("--given", type=Path, help="a truth written before")
     parser.add_argument("--keep", type=Path, help="leave the repositories here")
     arguments = parser.parse_args()
-    variants = [variant for variant in all_variants() if variant.name.startswith(arguments.only)]
+    variants = [variant for variant in all_variants() if variant.name.startswith(tuple(arguments.only.split(",")))]
     with tempfile.TemporaryDirectory(prefix="repogen-bench-") as folder:
         scratch = Path(folder)
         repositories = arguments.keep or scratch / "repositories"

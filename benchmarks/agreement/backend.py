@@ -123,6 +123,7 @@ BACKEND: list[Swaps] = [
             "parameters/execution_word": _parameter("execution_mode", "parallel"),
             "parameters/arena_off": _parameter("enable_mem_arena", "0"),
             "parameters/arena_word": _parameter("enable_mem_arena", "on"),
+            "parameters/arena_unknown": _parameter("enable_mem_arena", "yes"),
             "parameters/pattern_word": _parameter("enable_mem_pattern", "maybe"),
         },
     ),
@@ -135,6 +136,32 @@ BACKEND: list[Swaps] = [
             "scatter/no_target": 'batch_output { kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "x" }',
         },
     ),
+    Swaps("scatter", "  dims: [ -1 ]\n}\nbatch", {"first_value": "  dims: [ 1 ]\n  reshape { shape: [ ] }\n}\nbatch"}),
+    Swaps("scatter", 'batch_output { target_name: "y" source_input: "x" }\n', {"not_scattered": ""}),
+    Swaps("inferred", _output("FP32", "4"), {"variable": _output("FP32", "-1"), "other": _output("FP32", "3")}),
+    Swaps("growable", "use_growable_memory: true", {"same_buffer": ""}),
+    Swaps(
+        "accelerated",
+        '"precision_mode" value: "FP16"',
+        {
+            "precision_unknown": '"precision_mode" value: "FP99"',
+            "parameter_misspelled": '"precison_mode" value: "FP16"',
+            "dla_core_word": '"trt_dla_core" value: "first"',
+            "cache_word": '"trt_engine_cache_enable" value: "maybe"',
+            "cache_on": '"trt_engine_cache_enable" value: "on"',
+            "int8": '"precision_mode" value: "INT8"',
+        },
+    ),
+    Swaps(
+        "accelerated",
+        'name: "tensorrt"\n  parameters { key: "precision_mode" value: "FP16" }',
+        {
+            "cuda": 'name: "cuda"',
+            "cuda_word": 'name: "cuda"\n  parameters { key: "do_copy_in_default_stream" value: "maybe" }',
+            "gpu_io": 'name: "gpu_io"',
+        },
+    ),
+    Swaps("accelerated", "KIND_GPU", {"on_a_cpu": "KIND_CPU"}),
     # Backends that are not installed here, or not as in NVIDIA's container.
     Swaps(
         "batch",
@@ -148,6 +175,11 @@ BACKEND: list[Swaps] = [
         },
     ),
     Swaps(
-        "platform", 'platform: "onnxruntime_onnx"', {"python_backend": 'platform: "onnxruntime_onnx" backend: "python"'}
+        "platform",
+        'platform: "onnxruntime_onnx"',
+        {
+            "python_backend": 'platform: "onnxruntime_onnx" backend: "python"',
+            "runtime_library": 'platform: "onnxruntime_onnx" runtime: "libtriton_onnxruntime.so"',
+        },
     ),
 ]

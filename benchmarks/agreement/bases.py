@@ -132,6 +132,7 @@ sequence_batching {
   }
 }
 """
+BUFFER = "use_same_buffer_for_input_output: true use_growable_memory: true"
 STATE_FILE = STATE.replace("zero_data: true", 'data_file: "first"')
 CONTROL_PORTS: tuple[Port, ...] = (
     ("start", FP32, ("N", 1)),
@@ -235,6 +236,33 @@ TWO = (
     + tensor("output", "c", "FP64", "-1")
     + tensor("output", "d", "INT64", "-1, 2")
 )
+SCATTERED = (
+    "max_batch_size: 8\n"
+    + tensor("input", "x", "FP32", "-1", "  allow_ragged_batch: true\n")
+    + tensor("output", "y", "FP32", "-1")
+    + 'batch_output { target_name: "y" source_input: "x" }\n'
+)
+VALUES = identity((("x", FP32, ("M",)), "y"))
+ACCELERATED = """\
+instance_group { kind: KIND_GPU }
+optimization { execution_accelerators { gpu_execution_accelerator {
+  name: "tensorrt"
+  parameters { key: "precision_mode" value: "FP16" }
+} } }
+"""
+
+
+def _inferred() -> bytes:
+    """Return ``y = x @ w`` whose file calls the last dim of ``y`` M, and whose weights make it 4."""
+    proto = model_proto([(("x", FP32, ("N", 4)), "y")])
+    proto.graph.node[0].CopyFrom(helper.make_node("MatMul", ["x", "w"], ["y"]))
+    proto.graph.initializer.append(numpy_helper.from_array(np.ones((4, 4), np.float32), "w"))
+    proto.graph.output[0].CopyFrom(_value(("y", FP32, ("N", "M"))))
+    content: bytes = proto.SerializeToString()
+    return content
+
+
+INFERRED = _inferred()
 _LIST = [
     _one("plain", PLAIN, ROWS),
     _rows("batch", ""),
@@ -286,6 +314,17 @@ _LIST = [
         + RAGGED,
         identity((("z", FP32, ("N", 4)), "y"), unused=[("x", FP32, ("M",)), ("index", FP32, ("K",))]),
     ),
+    _one("scatter", HEAD + SCATTERED, identity((("x", FP32, ("M",)), "y"))),
+    _one("flat", HEAD + _pair("FP32", "-1").replace("dims", "allow_ragged_batch: true\n  dims", 1), VALUES),
+    _one("inferred", BATCH, INFERRED),
+    _one(
+        "growable",
+        BATCH
+        + STATE.replace("zero_data: true }", "zero_data: true }\n    " + BUFFER)
+        + "instance_group { kind: KIND_CPU }\n",
+        STATEFUL,
+    ),
+    _one("accelerated", BATCH + ACCELERATED, ROWS),
     Base((Model("ensemble", ENSEMBLE), Model("first", BATCH, ROWS), Model("second", BATCH, ROWS))),
 ]
 BASES = {base.name: base for base in _LIST}

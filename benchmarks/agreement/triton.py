@@ -52,12 +52,6 @@ def _folded(config):
         for key in ("input", "output"):
             tensor = {"name": state[key + "_name"], "data_type": state["data_type"], "dims": state["dims"]}
             config[key].append(tensor)
-    for feed in config.pop("batch_input", []):
-        for name in feed["target_name"]:
-            config["input"].append(
-                {"name": name, "data_type": feed["data_type"], "dims": [-1], "allow_ragged_batch": True}
-            )
-    config.pop("batch_output", None)
     return config
 
 
@@ -70,21 +64,6 @@ def _control(tensor):
     return {"name": tensor["name"], "data_type": data_type, "dims": [1]}
 
 
-_strict_tensor = graph_rules._check_tensor
-
-
-def _lenient_tensor(config, tensor, known, role):
-    if not tensor.get("allow_ragged_batch"):
-        _strict_tensor(config, tensor, known, role)
-    elif tensor["name"] not in known or known[tensor["name"]].dims != (-1,):
-        raise graph_rules.Refusal(f"ragged input '{tensor['name']}' must have shape [-1] in the model")
-
-
-graph_rules._check_tensor = _lenient_tensor
-_check_supported = graph_rules._check_supported
-graph_rules._check_supported = lambda config: _check_supported(dict(config, input=[]))
-
-
 class TritonPythonModel(TritonPythonModel):
     def initialize(self, args):
         config = json.dumps(_folded(json.loads(args["model_config"])))
@@ -94,7 +73,7 @@ class TritonPythonModel(TritonPythonModel):
 
 @dataclass(frozen=True)
 class LenientTriton(EmbeddedTriton):
-    """The embedded Triton with a backend that loads sequence and ragged models, too.
+    """The embedded Triton with a backend that loads every sequence model.
 
     Attributes:
         backends: Where that backend is laid out.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.serving import SmokeCheck
+from repogen.repository.golden import SEQUENCE_ID, SEQUENCE_REQUEST
 from repogen.smoke.batch_checks import check_rejected
 from repogen.smoke.inference import RefusedError, SequencePosition, WireTensor, next_sequence_id, single_request
 
@@ -24,9 +25,11 @@ _REQUESTS = 3
 
 def sequences(model: DeployedModel) -> Iterator[SmokeCheck]:
     """Send golden rows as sequences, several requests as one sequence, and requests that must be rejected."""
+    requests = [case for case in model.cases if case.name.startswith(SEQUENCE_REQUEST)]
     for case in model.cases:
-        yield _check_golden(model, case)
-    yield _check_long_sequence(model)
+        if not case.name.startswith(SEQUENCE_REQUEST):
+            yield _check_golden(model, case)
+    yield _check_transitions(model, requests) if requests else _check_long_sequence(model)
     inputs = model.wire(_rows(model.smallest)[0].inputs)
     yield check_rejected(model, inputs, "rejects a request outside of a sequence")
     if model.max_batch_size > 1:
@@ -83,6 +86,23 @@ def _check_long_sequence(model: DeployedModel) -> SmokeCheck:
         detail = "the outputs were not compared: golden tensors have no second request that depends on kept states"
         return SmokeCheck(name, passed=True, detail=detail, warning=True)
     return SmokeCheck(name, passed=True)
+
+
+def _check_transitions(model: DeployedModel, requests: list[WireCase]) -> SmokeCheck:
+    """Send the golden requests of one sequence, and compare each output: it depends on the states kept before."""
+    name, largest = f"sequence of {len(requests)} requests", 0.0
+    for index, request in enumerate(requests):
+        position = SequencePosition(SEQUENCE_ID, start=index == 0, end=index == len(requests) - 1)
+        try:
+            comparison = model.compare(request, model.infer(model.wire(request.inputs), position))
+        except RefusedError as refusal:
+            return SmokeCheck(name, passed=False, detail=f"request {index + 1}: {refusal}")
+        largest = max(largest, comparison.max_abs_diff)
+        if not comparison.equal:
+            detail = f"request {index + 1}: {comparison.detail}"
+            return SmokeCheck(name, passed=False, detail=detail, max_abs_diff=largest)
+    detail = f"outputs with the states of the requests before: max_abs_diff {largest:.3g}"
+    return SmokeCheck(name, passed=True, detail=detail, max_abs_diff=largest)
 
 
 def _rows(case: WireCase) -> list[WireCase]:

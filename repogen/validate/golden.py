@@ -27,6 +27,7 @@ class GoldenRecorder:
         """Start without cases."""
         self._cases: list[tuple[SweepCase, Arrays, Arrays]] = []
         self._bytes = 0
+        self._sequence: list[tuple[SweepCase, Arrays, Arrays]] = []
 
     def offer(self, case: SweepCase, inputs: Arrays, expected: Arrays, actual: Arrays) -> None:
         """Record the original's outputs of a case that may be golden, and is the first or within the limits."""
@@ -38,6 +39,14 @@ class GoldenRecorder:
             self._cases.append((case, dict(inputs), dict(expected)))
             self._bytes += size
 
+    def add(self, case: SweepCase, inputs: Arrays, outputs: Arrays) -> None:
+        """Record a request of a sequence, in addition to the cases of the sweep."""
+        self._sequence.append((case, dict(inputs), dict(outputs)))
+
+    def discard_sequence(self) -> None:
+        """Forget the requests of the sequence, which are complete or useless."""
+        self._sequence.clear()
+
     def write(self, directory: Path, batch_dim: str | None, tolerances: Tolerances) -> None:
         """Write ``golden.json`` and ``golden.npz``.
 
@@ -48,7 +57,7 @@ class GoldenRecorder:
         """
         arrays: dict[str, Array] = {}
         cases = []
-        for index, (case, inputs, outputs) in enumerate(self._cases):
+        for index, (case, inputs, outputs) in enumerate([*self._cases, *self._sequence]):
             sides = []
             for side, tensors in (("in", inputs), ("out", outputs)):
                 keys = {name: f"{index}.{side}.{i}" for i, name in enumerate(tensors)}

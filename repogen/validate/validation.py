@@ -16,6 +16,7 @@ from repogen.validate.ragged import ROW, check_ragged
 from repogen.validate.rows import RowRecorder
 from repogen.validate.runtime import OnnxModel
 from repogen.validate.tolerance import limits
+from repogen.validate.transitions import record_transitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -98,6 +99,7 @@ def prove(
     else:
         batch = check_batch(comparison, allowed, model.triton.max_batch_size, model.parity.seed, rows.rows)
         batch_dim = source.signature.batch_dim if batch.batchable else None
+    record_transitions(source, model.triton, model.parity.seed, golden)
     golden_dir.mkdir(parents=True, exist_ok=True)
     golden.write(golden_dir, batch_dim, allowed)
     return Validation(parity, batch)

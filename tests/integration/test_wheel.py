@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 DATA = {
     "repogen/py.typed",
     "repogen/data/triton_releases.csv",
+    "repogen/data/accelerator_parameters.csv",
     "repogen/data/embedded.lock.json",
     "repogen/data/model_config_fields.csv",
     "repogen/serving/supervisor.py",

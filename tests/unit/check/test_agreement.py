@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agreement.values import Truth, excuse
+from agreement.values import Truth, excuse, on_stock_backend
 from agreement.variants import all_variants
 
 from repogen.check.checker import check
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
-TRUTHS = [Truth(**entry) for entry in json.loads((BENCHMARKS / "agreement" / "truth.json").read_text(encoding="utf-8"))]
+TRUTHS = [
+    on_stock_backend(Truth(**entry))
+    for entry in json.loads((BENCHMARKS / "agreement" / "truth.json").read_text(encoding="utf-8"))
+]
 
 
 @pytest.fixture(scope="module")
