@@ -10,6 +10,7 @@ from repogen.artifacts.built_model import Golden, GoldenCase, GoldenTensor
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_to_json, packed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from repogen.artifacts.tensors import Array, Arrays
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _MAX_CASES = 4
 _MAX_BYTES = 2 * 1024 * 1024
+_MAX_SEQUENCE_BYTES = 8 * 1024 * 1024
 
 
 class GoldenRecorder:
@@ -39,13 +41,11 @@ class GoldenRecorder:
             self._cases.append((case, dict(inputs), dict(expected)))
             self._bytes += size
 
-    def add(self, case: SweepCase, inputs: Arrays, outputs: Arrays) -> None:
-        """Record a request of a sequence, in addition to the cases of the sweep."""
-        self._sequence.append((case, dict(inputs), dict(outputs)))
-
-    def discard_sequence(self) -> None:
-        """Forget the requests of the sequence, which are complete or useless."""
-        self._sequence.clear()
+    def record_sequence(self, requests: Sequence[tuple[SweepCase, Arrays, Arrays]]) -> None:
+        """Record the requests of a sequence in addition to the cases of the sweep, unless they are too large."""
+        arrays = [array for _, *sides in requests for side in sides for array in side.values()]
+        if sum(array.nbytes for array in arrays) <= _MAX_SEQUENCE_BYTES:
+            self._sequence = [(case, dict(inputs), dict(outputs)) for case, inputs, outputs in requests]
 
     def write(self, directory: Path, batch_dim: str | None, tolerances: Tolerances) -> None:
         """Write ``golden.json`` and ``golden.npz``.

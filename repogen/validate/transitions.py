@@ -23,7 +23,8 @@ _REQUESTS = 3
 def record_transitions(source: SourceModel, triton: TritonSpec, seed: int, golden: GoldenRecorder) -> None:
     """Run the original on the requests of one sequence, as Triton feeds them, and record each.
 
-    Nothing is recorded without states, if a state starts with a file or has an unknown size, or if the original fails.
+    Nothing is recorded without states, if a state starts with a file or has an unknown size, if the original fails, or
+    if the tensors are too large.
 
     Args:
         source: The original.
@@ -39,6 +40,7 @@ def record_transitions(source: SourceModel, triton: TritonSpec, seed: int, golde
     if any(array is None for array in states.values()):
         return
     sizes = {**source.example_sizes, **({batch_dim: 1} if batch_dim is not None else {})}
+    requests = []
     try:
         for index in range(_REQUESTS):
             inputs = source.examples(sizes, seed + index)
@@ -46,9 +48,11 @@ def record_transitions(source: SourceModel, triton: TritonSpec, seed: int, golde
             inputs |= _controls(sequence, inputs, index)
             outputs = source.reference(inputs)
             states = {state.input_name: outputs[state.output_name] for state in sequence.state}
-            golden.add(SweepCase({SEQUENCE_REQUEST: index + 1, **sizes}, seed + index, required=True), inputs, outputs)
-    except (RepogenError, KeyError):  # the smoke test reports that transitions were not compared
-        golden.discard_sequence()
+            case = SweepCase({SEQUENCE_REQUEST: index + 1, **sizes}, seed + index, required=True)
+            requests.append((case, inputs, outputs))
+    except (RepogenError, KeyError):
+        return  # the smoke test reports that transitions were not compared
+    golden.record_sequence(requests)
 
 
 def _first_state(source: SourceModel, state: StateSpec, *, batched: bool) -> Array | None:

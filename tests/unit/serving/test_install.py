@@ -72,7 +72,7 @@ def test_only_needed_files_are_installed(source: Path, installation: install.Ins
     }
     assert files(installation.site) == {"numpy/__init__.py", "onnxruntime/__init__.py", "stamp.json"}
     assert files(installation.backends) == {
-        *(f"onnxruntime/{name}.py" for name in ("graph_rules", "model", "ort_session")),
+        *(f"onnxruntime/{name}.py" for name in ("graph_rules", "model", "ort_session", "ragged")),
         *("python/libtriton_python.so", f"python/{STUB}", "stamp.json"),
     }
     assert not [path for path in installation.backends.rglob("*") if path.is_symlink()]
