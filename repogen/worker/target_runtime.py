@@ -162,8 +162,8 @@ def _read(process: subprocess.CompletedProcess[str], directory: Path) -> _Run:
 
 def _hint(case: int) -> str:
     """Return what to do about a case that fails; the first one has the example sizes."""
-    narrow = "narrow dims: to the sizes that your clients send, or choose a newer target.triton"
-    return narrow if case else OTHER_EXPORTER
+    newer = "choose a newer target.triton, whose ONNX Runtime may have fixed it"
+    return f"narrow dims: to the sizes that your clients send, or {newer}" if case else f"{newer}; or {OTHER_EXPORTER}"
 
 
 def target_runtime(target: Target, threads: int) -> TargetRuntime:

@@ -68,7 +68,12 @@ CASES = (
     _built("convnext", ANY_IMAGE),
     _built("resnet", ANY_IMAGE),
     _built("regnet", ANY_IMAGE),
-    _built("efficientnet", LARGE_IMAGE),
+    _built(
+        "efficientnet",
+        LARGE_IMAGE,
+        "rejected:parity.drift",
+        "ONNX Runtime 1.19.2 divides average pooling with ceil_mode by the whole window; later ones do not",
+    ),
     _built("mobilenet", IMAGE),
     _built("segformer", IMAGE),
     _built("glpn", LARGE_IMAGE),
