@@ -17,7 +17,7 @@ from repogen.scaffold.files import scaffold, scaffold_from
     "source", "--from", metavar="PATH", help="Write the spec for this model: a file, a directory, or file.py:callable."
 )
 @click.option("--github", is_flag=True, help="Also write a GitHub Actions workflow; if a spec exists, write only that.")
-@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@click.option("--force", is_flag=True, help="Overwrite repogen.yaml, and the workflow of --github; never code.")
 @debug_option
 def init(directory: Path, *, source: str | None, github: bool, force: bool, debug: bool) -> None:
     """Write a commented, working repogen.yaml.

@@ -6,6 +6,7 @@ import ast
 import importlib.machinery
 import os
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,16 @@ def describe_callable(module: str, attribute: str, directory: Path) -> ModelDesc
         tuple(keys),
         _missing_note(required, has_examples=has_examples),
     )
+
+
+def defined_names(file: Path) -> tuple[str, ...]:
+    """Return the names of a file's public functions and classes, at most five; none if it cannot be parsed."""
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    definitions = (node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef)))
+    return tuple(islice((name for name in definitions if not name.startswith("_") and name != _EXAMPLES), 5))
 
 
 def _module_file(module: str, directory: Path) -> Path:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.errors import SpecError
 from repogen.resources import templates_dir
+from repogen.scaffold.code import defined_names
 from repogen.scaffold.description import flow, one_line
 from repogen.version import __version__
 
@@ -29,7 +31,7 @@ def scaffold(directory: Path, *, force: bool, github: bool = False) -> tuple[Pat
 
     Args:
         directory: Created if it does not exist.
-        force: Overwrite existing files.
+        force: Overwrite an existing spec and workflow. Code is never overwritten.
         github: Also write a workflow into the git repository of ``directory``. An existing spec and its models are
             then kept, even with ``force``.
 
@@ -37,12 +39,13 @@ def scaffold(directory: Path, *, force: bool, github: bool = False) -> tuple[Pat
         The files written.
 
     Raises:
-        SpecError: A file exists and ``force`` is not set, in which case nothing is written; or a write failed.
+        SpecError: A file exists that may not be overwritten, in which case nothing is written; or a write failed.
     """
     files = {}
     if not (github and (directory / SPEC).exists()):
         sources = sorted(path for path in (templates_dir() / "init").iterdir() if path.is_file())
         files = {directory / source.name: source.read_text(encoding="utf-8") for source in sources}
+        files = {path: text for path, text in files.items() if not _is_same_code(path, text)}
     if github:
         root = _repository_root(directory)
         spec = (directory.resolve() / SPEC).relative_to(root).as_posix()
@@ -80,11 +83,20 @@ def scaffold_from(model: ModelDescription, directory: Path, *, force: bool) -> t
 
 
 def _write(files: Mapping[Path, str], directory: Path, *, force: bool) -> None:
-    existing = [os.path.relpath(path, directory) for path in files if path.exists()]
+    """Write files; nothing if one exists that may not be overwritten: code, or any file without ``force``."""
+    code = next((path for path in files if path.suffix == ".py" and os.path.lexists(path)), None)
+    if code is not None:
+        raise SpecError(
+            f"{directory} already has {code.name}, which `repogen init` never overwrites; nothing was written",
+            f"for your own model, use `repogen init{_argument(directory)} --from {os.path.relpath(code)}:NAME`"
+            f"{_callables_hint(code)}; for the example, use an empty directory",
+            code="init.exists",
+        )
+    existing = [os.path.relpath(path, directory) for path in files if os.path.lexists(path)]
     if existing and not force:
         raise SpecError(
             f"{directory} already has {', '.join(existing)}; nothing was written",
-            "use another directory, or overwrite with --force",
+            "use another directory, or overwrite it with --force",
             code="init.exists",
         )
     for path, text in files.items():
@@ -93,6 +105,23 @@ def _write(files: Mapping[Path, str], directory: Path, *, force: bool) -> None:
             path.write_text(text, encoding="utf-8")
         except OSError as error:
             raise SpecError(f"cannot write {path}: {error.strerror}", code="init.unwritable") from error
+
+
+def _is_same_code(path: Path, text: str) -> bool:
+    """Return whether a Python file already has this text, so that it need not be written."""
+    try:
+        return path.suffix == ".py" and path.read_text(encoding="utf-8") == text
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _argument(directory: Path) -> str:
+    return "" if directory == Path() else f" {shlex.quote(str(directory))}"
+
+
+def _callables_hint(file: Path) -> str:
+    names = defined_names(file)
+    return f", where NAME is {' or '.join(names)}" if names else ""
 
 
 def _environment(folder: str, variable: tuple[str, str] = ("{{", "}}"), *, trim: bool = False) -> Environment:

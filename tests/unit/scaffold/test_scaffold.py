@@ -59,6 +59,29 @@ def test_existing_workflow_is_not_overwritten(tmp_path: Path) -> None:
     assert _workflow(tmp_path)["name"] == "models"
 
 
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("with_spec", [False, True])
+def test_code_is_never_overwritten(here: Path, *, force: bool, with_spec: bool) -> None:
+    """The user's models.py stays, also with force; the hint is the command for the user's own model."""
+    code = "class Net: ...\ndef build(): return Net()\n"
+    (here / "models.py").write_text(code, encoding="utf-8")
+    if with_spec:
+        (here / "repogen.yaml").write_text("mine", encoding="utf-8")
+    with pytest.raises(SpecError, match=r"models\.py, which `repogen init` never overwrites") as caught:
+        scaffold(Path(), force=force)
+    assert "repogen init --from models.py:NAME`, where NAME is Net or build" in caught.value.hint
+    assert "--force" not in caught.value.hint
+    assert (here / "models.py").read_text(encoding="utf-8") == code
+    assert (here / "repogen.yaml").exists() == with_spec
+
+
+def test_force_writes_the_spec_again_beside_the_example(here: Path) -> None:
+    """The example's own models.py is not in the way."""
+    scaffold(here, force=False)
+    (here / "repogen.yaml").write_text("mine", encoding="utf-8")
+    assert [path.name for path in scaffold(here, force=True)] == ["repogen.yaml"]
+
+
 def test_workflow_passes_actionlint(tmp_path: Path) -> None:
     """The generated workflow passes the same check as the project's workflows."""
     (tmp_path / ".git").mkdir()
