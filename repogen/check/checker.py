@@ -89,23 +89,42 @@ class _Model:
 
 
 @dataclass(frozen=True)
+class CheckReport:
+    """What a check found.
+
+    Attributes:
+        findings: Findings, sorted by path and line.
+        models: Number of models that were checked.
+    """
+
+    findings: tuple[Finding, ...]
+    models: int
+
+
+@dataclass(frozen=True)
 class _Request:
     """A repository to check.
 
     Attributes:
-        root: Its directory.
+        path: A path as the user named it.
+        root: The repository's directory.
         models: Names of the models to check; None for all models and the root itself.
     """
 
+    path: Path
     root: Path
     models: frozenset[str] | None
+
+    def includes(self, model: _Model) -> bool:
+        """Return whether to check a model of the repository."""
+        return self.models is None or model.directory.name in self.models
 
 
 def check(
     *paths: Path | str,
     release: str = DEFAULT_RELEASE,
     selection: Selection = Selection(),
-) -> list[Finding]:
+) -> CheckReport:
     """Report configurations that Triton rejects, crashes on, or loads with unexpected behavior.
 
     Args:
@@ -113,19 +132,18 @@ def check(
         release: The Triton release that will serve them.
         selection: Which findings to report.
 
-    Returns:
-        Findings, sorted by path and line.
-
     Raises:
-        SpecError: A path does not exist, or the release is unknown.
+        SpecError: A path does not exist, there is no model in it, or the release is unknown.
     """
     target = targets().get(release)
     if target is None:
         raise SpecError(f"release {release!r} is unknown", f"one of {', '.join(targets())}", code="check.release")
     requests = _requests(Path(path) for path in paths)
-    findings = [finding for request in requests for finding in _repository_findings(request, target)]
+    reports = [_check_repository(request, target) for request in requests]
+    findings = (finding for report in reports for finding in report.findings)
     selected = dict.fromkeys(finding for finding in findings if selection.selects(finding))
-    return sorted(selected, key=lambda finding: (finding.path, finding.line, finding.column, finding.code))
+    by_place = sorted(selected, key=lambda finding: (finding.path, finding.line, finding.column, finding.code))
+    return CheckReport(tuple(by_place), sum(report.models for report in reports))
 
 
 def _requests(paths: Iterable[Path]) -> list[_Request]:
@@ -136,25 +154,42 @@ def _requests(paths: Iterable[Path]) -> list[_Request]:
             raise SpecError(
                 f"{path} does not exist", "name a repository, a model's directory, or a file", code="check.path"
             )
-        model = _model_of(path.absolute())
-        root = path if model is None else model.parent
+        real_path = _without_dots(path)
+        model = _model_of(real_path.absolute())
+        root = real_path if model is None else model.parent
         names = None if model is None else frozenset({model.name})
-        earlier = requests.setdefault(root.absolute(), _Request(root, names))
+        earlier = requests.setdefault(root.absolute(), _Request(path, root, names))
         names = None if names is None or earlier.models is None else earlier.models | names
         requests[root.absolute()] = replace(earlier, models=names)
     return list(requests.values())
 
 
+def _without_dots(path: Path) -> Path:
+    """Return a path without ``..``: its links are followed up to the last name, as the kernel does."""
+    if ".." not in path.parts:
+        return path
+    return path.resolve() if path.name == ".." else path.parent.resolve() / path.name
+
+
 def _model_of(path: Path) -> Path | None:
     """Return the directory of the model that a path is, or is in; None for a repository."""
-    if path.is_dir():
-        children = (entry for entry in path.iterdir() if entry.is_dir() and not entry.name.isdigit())
-        contains_models = any((entry / CONFIG_FILE).exists() for entry in children)
-        return _without_version(path) if is_model(path) and not contains_models else None
-    if path.name == CONFIG_FILE:
-        return _without_version(path.parent)
-    model = next((parent for parent in path.parents if (parent / CONFIG_FILE).exists()), path.parent.parent)
-    return _without_version(model)
+    if path.is_dir() and _contains_models(path):
+        return None
+    model = next((directory for directory in (path, *path.parents) if _is_readable_model(directory)), None)
+    return None if model is None else _without_version(model)
+
+
+def _is_readable_model(directory: Path) -> bool:
+    try:
+        return directory.is_dir() and is_model(directory)
+    except OSError:  # a directory above the user's path that may be traversed, but not listed
+        return False
+
+
+def _contains_models(directory: Path) -> bool:
+    """Return whether a directory is a repository: it contains models, other than versions with their own config."""
+    children = (entry for entry in directory.iterdir() if entry.is_dir() and not entry.name.isdigit())
+    return any((entry / CONFIG_FILE).exists() for entry in children)
 
 
 def _without_version(directory: Path) -> Path:
@@ -163,17 +198,28 @@ def _without_version(directory: Path) -> Path:
     return directory.parent if is_version else directory
 
 
-def _repository_findings(request: _Request, target: Target) -> Iterator[Finding]:
-    if request.models is None:
-        yield from root_findings(request.root)
-    directories = [entry for entry in sorted(request.root.iterdir()) if entry.is_dir() and is_model(entry)]
-    models = [_read_model(directory, target) for directory in directories]
+def _check_repository(request: _Request, target: Target) -> CheckReport:
+    """Check the requested models of a repository.
+
+    Raises:
+        SpecError: There is nothing to check.
+    """
+    entries = sorted(request.root.iterdir()) if request.root.is_dir() else []
+    models = [_read_model(entry, target) for entry in entries if entry.is_dir() and is_model(entry)]
+    requested = [model for model in models if request.includes(model)]
+    findings = list(root_findings(request.root)) if request.models is None and entries else []
+    if not requested and not findings:
+        raise SpecError(
+            f"{request.path} contains no model to check",
+            "name a repository (a directory of model directories), a model directory, or a file in one",
+            code="check.nothing",
+        )
     neighbors = {model.directory.name: _neighbor(model) for model in models}
-    for model in models:
-        if request.models is None or model.directory.name in request.models:
-            for finding in _model_findings(model, neighbors, target):
-                if model.text is None or not model.text.suppresses(finding):
-                    yield finding
+    for model in requested:
+        for finding in _model_findings(model, neighbors, target):
+            if model.text is None or not model.text.suppresses(finding):
+                findings.append(finding)
+    return CheckReport(tuple(findings), len(requested))
 
 
 def _read_model(directory: Path, target: Target) -> _Model:

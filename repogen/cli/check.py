@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from repogen.api import check as api
+from repogen.check.checker import Selection
+from repogen.check.checker import check as check_paths
 from repogen.cli.group import debug_option, handle_errors
 from repogen.errors import ExitCode
 from repogen.reporting.annotations import finding_annotations
@@ -20,9 +21,7 @@ from repogen.reporting.text import findings_text
 from repogen.targets import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from repogen.triton_config.rules.findings import Finding
+    from repogen.check.checker import CheckReport
 
 
 @click.command()
@@ -56,24 +55,27 @@ def check(  # noqa: PLR0913 - one parameter per option
     works on any repository, not only on those that repogen built. Exits with code 1 if there are errors.
     """
     with handle_errors(debug=debug, as_json=output_format == "json"):
-        findings = api.check(
-            *(paths or (Path("model_repository"),)), target=target, select=_codes(select), ignore=_codes(ignore)
-        )
-        click.echo(_RENDERERS[output_format](findings))
-        has_failures = any(strict or finding.severity == "error" for finding in findings)
+        selection = Selection(_codes(select), _codes(ignore))
+        report = check_paths(*(paths or (Path("model_repository"),)), release=target, selection=selection)
+        click.echo(_RENDERERS[output_format](report))
+        has_failures = any(strict or finding.severity == "error" for finding in report.findings)
         sys.exit(int(ExitCode.GATE if has_failures else ExitCode.OK))
 
 
-def _json(findings: Sequence[Finding]) -> str:
-    return json.dumps(findings_document(findings), indent=2)
+def _text(report: CheckReport) -> str:
+    return findings_text(report.findings, report.models)
 
 
-def _github(findings: Sequence[Finding]) -> str:
+def _json(report: CheckReport) -> str:
+    return json.dumps(findings_document(report.findings, report.models), indent=2)
+
+
+def _github(report: CheckReport) -> str:
     workspace = Path(os.environ.get("GITHUB_WORKSPACE") or ".")
-    return "\n".join(annotation.command(workspace) for annotation in finding_annotations(findings))
+    return "\n".join(annotation.command(workspace) for annotation in finding_annotations(report.findings))
 
 
-_RENDERERS = {"text": findings_text, "json": _json, "github": _github}
+_RENDERERS = {"text": _text, "json": _json, "github": _github}
 
 
 def _codes(values: tuple[str, ...]) -> tuple[str, ...]:

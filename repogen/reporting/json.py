@@ -175,9 +175,21 @@ def smoke_document(repository: str, reports: Iterable[SmokeReport]) -> dict[str,
     return {"repository": repository, "models": [as_dict(report) for report in reports]}
 
 
-def findings_document(findings: Iterable[Finding]) -> dict[str, object]:
-    """Return the document of ``repogen check --format json``."""
-    return {"schema": _FINDINGS_SCHEMA, "findings": [as_dict(finding) for finding in findings]}
+def findings_document(findings: Sequence[Finding], models: int) -> dict[str, object]:
+    """Return the document of ``repogen check --format json``.
+
+    Args:
+        findings: The findings.
+        models: Number of models that were checked.
+    """
+    severities = [finding.severity for finding in findings]
+    return {
+        "schema": _FINDINGS_SCHEMA,
+        "findings": [as_dict(finding) for finding in findings],
+        "checked_models": models,
+        "errors": severities.count("error"),
+        "warnings": severities.count("warning"),
+    }
 
 
 def doctor_document(checks: Sequence[Check]) -> dict[str, object]:

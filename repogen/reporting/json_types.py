@@ -181,6 +181,9 @@ class FindingsDocument(TypedDict):
 
     schema: int
     findings: list[FindingDocument]
+    checked_models: int
+    errors: int
+    warnings: int
 
 
 @with_config(_STRICT)

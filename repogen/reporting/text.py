@@ -94,15 +94,19 @@ def smoke_text(reports: Sequence[SmokeReport]) -> str:
     return "\n\n".join(parts)
 
 
-def findings_text(findings: Sequence[Finding]) -> str:
-    """Return one paragraph per finding, and a line with their number."""
+def findings_text(findings: Sequence[Finding], models: int) -> str:
+    """Return one paragraph per finding, and a line with the number of models that were checked and of findings."""
     counts = [
-        f"{number} {severity}{'' if number == 1 else 's'}"
+        _count(number, severity)
         for severity in ("error", "warning")
         if (number := sum(finding.severity == severity for finding in findings))
     ]
-    summary = ", ".join(counts) + "; `repogen explain CODE` explains a code" if counts else "no findings"
-    return "\n".join([*map(_finding_paragraph, findings), summary])
+    result = ", ".join(counts) + "; `repogen explain CODE` explains a code" if counts else "no findings"
+    return "\n".join([*map(_finding_paragraph, findings), f"checked {_count(models, 'model')}: {result}"])
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def doctor_text(checks: Sequence[Check]) -> str:
