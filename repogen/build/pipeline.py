@@ -49,8 +49,12 @@ def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
         KeyboardInterrupt: The build was interrupted; no partial output is left behind.
     """
     plan = plan_build(spec, options)
-    if not plan.pending and not plan.unconfirmed:
-        return BuildReport(plan.repository, tuple(plan.up_to_date[name] for name in plan.names))
+    if plan.pending:
+        from repogen.build.preconditions import check_preconditions  # noqa: PLC0415 - parses configs
+
+        plan = check_preconditions(plan)
+    if not plan.has_work:
+        return BuildReport(plan.repository, tuple(plan.reports[name] for name in plan.names))
     # Imports the code that runs workers, Triton and MLflow; an unchanged build does not need it.
     from repogen.build.run import run_plan  # noqa: PLC0415
 

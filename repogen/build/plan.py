@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class BuildPlan:
         names: The selected models, in the spec's order.
         pending: Those to build, in the spec's order.
         up_to_date: Reports of the others, by name.
+        rejected: Reports of models that would fail in their last step, by name; they are not pending.
         tracking: Where to track the build; None if it is not tracked.
         unconfirmed: Model and version of each published version that the model registry still lists as pending.
     """
@@ -68,3 +69,14 @@ class BuildPlan:
     up_to_date: Mapping[str, ModelReport]
     tracking: Tracking | None = None
     unconfirmed: tuple[tuple[str, int], ...] = ()
+    rejected: Mapping[str, ModelReport] = field(default_factory=dict)
+
+    @property
+    def reports(self) -> dict[str, ModelReport]:
+        """Reports of the models that are not pending, by name."""
+        return {**self.up_to_date, **self.rejected}
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is anything to build, or to confirm in the model registry."""
+        return bool(self.pending or self.unconfirmed)

@@ -7,10 +7,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from repogen.repository.workspace import preflight, prepare_stage_root, private_repository
+from repogen.repository.workspace import prepare_stage_root, private_repository
 from repogen.serving.servers import BackgroundTriton, prepare_server
 from repogen.targets import targets
-from repogen.worker.requirements import require_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +86,7 @@ class BuildSession:
 def open_session(
     plan: BuildPlan, progress: Progress, tracking: TrackingSession | None, cancelled: threading.Event
 ) -> Iterator[BuildSession]:
-    """Check that the build can succeed, then hold its staging directory and a Triton that starts in the background.
+    """Hold the staging directory of a build, and a Triton that starts in the background.
 
     Args:
         plan: What to build.
@@ -96,12 +95,10 @@ def open_session(
         cancelled: Set when no further step may begin.
 
     Raises:
-        RepogenError: An extra or a server is not installed, or the repository cannot be written.
+        RepogenError: A server is not installed, or the repository cannot be written.
     """
     options = plan.options
     progress.step("", "preflight")
-    require_installed(plan.spec.models[name] for name in plan.pending)
-    preflight(plan.repository, options.stage_dir)
     triton_server = _server(plan, progress)
     with ExitStack() as stack:
         staging = stack.enter_context(prepare_stage_root(plan.repository, options.stage_dir))

@@ -150,6 +150,22 @@ def _move_into(transaction: Transaction, model: Path, number: int, staged: Stage
         transaction.move_config()
 
 
+def require_publishable(model: Path) -> None:
+    """Require that a version can be published into a model's directory, as far as that is known without the version.
+
+    Raises:
+        PublishError: The directory is a symlink or a file, repogen did not build its newest version, or it is damaged.
+    """
+    require_plain_directory(model)
+    try:
+        if model.exists() and any(model.iterdir()):
+            _manifest(model, _newest(model))
+    except OSError as error:
+        raise PublishError(
+            f"{model} cannot be read: {error.strerror}", "Fix the permissions.", code="repository.unreadable"
+        ) from error
+
+
 def require_plain_directory(model: Path) -> None:
     """Require that a model's directory, if it exists, is a directory, and neither it nor its config is a symlink.
 
