@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import os
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase as fnmatch
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
@@ -24,7 +27,7 @@ from repogen.triton_config.rules.target import target_findings
 from repogen.triton_config.text.parse import empty_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from repogen.targets import Target
     from repogen.triton_config.text.parse import ModelConfig
@@ -37,10 +40,14 @@ class Selection:
     Attributes:
         select: Codes or prefixes of codes to report; empty for all.
         ignore: Codes or prefixes of codes to leave out.
+        per_path: Pattern of paths relative to ``root`` -> codes or prefixes of codes to leave out there.
+        root: Directory that the patterns are relative to.
     """
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    per_path: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    root: Path = Path()
 
     def __post_init__(self) -> None:
         """Validate the codes.
@@ -48,7 +55,7 @@ class Selection:
         Raises:
             SpecError: No rule has such a code.
         """
-        for code in (*self.select, *self.ignore):
+        for code in (*self.select, *self.ignore, *(code for codes in self.per_path.values() for code in codes)):
             if not code or not any(rule.startswith(code) for rule in RULES):
                 raise SpecError(
                     f"{code!r} is not the code of a rule",
@@ -59,7 +66,14 @@ class Selection:
     def selects(self, finding: Finding) -> bool:
         """Return whether to report a finding."""
         is_selected = not self.select or finding.code.startswith(self.select)
-        return is_selected and not finding.code.startswith(self.ignore or ("-",))
+        return is_selected and not finding.code.startswith((*self.ignore, *self._ignored_at(finding.path), "-"))
+
+    def _ignored_at(self, path: str) -> Iterator[str]:
+        """Yield the codes to leave out for a file or directory; a pattern also matches all below it."""
+        relative = Path(os.path.relpath(path, self.root)).as_posix()
+        for pattern, codes in self.per_path.items():
+            if fnmatch(relative, pattern) or fnmatch(relative, f"{pattern.rstrip('/')}/*"):
+                yield from codes
 
 
 @dataclass(frozen=True)
@@ -124,6 +138,7 @@ def check(
     *paths: Path | str,
     release: str = DEFAULT_RELEASE,
     selection: Selection = Selection(),
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> CheckReport:
     """Report configurations that Triton rejects, crashes on, or loads with unexpected behavior.
 
@@ -131,6 +146,7 @@ def check(
         paths: Repositories, models' directories, or files in them.
         release: The Triton release that will serve them.
         selection: Which findings to report.
+        texts: Text to check instead of a config.pbtxt, by the path of the file in findings.
 
     Raises:
         SpecError: A path does not exist, there is no model in it, or the release is unknown.
@@ -139,7 +155,7 @@ def check(
     if target is None:
         raise SpecError(f"release {release!r} is unknown", f"one of {', '.join(targets())}", code="check.release")
     requests = _requests(Path(path) for path in paths)
-    reports = [_check_repository(request, target) for request in requests]
+    reports = [_check_repository(request, target, texts) for request in requests]
     findings = (finding for report in reports for finding in report.findings)
     selected = dict.fromkeys(finding for finding in findings if selection.selects(finding))
     by_place = sorted(selected, key=lambda finding: (finding.path, finding.line, finding.column, finding.code))
@@ -198,14 +214,14 @@ def _without_version(directory: Path) -> Path:
     return directory.parent if is_version else directory
 
 
-def _check_repository(request: _Request, target: Target) -> CheckReport:
+def _check_repository(request: _Request, target: Target, texts: Mapping[str, str]) -> CheckReport:
     """Check the requested models of a repository.
 
     Raises:
         SpecError: There is nothing to check.
     """
     entries = sorted(request.root.iterdir()) if request.root.is_dir() else []
-    models = [_read_model(entry, target) for entry in entries if entry.is_dir() and is_model(entry)]
+    models = [_read_model(entry, target, texts) for entry in entries if entry.is_dir() and is_model(entry)]
     requested = [model for model in models if request.includes(model)]
     findings = list(root_findings(request.root)) if request.models is None and entries else []
     if not requested and not findings:
@@ -222,9 +238,9 @@ def _check_repository(request: _Request, target: Target) -> CheckReport:
     return CheckReport(tuple(findings), len(requested))
 
 
-def _read_model(directory: Path, target: Target) -> _Model:
+def _read_model(directory: Path, target: Target, texts: Mapping[str, str]) -> _Model:
     path = directory / CONFIG_FILE
-    text = read_config(path, target.release) if path.exists() or path.is_symlink() else None
+    text = read_config(path, target.release, texts.get(str(path))) if path.exists() or path.is_symlink() else None
     versions = tuple(triton_versions(directory))
     return _Model(directory, text, versions, served_versions(None if text is None else text.config, versions))
 
@@ -276,7 +292,7 @@ def _all_graph_findings(model: _Model, target: Target) -> Iterator[Finding]:
         for finding in _graph_findings(model, version, target):
             if version not in model.served:
                 message = f"{finding.message} (version {version}, which is not served now)"
-                yield replace(finding, severity="warning", message=message)
+                yield replace(finding, severity="warning", message=message, fix="")
             else:
                 suffix = f" (version {version})" if len(model.served) > 1 else ""
                 yield replace(finding, message=finding.message + suffix)

@@ -6,29 +6,27 @@ import json
 import os
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from repogen.check.checker import Selection
+from repogen.check.checker import CheckReport, Selection
 from repogen.check.checker import check as check_paths
+from repogen.check.fix import FixReport, write
+from repogen.check.fix import fix as fix_paths
+from repogen.check.settings import CheckSettings, find_settings
 from repogen.cli.group import debug_option, handle_errors
 from repogen.errors import ExitCode
 from repogen.reporting.annotations import finding_annotations
 from repogen.reporting.json import findings_document
-from repogen.reporting.text import findings_text
+from repogen.reporting.text import findings_text, fixes_text, statistics_text, text_diff
 from repogen.targets import DEFAULT_RELEASE
-
-if TYPE_CHECKING:
-    from repogen.check.checker import CheckReport
 
 
 @click.command()
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1, metavar="[DIR|FILE]...")
-@click.option(
-    "--target", default=DEFAULT_RELEASE, show_default=True, metavar="RELEASE", help="Triton release that will serve it."
-)
+@click.option("--target", metavar="RELEASE", help=f"Triton release that will serve it (default: {DEFAULT_RELEASE}).")
 @click.option(
     "output_format", "--format", type=click.Choice(["text", "json", "github"]), default="text", show_default=True,
     help="Text, one JSON document, or GitHub Actions annotations.",
@@ -38,15 +36,25 @@ if TYPE_CHECKING:
     "--select", multiple=True, metavar="CODE", help="Report only this code (RG101) or family (RG1); repeatable."
 )
 @click.option("--ignore", multiple=True, metavar="CODE", help="Do not report this code or family; repeatable.")
+@click.option("--fix", is_flag=True, help="Correct config.pbtxt where there is exactly one correction.")
+@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also apply corrections that are guesses.")
+@click.option("--diff", is_flag=True, help="Print what --fix would change, and change nothing; exit 1 if anything.")
+@click.option("--statistics", is_flag=True, help="Print the number of findings per code instead of each finding.")
+@click.option("--isolated", is_flag=True, help="Ignore the settings in repogen.yaml and pyproject.toml.")
 @debug_option
 def check(  # noqa: PLR0913 - one parameter per option
     *,
     paths: tuple[Path, ...],
-    target: str,
+    target: str | None,
     output_format: str,
     strict: bool,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
+    fix: bool,
+    unsafe_fixes: bool,
+    diff: bool,
+    statistics: bool,
+    isolated: bool,
     debug: bool,
 ) -> None:
     """Report what Triton rejects, crashes on, or loads unexpectedly.
@@ -55,27 +63,67 @@ def check(  # noqa: PLR0913 - one parameter per option
     works on any repository, not only on those that repogen built. Exits with code 1 if there are errors.
     """
     with handle_errors(debug=debug, as_json=output_format == "json"):
-        selection = Selection(_codes(select), _codes(ignore))
-        report = check_paths(*(paths or (Path("model_repository"),)), release=target, selection=selection)
-        click.echo(_RENDERERS[output_format](report))
+        settings = None if isolated else find_settings(Path())
+        request = _request(paths, target, _codes(select), _codes(ignore), settings)
+        if diff:
+            sys.exit(int(_print_diff(request.fix(unsafe=unsafe_fixes))))
+        fixed = request.fix(unsafe=unsafe_fixes) if fix else None
+        if fixed is not None:
+            write(fixed.files)
+        report = request.check() if fixed is None else fixed.remaining
+        click.echo(_render(output_format, report, fixed, statistics=statistics))
+        strict = strict or (settings is not None and settings.spec.strict)
         has_failures = any(strict or finding.severity == "error" for finding in report.findings)
         sys.exit(int(ExitCode.GATE if has_failures else ExitCode.OK))
 
 
-def _text(report: CheckReport) -> str:
-    return findings_text(report.findings, report.models)
+@dataclass(frozen=True)
+class _Request:
+    """What to check, from options and settings."""
+
+    paths: tuple[Path, ...]
+    release: str
+    selection: Selection
+
+    def check(self) -> CheckReport:
+        return check_paths(*self.paths, release=self.release, selection=self.selection)
+
+    def fix(self, *, unsafe: bool) -> FixReport:
+        return fix_paths(self.paths, self.release, self.selection, unsafe=unsafe)
 
 
-def _json(report: CheckReport) -> str:
-    return json.dumps(findings_document(report.findings, report.models), indent=2)
+def _request(
+    paths: tuple[Path, ...],
+    target: str | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    settings: CheckSettings | None,
+) -> _Request:
+    """Return what to check; an option replaces the setting."""
+    paths = paths or (Path("model_repository"),)
+    if settings is None:
+        return _Request(paths, target or DEFAULT_RELEASE, Selection(select, ignore))
+    spec = settings.spec
+    selection = Selection(select or spec.select, ignore or spec.ignore, spec.per_path_ignores, settings.file.parent)
+    return _Request(paths, target or spec.target or DEFAULT_RELEASE, selection)
 
 
-def _github(report: CheckReport) -> str:
-    workspace = Path(os.environ.get("GITHUB_WORKSPACE") or ".")
-    return "\n".join(annotation.command(workspace) for annotation in finding_annotations(report.findings))
+def _print_diff(fixed: FixReport) -> ExitCode:
+    for file in fixed.files:
+        click.echo(text_diff(file), nl=False)
+    click.echo(fixes_text(fixed, verb="would fix"), err=True)
+    return ExitCode.GATE if fixed.files else ExitCode.OK
 
 
-_RENDERERS = {"text": _text, "json": _json, "github": _github}
+def _render(output_format: str, report: CheckReport, fixed: FixReport | None, *, statistics: bool) -> str:
+    if output_format == "json":
+        files = [] if fixed is None else [{"path": str(file.path), "fixes": file.fixes} for file in fixed.files]
+        return json.dumps(findings_document(report.findings, report.models, files), indent=2)
+    if output_format == "github":
+        workspace = Path(os.environ.get("GITHUB_WORKSPACE") or ".")
+        return "\n".join(annotation.command(workspace) for annotation in finding_annotations(report.findings))
+    text = statistics_text(report.findings) if statistics else findings_text(report.findings, report.models)
+    return text if fixed is None else f"{text}\n{fixes_text(fixed)}"
 
 
 def _codes(values: tuple[str, ...]) -> tuple[str, ...]:

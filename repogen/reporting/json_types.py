@@ -173,6 +173,25 @@ class FindingDocument(TypedDict):
     message: str
     hint: str
     fix: str
+    applicability: Literal["safe", "unsafe"] | None
+
+
+@with_config(_STRICT)
+class FixedFileDocument(TypedDict):
+    """A file that ``repogen check --fix`` corrected."""
+
+    path: str
+    fixes: int
+
+
+@with_config(_STRICT)
+class StatisticDocument(TypedDict):
+    """The number of findings with one code, and how many of them ``--fix`` and ``--unsafe-fixes`` correct."""
+
+    code: str
+    count: int
+    safe_fixes: int
+    unsafe_fixes: int
 
 
 @with_config(_STRICT)
@@ -184,6 +203,8 @@ class FindingsDocument(TypedDict):
     checked_models: int
     errors: int
     warnings: int
+    fixed: list[FixedFileDocument]
+    statistics: list[StatisticDocument]
 
 
 @with_config(_STRICT)

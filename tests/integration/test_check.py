@@ -56,6 +56,7 @@ def test_findings_are_told_with_place_and_correction(bad: Path) -> None:
         "model_repository/m/config.pbtxt:6:35: warning RG112 several instance groups are named 'g'",
         "  hint: use a unique name for each group",
         "checked 1 model: 1 error, 1 warning; `repogen explain CODE` explains a code",
+        "1 can be fixed with `--fix`; `--diff` shows how",
     ]
 
 
@@ -94,7 +95,9 @@ def test_json_for_machines(bad: Path) -> None:
         "message": "output 'y' has dim 4 at axis 0, but the graph has 3",
         "hint": "write dims: [ 3 ]",
         "fix": "dims: [ 3 ]",
+        "applicability": "safe",
     }
+    assert document["statistics"][0] == {"code": "RG112", "count": 1, "safe_fixes": 0, "unsafe_fixes": 0}
 
 
 def test_annotations_for_github(bad: Path) -> None:
