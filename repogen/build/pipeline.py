@@ -68,6 +68,7 @@ def plan_build(spec: Spec, options: BuildOptions) -> BuildPlan:
         RepogenError: A model name is unknown, the repository cannot be used, or MLflow is not configured.
     """
     names = _select_names(spec, options.models)
+    _select_names(spec, options.adopt)
     repository = _repository(spec, options)
     require_built(repository)
     if not options.dry_run:

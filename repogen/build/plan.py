@@ -25,6 +25,7 @@ class BuildOptions:
         force: Whether to build models that are up to date.
         dry_run: Whether to skip tracking and publishing.
         allow_breaking: Whether a signature may differ from the published version's.
+        adopt: Names of models to take over, if repogen did not build those in the repository.
         jobs: Number of models to build at a time.
         stage_dir: Directory to stage in; None for the repository's parent.
         track: Whether to track the build in MLflow if the spec or ``tracking_uri`` configures it.
@@ -38,6 +39,7 @@ class BuildOptions:
     force: bool = False
     dry_run: bool = False
     allow_breaking: bool = False
+    adopt: tuple[str, ...] = ()
     jobs: int = 1
     stage_dir: Path | None = None
     track: bool = True

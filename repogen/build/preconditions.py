@@ -11,7 +11,7 @@ from repogen.build.dependencies import ensemble_dependencies
 from repogen.build.ensemble_steps import require_version
 from repogen.errors import ErrorRecord, RepogenError
 from repogen.repository.layout import model_dir, next_version, versions
-from repogen.repository.publish import require_publishable
+from repogen.repository.publish import is_foreign, require_plain_directory, require_publishable
 from repogen.repository.stage import require_step
 from repogen.repository.workspace import preflight
 from repogen.source.python.requirements import check_installed
@@ -65,8 +65,11 @@ def _check_model(plan: BuildPlan, name: str) -> None:
         RepogenError: It cannot be built or published.
     """
     source = plan.spec.models[name].source
-    if not plan.options.dry_run:
-        require_publishable(model_dir(plan.repository, name))
+    directory = model_dir(plan.repository, name)
+    if name in plan.options.adopt and is_foreign(directory):
+        require_plain_directory(directory)
+    elif not plan.options.dry_run:
+        require_publishable(directory)
     if isinstance(source, PythonSource):
         check_installed(source.requirements)
     for step in source.steps if isinstance(source, EnsembleSource) else ():

@@ -84,7 +84,15 @@ def publish_model(session: BuildSession, run: ModelRun, staged: StagedVersion, b
     if tracking is not None:
         tracked = run.step("track", tracking.log, staged, built, run.report(Status.VERIFIED))
         registry_version = tracked.registry_version
-    publication = run.step("publish", publish, staged, session.repository, breaking=session.options.allow_breaking)
+    options = session.options
+    publication = run.step(
+        "publish",
+        publish,
+        staged,
+        session.repository,
+        breaking=options.allow_breaking,
+        adopt=staged.name in options.adopt,
+    )
     if tracking is not None and tracking.registers:
         content = staged.manifest.content_sha256
         run.step("confirm", tracking.confirm, staged.name, publication.version, content, registry_version)

@@ -12,7 +12,7 @@ import pytest
 from repogen.artifacts.report import Status
 from repogen.build.pipeline import BuildOptions, build, plan_build
 from repogen.build.preconditions import check_preconditions
-from repogen.errors import MissingExtraError, PublishError
+from repogen.errors import MissingExtraError, PublishError, SpecError
 
 from .conftest import PLAIN, RecordedProgress, ensemble_of, write_spec
 
@@ -159,3 +159,13 @@ def test_build_that_cannot_succeed_runs_nothing(
     with pytest.raises(error):
         build(spec, BuildOptions(), progress)
     assert progress.steps == []
+
+
+def test_adoption_is_a_request(tmp_path: Path) -> None:
+    """Only the named model is taken over; a name that the spec does not have is an error."""
+    spec = write_spec(tmp_path, a=PLAIN, b=PLAIN)
+    foreign(spec, "a")
+    foreign(spec, "b")
+    assert list(errors(spec, adopt=("a",))) == ["b"]
+    with pytest.raises(SpecError, match="has no model 'c'"):
+        errors(spec, adopt=("c",))
