@@ -14,7 +14,10 @@ from repogen.scaffold.files import scaffold, scaffold_from
 @click.command()
 @click.argument("directory", type=DIRECTORY, default=Path())
 @click.option(
-    "source", "--from", metavar="PATH", help="Write the spec for this model: a file, a directory, or file.py:callable."
+    "source",
+    "--from",
+    metavar="PATH",
+    help="Write the spec for this: a file, a directory, a Triton repository, or file.py:callable.",
 )
 @click.option("--github", is_flag=True, help="Also write a GitHub Actions workflow; if a spec exists, write only that.")
 @click.option("--force", is_flag=True, help="Overwrite repogen.yaml, and the workflow of --github; never code.")
@@ -25,12 +28,15 @@ def init(directory: Path, *, source: str | None, github: bool, force: bool, debu
     Writes the spec to DIRECTORY (default: the current one) for the model of --from, or else with a tiny model.
     """
     with handle_errors(debug=debug):
-        model = None if source is None else describe(source, directory)
-        files = () if model is None else scaffold_from(model, directory, force=force)
-        if model is None or github:
+        spec = None if source is None else describe(source, directory)
+        files = () if spec is None else scaffold_from(spec, directory, force=force)
+        if spec is None or github:
             files += scaffold(directory, force=force, github=github)
         for path in files:
             click.echo(f"wrote {path}")
-        spec = "" if directory == Path() else f" {directory / 'repogen.yaml'}"
-        first = f"{model.missing}, then " if model is not None and model.missing else ""
-        click.echo(f"next: {first}repogen build{spec}")
+        for line in () if spec is None else spec.omitted:
+            click.echo(f"not in the spec: {line}")
+        argument = "" if directory == Path() else f" {directory / 'repogen.yaml'}"
+        first = f"{spec.missing}, then " if spec is not None and spec.missing else ""
+        adopt = "" if spec is None else "".join(f" --adopt {name}" for name in spec.adopt)
+        click.echo(f"next: {first}repogen build{argument}{adopt}")

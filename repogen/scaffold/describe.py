@@ -7,9 +7,11 @@ import re
 import zipfile
 from pathlib import Path
 
+from repogen.check.layout import is_model
 from repogen.errors import SourceError, SpecError
+from repogen.repository.layout import models_of
 from repogen.scaffold.code import describe_callable
-from repogen.scaffold.description import ModelDescription, model_name
+from repogen.scaffold.description import ModelDescription, SpecDescription, model_name
 from repogen.scaffold.model_files import describe_onnx, describe_program, describe_script
 from repogen.source.huggingface.checkpoint import CONFIG, ConfigFile, read_json
 
@@ -17,22 +19,32 @@ _CALLABLE = re.compile(r"(?P<module>.+):(?P<attribute>[^\W\d][\w.]*)")
 _WEIGHTS_SUFFIXES = {".safetensors", ".pth", ".pt", ".ckpt"}
 _WEIGHTS_FILES = ("*.safetensors", "pytorch_model*.bin")
 _SUPPORTED = (
-    "an .onnx file, a Hugging Face directory (with config.json), a .pt2 file of torch.export, a TorchScript archive, "
-    "or file.py:callable"
+    "a Triton repository or a model in one, an .onnx file, a Hugging Face directory (with config.json), a .pt2 file of "
+    "torch.export, a TorchScript archive, or file.py:callable"
 )
 
 
-def describe(path: str, directory: Path) -> ModelDescription:
-    """Detect the kind of a model and describe it.
+def describe(path: str, directory: Path) -> SpecDescription:
+    """Detect what a path is and describe the spec for it.
 
     Args:
-        path: A file or directory relative to the working directory, ``file.py:callable``, or ``module:callable``.
+        path: A file or directory relative to the working directory, ``file.py:callable``, or ``module:callable``. A
+            directory is a Triton repository, a model in one, or a Hugging Face model.
         directory: Directory of the new spec; paths in the spec are relative to it.
 
     Raises:
         SpecError: The path does not exist, or is not a supported kind of model.
         MissingExtraError: A package that reads this kind of file is not installed.
     """
+    if is_repository(Path(path)):
+        from repogen.scaffold.repository import describe_repository  # noqa: PLC0415 - parses configs and graphs
+
+        return describe_repository(Path(path), directory)
+    return SpecDescription((describe_model(path, directory),))
+
+
+def describe_model(path: str, directory: Path) -> ModelDescription:
+    """Describe a single model; arguments and errors are those of ``describe``."""
     model_path = Path(path)
     reference = _CALLABLE.fullmatch(path)
     if not model_path.exists() and reference is not None:
@@ -43,6 +55,11 @@ def describe(path: str, directory: Path) -> ModelDescription:
     if model_path.is_dir():
         return _describe_directory(model_path, relative)
     return _describe_file(model_path, relative)
+
+
+def is_repository(path: Path) -> bool:
+    """Return whether a directory is a Triton model, or contains some."""
+    return path.is_dir() and (is_model(path) or any(is_model(path / name) for name in models_of(path)))
 
 
 def _describe_file(path: Path, relative: str) -> ModelDescription:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 _MAX_NAME_LENGTH = 128
 _YAML_KEYWORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
@@ -31,6 +31,30 @@ class ModelDescription:
     comments: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     missing: str = ""
+
+
+@dataclass(frozen=True)
+class SpecDescription:
+    """What `repogen init --from` writes.
+
+    Attributes:
+        models: The models.
+        repository: The model repository, relative to the spec.
+        omitted: Models of an existing repository that a spec cannot describe, with the reason.
+        files: Further files, by name.
+        adopt: Names of models that `repogen build` has to take over.
+    """
+
+    models: tuple[ModelDescription, ...]
+    repository: str = "model_repository"
+    omitted: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    adopt: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> str:
+        """What to add before the spec builds; empty when nothing is missing."""
+        return "; ".join(dict.fromkeys(model.missing for model in self.models if model.missing))
 
 
 def model_name(text: str) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
-    from repogen.scaffold.description import ModelDescription
+    from repogen.scaffold.description import SpecDescription
 
 SPEC = "repogen.yaml"
 WORKFLOW = ".github/workflows/repogen.yml"
@@ -56,11 +56,11 @@ def scaffold(directory: Path, *, force: bool, github: bool = False) -> tuple[Pat
     return tuple(files)
 
 
-def scaffold_from(model: ModelDescription, directory: Path, *, force: bool) -> tuple[Path, ...]:
-    """Write a ``repogen.yaml`` for an existing model.
+def scaffold_from(description: SpecDescription, directory: Path, *, force: bool) -> tuple[Path, ...]:
+    """Write a ``repogen.yaml`` for existing models.
 
     Args:
-        model: The result of ``describe``.
+        description: The result of ``describe``.
         directory: Created if it does not exist.
         force: Overwrite an existing spec.
 
@@ -71,15 +71,24 @@ def scaffold_from(model: ModelDescription, directory: Path, *, force: bool) -> t
         SpecError: A spec exists and ``force`` is not set, or the write failed.
     """
     template = _environment("init_from", trim=True).get_template("repogen.yaml.j2")
+    models = [
+        {
+            "name": flow(model.name),
+            "source": flow(model.source),
+            "comments": [one_line(line) for line in model.comments],
+            "lines": [one_line(line) for line in model.keys],
+        }
+        for model in description.models
+    ]
     text = template.render(
-        name=flow(model.name),
-        source=flow(model.source),
-        missing=one_line(model.missing),
-        comments=[one_line(line) for line in model.comments],
-        keys=[one_line(line) for line in model.keys],
+        models=models,
+        missing=one_line(description.missing),
+        repository=flow(description.repository),
+        omitted=[one_line(line) for line in description.omitted],
     )
-    _write({directory / SPEC: text}, directory, force=force)
-    return (directory / SPEC,)
+    files = {directory / SPEC: text, **{directory / name: code for name, code in description.files.items()}}
+    _write(files, directory, force=force)
+    return tuple(files)
 
 
 def _write(files: Mapping[Path, str], directory: Path, *, force: bool) -> None:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from repogen.errors import SpecError
-from repogen.scaffold.describe import describe
+from repogen.scaffold.describe import describe, describe_model
 from repogen.scaffold.files import scaffold, scaffold_from
 from repogen.spec.load import load_spec
 from repogen.version import __version__
@@ -137,7 +137,7 @@ def test_from_a_hugging_face_directory(here: Path) -> None:
     (here / "tiny-bert").mkdir()
     config = {"model_type": "bert", "architectures": ["BertForMaskedLM"], "auto_map": {"AutoModel": "m.M"}}
     (here / "tiny-bert" / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    description = describe("tiny-bert", here)
+    description = describe_model("tiny-bert", here)
     assert description.missing == "put the weights into tiny-bert"
     (here / "tiny-bert" / "model.safetensors").touch()
     text, model = from_model("tiny-bert")
@@ -175,7 +175,7 @@ def test_from_a_torchscript_archive(here: Path) -> None:
         archive.writestr("net/constants.pkl", b"")
         archive.writestr("net/data.pkl", b"\x80\x02c__torch__.m\nNet\nq\x00.")
         archive.writestr("net/code/__torch__/m.py", code)
-    description = describe("net.pt", here)
+    description = describe_model("net.pt", here)
     assert description.comments == ("forward(x: Tensor, d: Dict[str, Tensor])",)
     assert "#   x: {dtype: float32, shape: [batch, 3]}" in description.keys
     assert description.missing == "declare inputs: and dims: in it"
@@ -196,15 +196,15 @@ def test_from_a_callable_with_examples(here: Path) -> None:
     text, model = from_model("nets.py:small")
     assert model == {"source": {"factory": "nets.py:small"}, "examples": "nets.py:examples"}
     assert "forward(x, mask)" in text
-    assert describe("nets.py:build", here).missing == "fill in source.kwargs (width)"
-    assert describe("nets:Net", here).source == {"factory": "nets:Net"}
+    assert describe_model("nets.py:build", here).missing == "fill in source.kwargs (width)"
+    assert describe_model("nets:Net", here).source == {"factory": "nets:Net"}
 
 
 def test_from_a_callable_without_examples(here: Path) -> None:
     """Each required parameter of forward gets a placeholder."""
     code = "class Net:\n    def forward(self, x, ids, mask=None): ...\ndef build():\n    return Net()\n"
     (here / "nets.py").write_text(code, encoding="utf-8")
-    description = describe("nets.py:build", here)
+    description = describe_model("nets.py:build", here)
     assert description.missing == "fill in inputs: and dims:"
     assert [line for line in description.keys if line.startswith("#   ")] == [
         "#   x: {dtype: float32, shape: [batch, 3]}",
@@ -239,7 +239,7 @@ def test_unsupported_paths(here: Path, path: str, message: str) -> None:
     with zipfile.ZipFile(here / "damaged.pt2", "w") as archive:
         archive.writestr("net/models/model.json", '{"graph_module": []}')
     with pytest.raises(SpecError) as caught:
-        describe(path, here)
+        describe_model(path, here)
     assert message in caught.value.message
     assert caught.value.code == "init.from"
     assert caught.value.hint
