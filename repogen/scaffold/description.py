@@ -15,6 +15,24 @@ _YAML_KEYWORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "
 
 
 @dataclass(frozen=True)
+class Hints:
+    """What the user knows about the model of ``--from``.
+
+    Attributes:
+        weights: File of weights; None if the callable loads them.
+        examples: File with inputs, or ``file.py:callable``; None to look for a function ``examples``.
+        name: Name in Triton; None to derive it.
+    """
+
+    weights: str | None = None
+    examples: str | None = None
+    name: str | None = None
+
+
+NO_HINTS = Hints()
+
+
+@dataclass(frozen=True)
 class ModelDescription:
     """What can be determined about a model without running it.
 
@@ -72,7 +90,7 @@ def input_placeholders(names: Iterable[str]) -> tuple[str, ...]:
     return (
         "# FILL IN forward's inputs with their real dtypes and shapes; names in a shape are dynamic dims:",
         "# inputs:",
-        *(f"#   {name}: {{dtype: float32, shape: [batch, 3]}}" for name in names),
+        *(f"#   {name}: {{dtype: DTYPE, shape: [batch, SIZE]}}" for name in names),
         "# dims: {batch: {min: 1, max: 32}}",
         "# Integer inputs also need a range: {dtype: int64, shape: [batch, sequence], range: [0, 30521]}",
     )

@@ -177,12 +177,12 @@ def test_from_a_torchscript_archive(here: Path) -> None:
         archive.writestr("net/code/__torch__/m.py", code)
     description = describe_model("net.pt", here)
     assert description.comments == ("forward(x: Tensor, d: Dict[str, Tensor])",)
-    assert "#   x: {dtype: float32, shape: [batch, 3]}" in description.keys
+    assert "#   x: {dtype: DTYPE, shape: [batch, SIZE]}" in description.keys
     assert description.missing == "declare inputs: and dims: in it"
 
 
 def test_from_a_callable_with_examples(here: Path) -> None:
-    """The file is parsed and never imported; an examples function in the file is used."""
+    """An examples function in the file is used; a file that cannot be imported is described from its text."""
     code = """\
         raise SystemExit("imported")
         class Net(nn.Module):
@@ -207,8 +207,8 @@ def test_from_a_callable_without_examples(here: Path) -> None:
     description = describe_model("nets.py:build", here)
     assert description.missing == "fill in inputs: and dims:"
     assert [line for line in description.keys if line.startswith("#   ")] == [
-        "#   x: {dtype: float32, shape: [batch, 3]}",
-        "#   ids: {dtype: float32, shape: [batch, 3]}",
+        "#   x: {dtype: DTYPE, shape: [batch, SIZE]}",
+        "#   ids: {dtype: DTYPE, shape: [batch, SIZE]}",
     ]
 
 
