@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from repogen.build.cache import user_cache
 from repogen.repository.workspace import prepare_stage_root, private_repository
 from repogen.serving.servers import BackgroundTriton, prepare_server
 from repogen.targets import targets
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.serving import RunningTriton
+    from repogen.build.cache import Cache
     from repogen.build.plan import BuildOptions, BuildPlan
     from repogen.build.tracking import TrackingSession
     from repogen.serving.interface import TritonServer
@@ -44,6 +46,7 @@ class BuildSession:
         triton: Server for smoke tests; None without smoke tests.
         tracking: Connection to MLflow; None if the build is not tracked.
         cancelled: Set when no further step may begin.
+        cache: Verified models of earlier builds; None if it is turned off.
         linking: Held while dependencies of an ensemble are linked into the private repository.
     """
 
@@ -53,6 +56,7 @@ class BuildSession:
     triton: StartingTriton | None
     tracking: TrackingSession | None
     cancelled: threading.Event
+    cache: Cache | None = None
     linking: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -106,7 +110,7 @@ def open_session(
         if triton_server is not None:
             triton = stack.enter_context(BackgroundTriton(triton_server, private_repository(staging)))
         progress.step("", "done")
-        yield BuildSession(plan, progress, staging, triton, tracking, cancelled)
+        yield BuildSession(plan, progress, staging, triton, tracking, cancelled, user_cache())
 
 
 def _server(plan: BuildPlan, progress: Progress) -> TritonServer | None:
