@@ -56,6 +56,22 @@ def scaffold(directory: Path, *, force: bool, github: bool = False) -> tuple[Pat
     return tuple(files)
 
 
+def describe_ensemble(path: str, directory: Path, name: str | None) -> SpecDescription:
+    """Describe the ensemble of a text classifier, with the code of its steps; see ``describe_text_ensemble``.
+
+    Raises:
+        SpecError: It is not a text classifier, or cannot be loaded.
+    """
+    from repogen.scaffold.text_ensemble import describe_text_ensemble  # noqa: PLC0415 - starts a worker
+
+    environment = _environment("init_ensemble", trim=True)
+
+    def render(template: str, values: Mapping[str, object]) -> str:
+        return environment.get_template(template).render(values)
+
+    return describe_text_ensemble(Path(path), directory, name, render)
+
+
 def scaffold_from(description: SpecDescription, directory: Path, *, force: bool) -> tuple[Path, ...]:
     """Write a ``repogen.yaml`` for existing models.
 

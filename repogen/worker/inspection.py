@@ -22,7 +22,7 @@ class InspectionJob:
 
     Attributes:
         model: Its block of the spec.
-        root: Directory that paths are relative to.
+        root: Directory that paths are relative to; created if it does not exist, because `..` in a path needs it.
     """
 
     model: ModelSpec
@@ -56,6 +56,10 @@ def inspect(job: InspectionJob) -> Inspection:
     Raises:
         RepogenError: The model could not be loaded, or its process crashed or exceeded the time limit.
     """
+    try:
+        job.root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SourceError(f"{job.root} cannot be created: {error.strerror}", code="init.unwritable") from error
     with tempfile.TemporaryDirectory(prefix="repogen-inspection-") as scratch:
         log = Path(scratch) / "log"
         task = Task("repogen.worker.inspection_child", JOB.dump_json(job, by_alias=True), job.root, log)

@@ -83,6 +83,13 @@ def test_without_examples_nothing_is_run_or_invented(here: Path) -> None:
     assert not [line for line in description.models[0].keys if "batch, 3" in line]
 
 
+def test_spec_in_a_new_directory(here: Path) -> None:
+    """Paths with `..` are valid before the directory exists."""
+    assert here.is_dir()
+    description = describe("code/nets.py:build", Path("new/spec"), Hints(examples="code/nets.py:inputs"))
+    assert "inputs: # as the examples have them; names are dynamic dims" in description.models[0].keys
+
+
 @pytest.mark.parametrize(
     ("path", "hints", "message"),
     [
