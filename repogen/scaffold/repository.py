@@ -202,8 +202,8 @@ def _python(existing: _Existing) -> ModelDescription:
         },
         "triton": section,
     }
-    missing = "" if signature.inputs and signature.outputs else "declare inputs: and outputs:, as the code expects them"
-    if not missing:
+    missing = _missing(existing, signature)
+    if signature.inputs and signature.outputs:
         notes += _differences(existing, spec, signature, "python")
     comments = (
         "CHECK dims, and the range of integer inputs: config.pbtxt does not have them.",
@@ -213,6 +213,15 @@ def _python(existing: _Existing) -> ModelDescription:
     return ModelDescription(
         existing.name, source, comments, tuple(_yaml_lines({k: v for k, v in keys.items() if v})), missing
     )
+
+
+def _missing(existing: _Existing, signature: Signature) -> str:
+    """Return what config.pbtxt does not say about Python code, and repogen cannot guess."""
+    if not signature.inputs or not signature.outputs:
+        return f"declare inputs: and outputs: of {existing.name}, as its code expects them"
+    if any(tensor.dtype == "string" for tensor in signature.inputs):
+        return f"add examples: to {existing.name}, a .npz file or file.py:callable, because random texts may be invalid"
+    return ""
 
 
 def _imports(file: Path, existing: _Existing, source: dict[str, object]) -> Iterator[str]:

@@ -177,6 +177,20 @@ def test_unsupported_models(repository: Path) -> None:
         describe(str(repository / "trt"), repository.parent / "spec")
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "missing"),
+    [
+        ("TYPE_INT64", "TYPE_STRING", "add examples: to p"),
+        (PYTHON[PYTHON.index("input") : PYTHON.index("output")], "", "declare inputs: and outputs: of p"),
+    ],
+)
+def test_what_only_the_user_knows(repository: Path, before: str, after: str, missing: str) -> None:
+    """It is not guessed: the command says what to add."""
+    (repository / "p" / "config.pbtxt").write_text(PYTHON.replace(before, after))
+    description = describe(str(repository / "p"), repository.parent / "spec")
+    assert description.missing.startswith(missing)
+
+
 def test_spec_inside_of_the_repository(repository: Path) -> None:
     """Triton would take the directories next to it for models."""
     with pytest.raises(SpecError, match="contains the spec"):
