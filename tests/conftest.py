@@ -1,11 +1,16 @@
-"""The order of the tests."""
+"""The order of the tests, and no cache of verified models: a test must not depend on what another one built."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
+
+from repogen.build.cache import SIZE_VARIABLE
 
 if TYPE_CHECKING:
     import pytest
+
+os.environ[SIZE_VARIABLE] = "0"  # also for the processes that tests start
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -27,6 +27,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
     server: str | None = "embedded",
     force: bool = False,
     allow_breaking: bool = False,
+    adopt: Sequence[str] = (),
     dry_run: bool = False,
     track: bool = True,
     tracking_uri: str | None = None,
@@ -52,6 +53,8 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         server: Triton for the smoke test: ``embedded``, ``docker``, ``HOST:PORT`` or a plug-in's; None for no test.
         force: Build and publish models that are up to date as well.
         allow_breaking: Allow inputs and outputs that differ from those of the published version.
+        adopt: Names of models to take over: repogen did not build the model of this name in the repository. Its
+            versions stay, the new one has the next number, and its config is kept as ``config.pbtxt.adopted``.
         dry_run: Do everything except tracking and publishing.
         track: Track in MLflow where the spec or ``tracking_uri`` says so.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
@@ -75,6 +78,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         force=force,
         dry_run=dry_run,
         allow_breaking=allow_breaking,
+        adopt=tuple(adopt),
         jobs=jobs,
         stage_dir=None if stage_dir is None else Path(stage_dir),
         track=track,

@@ -40,6 +40,7 @@ def check(
         ``path``, ``line``, ``column``, ``message``, ``hint`` and ``fix``, in the order of paths and lines.
 
     Raises:
-        repogen.errors.SpecError: A path does not exist, or the release or a code is unknown.
+        repogen.errors.SpecError: A path does not exist or contains no model, or the release or a code is unknown.
     """
-    return checker.check(*paths, release=target, selection=checker.Selection(tuple(select), tuple(ignore)))
+    selection = checker.Selection(tuple(select), tuple(ignore))
+    return list(checker.check(*paths, release=target, selection=selection).findings)

@@ -16,6 +16,7 @@ from repogen.spec.sources import EnsembleSource
 from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from repogen.artifacts.versions import Manifest
@@ -52,16 +53,29 @@ def built_steps(spec: Spec, name: str, repository: Path) -> dict[str, BuiltStep]
     return result
 
 
-def _manifest(directory: Path, version: int | None, where: str) -> Manifest:
-    existing = versions(directory)
+def require_version(version: int | None, existing: Sequence[int], step: str, where: str) -> None:
+    """Require the version of a step.
+
+    Args:
+        version: The version that an ensemble uses.
+        existing: The versions of the step's model.
+        step: The step's model.
+        where: Key path of the ensemble's steps in the spec.
+
+    Raises:
+        ConfigError: It does not exist.
+    """
     if version not in existing:
         raise ConfigError(
-            f"step {directory.name} needs version {version}; existing versions: "
-            f"{', '.join(map(str, existing)) or 'none'}",
+            f"step {step} needs version {version}; existing versions: {', '.join(map(str, existing)) or 'none'}",
             "remove `version` from the step to use the newest version",
             code="config.step-version",
             where=where,
         )
+
+
+def _manifest(directory: Path, version: int | None, where: str) -> Manifest:
+    require_version(version, versions(directory), directory.name, where)
     try:
         return read_manifest(directory / str(version))
     except FileNotFoundError as error:

@@ -85,6 +85,12 @@ class ModelRun:
         self._progress.step(self.name, "import")
         return self._run_timed(_WORKER, function, *args, **kwargs).model()
 
+    @property
+    def diagnostics(self) -> BuildDiagnostics:
+        """The worker's diagnostics; empty if it did not run."""
+        outcome = self._result(Outcome)
+        return BuildDiagnostics() if outcome is None else outcome.diagnostics
+
     def record(self, result: object) -> None:
         """Record a result of something that is not a step."""
         self._results.append(result)
@@ -93,7 +99,7 @@ class ModelRun:
         """Return the report, with everything that was recorded until now."""
         outcome, staged = self._result(Outcome), self._result(StagedVersion)
         publication, tracked = self._result(PublishedVersion), self._result(Tracked)
-        diagnostics = BuildDiagnostics() if outcome is None else outcome.diagnostics
+        diagnostics = self.diagnostics
         built = outcome.result if outcome is not None and isinstance(outcome.result, BuiltModel) else _NOT_BUILT
         notes = self._result(Notes)
         return ModelReport(

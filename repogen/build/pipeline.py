@@ -55,9 +55,12 @@ def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
         KeyboardInterrupt: The build was interrupted; no partial output is left behind.
     """
     plan = plan_build(spec, options)
-    if not plan.pending and not plan.unconfirmed:
-        models = tuple(plan.up_to_date[name] for name in plan.names)
-        return BuildReport(plan.repository, models, notes=plan.spec.notes)
+    if plan.pending:
+        from repogen.build.preconditions import check_preconditions  # noqa: PLC0415 - parses configs
+
+        plan = check_preconditions(plan)
+    if not plan.has_work:
+        return BuildReport(plan.repository, tuple(plan.reports[name] for name in plan.names), notes=plan.spec.notes)
     # Imports the code that runs workers, Triton and MLflow; an unchanged build does not need it.
     from repogen.build.run import run_plan  # noqa: PLC0415
 
@@ -71,6 +74,7 @@ def plan_build(spec: Spec, options: BuildOptions) -> BuildPlan:
         RepogenError: A model name is unknown, the repository cannot be used, or MLflow is not configured.
     """
     names = _select_names(spec, options.models)
+    _select_names(spec, options.adopt)
     repository = _repository(spec, options)
     require_built(repository)
     if not options.dry_run:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class BuildOptions:
         force: Whether to build models that are up to date.
         dry_run: Whether to skip tracking and publishing.
         allow_breaking: Whether a signature may differ from the published version's.
+        adopt: Names of models to take over, if repogen did not build those in the repository.
         jobs: Number of models to build at a time.
         stage_dir: Directory to stage in; None for the repository's parent.
         track: Whether to track the build in MLflow if the spec or ``tracking_uri`` configures it.
@@ -38,6 +39,7 @@ class BuildOptions:
     force: bool = False
     dry_run: bool = False
     allow_breaking: bool = False
+    adopt: tuple[str, ...] = ()
     jobs: int = 1
     stage_dir: Path | None = None
     track: bool = True
@@ -56,6 +58,7 @@ class BuildPlan:
         names: The selected models, in the spec's order.
         pending: Those to build, in the spec's order.
         up_to_date: Reports of the others, by name.
+        rejected: Reports of models that would fail in their last step, by name; they are not pending.
         tracking: Where to track the build; None if it is not tracked.
         unconfirmed: Model and version of each published version that the model registry still lists as pending.
     """
@@ -68,3 +71,14 @@ class BuildPlan:
     up_to_date: Mapping[str, ModelReport]
     tracking: Tracking | None = None
     unconfirmed: tuple[tuple[str, int], ...] = ()
+    rejected: Mapping[str, ModelReport] = field(default_factory=dict)
+
+    @property
+    def reports(self) -> dict[str, ModelReport]:
+        """Reports of the models that are not pending, by name."""
+        return {**self.up_to_date, **self.rejected}
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is anything to build, or to confirm in the model registry."""
+        return bool(self.pending or self.unconfirmed)

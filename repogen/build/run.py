@@ -24,7 +24,7 @@ def run_plan(plan: BuildPlan, progress: Progress) -> BuildReport:
         KeyboardInterrupt: The build was interrupted; no partial output is left behind.
     """
     cancelled = threading.Event()
-    reports = dict(plan.up_to_date)
+    reports = plan.reports
     with open_tracking(plan, progress, cancelled) as tracking:
         if plan.pending:
             with open_session(plan, progress, tracking, cancelled) as session:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from repogen.artifacts.report import ModelReport, Status
 from repogen.build.dependencies import build_order, ensemble_dependencies
 from repogen.build.model_run import ModelRun
+from repogen.build.preconditions import with_place
 from repogen.errors import ErrorRecord, RepogenError
 from repogen.repository.workspace import write_error
 
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     Verify: TypeAlias = Callable[[BuildSession, ModelRun, int], Publish]
 
 Result = TypeVar("Result")
-
-_LINE = re.compile(r":\d+$")
-"""End of a position in a file, such as ``models.py:5``; a key path such as ``models.digits.triton`` has no line."""
 
 
 @dataclass(frozen=True)
@@ -195,9 +192,7 @@ def _failure(session: BuildSession, run: ModelRun, error: ErrorRecord) -> ModelR
 
     A failure of MLflow itself, or one after the model's MLflow run was logged, is not recorded there.
     """
-    if not _LINE.search(error.where):  # a key path, or nothing: point to that key of the spec, or to the model
-        error = replace(error, where=session.spec.where(error.where or f"models.{run.name}"))
-    report = run.report(Status.FAILED, error)
+    report = run.report(Status.FAILED, with_place(session.spec, run.name, error))
     session.progress.step(run.name, "failed")
     if session.tracking is None or "track" in report.seconds:
         return report

@@ -7,10 +7,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from repogen.repository.workspace import preflight, prepare_stage_root, private_repository
+from repogen.build.cache import user_cache
+from repogen.repository.workspace import prepare_stage_root, private_repository
 from repogen.serving.servers import BackgroundTriton, prepare_server
 from repogen.targets import target_of
-from repogen.worker.requirements import require_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.serving import RunningTriton
+    from repogen.build.cache import Cache
     from repogen.build.plan import BuildOptions, BuildPlan
     from repogen.build.tracking import TrackingSession
     from repogen.serving.interface import TritonServer
@@ -45,6 +46,7 @@ class BuildSession:
         triton: Server for smoke tests; None without smoke tests.
         tracking: Connection to MLflow; None if the build is not tracked.
         cancelled: Set when no further step may begin.
+        cache: Verified models of earlier builds; None if it is turned off.
         linking: Held while dependencies of an ensemble are linked into the private repository.
     """
 
@@ -54,6 +56,7 @@ class BuildSession:
     triton: StartingTriton | None
     tracking: TrackingSession | None
     cancelled: threading.Event
+    cache: Cache | None = None
     linking: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -87,7 +90,7 @@ class BuildSession:
 def open_session(
     plan: BuildPlan, progress: Progress, tracking: TrackingSession | None, cancelled: threading.Event
 ) -> Iterator[BuildSession]:
-    """Check that the build can succeed, then hold its staging directory and a Triton that starts in the background.
+    """Hold the staging directory of a build, and a Triton that starts in the background.
 
     Args:
         plan: What to build.
@@ -96,19 +99,17 @@ def open_session(
         cancelled: Set when no further step may begin.
 
     Raises:
-        RepogenError: An extra or a server is not installed, or the repository cannot be written.
+        RepogenError: A server is not installed, or the repository cannot be written.
     """
     options = plan.options
     progress.step("", "preflight")
-    require_installed(plan.spec.models[name] for name in plan.pending)
-    preflight(plan.repository, options.stage_dir)
     triton_server = _server(plan, progress)
     with ExitStack() as stack:
         staging = stack.enter_context(prepare_stage_root(plan.repository, options.stage_dir))
         triton = None
         if triton_server is not None:
             triton = stack.enter_context(BackgroundTriton(triton_server, private_repository(staging)))
-        yield BuildSession(plan, progress, staging, triton, tracking, cancelled)
+        yield BuildSession(plan, progress, staging, triton, tracking, cancelled, user_cache())
 
 
 def _server(plan: BuildPlan, progress: Progress) -> TritonServer | None:

@@ -12,6 +12,7 @@ from repogen.build.ensemble_steps import built_steps
 from repogen.build.fingerprint import build_inputs, registered, step_inputs
 from repogen.build.model_run import Notes
 from repogen.build.provenance import provenance
+from repogen.build.verified import load_verified, store_verified
 from repogen.errors import PublishError
 from repogen.registry.mlflow.access import fetch_model
 from repogen.registry.mlflow.uri import tracking_of
@@ -60,9 +61,9 @@ def verify_model(session: BuildSession, run: ModelRun, threads: int) -> Callable
         stage_dependencies(session.private_repository, session.repository, dependencies)
     # Before the worker reads any of them: an input that is edited during the build counts as changed afterwards.
     inputs = build_inputs(session.spec, name) | step_inputs(dependencies, session.private_repository)
+    built = _verified_before(session, run, inputs) or _export(session, run, threads, inputs)
     if session.tracking is not None and session.tracking.registers:
         inputs = registered(inputs)
-    built = _export(session, run, threads)
     config = run.step("configure", _configure, session, name, built)
     staged = run.step("stage", _stage, session, config, built, inputs)
     if session.triton is not None:
@@ -85,15 +86,32 @@ def publish_model(session: BuildSession, run: ModelRun, staged: StagedVersion, b
     if tracking is not None:
         tracked = run.step("track", tracking.log, staged, built, run.report(Status.VERIFIED))
         registry_version = tracked.registry_version
-    publication = run.step("publish", publish, staged, session.repository, breaking=session.options.allow_breaking)
+    options = session.options
+    publication = run.step(
+        "publish",
+        publish,
+        staged,
+        session.repository,
+        breaking=options.allow_breaking,
+        adopt=staged.name in options.adopt,
+    )
     if tracking is not None and tracking.registers:
         content = staged.manifest.content_sha256
         run.step("confirm", tracking.confirm, staged.name, publication.version, content, registry_version)
     return run.report(Status.PUBLISHED)
 
 
-def _export(session: BuildSession, run: ModelRun, threads: int) -> BuiltModel:
-    """Export, optimize and validate a model in a worker process."""
+def _verified_before(session: BuildSession, run: ModelRun, inputs: Mapping[str, str]) -> BuiltModel | None:
+    """Return the model as an earlier build with the same inputs verified it; None if it must be exported."""
+    if session.cache is None or session.options.force:
+        return None
+    directory = session.staging / "verified" / run.name
+    outcome = run.step("cache", load_verified, session.cache, session.spec, run.name, inputs, directory)
+    return None if outcome is None else outcome.model()
+
+
+def _export(session: BuildSession, run: ModelRun, threads: int, inputs: Mapping[str, str]) -> BuiltModel:
+    """Export, optimize and validate a model in a worker process, and keep the result in the cache."""
     name, model = run.name, session.spec.models[run.name]
     work_dir = session.staging / "work" / name
     work_dir.mkdir(parents=True)
@@ -111,7 +129,10 @@ def _export(session: BuildSession, run: ModelRun, threads: int) -> BuiltModel:
         session.options.try_all_exporters,
         built_steps(session.spec, name, session.private_repository),
     )
-    return run.work(run_worker, job, session.progress, session.cancelled)
+    built = run.work(run_worker, job, session.progress, session.cancelled)
+    if session.cache is not None:
+        run.step("keep", store_verified, session.cache, inputs, built, run.diagnostics)
+    return built
 
 
 def _fetch(session: BuildSession, name: str, uri: str) -> Path:

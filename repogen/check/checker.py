@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase as fnmatch
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
@@ -35,7 +37,7 @@ from repogen.triton_config.rules.target import target_findings
 from repogen.triton_config.text.parse import empty_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from repogen.targets import Target
     from repogen.triton_config.text.parse import ModelConfig
@@ -48,10 +50,14 @@ class Selection:
     Attributes:
         select: Codes or prefixes of codes to report; empty for all.
         ignore: Codes or prefixes of codes to leave out.
+        per_path: Pattern of paths relative to ``root`` -> codes or prefixes of codes to leave out there.
+        root: Directory that the patterns are relative to.
     """
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    per_path: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    root: Path = Path()
 
     def __post_init__(self) -> None:
         """Validate the codes.
@@ -59,7 +65,7 @@ class Selection:
         Raises:
             SpecError: No rule has such a code.
         """
-        for code in (*self.select, *self.ignore):
+        for code in (*self.select, *self.ignore, *(code for codes in self.per_path.values() for code in codes)):
             if not code or not any(rule.startswith(code) for rule in RULES):
                 raise SpecError(
                     f"{code!r} is not the code of a rule",
@@ -70,7 +76,14 @@ class Selection:
     def selects(self, finding: Finding) -> bool:
         """Return whether to report a finding."""
         is_selected = not self.select or finding.code.startswith(self.select)
-        return is_selected and not finding.code.startswith(self.ignore or ("-",))
+        return is_selected and not finding.code.startswith((*self.ignore, *self._ignored_at(finding.path), "-"))
+
+    def _ignored_at(self, path: str) -> Iterator[str]:
+        """Yield the codes to leave out for a file or directory; a pattern also matches all below it."""
+        relative = Path(os.path.relpath(path, self.root)).as_posix()
+        for pattern, codes in self.per_path.items():
+            if fnmatch(relative, pattern) or fnmatch(relative, f"{pattern.rstrip('/')}/*"):
+                yield from codes
 
 
 @dataclass(frozen=True)
@@ -100,50 +113,70 @@ class _Model:
 
 
 @dataclass(frozen=True)
+class CheckReport:
+    """What a check found.
+
+    Attributes:
+        findings: Findings, sorted by path and line.
+        models: Number of models that were checked.
+    """
+
+    findings: tuple[Finding, ...]
+    models: int
+
+
+@dataclass(frozen=True)
 class _Request:
     """A repository to check.
 
     Attributes:
-        root: Its directory.
+        path: A path as the user named it.
+        root: The repository's directory.
         models: Names of the models to check; None for all models and the root itself.
     """
 
+    path: Path
     root: Path
     models: frozenset[str] | None
+
+    def includes(self, model: _Model) -> bool:
+        """Return whether to check a model of the repository."""
+        return self.models is None or model.directory.name in self.models
 
 
 def check(
     *paths: Path | str,
     release: str = DEFAULT_RELEASE,
     selection: Selection = Selection(),
-) -> list[Finding]:
+    texts: Mapping[str, str] = MappingProxyType({}),
+) -> CheckReport:
     """Report configurations that Triton rejects, crashes on, or loads with unexpected behavior.
 
     Args:
         paths: Repositories, models' directories, or files in them.
         release: The Triton release that will serve them.
         selection: Which findings to report.
-
-    Returns:
-        Findings, sorted by path and line.
+        texts: Text to check instead of a config.pbtxt, by the path of the file in findings.
 
     Raises:
-        SpecError: A path does not exist, or the release is unknown.
+        SpecError: A path does not exist, there is no model in it, or the release is unknown.
     """
     target = find_target(release)
     if target is None:
         raise SpecError(f"release {release!r} is unknown", f"one of {', '.join(targets())}", code="check.release")
     requests = _requests(Path(path) for path in paths)
     try:
-        findings = [finding for request in requests for finding in _repository_findings(request, target)]
+        reports = [_check_repository(request, target, texts) for request in requests]
     except OSError as error:  # what cannot be read in a model is a finding
         raise _unreadable_error(Path(str(error.filename)), error) from error
+    findings = [finding for report in reports for finding in report.findings]
     if target.unknown_note:
         hint = "use a newer repogen if there is one"
         roots = (str(request.root) for request in requests)
         findings += [Finding("RG303", "warning", target.unknown_note, hint, path=root) for root in roots]
     selected = dict.fromkeys(finding for finding in findings if selection.selects(finding))
-    return sorted(selected, key=lambda finding: (finding.path, finding.line, finding.column, finding.code))
+    by_place = sorted(selected, key=lambda finding: (finding.path, finding.line, finding.column, finding.code))
+    return CheckReport(tuple(by_place), sum(report.models for report in reports))
 
 
 def _requests(paths: Iterable[Path]) -> list[_Request]:
@@ -152,15 +185,16 @@ def _requests(paths: Iterable[Path]) -> list[_Request]:
     for path in paths:
         try:
             path.stat()
-            model = _model_of(path.absolute())
+            real_path = _without_dots(path)
+            model = _model_of(real_path.absolute())
         except (FileNotFoundError, NotADirectoryError, ValueError) as error:
-            hint = "name a repository, a model's directory, or a file"
+            hint = "name a repository, a model's directory, or a file in one"
             raise SpecError(f"{path} does not exist", hint, code="check.path") from error
         except OSError as error:
             raise _unreadable_error(path, error) from error
-        root = path if model is None else model.parent
+        root = real_path if model is None else model.parent
         names = None if model is None else frozenset({model.name})
-        earlier = requests.setdefault(root.absolute(), _Request(root, names))
+        earlier = requests.setdefault(root.absolute(), _Request(path, root, names))
         names = None if names is None or earlier.models is None else earlier.models | names
         requests[root.absolute()] = replace(earlier, models=names)
     return list(requests.values())
@@ -170,16 +204,32 @@ def _unreadable_error(path: Path, error: OSError) -> SpecError:
     return SpecError(f"{path} cannot be read: {error.strerror}", "name a readable directory", code="check.path")
 
 
+def _without_dots(path: Path) -> Path:
+    """Return a path without ``..``: its links are followed up to the last name, as the kernel does."""
+    if ".." not in path.parts:
+        return path
+    return path.resolve() if path.name == ".." else path.parent.resolve() / path.name
+
+
 def _model_of(path: Path) -> Path | None:
     """Return the directory of the model that a path is, or is in; None for a repository."""
-    if path.is_dir():
-        children = (entry for entry in path.iterdir() if is_directory(entry) and not entry.name.isdigit())
-        contains_models = any(exists(entry / CONFIG_FILE) for entry in children)
-        return _without_version(path) if is_model(path) and not contains_models else None
-    if path.name == CONFIG_FILE:
-        return _without_version(path.parent)
-    model = next((parent for parent in path.parents if exists(parent / CONFIG_FILE)), path.parent.parent)
-    return _without_version(model)
+    if path.is_dir() and _contains_models(path):
+        return None
+    model = next((directory for directory in (path, *path.parents) if _is_readable_model(directory)), None)
+    return None if model is None else _without_version(model)
+
+
+def _is_readable_model(directory: Path) -> bool:
+    try:
+        return is_directory(directory) and is_model(directory)
+    except OSError:  # a directory above the user's path that may be traversed, but not listed
+        return False
+
+
+def _contains_models(directory: Path) -> bool:
+    """Return whether a directory is a repository: it contains models, other than versions with their own config."""
+    children = (entry for entry in directory.iterdir() if is_directory(entry) and not entry.name.isdigit())
+    return any(exists(entry / CONFIG_FILE) for entry in children)
 
 
 def _without_version(directory: Path) -> Path:
@@ -188,23 +238,35 @@ def _without_version(directory: Path) -> Path:
     return directory.parent if is_version else directory
 
 
-def _repository_findings(request: _Request, target: Target) -> Iterator[Finding]:
-    if request.models is None:
-        yield from root_findings(request.root)
-    models = _models(request, target)
+def _check_repository(request: _Request, target: Target, texts: Mapping[str, str]) -> CheckReport:
+    """Check the requested models of a repository.
+
+    Raises:
+        SpecError: There is nothing to check.
+    """
+    models = _models(request, target, texts)
+    requested = [model for _, model in sorted(models.items()) if request.includes(model)]
+    is_empty = request.models is not None or not request.root.is_dir() or not any(request.root.iterdir())
+    findings = [] if is_empty else list(root_findings(request.root))
+    if not requested and not findings:
+        raise SpecError(
+            f"{request.path} contains no model to check",
+            "name a repository (a directory of model directories), a model directory, or a file in one",
+            code="check.nothing",
+        )
     neighbors = {name: _neighbor(model) for name, model in models.items()}
-    for name in sorted(models):
-        if request.models is None or name in request.models:
-            model = models[name]
-            for finding in _model_findings(model, neighbors, target):
-                if model.text is None or not model.text.suppresses(finding):
-                    yield finding
+    for model in requested:
+        for finding in _model_findings(model, neighbors, target):
+            if model.text is None or not model.text.suppresses(finding):
+                findings.append(finding)
+    return CheckReport(tuple(findings), len(requested))
 
 
-def _models(request: _Request, target: Target) -> dict[str, _Model]:
+def _models(request: _Request, target: Target, texts: Mapping[str, str]) -> dict[str, _Model]:
     """Return the requested models, and those that their ensembles use, by name; others need not be read."""
     if request.models is None:
-        names = [entry.name for entry in sorted(request.root.iterdir()) if is_directory(entry) and is_model(entry)]
+        entries = sorted(request.root.iterdir()) if is_directory(request.root) else []
+        names = [entry.name for entry in entries if is_directory(entry) and is_model(entry)]
     else:
         names = sorted(request.models)
     models: dict[str, _Model] = {}
@@ -213,15 +275,15 @@ def _models(request: _Request, target: Target) -> dict[str, _Model]:
         directory = request.root / name
         if name in models or not name or directory.parent != request.root or not is_model(directory):
             continue
-        models[name] = _read_model(directory, target)
+        models[name] = _read_model(directory, target, texts)
         config = models[name].config
         names += [step.model_name for step in config.ensemble_scheduling.step] if config is not None else []
     return models
 
 
-def _read_model(directory: Path, target: Target) -> _Model:
+def _read_model(directory: Path, target: Target, texts: Mapping[str, str]) -> _Model:
     path = directory / CONFIG_FILE
-    text = read_config(path, target.release) if os.path.lexists(path) else None
+    text = read_config(path, target.release, texts.get(str(path))) if os.path.lexists(path) else None
     try:
         versions = tuple(triton_versions(directory))
     except RepogenError:
@@ -289,7 +351,7 @@ def _all_graph_findings(model: _Model, target: Target) -> Iterator[Finding]:
         for finding in _graph_findings(model, version, target):
             if version not in model.served:
                 message = f"{finding.message} (version {version}, which is not served now)"
-                yield replace(finding, severity="warning", message=message)
+                yield replace(finding, severity="warning", message=message, fix="")
             else:
                 suffix = f" (version {version})" if len(model.served) > 1 else ""
                 yield replace(finding, message=finding.message + suffix)

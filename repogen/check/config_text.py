@@ -56,16 +56,18 @@ class ConfigText:
         return any(line in {0, finding.line} and finding.code.startswith(code) for line, code in self.suppressed)
 
 
-def read_config(path: Path, release: str) -> ConfigText:
+def read_config(path: Path, release: str, text: str | None = None) -> ConfigText:
     """Read and parse a config.pbtxt.
 
     Args:
         path: An existing path, which need not be a file.
         release: Triton release that must support its fields.
+        text: Text to parse instead of the file's.
     """
-    text, read_error = _text(path)
-    if read_error is not None:
-        return ConfigText(path, findings=(replace(read_error, path=str(path)),))
+    if text is None:
+        text, read_error = _text(path)
+        if read_error is not None:
+            return ConfigText(path, findings=(replace(read_error, path=str(path)),))
     suppressed = frozenset(_suppressions(text))
     findings = [*_byte_order(text), *_template_syntax(text)]
     if _STRAY.search(text):

@@ -38,6 +38,9 @@ _SPEC = Path("repogen.yaml")
 @click.option("--no-smoke", is_flag=True, help="Publish without testing on a real Triton server.")
 @click.option("--force", is_flag=True, help="Also build and publish models that are up to date.")
 @click.option("--allow-breaking", is_flag=True, help="Allow inputs and outputs that differ from the published version.")
+@click.option(
+    "adopt", "--adopt", multiple=True, metavar="NAME", help="Take over this model of the repository; repeatable."
+)
 @click.option("--breaking", "allow_breaking", is_flag=True, hidden=True, help="Old name of --allow-breaking.")
 @click.option("--dry-run", is_flag=True, help="Do everything except tracking and publishing.")
 @click.option("--no-track", is_flag=True, help="Turn off MLflow tracking.")
@@ -56,6 +59,7 @@ def build(  # noqa: PLR0913 - one parameter per option
     no_smoke: bool,
     force: bool,
     allow_breaking: bool,
+    adopt: tuple[str, ...],
     dry_run: bool,
     no_track: bool,
     tracking_uri: str | None,
@@ -78,6 +82,7 @@ def build(  # noqa: PLR0913 - one parameter per option
                 server=None if no_smoke else server,
                 force=force,
                 allow_breaking=allow_breaking,
+                adopt=adopt,
                 dry_run=dry_run,
                 track=not no_track,
                 tracking_uri=tracking_uri,

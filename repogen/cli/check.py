@@ -5,31 +5,28 @@ from __future__ import annotations
 import os
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from repogen.api import check as api
+from repogen.check.checker import CheckReport, Selection
+from repogen.check.checker import check as check_paths
+from repogen.check.fix import FixReport, write
+from repogen.check.fix import fix as fix_paths
+from repogen.check.settings import CheckSettings, find_settings
 from repogen.cli.group import debug_option, handle_errors
 from repogen.errors import ExitCode
 from repogen.reporting.annotations import finding_annotations
 from repogen.reporting.json import findings_document
 from repogen.reporting.output import write_commands, write_json, write_text
-from repogen.reporting.text import findings_text
+from repogen.reporting.text import findings_text, fixes_text, statistics_text, text_diff
 from repogen.targets import DEFAULT_RELEASE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from repogen.triton_config.rules.findings import Finding
 
 
 @click.command()
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1, metavar="[DIR|FILE]...")
-@click.option(
-    "--target", default=DEFAULT_RELEASE, show_default=True, metavar="RELEASE", help="Triton release that will serve it."
-)
+@click.option("--target", metavar="RELEASE", help=f"Triton release that will serve it (default: {DEFAULT_RELEASE}).")
 @click.option(
     "output_format", "--format", type=click.Choice(["text", "json", "github"]), default="text", show_default=True,
     help="Text, one JSON document, or GitHub Actions annotations.",
@@ -42,15 +39,25 @@ if TYPE_CHECKING:
     help="Report only these codes (RG101) or families (RG1), separated by commas; repeatable.",
 )
 @click.option("--ignore", multiple=True, metavar="CODE", help="Do not report these codes or families; repeatable.")
+@click.option("--fix", is_flag=True, help="Correct config.pbtxt where there is exactly one correction.")
+@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also apply corrections that are guesses.")
+@click.option("--diff", is_flag=True, help="Print what --fix would change, and change nothing; exit 1 if anything.")
+@click.option("--statistics", is_flag=True, help="Print the number of findings per code instead of each finding.")
+@click.option("--isolated", is_flag=True, help="Ignore the settings in repogen.yaml and pyproject.toml.")
 @debug_option
 def check(  # noqa: PLR0913 - one parameter per option
     *,
     paths: tuple[Path, ...],
-    target: str,
+    target: str | None,
     output_format: str,
     strict: bool,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
+    fix: bool,
+    unsafe_fixes: bool,
+    diff: bool,
+    statistics: bool,
+    isolated: bool,
     debug: bool,
 ) -> None:
     """Report what Triton rejects, crashes on, or loads unexpectedly.
@@ -59,25 +66,71 @@ def check(  # noqa: PLR0913 - one parameter per option
     works on any repository, not only on those that repogen built. Exits with code 1 if there are errors.
     """
     with handle_errors(debug=debug, as_json=output_format == "json"):
-        findings = api.check(
-            *(paths or (Path("model_repository"),)), target=target, select=_codes(select), ignore=_codes(ignore)
-        )
-        _WRITERS[output_format](findings)
-        has_failures = any(strict or finding.severity == "error" for finding in findings)
+        settings = None if isolated else find_settings(Path())
+        request = _request(paths, target, _codes(select), _codes(ignore), settings)
+        if diff:
+            sys.exit(int(_print_diff(request.fix(unsafe=unsafe_fixes))))
+        fixed = request.fix(unsafe=unsafe_fixes) if fix else None
+        if fixed is not None:
+            write(fixed.files)
+        report = request.check() if fixed is None else fixed.remaining
+        _WRITERS[output_format](report, fixed, statistics=statistics)
+        strict = strict or (settings is not None and settings.spec.strict)
+        has_failures = any(strict or finding.severity == "error" for finding in report.findings)
         sys.exit(int(ExitCode.GATE if has_failures else ExitCode.OK))
 
 
-def _text(findings: Sequence[Finding]) -> None:
-    write_text(findings_text(findings))
+@dataclass(frozen=True)
+class _Request:
+    """What to check, from options and settings."""
+
+    paths: tuple[Path, ...]
+    release: str
+    selection: Selection
+
+    def check(self) -> CheckReport:
+        return check_paths(*self.paths, release=self.release, selection=self.selection)
+
+    def fix(self, *, unsafe: bool) -> FixReport:
+        return fix_paths(self.paths, self.release, self.selection, unsafe=unsafe)
 
 
-def _json(findings: Sequence[Finding]) -> None:
-    write_json(findings_document(findings))
+def _request(
+    paths: tuple[Path, ...],
+    target: str | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    settings: CheckSettings | None,
+) -> _Request:
+    """Return what to check; an option replaces the setting."""
+    paths = paths or (Path("model_repository"),)
+    if settings is None:
+        return _Request(paths, target or DEFAULT_RELEASE, Selection(select, ignore))
+    spec = settings.spec
+    selection = Selection(select or spec.select, ignore or spec.ignore, spec.per_path_ignores, settings.file.parent)
+    return _Request(paths, target or spec.target or DEFAULT_RELEASE, selection)
 
 
-def _github(findings: Sequence[Finding]) -> None:
+def _print_diff(fixed: FixReport) -> ExitCode:
+    for file in fixed.files:
+        write_text(text_diff(file).removesuffix("\n"))
+    write_text(fixes_text(fixed, verb="would fix"), err=True)
+    return ExitCode.GATE if fixed.files else ExitCode.OK
+
+
+def _text(report: CheckReport, fixed: FixReport | None, *, statistics: bool) -> None:
+    text = statistics_text(report.findings) if statistics else findings_text(report.findings, report.models)
+    write_text(text if fixed is None else f"{text}\n{fixes_text(fixed)}")
+
+
+def _json(report: CheckReport, fixed: FixReport | None, *, statistics: bool) -> None:  # noqa: ARG001 - always included
+    files = [] if fixed is None else [{"path": str(file.path), "fixes": file.fixes} for file in fixed.files]
+    write_json(findings_document(report.findings, report.models, files))
+
+
+def _github(report: CheckReport, fixed: FixReport | None, *, statistics: bool) -> None:  # noqa: ARG001 - annotations only
     workspace = Path(os.environ.get("GITHUB_WORKSPACE") or ".")
-    write_commands([annotation.command(workspace) for annotation in finding_annotations(findings)], err=False)
+    write_commands([annotation.command(workspace) for annotation in finding_annotations(report.findings)], err=False)
 
 
 _WRITERS = {"text": _text, "json": _json, "github": _github}

@@ -3,35 +3,79 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from repogen.cli.group import DIRECTORY, debug_option, handle_errors
 from repogen.reporting.output import write_text
 from repogen.scaffold.describe import describe
-from repogen.scaffold.files import scaffold, scaffold_from
+from repogen.scaffold.description import NO_HINTS, Hints
+from repogen.scaffold.files import describe_ensemble, scaffold, scaffold_from
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from repogen.scaffold.description import SpecDescription
 
 
 @click.command()
 @click.argument("directory", type=DIRECTORY, default=Path())
 @click.option(
-    "source", "--from", metavar="PATH", help="Write the spec for this model: a file, a directory, or file.py:callable."
+    "source",
+    "--from",
+    metavar="PATH",
+    help="Write the spec for this: a file, a directory, a Triton repository, or file.py:callable.",
 )
+@click.option("--weights", metavar="FILE", help="With --from file.py:callable: weights to load into the model.")
+@click.option("--examples", metavar="FILE", help="With --from: example inputs, a .npz file or file.py:callable.")
+@click.option("--name", help="With --from: the model's name in Triton.")
+@click.option("--ensemble", is_flag=True, help="With --from a text classifier of Hugging Face: text in, label out.")
 @click.option("--github", is_flag=True, help="Also write a GitHub Actions workflow; if a spec exists, write only that.")
-@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@click.option("--force", is_flag=True, help="Overwrite repogen.yaml, and the workflow of --github; never code.")
 @debug_option
-def init(directory: Path, *, source: str | None, github: bool, force: bool, debug: bool) -> None:
+def init(  # noqa: PLR0913 - one parameter per option
+    directory: Path,
+    *,
+    source: str | None,
+    weights: str | None,
+    examples: str | None,
+    name: str | None,
+    ensemble: bool,
+    github: bool,
+    force: bool,
+    debug: bool,
+) -> None:
     """Write a commented, working repogen.yaml.
 
     Writes the spec to DIRECTORY (default: the current one) for the model of --from, or else with a tiny model.
     """
     with handle_errors(debug=debug):
-        model = None if source is None else describe(source, directory)
-        files = () if model is None else scaffold_from(model, directory, force=force)
-        if model is None or github:
+        spec = _description(source, directory, Hints(weights, examples, name), ensemble=ensemble)
+        files = () if spec is None else scaffold_from(spec, directory, force=force)
+        if spec is None or github:
             files += scaffold(directory, force=force, github=github)
         for path in files:
             write_text(f"wrote {path}")
-        spec = "" if directory == Path() else f" {directory / 'repogen.yaml'}"
-        first = f"{model.missing}, then " if model is not None and model.missing else ""
-        write_text(f"next: {first}repogen build{spec}")
+        for line in () if spec is None else _remarks(spec):
+            write_text(line)
+        argument = "" if directory == Path() else f" {directory / 'repogen.yaml'}"
+        first = f"{spec.missing}, then " if spec is not None and spec.missing else ""
+        adopt = "" if spec is None else "".join(f" --adopt {name}" for name in spec.adopt)
+        write_text(f"next: {first}repogen build{argument}{adopt}")
+
+
+def _description(source: str | None, directory: Path, hints: Hints, *, ensemble: bool) -> SpecDescription | None:
+    """Return the spec for ``--from``; None without it."""
+    if source is None:
+        if ensemble or hints != NO_HINTS:
+            raise click.UsageError("--weights, --examples, --name and --ensemble require --from")
+        return None
+    return describe_ensemble(source, directory, hints.name) if ensemble else describe(source, directory, hints)
+
+
+def _remarks(spec: SpecDescription) -> Iterator[str]:
+    """Yield what the user should look at."""
+    for model in spec.models:
+        yield from (f"{model.name}: {line}" for line in model.comments if line.startswith("CHECK"))
+    yield from (f"not in the spec: {line}" for line in spec.omitted)

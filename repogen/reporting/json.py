@@ -13,10 +13,10 @@ from repogen.artifacts.report import BuildReport, ModelReport
 from repogen.artifacts.serving import SmokeCheck, SmokeReport
 from repogen.artifacts.sync import SyncReport
 from repogen.errors import ErrorRecord, RepogenError
-from repogen.triton_config.rules.findings import Finding
+from repogen.triton_config.rules.findings import Finding, count_findings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from repogen.artifacts.environment import Check
 
@@ -147,6 +147,7 @@ def _(finding: Finding) -> dict[str, object]:
         "message": finding.message,
         "hint": finding.hint,
         "fix": finding.fix,
+        "applicability": finding.applicability,
     }
 
 
@@ -176,9 +177,26 @@ def smoke_document(repository: str, reports: Iterable[SmokeReport]) -> dict[str,
     return {"repository": repository, "models": [as_dict(report) for report in reports]}
 
 
-def findings_document(findings: Iterable[Finding]) -> dict[str, object]:
-    """Return the document of ``repogen check --format json``."""
-    return {"schema": _FINDINGS_SCHEMA, "findings": [as_dict(finding) for finding in findings]}
+def findings_document(
+    findings: Sequence[Finding], models: int, fixed: Sequence[Mapping[str, object]] = ()
+) -> dict[str, object]:
+    """Return the document of ``repogen check --format json``.
+
+    Args:
+        findings: The findings.
+        models: Number of models that were checked.
+        fixed: Path and number of fixes of each file that was corrected.
+    """
+    severities = [finding.severity for finding in findings]
+    return {
+        "schema": _FINDINGS_SCHEMA,
+        "findings": [as_dict(finding) for finding in findings],
+        "checked_models": models,
+        "errors": severities.count("error"),
+        "warnings": severities.count("warning"),
+        "fixed": list(fixed),
+        "statistics": [dataclasses.asdict(count) for count in count_findings(findings)],
+    }
 
 
 def doctor_document(checks: Sequence[Check]) -> dict[str, object]:

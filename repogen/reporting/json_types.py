@@ -256,6 +256,32 @@ class FindingDocument(TypedDict):
     """What to do; may be empty"""
     fix: str
     """Replacement text, if there is exactly one fix; may be empty"""
+    applicability: Literal["safe", "unsafe"] | None
+    """Whether `--fix` applies the fix, or only `--fix --unsafe-fixes`; null without a fix"""
+
+
+@with_config(_STRICT)
+class FixedFileDocument(TypedDict):
+    """A file that ``repogen check --fix`` corrected."""
+
+    path: str
+    """Path of the file"""
+    fixes: int
+    """Number of findings that were fixed in it"""
+
+
+@with_config(_STRICT)
+class StatisticDocument(TypedDict):
+    """The number of findings with one code."""
+
+    code: str
+    """Code of the [rule](rules.md)"""
+    count: int
+    """Number of findings"""
+    safe_fixes: int
+    """How many of them `--fix` corrects"""
+    unsafe_fixes: int
+    """How many more of them `--fix --unsafe-fixes` corrects"""
 
 
 @with_config(_STRICT)
@@ -266,6 +292,16 @@ class FindingsDocument(TypedDict):
     """Version of this document's format"""
     findings: list[FindingDocument]
     """All findings"""
+    checked_models: int
+    """Number of models that were checked"""
+    errors: int
+    """Number of errors"""
+    warnings: int
+    """Number of warnings"""
+    fixed: list[FixedFileDocument]
+    """Files that `--fix` corrected"""
+    statistics: list[StatisticDocument]
+    """Number of findings per code"""
 
 
 @with_config(_STRICT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from repogen.reporting.json import relative_path
 from repogen.reporting.notes import model_notes
 from repogen.reporting.table import table
 from repogen.spec.problems import printable
+from repogen.triton_config.rules.findings import RULES, count_findings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,12 +19,14 @@ if TYPE_CHECKING:
     from repogen.artifacts.environment import Check
     from repogen.artifacts.report import BuildReport
     from repogen.artifacts.serving import SmokeReport
+    from repogen.check.fix import FixedFile, FixReport
     from repogen.errors import ErrorRecord
     from repogen.triton_config.rules.findings import Finding
 
 _BUILD_HEADINGS = ("model", "status", "version", "batch", "exporter", "opset", "nodes", "parity", "smoke", "seconds")
 _ATTEMPT_HEADINGS = ("exporter", "graph", "seconds", "why")
 _SMOKE_HEADINGS = ("model", "version", "smoke", "checks", "p50 / p95", "server")
+_STATISTICS_HEADINGS = ("code", "findings", "fixes", "unsafe fixes", "rule")
 _WITHOUT_PREFIX = frozenset({"spec.problems", "interrupted"})
 """Errors whose message needs no ``error:`` before it."""
 _MAX_LENGTH = 2_000
@@ -82,15 +86,51 @@ def smoke_text(reports: Sequence[SmokeReport]) -> str:
     return "\n\n".join(parts)
 
 
-def findings_text(findings: Sequence[Finding]) -> str:
-    """Return one paragraph per finding, and a line with their number."""
+def findings_text(findings: Sequence[Finding], models: int) -> str:
+    """Return one paragraph per finding, and a line with the number of models that were checked and of findings."""
     counts = [
-        f"{number} {severity}{'' if number == 1 else 's'}"
+        _count(number, severity)
         for severity in ("error", "warning")
         if (number := sum(finding.severity == severity for finding in findings))
     ]
-    summary = ", ".join(counts) + "; run `repogen explain CODE` for details" if counts else "no findings"
-    return "\n".join([*map(_finding_paragraph, findings), summary])
+    result = ", ".join(counts) + "; run `repogen explain CODE` for details" if counts else "no findings"
+    lines = [*map(_finding_paragraph, findings), f"checked {_count(models, 'model')}: {result}"]
+    applicable = [finding.applicability for finding in findings]
+    if safe := applicable.count("safe"):
+        lines.append(f"{safe} can be fixed with `--fix`; `--diff` shows how")
+    if unsafe := applicable.count("unsafe"):
+        lines.append(f"{unsafe} can be fixed with `--fix --unsafe-fixes`, if the fix is what you want")
+    return "\n".join(lines)
+
+
+def fixes_text(report: FixReport, verb: str = "fixed") -> str:
+    """Return a line with the number of fixes and files, and one line per file that must not be changed."""
+    number = sum(file.fixes for file in report.files)
+    files = f" in {_count(len(report.files), 'file')}" if report.files else ""
+    lines = [f"not changed: {relative_path(str(path))}: {reason}" for path, reason in report.skipped]
+    return "\n".join([*lines, f"{verb} {_count(number, 'finding')}{files}"])
+
+
+def text_diff(file: FixedFile) -> str:
+    """Return the unified diff of a corrected file."""
+    name = relative_path(str(file.path))
+    texts = (text.encode(errors="surrogateescape").decode(errors="replace") for text in (file.before, file.after))
+    before, after = (text.splitlines(keepends=True) for text in texts)
+    lines = difflib.unified_diff(before, after, name, name)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def statistics_text(findings: Sequence[Finding]) -> str:
+    """Return a table with the number of findings per code."""
+    rows = [
+        (count.code, str(count.count), str(count.safe_fixes), str(count.unsafe_fixes), RULES[count.code])
+        for count in count_findings(findings)
+    ]
+    return table(_STATISTICS_HEADINGS, rows) if rows else "no findings"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def doctor_text(checks: Sequence[Check]) -> str:

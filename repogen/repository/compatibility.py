@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.tensors import DTYPES
 from repogen.errors import PublishError
 from repogen.repository.decode import MalformedRecordError
 from repogen.repository.layout import triton_versions
 from repogen.repository.manifest import read_manifest
 from repogen.repository.version_policy import served_versions
 from repogen.triton_config.text.parse import parse
+from repogen.triton_config.text.view import dims_text, fits, tensor_views
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.tensors import Signature, TensorSpec
     from repogen.artifacts.versions import Manifest, StagedVersion
+    from repogen.triton_config.text.parse import ModelConfig
 
 
 def differences(old: Signature, new: Signature) -> tuple[str, ...]:
@@ -42,6 +45,49 @@ def require_same_signature(published: Manifest, version: int, staged: StagedVers
             "Publish it under another model name, or accept that every client breaks with --allow-breaking.",
             code="publish.breaking",
         )
+
+
+def require_same_tensors(config: bytes, staged: StagedVersion) -> None:
+    """Require the inputs and outputs of an existing config.pbtxt, for a model whose signature is not recorded.
+
+    Raises:
+        PublishError: They differ, or the config cannot be parsed.
+    """
+    old = parse(config.decode(errors="replace"), f"the existing config.pbtxt of {staged.name}")
+    signature = staged.manifest.signature
+    lines = [
+        *_config_differences("input", old, signature.inputs, widened=True),
+        *_config_differences("output", old, signature.outputs, widened=False),
+    ]
+    if lines:
+        raise PublishError(
+            f"{staged.name}: inputs or outputs differ from those of the existing config.pbtxt:\n"
+            + "\n".join(f"  {line}" for line in lines),
+            "Change the spec, or accept that clients break with --allow-breaking.",
+            code="publish.breaking",
+        )
+
+
+def _config_differences(
+    kind: str, config: ModelConfig, tensors: Iterable[TensorSpec], *, widened: bool
+) -> Iterator[str]:
+    """Yield the tensors of a config that a model does not have; with ``widened``, a fixed dim may become dynamic."""
+    batch = (-1,) if config.max_batch_size > 0 else ()
+    after = {tensor.name: tensor for tensor in tensors}
+    before = tensor_views(getattr(config, kind))
+    for view in before:
+        dims = (*batch, *view.model_dims)
+        if view.name not in after:
+            yield f"{kind} {view.name!r} is gone"
+            continue
+        tensor = after[view.name]
+        new_dims = tuple(-1 if isinstance(dim, str) else dim for dim in tensor.shape) or (1,)
+        is_same = fits(dims, new_dims) if widened else dims == new_dims
+        if view.dtype != DTYPES[tensor.dtype].triton or not is_same:
+            new = f"{DTYPES[tensor.dtype].triton} {dims_text(new_dims)}"
+            yield f"{kind} {view.name!r} was {view.dtype} {dims_text(dims)}, is {new}"
+    names = {view.name for view in before}
+    yield from (f"{kind} {name!r} is new" for name in after if names and name not in names)
 
 
 def misfits(model: Path, served: Iterable[int], staged: StagedVersion) -> tuple[str, ...]:

@@ -21,11 +21,17 @@ from __future__ import annotations
 from enum import Enum
 from pathlib import Path
 
-from repogen.artifacts.file_names import CONFIG_FILE
+from repogen.artifacts.file_names import ADOPTED_CONFIG, CONFIG_FILE, MANIFEST_FILE
 from repogen.artifacts.versions import Manifest, PublishedVersion, StagedVersion
 from repogen.errors import PublishError
 from repogen.files import reason
-from repogen.repository.compatibility import differences, misfits, require_same_signature, require_servable
+from repogen.repository.compatibility import (
+    differences,
+    misfits,
+    require_same_signature,
+    require_same_tensors,
+    require_servable,
+)
 from repogen.repository.decode import MalformedRecordError
 from repogen.repository.filesystem import Disk, Filesystem, make_directory, make_readable_and_sync
 from repogen.repository.layout import latest_version, model_dir, next_version, triton_versions, versions
@@ -52,6 +58,7 @@ def publish(
     repository: Path,
     *,
     breaking: bool,
+    adopt: bool = False,
     filesystem: Filesystem | None = None,
     lock_seconds: float = 60.0,
 ) -> PublishedVersion:
@@ -61,6 +68,8 @@ def publish(
         staged: The version; its staging directory is consumed, whether or not this succeeds.
         repository: The model repository; created if it does not exist.
         breaking: Allow inputs and outputs that differ from the published ones.
+        adopt: Also publish into a model that repogen did not build: its versions stay, its config is kept as
+            ``config.pbtxt.adopted``.
         filesystem: Replaces the disk in crash tests.
         lock_seconds: How long to wait for another publish.
 
@@ -76,7 +85,7 @@ def publish(
         make_directory(repository)
         with locked(repository, lock_seconds):
             require_built(repository)
-            number = _publish(staged, model, filesystem or Disk(), breaking=breaking)
+            number = _publish(staged, model, filesystem or Disk(), breaking=breaking, adopt=adopt)
     except OSError as error:
         raise PublishError(
             f"{staged.name}: cannot be published into {repository}: {reason(error)}",
@@ -111,7 +120,7 @@ def choose_order(model: Path, published: Manifest, staged: StagedVersion) -> Ord
     return Order.CONFIG_FIRST if lowers else Order.VERSION_FIRST
 
 
-def _publish(staged: StagedVersion, model: Path, filesystem: Filesystem, *, breaking: bool) -> int:
+def _publish(staged: StagedVersion, model: Path, filesystem: Filesystem, *, breaking: bool, adopt: bool) -> int:
     require_plain_directory(model)
     finish_interrupted_publish(model, filesystem)
     number = next_version(model)
@@ -119,6 +128,8 @@ def _publish(staged: StagedVersion, model: Path, filesystem: Filesystem, *, brea
         if not model.exists() or not any(model.iterdir()):
             require_servable(model, number, staged)
             transaction.move_model()
+        elif adopt and is_foreign(model):
+            _adopt(transaction, model, number, staged, breaking=breaking)
         else:
             _move_into(transaction, model, number, staged, breaking=breaking)
         # a repository without an owner, after a kill before this line, counts as built as well
@@ -146,6 +157,39 @@ def _move_into(transaction: Transaction, model: Path, number: int, staged: Stage
     transaction.move_version()
     if order is Order.VERSION_FIRST:
         transaction.move_config()
+
+
+def is_foreign(model: Path) -> bool:
+    """Return whether a model's directory has a newest version that repogen did not build, or no version."""
+    latest = latest_version(model)
+    return latest is None or not (model / str(latest) / MANIFEST_FILE).exists()
+
+
+def _adopt(transaction: Transaction, model: Path, number: int, staged: StagedVersion, *, breaking: bool) -> None:
+    """Swap in a model directory with the new version, the existing ones, and a copy of the existing config."""
+    config = config_bytes(model)
+    if config is not None:
+        if not breaking:
+            require_same_tensors(config, staged)
+        (staged.model_dir / ADOPTED_CONFIG).write_bytes(config)
+    require_servable(model, number, staged)
+    transaction.swap_model()
+
+
+def require_publishable(model: Path) -> None:
+    """Require that a version can be published into a model's directory, as far as that is known without the version.
+
+    Raises:
+        PublishError: The directory is a symlink or a file, repogen did not build its newest version, or it is damaged.
+    """
+    require_plain_directory(model)
+    try:
+        if model.exists() and any(model.iterdir()):
+            _manifest(model, _newest(model))
+    except OSError as error:
+        raise PublishError(
+            f"{model} cannot be read: {error.strerror}", "Fix the permissions.", code="repository.unreadable"
+        ) from error
 
 
 def require_plain_directory(model: Path) -> None:
@@ -192,7 +236,8 @@ def _manifest(model: Path, version: int) -> Manifest:
 def _foreign(model: Path, problem: str) -> PublishError:
     return PublishError(
         f"{model} {problem}: repogen did not build it, and its signature is unknown",
-        "Move it out of the repository, or publish under another model name.",
+        f"Take it over with `repogen build --adopt {model.name}`: its versions and a copy of its config.pbtxt stay. Or "
+        "publish under another model name.",
         code="publish.foreign-model",
     )
 

@@ -103,17 +103,26 @@ def stage_dependencies(scratch: Path, repository: Path, names: Iterable[str]) ->
         staged_dir, published_dir = model_dir(scratch, name), model_dir(repository, name)
         if versions(staged_dir):
             continue
-        if not versions(published_dir):
-            raise PublishError(
-                f"{name} is a step of an ensemble and is not in {repository} yet",
-                "build it with the ensemble: name both with --model, or none",
-                code="stage.no-step",
-            )
+        require_step(published_dir)
         try:
             shutil.rmtree(staged_dir, ignore_errors=True)  # the rest of a version that was published from here
             shutil.copytree(published_dir, staged_dir, symlinks=True, copy_function=os.link)
         except (OSError, shutil.Error) as error:
             raise PublishError(f"{name} can't be staged as a step: {error}", code="stage.write") from error
+
+
+def require_step(directory: Path) -> None:
+    """Require that a model which an ensemble uses was published.
+
+    Raises:
+        PublishError: Its directory has no version.
+    """
+    if not versions(directory):
+        raise PublishError(
+            f"{directory.name} is a step of an ensemble and is not in {directory.parent} yet",
+            "build it with the ensemble: name both with --model, or none",
+            code="stage.no-step",
+        )
 
 
 def _sources(artifact: Artifact, golden_dir: Path, companions: Mapping[str, Path]) -> dict[str, Path]:

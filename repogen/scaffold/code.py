@@ -6,11 +6,26 @@ import ast
 import importlib.machinery
 import os
 import sys
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.errors import SpecError
-from repogen.scaffold.description import ModelDescription, flow, input_placeholders, model_name
+from pydantic import ValidationError
+
+from repogen.errors import RepogenError, SpecError, first_line
+from repogen.scaffold.description import (
+    NO_HINTS,
+    Hints,
+    ModelDescription,
+    flow,
+    input_placeholders,
+    model_name,
+    shape_text,
+)
+from repogen.spec.models import ModelSpec
+from repogen.worker.inspection import InspectionJob, inspect
+from repogen.worker.requirements import require_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,16 +36,19 @@ _GENERIC_NAMES = frozenset(
 _EXAMPLES = "examples"
 
 
-def describe_callable(module: str, attribute: str, directory: Path) -> ModelDescription:
-    """Describe a callable by its parameters, the forward of the class that it returns, and examples in its file.
+def describe_callable(module: str, attribute: str, directory: Path, hints: Hints = NO_HINTS) -> ModelDescription:
+    """Describe a callable by its parameters, the forward of the class that it returns, and examples.
+
+    With examples, the model is loaded in a process of its own, which finds its inputs. Without, no code is run.
 
     Args:
         module: ``file.py``, relative to the working directory or to the spec, or ``package.module``.
         attribute: Name of the callable in the module.
         directory: Directory of the new spec.
+        hints: Weights, examples and name.
 
     Raises:
-        SpecError: The file or the name does not exist, or the file cannot be parsed.
+        SpecError: A file or the name does not exist, or the code cannot be parsed.
     """
     file = _module_file(module, directory)
     try:
@@ -48,15 +66,76 @@ def describe_callable(module: str, attribute: str, directory: Path) -> ModelDesc
     required = _required_names(functions.get(name) or _method(classes.get(name), "__init__"))
     forward = _method(classes.get(_class_of(name, functions, classes)), "forward")
     has_examples = _EXAMPLES in functions and name != _EXAMPLES
-    keys = [*_kwargs_lines(required), *_input_lines(forward, f"{relative}:{_EXAMPLES}" if has_examples else "")]
+    examples = f"{relative}:{_EXAMPLES}" if has_examples else ""
+    if hints.examples is not None:
+        examples = relative_reference(hints.examples, directory)
+    weights = {} if hints.weights is None else {"weights": _relative_file(hints.weights, directory)}
+    source: dict[str, object] = {"factory": f"{relative}:{attribute}", **weights}
     signature = f"forward({', '.join(_parameters(forward))})" if forward else "forward is not defined in the file"
-    return ModelDescription(
-        model_name(file.stem if name.lower() in _GENERIC_NAMES else name),
-        {"factory": f"{relative}:{attribute}"},
+    description = ModelDescription(
+        hints.name or model_name(file.stem if name.lower() in _GENERIC_NAMES else name),
+        source,
         (f"{attribute} is in {relative}; {signature}.",),
-        tuple(keys),
-        _missing_note(required, has_examples=has_examples),
+        (*_kwargs_lines(required), *_input_lines(forward, examples)),
+        _missing_note(required, has_examples=bool(examples)),
     )
+    return _inspected(description, examples, directory) if examples and not required else description
+
+
+def _inspected(description: ModelDescription, examples: str, directory: Path) -> ModelDescription:
+    """Return a description with the inputs that loading the model shows; with the reason if it cannot be loaded."""
+    try:
+        require_installed([])
+        model = ModelSpec.model_validate({"source": {"kind": "torch", **description.source}, "examples": examples})
+        inspection = inspect(InspectionJob(model, directory.resolve()))
+    except (RepogenError, ValidationError) as error:
+        reason = first_line(error)
+        comment = f"CHECK: the model could not be loaded with these examples: {reason}"
+        return replace(description, comments=(*description.comments, comment))
+    inputs = [
+        f"  {flow(t.name)}: {{dtype: {t.dtype}, shape: {shape_text(t.shape)}}}" for t in inspection.signature.inputs
+    ]
+    outputs = (f"  out {flow(t.name)}: {t.dtype}, {len(t.shape)} dims" for t in inspection.signature.outputs)
+    dims = {name: {"min": low, "max": high} for name, (low, high) in inspection.dims.items()}
+    return replace(
+        description,
+        comments=(*description.comments, "Outputs:", *outputs),
+        keys=(
+            f"examples: {flow(examples)}",
+            "inputs: # as the examples have them; names are dynamic dims",
+            *inputs,
+            *([f"dims: {flow(dims)}"] if dims else []),
+        ),
+    )
+
+
+def _relative_file(path: str, directory: Path) -> str:
+    """Return a file that the user named, relative to the spec.
+
+    Raises:
+        SpecError: It does not exist.
+    """
+    if not Path(path).is_file():
+        raise SpecError(f"file not found: {path}", "paths are relative to the working directory", code="init.from")
+    return os.path.relpath(path, directory)
+
+
+def relative_reference(reference: str, directory: Path) -> str:
+    """Return a file, ``file.py:callable`` or ``package.module:callable``, relative to the spec."""
+    file, separator, attribute = reference.rpartition(":")
+    if not separator:
+        return _relative_file(reference, directory)
+    return f"{_relative_file(file, directory)}:{attribute}" if file.endswith(".py") else reference
+
+
+def defined_names(file: Path) -> tuple[str, ...]:
+    """Return the names of a file's public functions and classes, at most five; none if it cannot be parsed."""
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    definitions = (node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef)))
+    return tuple(islice((name for name in definitions if not name.startswith("_") and name != _EXAMPLES), 5))
 
 
 def _module_file(module: str, directory: Path) -> Path:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import re
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
+from repogen.check.layout import is_model
 from repogen.errors import SourceError, SpecError
-from repogen.scaffold.code import describe_callable
-from repogen.scaffold.description import ModelDescription, model_name
+from repogen.repository.layout import models_of
+from repogen.scaffold.code import describe_callable, relative_reference
+from repogen.scaffold.description import NO_HINTS, Hints, ModelDescription, SpecDescription, flow, model_name
 from repogen.scaffold.model_files import describe_onnx, describe_program, describe_script
 from repogen.source.huggingface.checkpoint import CONFIG, ConfigFile, read_json
 
@@ -17,32 +20,67 @@ _CALLABLE = re.compile(r"(?P<module>.+):(?P<attribute>[^\W\d][\w.]*)")
 _WEIGHTS_SUFFIXES = {".safetensors", ".pth", ".pt", ".ckpt"}
 _WEIGHTS_FILES = ("*.safetensors", "pytorch_model*.bin")
 _SUPPORTED = (
-    "an .onnx file, a Hugging Face directory (with config.json), a .pt2 file of torch.export, a TorchScript archive, "
-    "or file.py:callable"
+    "a Triton repository or a model in one, an .onnx file, a Hugging Face directory (with config.json), a .pt2 file of "
+    "torch.export, a TorchScript archive, or file.py:callable"
 )
 
 
-def describe(path: str, directory: Path) -> ModelDescription:
-    """Detect the kind of a model and describe it.
+def describe(path: str, directory: Path, hints: Hints = NO_HINTS) -> SpecDescription:
+    """Detect what a path is and describe the spec for it.
 
     Args:
-        path: A file or directory relative to the working directory, ``file.py:callable``, or ``module:callable``.
+        path: A file or directory relative to the working directory, ``file.py:callable``, or ``module:callable``. A
+            directory is a Triton repository, a model in one, or a Hugging Face model.
         directory: Directory of the new spec; paths in the spec are relative to it.
+        hints: What the user knows about the model.
 
     Raises:
-        SpecError: The path does not exist, or is not a supported kind of model.
+        SpecError: The path does not exist, a hint does not apply, or it is not a supported kind of model.
         MissingExtraError: A package that reads this kind of file is not installed.
     """
+    if is_repository(Path(path)):
+        _require_no(hints, "a Triton repository", "weights", "examples", "name")
+        from repogen.scaffold.repository import describe_repository  # noqa: PLC0415 - parses configs and graphs
+
+        return describe_repository(Path(path), directory)
+    return SpecDescription((describe_model(path, directory, hints),))
+
+
+def _require_no(hints: Hints, subject: str, *names: str) -> None:
+    """Require that the user gave no hint that does not apply.
+
+    Raises:
+        SpecError: There is one.
+    """
+    given = [f"--{name}" for name in names if getattr(hints, name) is not None]
+    if given:
+        raise SpecError(f"{' and '.join(given)} cannot be used for {subject}", "leave it out", code="init.from")
+
+
+def describe_model(path: str, directory: Path, hints: Hints = NO_HINTS) -> ModelDescription:
+    """Describe a single model; arguments and errors are those of ``describe``."""
     model_path = Path(path)
     reference = _CALLABLE.fullmatch(path)
     if not model_path.exists() and reference is not None:
-        return describe_callable(reference["module"], reference["attribute"], directory)
+        return describe_callable(reference["module"], reference["attribute"], directory, hints)
     if not model_path.exists():
         raise _unsupported_error(path, "does not exist")
+    _require_no(hints, "a model in a file", "weights")
     relative = os.path.relpath(model_path, directory)
-    if model_path.is_dir():
-        return _describe_directory(model_path, relative)
-    return _describe_file(model_path, relative)
+    described = (
+        _describe_directory(model_path, relative) if model_path.is_dir() else _describe_file(model_path, relative)
+    )
+    if hints.examples is not None:
+        lines = [line for line in described.keys if "examples:" not in line]
+        described = replace(
+            described, keys=(f"examples: {flow(relative_reference(hints.examples, directory))}", *lines)
+        )
+    return described if hints.name is None else replace(described, name=hints.name)
+
+
+def is_repository(path: Path) -> bool:
+    """Return whether a directory is a Triton model, or contains some."""
+    return path.is_dir() and (is_model(path) or any(is_model(path / name) for name in models_of(path)))
 
 
 def _describe_file(path: Path, relative: str) -> ModelDescription:

@@ -4,14 +4,32 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 _MAX_NAME_LENGTH = 128
 _YAML_KEYWORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What the user knows about the model of ``--from``.
+
+    Attributes:
+        weights: File of weights; None if the callable loads them.
+        examples: File with inputs, or ``file.py:callable``; None to look for a function ``examples``.
+        name: Name in Triton; None to derive it.
+    """
+
+    weights: str | None = None
+    examples: str | None = None
+    name: str | None = None
+
+
+NO_HINTS = Hints()
 
 
 @dataclass(frozen=True)
@@ -33,6 +51,30 @@ class ModelDescription:
     missing: str = ""
 
 
+@dataclass(frozen=True)
+class SpecDescription:
+    """What `repogen init --from` writes.
+
+    Attributes:
+        models: The models.
+        repository: The model repository, relative to the spec.
+        omitted: Models of an existing repository that a spec cannot describe, with the reason.
+        files: Further files, by name.
+        adopt: Names of models that `repogen build` has to take over.
+    """
+
+    models: tuple[ModelDescription, ...]
+    repository: str = "model_repository"
+    omitted: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    adopt: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> str:
+        """What to add before the spec builds; empty when nothing is missing."""
+        return "; ".join(dict.fromkeys(model.missing for model in self.models if model.missing))
+
+
 def model_name(text: str) -> str:
     """Return a valid Triton model name derived from a file name.
 
@@ -48,7 +90,7 @@ def input_placeholders(names: Iterable[str]) -> tuple[str, ...]:
     return (
         "# Fill in forward's inputs with their real dtypes and shapes; names in a shape are dynamic dims:",
         "# inputs:",
-        *(f"#   {name}: {{dtype: float32, shape: [batch, 3]}}" for name in names),
+        *(f"#   {name}: {{dtype: DTYPE, shape: [batch, SIZE]}}" for name in names),
         "# dims: {batch: {min: 1, max: 32}}",
         "# Integer inputs also need a range: {dtype: int64, shape: [batch, sequence], range: [0, 30521]}",
     )

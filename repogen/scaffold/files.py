@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.errors import SpecError
 from repogen.resources import templates_dir
+from repogen.scaffold.code import defined_names
 from repogen.scaffold.description import flow, one_line
 from repogen.targets import newest_target
 from repogen.version import __version__
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
-    from repogen.scaffold.description import ModelDescription
+    from repogen.scaffold.description import SpecDescription
 
 SPEC = "repogen.yaml"
 WORKFLOW = ".github/workflows/repogen.yml"
@@ -30,7 +32,7 @@ def scaffold(directory: Path, *, force: bool, github: bool = False) -> tuple[Pat
 
     Args:
         directory: Created if it does not exist.
-        force: Overwrite existing files.
+        force: Overwrite an existing spec and workflow. Code is never overwritten.
         github: Also write a workflow into the git repository of ``directory``. An existing spec and its models are
             then kept, even with ``force``.
 
@@ -38,27 +40,44 @@ def scaffold(directory: Path, *, force: bool, github: bool = False) -> tuple[Pat
         The files written.
 
     Raises:
-        SpecError: A file exists and ``force`` is not set, in which case nothing is written; or a write failed.
+        SpecError: A file exists that may not be overwritten, in which case nothing is written; or a write failed.
     """
     files = {}
     if not (github and (directory / SPEC).exists()):
         sources = sorted(path for path in (templates_dir() / "init").iterdir() if path.is_file())
         files = {directory / source.name: source.read_text(encoding="utf-8") for source in sources}
+        files = {path: text for path, text in files.items() if not _is_same_code(path, text)}
     if github:
         root = _repository_root(directory)
         spec = (directory.resolve() / SPEC).relative_to(root).as_posix()
         template = _environment("github", variable=("[[", "]]")).get_template("repogen.yml.j2")
         workflow = template.render(action=ACTION, ref=f"v{__version__}", spec=spec)
         files[Path(os.path.relpath(root / WORKFLOW))] = workflow
-    _write(files, force=force)
+    _write(files, directory, force=force)
     return tuple(files)
 
 
-def scaffold_from(model: ModelDescription, directory: Path, *, force: bool) -> tuple[Path, ...]:
-    """Write a ``repogen.yaml`` for an existing model.
+def describe_ensemble(path: str, directory: Path, name: str | None) -> SpecDescription:
+    """Describe the ensemble of a text classifier, with the code of its steps; see ``describe_text_ensemble``.
+
+    Raises:
+        SpecError: It is not a text classifier, or cannot be loaded.
+    """
+    from repogen.scaffold.text_ensemble import describe_text_ensemble  # noqa: PLC0415 - starts a worker
+
+    environment = _environment("init_ensemble", trim=True)
+
+    def render(template: str, values: Mapping[str, object]) -> str:
+        return environment.get_template(template).render(values)
+
+    return describe_text_ensemble(Path(path), directory, name, render)
+
+
+def scaffold_from(description: SpecDescription, directory: Path, *, force: bool) -> tuple[Path, ...]:
+    """Write a ``repogen.yaml`` for existing models.
 
     Args:
-        model: The result of ``describe``.
+        description: The result of ``describe``.
         directory: Created if it does not exist.
         force: Overwrite an existing spec.
 
@@ -69,24 +88,42 @@ def scaffold_from(model: ModelDescription, directory: Path, *, force: bool) -> t
         SpecError: A spec exists and ``force`` is not set, or the write failed.
     """
     template = _environment("init_from", trim=True).get_template("repogen.yaml.j2")
+    models = [
+        {
+            "name": flow(model.name),
+            "source": flow(model.source),
+            "comments": [one_line(line) for line in model.comments],
+            "lines": [one_line(line) for line in model.keys],
+        }
+        for model in description.models
+    ]
     text = template.render(
         release=flow(newest_target().release),
-        name=flow(model.name),
-        source=flow(model.source),
-        missing=one_line(model.missing),
-        comments=[one_line(line) for line in model.comments],
-        keys=[one_line(line) for line in model.keys],
+        models=models,
+        missing=one_line(description.missing),
+        repository=flow(description.repository),
+        omitted=[one_line(line) for line in description.omitted],
     )
-    _write({directory / SPEC: text}, force=force)
-    return (directory / SPEC,)
+    files = {directory / SPEC: text, **{directory / name: code for name, code in description.files.items()}}
+    _write(files, directory, force=force)
+    return tuple(files)
 
 
-def _write(files: Mapping[Path, str], *, force: bool) -> None:
-    existing = [str(path) for path in files if path.exists()]
+def _write(files: Mapping[Path, str], directory: Path, *, force: bool) -> None:
+    """Write files; nothing if one exists that may not be overwritten: code, or any file without ``force``."""
+    code = next((path for path in files if path.suffix == ".py" and os.path.lexists(path)), None)
+    if code is not None:
+        raise SpecError(
+            f"{directory} already has {code.name}, which `repogen init` never overwrites; nothing was written",
+            f"for your own model, use `repogen init{_argument(directory)} --from {os.path.relpath(code)}:NAME`"
+            f"{_callables_hint(code)}; for the example, use an empty directory",
+            code="init.exists",
+        )
+    existing = [os.path.relpath(path, directory) for path in files if os.path.lexists(path)]
     if existing and not force:
         raise SpecError(
-            f"already exists: {', '.join(existing)}; nothing was written",
-            "use another directory, or overwrite with --force",
+            f"already exists in {directory}: {', '.join(existing)}; nothing was written",
+            "use another directory, or overwrite it with --force",
             code="init.exists",
         )
     for path, text in files.items():
@@ -95,6 +132,23 @@ def _write(files: Mapping[Path, str], *, force: bool) -> None:
             path.write_text(text, encoding="utf-8")
         except OSError as error:
             raise SpecError(f"cannot write {path}: {error.strerror}", code="init.unwritable") from error
+
+
+def _is_same_code(path: Path, text: str) -> bool:
+    """Return whether a Python file already has this text, so that it need not be written."""
+    try:
+        return path.suffix == ".py" and path.read_text(encoding="utf-8") == text
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _argument(directory: Path) -> str:
+    return "" if directory == Path() else f" {shlex.quote(str(directory))}"
+
+
+def _callables_hint(file: Path) -> str:
+    names = defined_names(file)
+    return f", where NAME is {' or '.join(names)}" if names else ""
 
 
 def _environment(folder: str, variable: tuple[str, str] = ("{{", "}}"), *, trim: bool = False) -> Environment:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from pydantic import Discriminator, Field, StrictBool, Tag, ValidationInfo, field_validator, model_validator
 
 from repogen.plugins import plugins
+from repogen.spec.check import CheckSpec
 from repogen.spec.gates import PromotionSpec
 from repogen.spec.plugin_fields import Registered, check_options, must_be_error
 from repogen.spec.sources import SourceSpec
@@ -255,6 +256,7 @@ class SpecFile(Section):
     target: TargetSpec = TargetSpec()
     templates: str | None = Field(default=None, description="Directory with templates that replace those of repogen")
     mlflow: MlflowSpec | None = None
+    check: CheckSpec = Field(default=CheckSpec(), description="Settings of `repogen check`")
     defaults: dict[str, object] = Field(default_factory=dict, description="Settings for all models")
     models: dict[Annotated[str, Field(pattern=MODEL_NAME)], ModelSpec] = Field(
         min_length=1, description="Models by name"

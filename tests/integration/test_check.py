@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from repogen.api.check import check
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
-from repogen.check.checker import check
 from repogen.serving.process import load_failures
 from repogen.serving.servers import find_server
 from repogen.targets import DEFAULT_RELEASE, targets
@@ -42,7 +42,7 @@ def bad(tmp_path: Path) -> Path:
 def test_a_good_repository_is_exit_code_0(tmp_path: Path) -> None:
     """The one that is shipped, named from elsewhere."""
     done = run(str(EXAMPLE), cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "no findings\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "checked 1 model: no findings\n", "")
 
 
 def test_findings_are_told_with_place_and_correction(bad: Path) -> None:
@@ -55,7 +55,8 @@ def test_findings_are_told_with_place_and_correction(bad: Path) -> None:
         "  + dims: [ 3 ]",
         "model_repository/m/config.pbtxt:6:35: warning RG112 several instance groups are named 'g'",
         "  hint: use a unique name for each group",
-        "1 error, 1 warning; run `repogen explain CODE` for details",
+        "checked 1 model: 1 error, 1 warning; run `repogen explain CODE` for details",
+        "1 can be fixed with `--fix`; `--diff` shows how",
     ]
 
 
@@ -69,10 +70,13 @@ def test_findings_are_told_with_place_and_correction(bad: Path) -> None:
         (("--select", "RG9"), 2),
         (("--target", "1.2"), 2),
         (("absent",), 2),
+        (("empty",), 2),
+        (("model_repository", "empty"), 2),
     ],
 )
 def test_exit_codes(bad: Path, arguments: Sequence[str], code: int) -> None:
-    """Warnings count with --strict; a wrong question is exit code 2."""
+    """Warnings count with --strict; a wrong question, and a path without a model, is exit code 2."""
+    (bad / "empty").mkdir()
     assert run(*arguments, cwd=bad).returncode == code
 
 
@@ -80,6 +84,7 @@ def test_json_for_machines(bad: Path) -> None:
     """Everything that the text says, by name."""
     document = json.loads(run("--format", "json", cwd=bad).stdout)
     assert document["schema"] == 1
+    assert (document["checked_models"], document["errors"], document["warnings"]) == (1, 1, 1)
     assert document["findings"][0] == {
         "code": "RG207",
         "severity": "error",
@@ -90,7 +95,9 @@ def test_json_for_machines(bad: Path) -> None:
         "message": "output 'y' has dim 4 at axis 0, but the graph has 3",
         "hint": "write dims: [ 3 ]",
         "fix": "dims: [ 3 ]",
+        "applicability": "safe",
     }
+    assert document["statistics"][0] == {"code": "RG112", "count": 1, "safe_fixes": 0, "unsafe_fixes": 0}
 
 
 def test_annotations_for_github(bad: Path) -> None:

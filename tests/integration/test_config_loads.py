@@ -11,12 +11,12 @@ import pytest
 from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedOutput
 from tritonclient.utils import InferenceServerException
 
+from repogen.api.check import check
 from repogen.artifacts.built_model import BatchReport, OnnxArtifact
 from repogen.artifacts.named_file import path_in_model
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
 from repogen.artifacts.tensors import Signature, TensorSpec
-from repogen.check.checker import check
 from repogen.repository.golden import first_golden_inputs
 from repogen.serving.servers import find_server
 from repogen.spec.models import ModelSpec

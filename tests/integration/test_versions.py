@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.check.checker import check
+from repogen.api.check import check
 from repogen.repository.layout import triton_versions
 from repogen.repository.version_policy import served_versions
 from repogen.serving.process import UnixConnection

@@ -20,9 +20,10 @@ from repogen.errors import SourceError
 from repogen.source.common.inputs import dim_ranges, examples_for
 from repogen.source.python.backend_utils import MODULE
 from repogen.source.python.model import PythonCode, PythonModel, model_config, open_python
+from repogen.source.python.requirements import check_installed, requirement_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from repogen.artifacts.source import Examples
     from repogen.artifacts.tensors import Array, Arrays
@@ -132,41 +133,14 @@ def _equal(expected: Array, actual: Array) -> bool:
     return np.array_equal(expected, actual, equal_nan=expected.dtype.kind == "f")
 
 
-def check_installed(requirements: Sequence[str]) -> None:
-    """Check that the pinned requirements are the versions installed here, which the code is verified with.
-
-    Raises:
-        SourceError: A requirement is missing, or installed in another version.
-    """
-    problems: dict[str, str] = {}
-    for requirement in requirements:
-        name, version = _requirement_name(requirement), requirement.partition("==")[2]
-        try:
-            installed = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            installed = "not installed"
-        if installed != version:
-            problems[requirement] = f"{name} is {installed} here, but requirements: pins {version}"
-    if problems:
-        raise SourceError(
-            "; ".join(problems.values()),
-            f"pip install {' '.join(problems)}, or pin the installed versions",
-            code="source.requirements",
-        )
-
-
 def unlisted_imports(path: Path, source: PythonSource) -> Iterator[str]:
     """Yield a note for each import that is neither part of Triton's Python backend nor in ``requirements``."""
     provided = {*_BACKEND_PACKAGES, *sys.stdlib_module_names, *(Path(file).stem for file in source.data)}
-    listed_names = {canonicalize_name(_requirement_name(requirement)) for requirement in source.requirements}
+    listed_names = {canonicalize_name(requirement_name(requirement)) for requirement in source.requirements}
     distributions = importlib.metadata.packages_distributions()
     for name in sorted(_imported_packages(path) - provided):
         if not {canonicalize_name(distribution) for distribution in distributions.get(name, ())} & listed_names:
             yield f"{source.path} imports {name}, which is not in requirements: it must be installed on the server"
-
-
-def _requirement_name(requirement: str) -> str:
-    return requirement.partition("==")[0].partition("[")[0]
 
 
 def _imported_packages(path: Path) -> set[str]:

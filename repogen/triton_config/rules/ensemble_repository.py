@@ -94,7 +94,7 @@ def _version_findings(index: int, step: ModelConfig, model: ModelInRepository) -
         served = ", ".join(map(str, model.versions)) or "none"
         hint = f"served versions: {served}; model_version: -1 uses the newest"
         field = f"ensemble_scheduling.step[{index}].model_version"
-        yield Finding("RG501", "error", message, hint, field, "model_version: -1")
+        yield Finding("RG501", "error", message, hint, field, "model_version: -1", guess=True)
 
 
 def _batch_findings(config: ModelConfig, path: str, name: str, model: ModelInRepository) -> Iterator[Finding]:

@@ -154,7 +154,7 @@ def _parameter_findings(config: ModelConfig) -> Iterator[Finding]:
             yield Finding("RG128", "warning", message, "remove it to use the default of ONNX Runtime", field)
         elif suggestion := suggested_parameter(name):
             fix = f'parameters {{ key: "{suggestion}" value {{ string_value: "{value}" }} }}'
-            yield Finding("RG128", "warning", unsupported, f"did you mean {suggestion!r}?", field, fix)
+            yield Finding("RG128", "warning", unsupported, f"did you mean {suggestion!r}?", field, fix, guess=True)
         elif name not in _PARAMETERS and not _FORWARDED_PREFIX.match(name):
             supported = ", ".join(sorted(_INTEGER_PARAMETERS | _BOOLEAN_PARAMETERS))
             yield Finding("RG128", "warning", unsupported, f"it supports {supported}", field)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from repogen.artifacts.file_names import CONFIG_FILE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Severity: TypeAlias = Literal["error", "warning"]
+Applicability: TypeAlias = Literal["safe", "unsafe"]
 
 # Codes are public: users write them into ignore lists and search for them. Never reuse a code for another rule.
 RULES: dict[str, str] = {
@@ -94,10 +97,12 @@ class Finding:
         message: What is wrong, with names and numbers.
         hint: What to do.
         field: Path of the field, ``input[0].dims`` or ``parameters["name"]``; empty for the whole config.
-        fix: The corrected lines, if there is exactly one correction; otherwise empty.
+        fix: The corrected lines, if there is exactly one correction; otherwise empty. They replace the fields of these
+            names in the message that contains ``field``.
         path: File or directory, relative to the user's working directory; empty if none.
         line: Line of the text, counted from 1; 0 for the whole file.
         column: Column, counted from 1.
+        guess: Whether ``fix`` may not be what the user intended, or changes what a working model does.
     """
 
     code: str
@@ -109,6 +114,33 @@ class Finding:
     path: str = ""
     line: int = 0
     column: int = 0
+    guess: bool = False
+
+    @property
+    def applicability(self) -> Applicability | None:
+        """Whether `repogen check --fix` can apply the fix; None if only a person can, or if there is none."""
+        if not self.fix or not self.path.endswith(CONFIG_FILE):
+            return None
+        return "unsafe" if self.guess else "safe"
+
+
+@dataclass(frozen=True)
+class CodeCount:
+    """The number of findings with one code, and of the fixes that `repogen check` can apply."""
+
+    code: str
+    count: int
+    safe_fixes: int
+    unsafe_fixes: int
+
+
+def count_findings(findings: Iterable[Finding]) -> list[CodeCount]:
+    """Return the counts of each code that occurs, the most frequent first."""
+    by_code: dict[str, list[Applicability | None]] = {}
+    for finding in findings:
+        by_code.setdefault(finding.code, []).append(finding.applicability)
+    counts = (CodeCount(code, len(all_), all_.count("safe"), all_.count("unsafe")) for code, all_ in by_code.items())
+    return sorted(counts, key=lambda count: (-count.count, count.code))
 
 
 def errors_of(findings: Iterable[Finding]) -> tuple[Finding, ...]:

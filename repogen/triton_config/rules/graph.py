@@ -83,7 +83,7 @@ def _auto_batch_findings(config: ModelConfig, signature: Signature) -> Iterator[
     if config.max_batch_size and not (config.input and config.output) and unbatched:
         message = f"max_batch_size is {config.max_batch_size}, but undeclared tensors have no dynamic first dim"
         hint = f"{', '.join(map(repr, unbatched))}: set max_batch_size: 0, and declare inputs and outputs"
-        yield Finding("RG208", "error", message, hint, "max_batch_size", "max_batch_size: 0")
+        yield Finding("RG208", "error", message, hint, "max_batch_size", "max_batch_size: 0", guess=True)
 
 
 def _unbatched_tensors(signature: Signature) -> list[str]:
@@ -290,7 +290,7 @@ def _tensor_findings(
         shape = f"has shape {dims_text(spec.shape)} without a dynamic first dim" if spec.shape else "has no dims"
         message = f"max_batch_size is {max_batch_size}, but the graph's {subject} {shape}"
         hint = "make the first dim dynamic when exporting, or set max_batch_size: 0 and declare full dims"
-        yield Finding("RG208", "error", message, hint, "max_batch_size", "max_batch_size: 0")
+        yield Finding("RG208", "error", message, hint, "max_batch_size", "max_batch_size: 0", guess=True)
         return  # the other dims would only repeat the same error
     yield from _shape_findings(subject, path, tensor, spec, batched=max_batch_size > 0)
 
@@ -304,6 +304,8 @@ def _shape_findings(
     graph_dims = dims if reshape is None else reshape
     fix = f"dims: {dims_text(dims)}" + ("\nreshape { shape: [ ] }" if reshape is not None else "")
     hint = "write " + fix.replace("\n", " and ")
+    if tensor.reshape is not None:  # dims and reshape have as many elements, so several corrections are possible
+        fix, hint = "", f"make reshape {{ shape: {dims_text(graph_dims)} }}"
     if len(tensor.model_dims) != len(graph_dims):
         message = f"{subject} has {len(tensor.model_dims)} dims {dims_text(tensor.model_dims)}, but the graph has "
         batch = " (without the batch)" if batched else ""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig
 
+    from repogen.triton_config.rules.findings import Severity
+
 ONNX_PLATFORM = "onnxruntime_onnx"
 ONNX_BACKEND = "onnxruntime"
 ENSEMBLE = "ensemble"
@@ -79,7 +81,8 @@ def _platform_findings(config: ModelConfig) -> Iterator[Finding]:
         message = f"platform {config.platform!r} and backend {config.backend!r} are both set"
         message += "" if same_backend else " and conflict"
         fix = f'backend: "{config.backend}"'
-        yield Finding("RG102", "warning" if same_backend else "error", message, "remove platform", "platform", fix)
+        severity: Severity = "warning" if same_backend else "error"
+        yield Finding("RG102", severity, message, "remove platform", "platform", fix, guess=not same_backend)
     elif config.platform == ONNX_PLATFORM:
         fix = f'backend: "{ONNX_BACKEND}"'
         message = f"platform {config.platform!r} is the older name of the backend"
@@ -92,7 +95,7 @@ def _backend_findings(config: ModelConfig) -> Iterator[Finding]:
         fix = f'backend: "{closest[0]}"' if closest else ""
         message = f"backend {config.backend!r} is not included in Triton"
         hint = (f"write {fix}; " if fix else "") + "for a backend of your own: # repogen: ignore[RG102]"
-        yield Finding("RG102", "error", message, hint, "backend", fix)
+        yield Finding("RG102", "error", message, hint, "backend", fix, guess=True)
     if config.runtime and not is_ensemble(config) and config.runtime not in _runtimes(config):
         message = f"runtime {config.runtime!r} is not a library of the backend"
         yield Finding("RG102", "error", message, "remove it: Triton derives the library from the backend", "runtime")

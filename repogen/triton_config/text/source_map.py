@@ -37,10 +37,16 @@ class Position(NamedTuple):
 
 
 class Token(NamedTuple):
-    """A word, sign or string, and the position of its first character."""
+    """A word, sign or string, and the position and offset of its first character."""
 
     text: str
     position: Position
+    offset: int
+
+    @property
+    def end(self) -> int:
+        """The offset after its last character."""
+        return self.offset + len(self.text)
 
     @property
     def is_string(self) -> bool:
@@ -56,10 +62,13 @@ class SourceMap:
         positions: Field path (``input[0].dims[1]``, ``parameters["name"]``) -> position of the field's name, or of the
             value in a list.
         schema_fields: (message, field or enum value) -> position of its first use, for each that the schema contains.
+        spans: Field path without its own index (``input[0].dims``) -> start and end offset of each of its occurrences,
+            from its name to the end of its value.
     """
 
     positions: dict[str, Position] = field(default_factory=dict)
     schema_fields: dict[tuple[str, str], Position] = field(default_factory=dict)
+    spans: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
     def position(self, path: str) -> Position:
         """Return the position of ``path``, or of its closest parent in the text."""
@@ -115,7 +124,7 @@ def tokens(text: str) -> Iterator[Token]:
     line, line_start = 1, 0
     for match in _TOKEN.finditer(text):
         if match.lastgroup != "space":
-            yield Token(match[0], Position(line, match.start() - line_start + 1))
+            yield Token(match[0], Position(line, match.start() - line_start + 1), match.start())
         breaks = match[0].count("\n")
         if breaks:
             line += breaks
@@ -154,7 +163,14 @@ class _Reader:
             self._next()
         if self._peek() != "[":
             self._value(self._item_path(path, kind, counts), name.position, kind, depth)
-            return
+        else:
+            self._list(path, name.position, kind, counts, depth)
+        end = self._tokens[self._next_index - 1].end
+        self._map.spans.setdefault(path, []).append((name.offset, end))
+
+    def _list(
+        self, path: str, start: Position, kind: FieldDescriptor | None, counts: dict[str, int], depth: int
+    ) -> None:
         self._next()
         while (item := self._peek()) not in {"]", None}:
             if item == ",":
@@ -163,7 +179,7 @@ class _Reader:
             position = self._tokens[self._next_index].position
             self._value(self._item_path(path, kind, counts), position, kind, depth)
         self._next()
-        self._map.positions.setdefault(path, name.position)
+        self._map.positions.setdefault(path, start)
 
     @staticmethod
     def _item_path(path: str, kind: FieldDescriptor | None, counts: dict[str, int]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import onnx
 import pytest
 
-from repogen.check.checker import check
+from repogen.api.check import check
 from tests.support import graphs
 
 if TYPE_CHECKING:
@@ -41,5 +41,5 @@ def add_model(repository: Path, name: str, config: str, *versions: int) -> Path:
 
 def told(path: Path, release: str = "24.10") -> list[tuple[str, str, int]]:
     """Return code, file name and line of each finding."""
-    found = check(path, release=release)
+    found = check(path, target=release)
     return [(finding.code, finding.path.removeprefix(f"{path}").lstrip("/"), finding.line) for finding in found]

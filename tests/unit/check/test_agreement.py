@@ -10,7 +10,7 @@ import pytest
 from agreement.values import Truth, excuse, on_stock_backend
 from agreement.variants import all_variants
 
-from repogen.check.checker import check
+from repogen.api.check import check
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 TRUTHS = [

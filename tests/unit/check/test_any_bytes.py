@@ -11,7 +11,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from repogen.check.checker import check
+from repogen.api.check import check
 from repogen.triton_config.text.parse import empty_config
 from tests.unit.check.conftest import CONFIG, add_model
 from tests.unit.check.test_ensembles import ENSEMBLE

@@ -10,7 +10,8 @@ import pytest
 from onnx import TensorProto, helper
 
 import repogen
-from repogen.check.checker import Selection, check
+from repogen.api.check import check
+from repogen.check import checker
 from repogen.errors import ExitCode, SpecError
 from tests.support import graphs
 from tests.unit.check.conftest import CONFIG, add_model, told
@@ -142,7 +143,7 @@ def test_every_version_is_compared_with_the_config(repository: Path) -> None:
     with (repository / "n" / "config.pbtxt").open("a", encoding="utf-8") as stream:
         stream.write("version_policy { all { } }\n")
     assert [finding.severity for finding in check(repository)] == ["error"] * 5
-    assert check(repository, release="25.10", selection=Selection(select=("RG3",))) == []
+    assert check(repository, target="25.10", select=("RG3",)) == []
 
 
 def test_files_are_compared_with_the_manifest(tmp_path: Path) -> None:
@@ -187,12 +188,53 @@ def test_files_of_a_version_that_repogen_built_are_those_of_its_model(tmp_path: 
     assert {finding.code for finding in check(model / path)} == {"RG101"}
 
 
+@pytest.mark.parametrize("path", ["empty", "notes/README.md", "repository/m/../../empty"])
+def test_nothing_to_check(repository: Path, path: str) -> None:
+    """A path without a model is an error: otherwise a mistyped path would always pass."""
+    (repository.parent / "empty").mkdir()
+    (repository.parent / "notes").mkdir()
+    (repository.parent / "notes" / "README.md").touch()
+    for paths in ([repository.parent / path], [repository, repository.parent / path]):
+        with pytest.raises(SpecError, match="contains no model to check") as caught:
+            check(*paths)
+        assert (caught.value.code, caught.value.exit_code) == ("check.nothing", ExitCode.SPEC)
+
+
+@pytest.mark.parametrize("path", ["m/1", "m/1/model.onnx", "m", "m/../m", "."])
+@pytest.mark.parametrize("config", [True, False])
+def test_number_of_models(repository: Path, path: str, *, config: bool) -> None:
+    """A version's directory is the model, with its own config or without one."""
+    add_model(repository, "n", CONFIG.replace('"m"', '"n"'))
+    if not config:
+        (repository / "m" / "config.pbtxt").unlink()
+    report = checker.check(repository / path)
+    assert report.models == (2 if path == "." else 1)
+    assert [finding.code for finding in report.findings] == ([] if config else ["RG402"])
+
+
+def test_path_with_dots(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files that the config names are in the model's directory, however the user names it."""
+    config = CONFIG.replace("dims: [ 3 ]", 'dims: [ 3 ] label_filename: "labels.txt"')
+    (repository / "m" / "config.pbtxt").write_text(config, encoding="utf-8")
+    (repository / "m" / "labels.txt").write_text("a\nb\nc\n", encoding="utf-8")
+    monkeypatch.chdir(repository / "m" / "1")
+    for path in ("../..", "..", ".", "../../m/../m", "../config.pbtxt"):
+        assert check(path) == []
+
+
+def test_link_to_a_repository(repository: Path, tmp_path: Path) -> None:
+    """After a link, `..` is the parent of its target, as for the kernel."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "link").symlink_to(repository / "m")
+    assert checker.check(tmp_path / "elsewhere" / "link" / "..").models == 1
+
+
 def test_selection(repository: Path) -> None:
     """Codes or families are selected or ignored."""
     (repository / "m" / "config.pbtxt").write_text(CONFIG.replace('name: "m"', 'name: "o"').replace("[ 3 ]", "[ 4 ]"))
 
-    def codes(**selection: tuple[str, ...]) -> list[str]:
-        return [finding.code for finding in check(repository, selection=Selection(**selection))]
+    def codes(select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> list[str]:
+        return [finding.code for finding in check(repository, select=select, ignore=ignore)]
 
     assert codes() == ["RG101", "RG207"]
     assert codes(select=("RG1",)) == ["RG101"]
@@ -207,7 +249,7 @@ def test_selection(repository: Path) -> None:
 def test_invalid_arguments(path: str, release: str, select: tuple[str, ...], code: str) -> None:
     """They are exit code 2."""
     with pytest.raises(SpecError) as caught:
-        check(path, release=release, selection=Selection(select))
+        check(path, target=release, select=select)
     assert (caught.value.code, caught.value.exit_code) == (code, ExitCode.SPEC)
 
 
@@ -231,7 +273,7 @@ def test_every_backend_needs_its_model_file(tmp_path: Path, backend: str, file: 
 
 def test_release_newer_than_the_table_is_a_warning(repository: Path) -> None:
     """The model is judged by the newest release."""
-    (finding,) = check(repository, release="98.11")
+    (finding,) = check(repository, target="98.11")
     assert (finding.code, finding.severity, finding.path) == ("RG303", "warning", str(repository))
     with pytest.raises(SpecError, match=r"release '98\.13' is unknown"):
-        check(repository, release="98.13")
+        check(repository, target="98.13")

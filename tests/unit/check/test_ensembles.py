@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.check.checker import check
+from repogen.api.check import check
 from repogen.check.config_text import ConfigText, read_config
 from tests.unit.check.conftest import CONFIG, add_model
 

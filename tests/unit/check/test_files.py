@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.check.checker import check
+from repogen.api.check import check
 from repogen.errors import SpecError
 from tests.unit.check.conftest import CONFIG, add_model
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from repogen.check.checker import check
+from repogen.api.check import check
 from repogen.triton_config.rules.findings import RULES, errors_of
 from tests.unit.check.conftest import CONFIG, add_model
 

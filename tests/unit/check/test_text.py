@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.check.checker import check
+from repogen.api.check import check
 from tests.unit.check.conftest import CONFIG, told
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def test_field_of_a_newer_release(repository: Path) -> None:
     rewritten(repository, CONFIG + "model_metrics { }\n")
     (finding,) = check(repository)
     assert finding.message == "model_metrics of ModelConfig is unknown to Triton 24.10: it was added in 24.11"
-    assert check(repository, release="24.11") == []
+    assert check(repository, target="24.11") == []
 
 
 @pytest.mark.parametrize("kind", ["directory", "pipe", "dangling"])

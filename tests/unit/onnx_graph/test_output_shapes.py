@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from repogen.check.checker import check
+from repogen.api.check import check
 from repogen.onnx_graph.facts import read_graph
 from tests.support import graphs
 

@@ -49,7 +49,7 @@ MOVE = AliasMove("champion", None, 2, "me", "2026-01-01T00:00:00Z", "promote", {
 SYNCED = (SyncedVersion("m", SyncAction.FAILED, 1, "", ERROR),)
 EXAMPLES = {
     "build": [as_dict(BuildReport(Path("r"), (MODEL, ModelReport("n", Status.UNCHANGED, version=1)), ERROR))],
-    "check": [findings_document([Finding("RG101", "error", "m", "h", path="a/config.pbtxt")])],
+    "check": [findings_document([Finding("RG101", "error", "m", "h", path="a/config.pbtxt")], 1)],
     "smoke": [smoke_document("r", [SMOKE])],
     "promote": [as_dict(PromotionReport("m", "champion", None, 2, Outcome.REFUSED, (GATE,), move=MOVE))],
     "history": [as_dict(History("m", (Period("champion", None, "", "", present=True, by="", why="outside"),)))],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.check.checker import check
+from repogen.api.check import check
 from repogen.repository.admission import read_refusals
 
 if TYPE_CHECKING:

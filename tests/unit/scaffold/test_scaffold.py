@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from repogen.errors import SpecError
-from repogen.scaffold.describe import describe
+from repogen.scaffold.describe import describe, describe_model
 from repogen.scaffold.files import scaffold, scaffold_from
 from repogen.spec.load import load_spec
 from repogen.targets import newest_target
@@ -58,6 +58,29 @@ def test_existing_workflow_is_not_overwritten(tmp_path: Path) -> None:
     assert not (tmp_path / "repogen.yaml").exists()
     scaffold(tmp_path, force=True, github=True)
     assert _workflow(tmp_path)["name"] == "models"
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("with_spec", [False, True])
+def test_code_is_never_overwritten(here: Path, *, force: bool, with_spec: bool) -> None:
+    """The user's models.py stays, also with force; the hint is the command for the user's own model."""
+    code = "class Net: ...\ndef build(): return Net()\n"
+    (here / "models.py").write_text(code, encoding="utf-8")
+    if with_spec:
+        (here / "repogen.yaml").write_text("mine", encoding="utf-8")
+    with pytest.raises(SpecError, match=r"models\.py, which `repogen init` never overwrites") as caught:
+        scaffold(Path(), force=force)
+    assert "repogen init --from models.py:NAME`, where NAME is Net or build" in caught.value.hint
+    assert "--force" not in caught.value.hint
+    assert (here / "models.py").read_text(encoding="utf-8") == code
+    assert (here / "repogen.yaml").exists() == with_spec
+
+
+def test_force_writes_the_spec_again_beside_the_example(here: Path) -> None:
+    """The example's own models.py is not in the way."""
+    scaffold(here, force=False)
+    (here / "repogen.yaml").write_text("mine", encoding="utf-8")
+    assert [path.name for path in scaffold(here, force=True)] == ["repogen.yaml"]
 
 
 def test_workflow_passes_actionlint(tmp_path: Path) -> None:
@@ -115,7 +138,7 @@ def test_from_a_hugging_face_directory(here: Path) -> None:
     (here / "tiny-bert").mkdir()
     config = {"model_type": "bert", "architectures": ["BertForMaskedLM"], "auto_map": {"AutoModel": "m.M"}}
     (here / "tiny-bert" / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    description = describe("tiny-bert", here)
+    description = describe_model("tiny-bert", here)
     assert description.missing == "put the weights into tiny-bert"
     (here / "tiny-bert" / "model.safetensors").touch()
     text, model = from_model("tiny-bert")
@@ -153,14 +176,14 @@ def test_from_a_torchscript_archive(here: Path) -> None:
         archive.writestr("net/constants.pkl", b"")
         archive.writestr("net/data.pkl", b"\x80\x02c__torch__.m\nNet\nq\x00.")
         archive.writestr("net/code/__torch__/m.py", code)
-    description = describe("net.pt", here)
+    description = describe_model("net.pt", here)
     assert description.comments == ("forward(x: Tensor, d: Dict[str, Tensor])",)
-    assert "#   x: {dtype: float32, shape: [batch, 3]}" in description.keys
+    assert "#   x: {dtype: DTYPE, shape: [batch, SIZE]}" in description.keys
     assert description.missing == "declare inputs: and dims: in it"
 
 
 def test_from_a_callable_with_examples(here: Path) -> None:
-    """The file is parsed and never imported; an examples function in the file is used."""
+    """An examples function in the file is used; a file that cannot be imported is described from its text."""
     code = """\
         raise SystemExit("imported")
         class Net(nn.Module):
@@ -174,19 +197,19 @@ def test_from_a_callable_with_examples(here: Path) -> None:
     text, model = from_model("nets.py:small")
     assert model == {"source": {"factory": "nets.py:small"}, "examples": "nets.py:examples"}
     assert "forward(x, mask)" in text
-    assert describe("nets.py:build", here).missing == "fill in source.kwargs (width)"
-    assert describe("nets:Net", here).source == {"factory": "nets:Net"}
+    assert describe_model("nets.py:build", here).missing == "fill in source.kwargs (width)"
+    assert describe_model("nets:Net", here).source == {"factory": "nets:Net"}
 
 
 def test_from_a_callable_without_examples(here: Path) -> None:
     """Each required parameter of forward gets a placeholder."""
     code = "class Net:\n    def forward(self, x, ids, mask=None): ...\ndef build():\n    return Net()\n"
     (here / "nets.py").write_text(code, encoding="utf-8")
-    description = describe("nets.py:build", here)
+    description = describe_model("nets.py:build", here)
     assert description.missing == "fill in inputs: and dims:"
     assert [line for line in description.keys if line.startswith("#   ")] == [
-        "#   x: {dtype: float32, shape: [batch, 3]}",
-        "#   ids: {dtype: float32, shape: [batch, 3]}",
+        "#   x: {dtype: DTYPE, shape: [batch, SIZE]}",
+        "#   ids: {dtype: DTYPE, shape: [batch, SIZE]}",
     ]
 
 
@@ -217,7 +240,7 @@ def test_unsupported_paths(here: Path, path: str, message: str) -> None:
     with zipfile.ZipFile(here / "damaged.pt2", "w") as archive:
         archive.writestr("net/models/model.json", '{"graph_module": []}')
     with pytest.raises(SpecError) as caught:
-        describe(path, here)
+        describe_model(path, here)
     assert message in caught.value.message
     assert caught.value.code == "init.from"
     assert caught.value.hint

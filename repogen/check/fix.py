@@ -1,0 +1,283 @@
+"""Applies the corrections of findings to the text of config.pbtxt; comments and formatting are kept."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from repogen.artifacts.file_names import CONFIG_FILE
+from repogen.check.checker import CheckReport, check
+from repogen.errors import PublishError
+from repogen.repository.layout import latest_version
+from repogen.triton_config.text.parse import PbtxtError
+from repogen.triton_config.text.source_map import SourceMap, locate_fields, parent_path, tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from repogen.check.checker import Selection
+    from repogen.triton_config.rules.findings import Finding
+
+_MAX_ROUNDS = 10
+"""A correction may reveal the next finding: a wrong number of dims hides their sizes."""
+_BOM = "\N{BYTE ORDER MARK}"
+_INDEX = re.compile(r"\[\d+\]$")
+_MAP_KEY = re.compile(r"\[\"")
+_NEW_ENTRY = frozenset({"input", "output"})
+"""Fields whose correction is a further entry."""
+
+
+@dataclass(frozen=True)
+class FixedFile:
+    """A config.pbtxt with corrections.
+
+    Attributes:
+        path: The file, as in findings.
+        before: Its text; bytes that are not UTF-8 are surrogates.
+        after: The corrected text.
+        fixes: Number of corrections.
+    """
+
+    path: Path
+    before: str
+    after: str
+    fixes: int
+
+
+@dataclass(frozen=True)
+class FixReport:
+    """What was corrected, and what is left.
+
+    Attributes:
+        files: The corrected files.
+        remaining: The findings about the corrected files.
+        skipped: Files that could be corrected, but must not be, and the reason.
+    """
+
+    files: tuple[FixedFile, ...]
+    remaining: CheckReport
+    skipped: tuple[tuple[Path, str], ...] = ()
+
+
+class _Edit(NamedTuple):
+    """Replaces the text between two offsets."""
+
+    start: int
+    end: int
+    text: str
+
+
+def fix(paths: Sequence[Path], release: str, selection: Selection, *, unsafe: bool) -> FixReport:
+    """Correct the configs of repositories in memory; nothing is written.
+
+    Args:
+        paths: Repositories, models' directories, or files in them.
+        release: The Triton release that will serve them.
+        selection: Which findings to correct, and to report.
+        unsafe: Whether to apply corrections that may not be what the user intended.
+
+    Raises:
+        SpecError: As ``check``.
+    """
+    report = original = check(*paths, release=release, selection=selection)
+    before: dict[str, str] = {}
+    texts: dict[str, str] = {}
+    fixes: dict[str, int] = {}
+    skipped: dict[str, str] = {}
+    for _ in range(_MAX_ROUNDS):
+        changed = False
+        for path, findings in _fixable(report.findings, unsafe=unsafe).items():
+            if path not in before and path not in skipped:
+                skipped |= {path: reason} if (reason := _reason_to_skip(Path(path))) else {}
+                before |= {} if reason else {path: Path(path).read_bytes().decode(errors="surrogateescape")}
+            if path in before:
+                text = texts.get(path, before[path])
+                texts[path], count = apply(text, findings)
+                fixes[path] = fixes.get(path, 0) + count
+                changed = changed or texts[path] != text
+        if not changed:
+            break
+        report = check(*paths, release=release, selection=selection, texts=texts)
+    first = Counter(finding.path for finding in original.findings)
+    last = Counter(finding.path for finding in report.findings)
+    useless = [path for path in texts if last[path] >= first[path]]
+    if useless:
+        skipped |= dict.fromkeys(useless, "the corrections contradict each other")
+        texts = {path: text for path, text in texts.items() if path not in useless}
+        report = check(*paths, release=release, selection=selection, texts=texts)
+    files = (FixedFile(Path(path), before[path], text, fixes[path]) for path, text in texts.items())
+    return FixReport(
+        tuple(file for file in files if file.after != file.before),
+        report,
+        tuple((Path(path), reason) for path, reason in skipped.items()),
+    )
+
+
+def write(files: Iterable[FixedFile]) -> None:
+    """Replace each file atomically by its corrected text.
+
+    Raises:
+        PublishError: A file cannot be written, or was changed in the meantime; it is unchanged.
+    """
+    for file in files:
+        try:
+            _replace(file)
+        except OSError as error:
+            raise PublishError(
+                f"{file.path} cannot be corrected: {error.strerror}", "fix the permissions", code="check.unwritable"
+            ) from error
+
+
+def apply(text: str, findings: Iterable[Finding]) -> tuple[str, int]:
+    """Return the text of a config with the corrections of findings about it, and their number.
+
+    Of corrections that contradict each other, the first is applied.
+    """
+    mark = _BOM if text.startswith(_BOM) else ""
+    body = text.removeprefix(_BOM)
+    edits: set[_Edit] = set()
+    count = 0
+    for finding in findings:
+        if finding.code == "RG003":
+            mark, count = "", count + 1
+            continue
+        try:
+            new_edits = set(_edits(body, finding))
+        except PbtxtError:
+            continue
+        if new_edits and not any(_overlap(new, old) for new in new_edits - edits for old in edits):
+            edits |= new_edits
+            count += 1
+    for edit in sorted(edits, reverse=True):
+        body = body[: edit.start] + edit.text + body[edit.end :]
+    return mark + body, count
+
+
+def _fixable(findings: Iterable[Finding], *, unsafe: bool) -> dict[str, list[Finding]]:
+    """Return the findings to correct, by path; not those for which two served versions need different corrections."""
+    by_field: dict[tuple[str, str], dict[str, Finding]] = {}
+    for finding in findings:
+        if finding.applicability == "safe" or (unsafe and finding.applicability == "unsafe"):
+            is_new = finding.field in _NEW_ENTRY
+            key = f"{finding.field} {finding.fix}" if is_new else _INDEX.sub("", finding.field)
+            by_field.setdefault((finding.path, key), {}).setdefault(finding.fix, finding)
+    by_path: dict[str, list[Finding]] = {}
+    for (path, _), corrections in by_field.items():
+        if len(corrections) == 1:
+            by_path.setdefault(path, []).extend(corrections.values())
+    return by_path
+
+
+def _reason_to_skip(path: Path) -> str:
+    """Return why a config must not be corrected; empty if it may be."""
+    if path.is_symlink() or path.parent.is_symlink():
+        return "it is a symlink"
+    version = latest_version(path.parent)
+    copy = path.parent / str(version) / CONFIG_FILE
+    if version is not None and copy.is_file() and copy.read_bytes() == path.read_bytes():
+        return "`repogen build` wrote it: change the spec, and build again"
+    return ""
+
+
+def _replace(file: FixedFile) -> None:
+    """Write next to the model, where Triton ignores files, and rename."""
+    encoded = file.after.encode(errors="surrogateescape")
+    if file.path.read_bytes() != file.before.encode(errors="surrogateescape"):
+        raise PublishError(f"{file.path} was changed in the meantime", "run the command again", code="check.changed")
+    descriptor, name = tempfile.mkstemp(prefix=".repogen-fix-", dir=file.path.parent.parent)
+    copy = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(encoded)
+            stream.flush()
+            os.fsync(stream.fileno())
+        copy.chmod(file.path.stat().st_mode & 0o7777)
+        copy.replace(file.path)
+    finally:
+        copy.unlink(missing_ok=True)
+
+
+def _overlap(first: _Edit, second: _Edit) -> bool:
+    """Return whether two edits touch the same text; two insertions at one place do as well."""
+    return first.start <= second.end and second.start <= first.end
+
+
+def _edits(text: str, finding: Finding) -> Iterator[_Edit]:
+    """Yield the edits of one correction."""
+    fields, path = locate_fields(text, CONFIG_FILE), finding.field
+    if path in _NEW_ENTRY:
+        yield from _new_entry(fields, path, finding.fix)
+    elif _MAP_KEY.search(path):
+        yield from _renamed_key(text, fields, path, finding.fix)
+    else:
+        path = _INDEX.sub("", path)
+        parent, name = parent_path(path), path.rpartition(".")[2]
+        yield from _replaced(text, fields, (parent, name), finding.fix)
+
+
+def _replaced(text: str, fields: SourceMap, target: tuple[str, str], fix: str) -> Iterator[_Edit]:
+    """Yield edits that leave the fields of ``fix`` in a message exactly once, and the target only if it is one."""
+    parent, name = target
+    spans = locate_fields(fix, "fix").spans
+    lines = {field: fix[slice(*spans[field][0])] for field in spans if "." not in field}
+
+    def spans_of(field: str) -> list[tuple[int, int]]:
+        return fields.spans.get(f"{parent}.{field}".lstrip("."), [])
+
+    existing = [span for field in (*lines, name) for span in spans_of(field)]
+    if existing:
+        anchor = existing[0]
+        yield _Edit(*anchor, _separator(text, anchor[0]).join(lines.values()))
+        for span in dict.fromkeys(existing[1:]):
+            if span != anchor:
+                yield _deletion(text, *span)
+        return
+    siblings = spans_of("name") or spans_of("model_name")
+    if siblings:
+        separator = _separator(text, siblings[0][0])
+        yield _Edit(siblings[0][1], siblings[0][1], "".join(f"{separator}{line}" for line in lines.values()))
+    elif not parent:
+        yield _Edit(0, 0, "".join(f"{line}\n" for line in lines.values()))
+
+
+def _separator(text: str, start: int) -> str:
+    """Return what separates fields: a line break with the indentation of a field, or a space if it shares its line."""
+    line_start = text.rfind("\n", 0, start) + 1
+    indentation = text[line_start:start]
+    line_break = "\r\n" if "\r\n" in text else "\n"
+    return " " if indentation.strip() else f"{line_break}{indentation}"
+
+
+def _deletion(text: str, start: int, end: int) -> _Edit:
+    """Return the edit that deletes a field and its separator, and its line if nothing else is on it."""
+    separator = re.compile(r"[ \t]*[,;]").match(text, end)
+    end = separator.end() if separator else end
+    line_start = text.rfind("\n", 0, start) + 1
+    line_end = text.find("\n", end)
+    line_end = len(text) if line_end < 0 else line_end + 1
+    if not text[line_start:start].strip() and not text[end:line_end].strip():
+        return _Edit(line_start, line_end, "")
+    return _Edit(start, end, "")
+
+
+def _new_entry(fields: SourceMap, name: str, fix: str) -> Iterator[_Edit]:
+    spans = fields.spans.get(name)
+    if spans:
+        body = "".join(f"  {line}\n" for line in fix.splitlines())
+        yield _Edit(spans[-1][1], spans[-1][1], f"\n{name} {{\n{body}}}")
+
+
+def _renamed_key(text: str, fields: SourceMap, path: str, fix: str) -> Iterator[_Edit]:
+    """Yield the edit that replaces the key of a map's entry by the key in ``fix``."""
+    start = fields.positions.get(path)
+    new_key = next((token.text for token in tokens(fix) if token.is_string), "")
+    entry = [token for token in tokens(text) if start is not None and token.position >= start]
+    index = next((index for index, token in enumerate(entry) if token.text == "key"), len(entry))
+    key = next((token for token in entry[index + 1 :] if token.is_string), None)
+    if key is not None and new_key:
+        yield _Edit(key.offset, key.end, new_key)

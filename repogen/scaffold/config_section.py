@@ -1,0 +1,201 @@
+"""A config.pbtxt as the ``triton:`` section of a spec, and the comparison of two configs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf import text_format
+from pydantic import ValidationError
+
+from repogen.artifacts.steps import EnsembleStep
+from repogen.triton_config.rules.identity import ONNX_BACKEND, ONNX_PLATFORM
+from repogen.triton_config.sections.model import TritonSpec
+from repogen.triton_config.text.compare import differences
+from repogen.triton_config.text.dims import config_dims
+from repogen.triton_config.text.parse import empty_config
+from repogen.triton_config.text.view import tensor_views
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from repogen.artifacts.tensors import Signature
+    from repogen.triton_config.text.parse import ModelConfig
+
+# Not settings: they follow from the spec's other keys, or are converted below.
+_DERIVED = frozenset({
+    "name", "platform", "backend", "runtime", "input", "output", "ensemble_scheduling", "default_model_filename",
+})  # fmt: skip
+
+
+def triton_section(
+    config: ModelConfig, directory: str, signature: Signature
+) -> tuple[dict[str, object], TritonSpec, list[str]]:
+    """Return the section of a config, the same as a model, and the settings that the section cannot have.
+
+    Args:
+        config: The config.
+        directory: The model's directory, relative to the spec; label files are in it.
+        signature: Inputs and outputs of the model.
+    """
+    fields = {field.name: value for field, value in config.ListFields() if field.name not in _DERIVED}
+    rest = [name for name in fields if name not in TritonSpec.model_fields]
+    section: dict[str, Any] = {"max_batch_size": config.max_batch_size}
+    section |= {name: _SPECIAL.get(name, _plain)(value) for name, value in fields.items() if name not in rest}
+    _place_state_files(section, directory)
+    for kind, tensors in (("input", config.input), ("output", config.output)):
+        specs = signature.inputs if kind == "input" else signature.outputs
+        shapes = {spec.name: config_dims(spec.shape, batched=config.max_batch_size > 0)[0] for spec in specs}
+        if settings := _tensor_settings(tensors, shapes, directory):
+            section[kind] = settings
+    notes: list[str] = []
+    spec = _valid(section, rest, notes)
+    if rest and (extra := _extra(config, rest)):
+        section["extra"] = extra
+        spec = spec.model_copy(update={"extra": extra})
+    return section, spec, notes
+
+
+def _place_state_files(section: dict[str, Any], directory: str) -> None:
+    """Make the paths of files with initial states relative to the spec."""
+    for state in section.get("sequence_batching", {}).get("state", ()):
+        for initial in state.get("initial_state", ()):
+            if "data_file" in initial:
+                initial["data_file"] = f"{directory}/initial_state/{initial['data_file']}"
+
+
+def ensemble_steps(config: ModelConfig) -> tuple[EnsembleStep, ...]:
+    """Return the steps of an ensemble; none for another model."""
+    return tuple(
+        EnsembleStep(
+            step.model_name,
+            dict(step.input_map),
+            dict(step.output_map),
+            step.model_version if step.model_version > 0 else None,
+        )
+        for step in config.ensemble_scheduling.step
+    )
+
+
+def compared(existing: ModelConfig, rendered: ModelConfig, name: str) -> list[str]:
+    """Return one line per difference between an existing config and the one that a spec renders."""
+    normalized = empty_config()
+    normalized.CopyFrom(existing)
+    normalized.name = name
+    if normalized.platform == ONNX_PLATFORM or not (normalized.platform or normalized.backend):
+        normalized.platform, normalized.backend = "", ONNX_BACKEND
+    for step in normalized.ensemble_scheduling.step:
+        step.model_version = step.model_version or -1
+    lines = [
+        line.replace(": expected ", ": config.pbtxt has ").replace(", found ", ", the spec writes ")
+        for line in differences(normalized, rendered)
+    ]
+    return lines + [
+        f"{line.partition(': expected ')[0]}: config.pbtxt does not set it, the spec writes "
+        f"{line.partition(': expected ')[2].removesuffix(', found no value')}"
+        for line in differences(rendered, normalized)
+        if line.endswith(", found no value")
+    ]
+
+
+def _valid(section: dict[str, Any], rest: list[str], notes: list[str]) -> TritonSpec:
+    """Return the section as a model; keys with values that it does not accept are moved to ``rest``."""
+    while True:
+        try:
+            return TritonSpec.model_validate(section)
+        except ValidationError as error:
+            for problem in error.errors():
+                key = str(problem["loc"][0])
+                if section.pop(key, None) is not None:
+                    if key in {"max_batch_size", "input", "output", "instance_group", "version_policy"}:
+                        notes.append(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}")
+                    else:
+                        rest.append(key)
+
+
+def _extra(config: ModelConfig, names: list[str]) -> str:
+    """Return fields of a config as text."""
+    part = empty_config()
+    part.CopyFrom(config)
+    for field, _ in config.ListFields():
+        if field.name not in names:
+            part.ClearField(field.name)
+    text: str = text_format.MessageToString(part)
+    return text
+
+
+def _tensor_settings(tensors: Any, shapes: dict[str, tuple[int, ...]], directory: str) -> dict[str, Any]:  # noqa: ANN401 - protobuf
+    settings: dict[str, Any] = {}
+    for tensor, view in zip(tensors, tensor_views(tensors), strict=True):
+        values = {
+            field.name: _plain_field(field, value)
+            for field, value in tensor.ListFields()
+            if field.name in {"format", "allow_ragged_batch", "optional"}
+        }
+        if view.label_filename:
+            values["label_filename"] = f"{directory}/{view.label_filename}"
+        if view.reshape is not None and view.dims != shapes.get(view.name):
+            values["dims"] = list(view.dims)
+        if values:
+            settings[view.name] = values
+    return settings
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - a message, a list of messages, or a scalar
+    """Return a value of a message as YAML has it: integers stay numbers, enum values become names."""
+    if hasattr(value, "ListFields"):
+        return {field.name: _plain_field(field, child) for field, child in value.ListFields()}
+    if hasattr(value, "items"):
+        return {key: _plain(child) for key, child in value.items()}
+    if hasattr(value, "append"):
+        return [_plain(child) for child in value]
+    return value
+
+
+def _plain_field(field: Any, value: Any) -> Any:  # noqa: ANN401 - a field's descriptor and its value
+    if field.enum_type is not None:
+        names = field.enum_type.values_by_number
+        return [names[item].name for item in value] if field.is_repeated else names[value].name
+    return _plain(value)
+
+
+def _instance_groups(value: Any) -> Any:  # noqa: ANN401 - protobuf
+    return [{"kind": "KIND_AUTO", **_plain(group)} for group in value]
+
+
+def _version_policy(value: Any) -> dict[str, Any]:  # noqa: ANN401 - protobuf
+    if value.HasField("all"):
+        return {"all": True}
+    return {"specific": list(value.specific.versions)} if value.HasField("specific") else _plain(value)
+
+
+def _parameters(value: Any) -> dict[str, str]:  # noqa: ANN401 - protobuf
+    return {key: value[key].string_value for key in sorted(value)}
+
+
+def _optimization(value: Any) -> dict[str, Any]:  # noqa: ANN401 - protobuf
+    section = _plain(value)
+    for key in ("input_pinned_memory", "output_pinned_memory"):
+        if key in section:
+            section[key] = {"enable": getattr(value, key).enable}
+    return dict(section)
+
+
+def _warmups(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - protobuf
+    """Return warmups; the spec derives data types and dims from the graph."""
+    warmups = []
+    for warmup in value:
+        kinds = {sample.WhichOneof("input_data_type") or "" for sample in warmup.inputs.values()}
+        data = {"zero_data": "zero", "random_data": "random"}.get(next(iter(kinds), "")) if len(kinds) == 1 else None
+        entry: dict[str, Any] = {"name": warmup.name, "batch_size": max(warmup.batch_size, 1), "data": data or "golden"}
+        warmups.append({**entry, "count": warmup.count} if warmup.count else entry)
+    return warmups
+
+
+_SPECIAL: dict[str, Callable[[Any], Any]] = {
+    "instance_group": _instance_groups,
+    "version_policy": _version_policy,
+    "parameters": _parameters,
+    "optimization": _optimization,
+    "model_warmup": _warmups,
+    "response_cache": lambda value: {"enable": value.enable},
+}

@@ -1,0 +1,341 @@
+"""Describes the models of a Triton repository that people wrote by hand: config.pbtxt and model files become a spec.
+
+The spec's config is rendered and compared with the existing one; what differs is listed in comments.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from repogen.artifacts.file_names import CONFIG_FILE, PYTHON_FILE
+from repogen.artifacts.named_file import NamedFile
+from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
+from repogen.check.files import model_file
+from repogen.check.layout import is_model
+from repogen.errors import ConfigError, RepogenError, SpecError
+from repogen.onnx_graph.facts import read_graph
+from repogen.repository.layout import latest_version, models_of
+from repogen.repository.publish import is_foreign
+from repogen.scaffold.config_section import compared, ensemble_steps, triton_section
+from repogen.scaffold.description import ModelDescription, SpecDescription
+from repogen.scaffold.model_files import describe_onnx
+from repogen.spec.models import MODEL_NAME
+from repogen.spec.paths import check_repository
+from repogen.spec.sources import PythonSource
+from repogen.triton_config.render.expected import expected_config
+from repogen.triton_config.render.model_facts import ModelFacts
+from repogen.triton_config.rules.identity import ONNX_BACKEND, is_ensemble, is_onnx
+from repogen.triton_config.text.parse import PbtxtError, parse
+from repogen.triton_config.text.view import tensor_views
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from repogen.triton_config.sections.model import TritonSpec
+    from repogen.triton_config.text.parse import ModelConfig
+    from repogen.triton_config.text.view import TensorView
+
+_MAX_CONFIG_BYTES = 2**20
+_MAX_SIZE = 16
+"""Assumed maximum of a dynamic dim that config.pbtxt does not bound."""
+_DTYPES = {dtype.triton: dtype.name for dtype in DTYPES.values()}
+
+
+@dataclass(frozen=True)
+class _Existing:
+    """A model of the repository.
+
+    Attributes:
+        directory: Its directory.
+        config: Its config.pbtxt.
+        spec_dir: Directory of the new spec.
+    """
+
+    directory: Path
+    config: ModelConfig
+    spec_dir: Path
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
+
+    @property
+    def version_dir(self) -> Path:
+        return self.directory / str(latest_version(self.directory) or 1)
+
+    def relative(self, path: Path) -> str:
+        """Return a path relative to the spec."""
+        return os.path.relpath(path, self.spec_dir)
+
+
+def describe_repository(path: Path, spec_dir: Path) -> SpecDescription:
+    """Describe a model directory with the models that its ensemble uses, or all models of a repository.
+
+    Args:
+        path: The directory.
+        spec_dir: Directory of the new spec.
+
+    Raises:
+        SpecError: No model can be described.
+    """
+    path = Path(os.path.abspath(path))  # noqa: PTH100 - without following links, which name the models
+    if problem := next(check_repository(str(path if not is_model(path) else path.parent), None, spec_dir), None):
+        raise SpecError(
+            f"the repository {problem.what}",
+            f"write the spec elsewhere: repogen init ELSEWHERE --from {path}",
+            code="init.from",
+        )
+    root, pending = (path.parent, [path.name]) if is_model(path) else (path, list(models_of(path)))
+    models: dict[str, ModelDescription] = {}
+    omitted: dict[str, str] = {}
+    while pending:
+        name = pending.pop(0)
+        if name in models or name in omitted:
+            continue
+        try:
+            existing = _read(root / name, spec_dir)
+            models[name] = _describe(existing)
+            pending += [step.model_name for step in existing.config.ensemble_scheduling.step]
+        except RepogenError as error:
+            omitted[name] = error.message.partition("\n")[0]
+    if not models:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in omitted.items())
+        raise SpecError(f"{path} has no model that a spec can describe: {reasons}", _SUPPORTED, code="init.from")
+    return SpecDescription(
+        tuple(models.values()),
+        os.path.relpath(root, spec_dir),
+        tuple(f"{name}: {reason}" for name, reason in omitted.items()),
+        adopt=tuple(name for name in models if is_foreign(root / name)),
+    )
+
+
+_SUPPORTED = "supported are ONNX models, code for the Python backend, and ensembles of them"
+
+
+def _read(directory: Path, spec_dir: Path) -> _Existing:
+    """Read a config.pbtxt; a model without one has an empty config.
+
+    Raises:
+        SpecError: The name is not possible in a spec, or the config cannot be read.
+    """
+    if not re.fullmatch(MODEL_NAME, directory.name):
+        raise _unsupported(f"{directory.name!r} cannot be the name of a model in a spec")
+    file = directory / CONFIG_FILE
+    try:
+        with file.open("rb") as stream:
+            text = stream.read(_MAX_CONFIG_BYTES).decode(errors="replace")
+    except FileNotFoundError:
+        text = ""
+    except OSError as error:
+        raise _unsupported(f"{file} cannot be read: {error.strerror}") from error
+    try:
+        config = parse(text, str(file))
+    except PbtxtError as error:
+        raise _unsupported(f"{error.message}; run `repogen check`") from error
+    if not is_model(directory):
+        raise _unsupported("it is not in the repository" if not directory.exists() else "it has no model file")
+    return _Existing(directory, config, spec_dir)
+
+
+def _describe(existing: _Existing) -> ModelDescription:
+    config = existing.config
+    if is_ensemble(config):
+        return _ensemble(existing)
+    if config.backend == "python":
+        return _python(existing)
+    file = model_file(existing.version_dir, config)
+    if is_onnx(config) and file is not None and file.suffix == ".onnx":
+        return _onnx(existing, file)
+    raise _unsupported(f"backend {config.backend or config.platform or 'unknown'} is not supported")
+
+
+def _onnx(existing: _Existing, file: Path) -> ModelDescription:
+    facts, findings = read_graph(file)
+    if facts is None:
+        raise _unsupported(f"{existing.relative(file)}: {findings[0].message}")
+    signature, config = facts.signature, existing.config
+    section, spec, notes = triton_section(config, existing.relative(existing.directory), signature)
+    unknown = [tensor.dtype for tensor in (*signature.inputs, *signature.outputs) if tensor.dtype not in DTYPES]
+    notes += [f"data type {dtype} is not supported" for dtype in unknown]
+    if not unknown:
+        notes += _differences(existing, spec, signature, ONNX_BACKEND)
+    keys: dict[str, object] = {}
+    batch = signature.batch_dim
+    if config.max_batch_size > 0 and batch is not None and batch.isidentifier():
+        keys["dims"] = {batch: {"min": 1, "max": max(config.max_batch_size, 2)}}
+    described = describe_onnx(file, existing.relative(file))
+    hints = tuple(line for line in described.keys if line.startswith("# ") and "dims: {batch" not in line)
+    return replace(
+        described,
+        name=existing.name,
+        comments=(*described.comments, *_not_expressed(notes)),
+        keys=(*_yaml_lines({**keys, "triton": section}), *hints),
+    )
+
+
+def _python(existing: _Existing) -> ModelDescription:
+    config = existing.config
+    file = existing.version_dir / PYTHON_FILE
+    if not file.is_file():
+        raise _unsupported(f"{existing.relative(file)} does not exist")
+    signature = _config_signature(config)
+    section, spec, notes = triton_section(config, existing.relative(existing.directory), signature)
+    source: dict[str, object] = {"kind": "python", "path": existing.relative(file)}
+    others = sorted(entry for entry in existing.version_dir.iterdir() if entry != file and entry.name != "__pycache__")
+    if data := [existing.relative(entry) for entry in others if entry.is_file()]:
+        source["data"] = data
+    notes += [f"the directory {entry.name}/ next to {PYTHON_FILE}" for entry in others if entry.is_dir()]
+    keys: dict[str, object] = {
+        "inputs": {tensor.name: _declared(tensor, values=True) for tensor in signature.inputs},
+        "outputs": {tensor.name: _declared(tensor) for tensor in signature.outputs},
+        "dims": {
+            dim: {"min": 1, "max": max(config.max_batch_size, 2) if dim == signature.batch_dim else _MAX_SIZE}
+            for tensor in signature.inputs
+            for dim in tensor.shape
+            if isinstance(dim, str)
+        },
+        "triton": section,
+    }
+    missing = _missing(existing, signature)
+    if signature.inputs and signature.outputs:
+        notes += _differences(existing, spec, signature, "python")
+    comments = (
+        "CHECK dims, and the range of integer inputs: config.pbtxt does not have them.",
+        *(f"CHECK: {note}." for note in _imports(file, existing, source)),
+        *_not_expressed(notes),
+    )
+    return ModelDescription(
+        existing.name, source, comments, tuple(_yaml_lines({k: v for k, v in keys.items() if v})), missing
+    )
+
+
+def _missing(existing: _Existing, signature: Signature) -> str:
+    """Return what config.pbtxt does not say about Python code, and repogen cannot guess."""
+    if not signature.inputs or not signature.outputs:
+        return f"declare inputs: and outputs: of {existing.name}, as its code expects them"
+    if any(tensor.dtype == "string" for tensor in signature.inputs):
+        return f"add examples: to {existing.name}, a .npz file or file.py:callable, because random texts may be invalid"
+    return ""
+
+
+def _imports(file: Path, existing: _Existing, source: dict[str, object]) -> Iterator[str]:
+    """Yield a note for each package that the code imports."""
+    from repogen.source.python.loader import unlisted_imports  # noqa: PLC0415 - for Python code only
+
+    try:
+        options = PythonSource.model_validate(source)
+        yield from unlisted_imports(file, options.model_copy(update={"path": existing.relative(file)}))
+    except (SyntaxError, ValueError, OSError) as error:
+        yield f"the code cannot be parsed: {error}"
+
+
+def _ensemble(existing: _Existing) -> ModelDescription:
+    config = existing.config
+    steps = ensemble_steps(config)
+    signature = _config_signature(config)
+    section, spec, notes = triton_section(config, existing.relative(existing.directory), signature)
+    notes += _differences(existing, spec, signature, "")
+    entries = [
+        {
+            "model": step.model,
+            **({} if step.version is None else {"version": step.version}),
+            "inputs": step.inputs,
+            "outputs": step.outputs,
+        }
+        for step in steps
+    ]
+    if not entries:
+        raise _unsupported("the ensemble has no steps")
+    keys = {"outputs": [tensor.name for tensor in signature.outputs], "triton": section}
+    return ModelDescription(
+        existing.name,
+        {"kind": "ensemble", "steps": entries},
+        tuple(_not_expressed(notes)),
+        tuple(_yaml_lines({k: v for k, v in keys.items() if v})),
+    )
+
+
+def _config_signature(config: ModelConfig) -> Signature:
+    """Return the tensors that a config declares, with the batch as the first dim if it batches.
+
+    Raises:
+        SpecError: A data type is not supported.
+    """
+    batched = config.max_batch_size > 0
+    inputs = tuple(_tensor(view, batched=batched) for view in tensor_views(config.input))
+    return Signature(inputs, tuple(_tensor(view, batched=batched) for view in tensor_views(config.output)))
+
+
+def _tensor(view: TensorView, *, batched: bool) -> TensorSpec:
+    if view.dtype not in _DTYPES:
+        raise _unsupported(f"data type {view.dtype} of {view.name!r} is not supported")
+    stem = re.sub(r"\W", "_", view.name)
+    stem = stem if stem[:1].isalpha() else f"dim_{stem}"
+    dims = tuple(dim if dim > 0 else f"{stem[:50]}_{axis}" for axis, dim in enumerate(view.model_dims))
+    return TensorSpec(view.name, _DTYPES[view.dtype], ("batch", *dims) if batched else dims)
+
+
+def _declared(tensor: TensorSpec, *, values: bool = False) -> dict[str, object]:
+    entry: dict[str, object] = {"dtype": tensor.dtype, "shape": list(tensor.shape)}
+    if values and "int" in tensor.dtype:
+        entry["range"] = [0, 1]
+    return entry
+
+
+def _differences(existing: _Existing, triton: TritonSpec, signature: Signature, backend: str) -> list[str]:
+    """Return where the config that the spec renders differs from the existing one."""
+    config = existing.config
+    labels = {output.name: output.label_filename for output in config.output if output.label_filename}
+    states = {
+        existing.relative(existing.directory / "initial_state" / initial.data_file): initial.data_file
+        for state in config.sequence_batching.state
+        for initial in state.initial_state
+        if initial.data_file
+    }
+    try:
+        files = {
+            path: NamedFile(name, (existing.directory / "initial_state" / name).read_bytes())
+            for path, name in states.items()
+        }
+        facts = ModelFacts(
+            existing.name, signature, config.max_batch_size, labels=labels, states=files, backend=backend
+        )
+        rendered = expected_config(triton, facts, ensemble_steps(config))
+    except ConfigError as error:
+        return [error.message]
+    except (KeyError, OSError) as error:
+        return [f"a file of the config: {error}"]
+    return compared(config, rendered, existing.name)
+
+
+def _not_expressed(notes: list[str]) -> Iterator[str]:
+    if notes:
+        yield "Not as in config.pbtxt:"
+        yield from (f"- {note}" for note in dict.fromkeys(notes))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text with line breaks as a block."""
+
+
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
+)
+
+
+def _yaml_lines(values: dict[str, object]) -> list[str]:
+    text: str = yaml.dump(
+        values, Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=110
+    )
+    return text.splitlines()
+
+
+def _unsupported(problem: str) -> SpecError:
+    return SpecError(problem, _SUPPORTED, code="init.from")

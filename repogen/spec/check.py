@@ -1,0 +1,25 @@
+"""``check:`` of the spec: settings of `repogen check`, which the build ignores."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, StrictBool
+
+from repogen.triton_config.sections.base import Section, must_be
+
+Codes = Annotated[
+    tuple[Annotated[str, Field(pattern="^RG[0-9]*$")], ...], must_be("a list of codes, such as RG101 or RG1")
+]
+
+
+class CheckSpec(Section):
+    """Settings of `repogen check`; options on the command line replace them."""
+
+    target: str | None = Field(default=None, description="Triton release; the spec's own if left out")
+    select: Codes = Field(default=(), description="Report only these codes, or starts of codes")
+    ignore: Codes = Field(default=(), description="Do not report these codes")
+    per_path_ignores: dict[str, Codes] = Field(
+        default_factory=dict, description="Pattern of paths, relative to this file -> codes not to report there"
+    )
+    strict: StrictBool = Field(default=False, description="Exit with code 1 on warnings as well")

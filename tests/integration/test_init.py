@@ -1,0 +1,45 @@
+"""From `repogen init` to a published model, with nothing written by hand."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.text_classifier import write_text_classifier
+from tests.unit.check.conftest import CONFIG, add_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .conftest import Project
+
+
+@pytest.mark.full
+def test_text_classifier_from_hugging_face(tmp_path: Path, project_at: Callable[[Path], Project]) -> None:
+    """Text in, label out, verified on a real Triton."""
+    write_text_classifier(tmp_path / "mood")
+    project = project_at(tmp_path)
+    assert project.run("init", "--from", "mood", "--ensemble").returncode == 0
+    run = project.run("build", "--json")
+    assert run.returncode == 0, run.stderr
+    statuses = {model["name"]: model["status"] for model in json.loads(run.stdout)["models"]}
+    assert statuses == dict.fromkeys(("mood_tokenizer", "mood_encoder", "mood_labels", "mood"), "published")
+
+
+@pytest.mark.full
+def test_repository_is_adopted(tmp_path: Path, project_at: Callable[[Path], Project]) -> None:
+    """The spec of an existing repository publishes the next version of its models."""
+    add_model(tmp_path / "repo", "m", CONFIG + "instance_group [ { count: 1 kind: KIND_CPU } ]\n", 1, 4)
+    before = (tmp_path / "repo" / "m" / "config.pbtxt").read_bytes()
+    project = project_at(tmp_path / "spec")
+    project.directory.mkdir()
+    assert project.run("init", "--from", "../repo").returncode == 0
+    assert "publish.foreign-model" in project.run("build").stdout
+    run = project.run("build", "--adopt", "m", "--json")
+    assert json.loads(run.stdout)["models"][0]["version"] == 5
+    assert (tmp_path / "repo" / "m" / "config.pbtxt.adopted").read_bytes() == before
+    assert sorted(path.name for path in (tmp_path / "repo" / "m").iterdir() if path.is_dir()) == ["1", "4", "5"]
+    assert project.run("check", "../repo").returncode == 0

@@ -1,0 +1,183 @@
+"""Corrections of config.pbtxt: which text they change, and that the corrected model has no such finding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from repogen.api.check import check
+from repogen.check.checker import Selection
+from repogen.check.fix import fix, write
+from repogen.errors import PublishError
+from repogen.targets import DEFAULT_RELEASE
+from tests.support import graphs
+from tests.unit.check.conftest import CONFIG, add_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from repogen.check.fix import FixReport
+
+KEY, NEW_KEY = 'key: "intra_op_num_threads"', 'key: "intra_op_thread_count"'
+TWO = 'value { string_value: "2" }'
+
+
+def fixed(repository: Path, config: str, *, unsafe: bool = False) -> str:
+    """Return the corrected text of a config; the file itself must stay as it is."""
+    path = repository / "m" / "config.pbtxt"
+    path.write_bytes(config.encode())
+    report = fix_all(repository, unsafe=unsafe)
+    assert path.read_bytes() == config.encode()
+    (file,) = report.files
+    return file.after
+
+
+def fix_all(repository: Path, *, unsafe: bool = False) -> FixReport:
+    """Correct everything."""
+    return fix([repository], DEFAULT_RELEASE, Selection(), unsafe=unsafe)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('name: "m"', 'name: "other" # ours'),
+        ("data_type: TYPE_FP32 dims: [ 4 ]", "data_type: TYPE_INT64 dims: [ 4 ]"),
+        ("data_type: TYPE_FP32 dims: [ 4 ]", "dims: [ 4 ]"),
+        ("dims: [ 3 ]", "dims: [ 4 ]"),
+        ("dims: [ 3 ]", "dims: [ -1, 3 ]"),
+        ("dims: [ 3 ]", "dims: 4"),
+        ("dims: [ 3 ]", "dims: 4 dims: 4"),
+        ("dims: [ 3 ]", "dims: 4, dims: 4;"),
+        ('backend: "onnxruntime"', 'platform: "onnxruntime_onnx"'),
+        ('backend: "onnxruntime"\n', 'platform: "onnxruntime_onnx" # old\nbackend: "onnxruntime"\n'),
+        ('backend: "onnxruntime"', 'platform: "onnx"'),
+        ('name: "m"', '\N{BYTE ORDER MARK}name: "m"'),
+        (
+            'input { name: "x" data_type: TYPE_FP32 dims: [ 4 ] }',
+            'input [ { name: "x" data_type: TYPE_FP64 dims: 5 } ]',
+        ),
+        ("max_batch_size: 8", "max_batch_size: 8 # \N{SNOWMAN}\r"),
+    ],
+)
+def test_safe_fix(repository: Path, before: str, after: str) -> None:
+    """The corrected config has no finding; every comment and every other line stays."""
+    config = CONFIG.replace(before, after)
+    assert config != CONFIG
+    if "SNOWMAN" in after or after.endswith("\r"):
+        config = config.replace("[ 3 ]", "[ 4 ]")
+    text = fixed(repository, config)
+    (repository / "m" / "config.pbtxt").write_bytes(text.encode())
+    assert check(repository) == []
+    assert [line.partition("#")[2] for line in config.splitlines() if "#" in line] == [
+        line.partition("#")[2] for line in text.splitlines() if "#" in line
+    ]
+    changed = set(after.strip("\N{BYTE ORDER MARK}").splitlines()) | set(before.splitlines())
+    kept = [line for line in config.splitlines() if not any(part.strip() in line for part in changed)]
+    assert all(line in text.splitlines() for line in kept if "[ 4 ]" not in line)
+
+
+def test_only_the_wrong_field_changes(repository: Path) -> None:
+    """Layout, comments and the order of fields stay."""
+    config = """\
+# Ours.
+max_batch_size: 8
+output [
+  {
+    dims: [ 7 ]   # why
+    name: "y" # the name
+    data_type: TYPE_FP32
+  }
+]
+input { name: "x", data_type: TYPE_FP32, dims: [ 4 ] }
+backend: "onnxruntime"
+name: 'n'
+"""
+    assert fixed(repository, config) == config.replace("[ 7 ]", "[ 3 ]").replace("'n'", '"m"')
+
+
+def test_input_that_is_not_declared(repository: Path) -> None:
+    """It is added after the last one."""
+    nodes = [helper.make_node("Add", ["x", "z"], ["s"]), helper.make_node("MatMul", ["s", "w"], ["y"])]
+    inputs = [graphs.value("x", ["N", 4]), graphs.value("z", ["N", 4])]
+    model = graphs.model(nodes, inputs, [graphs.value("y", ["N", 3])], w=graphs.WEIGHT)
+    onnx.save_model(model, repository / "m" / "1" / "model.onnx")
+    assert [finding.code for finding in check(repository)] == ["RG202"]
+    text = fixed(repository, CONFIG)
+    assert 'input {\n  name: "z"\n  data_type: TYPE_FP32\n  dims: [ 4 ]\n}' in text
+    (repository / "m" / "config.pbtxt").write_text(text)
+    assert check(repository) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ('backend: "onnxruntime"', 'backend: "onnxruntme"', 'backend: "onnxruntime"'),
+        ("max_batch_size: 8", f"max_batch_size: 8\nparameters {{ {KEY} {TWO} }}", f"parameters {{ {NEW_KEY} {TWO} }}"),
+        ("max_batch_size: 8", f"max_batch_size: 8\nparameters [ {{ {TWO} {KEY} }} ]",
+         f"parameters [ {{ {TWO} {NEW_KEY} }} ]"),
+    ],
+)  # fmt: skip
+def test_guesses_need_unsafe(repository: Path, before: str, after: str, expected: str) -> None:
+    """A guess is not applied without --unsafe-fixes."""
+    config = CONFIG.replace(before, after)
+    (repository / "m" / "config.pbtxt").write_text(config)
+    assert fix_all(repository).files == ()
+    assert expected in fixed(repository, config, unsafe=True)
+
+
+def test_files_that_must_not_be_changed(repository: Path, tmp_path: Path) -> None:
+    """A config that repogen wrote, and one behind a link."""
+    wrong = CONFIG.replace("[ 3 ]", "[ 4 ]")
+    for path in (repository / "m" / "config.pbtxt", repository / "m" / "1" / "config.pbtxt"):
+        path.write_text(wrong)
+    add_model(repository, "n", wrong.replace('"m"', '"n"'))
+    (repository / "n" / "config.pbtxt").rename(tmp_path / "n.pbtxt")
+    (repository / "n" / "config.pbtxt").symlink_to(tmp_path / "n.pbtxt")
+    report = fix_all(repository)
+    assert report.files == ()
+    assert [reason for _, reason in report.skipped] == [
+        "`repogen build` wrote it: change the spec, and build again",
+        "it is a symlink",
+    ]
+
+
+def test_versions_that_contradict_each_other(repository: Path) -> None:
+    """Two served versions with different graphs: the file stays as it is."""
+    config = CONFIG.replace("[ 4 ]", "[ 9 ]") + "version_policy { all { } }\n"
+    add_model(repository, "m", config, 2)
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    wide = graphs.model(
+        [node], [graphs.value("x", ["N", 5])], [graphs.value("y", ["N", 3])], w=np.zeros((5, 3), np.float32)
+    )
+    onnx.save_model(wide, repository / "m" / "2" / "model.onnx")
+    report = fix_all(repository)
+    assert report.files == ()
+    assert len(report.remaining.findings) == 2
+
+
+def test_write_is_atomic(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that changed in the meantime is kept; no temporary file is left; the mode stays."""
+    path = repository / "m" / "config.pbtxt"
+    path.write_text(CONFIG.replace("[ 3 ]", "[ 4 ]"))
+    path.chmod(0o640)
+    report = fix_all(repository)
+    path.write_text("theirs")
+    with pytest.raises(PublishError, match="changed in the meantime"):
+        write(report.files)
+    assert path.read_text() == "theirs"
+    path.write_text(CONFIG.replace("[ 3 ]", "[ 4 ]"))
+    write(report.files)
+    assert (path.read_text(), path.stat().st_mode & 0o777) == (CONFIG, 0o640)
+    path.write_text(CONFIG.replace("[ 3 ]", "[ 4 ]"))
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(PublishError, match="No space left"):
+        write(report.files)
+    assert sorted(entry.name for entry in repository.iterdir()) == ["m"]

@@ -1,0 +1,129 @@
+"""Settings of `repogen check` in repogen.yaml and pyproject.toml, and the options of the command."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from repogen.check.settings import find_settings
+from repogen.cli.check import check
+from repogen.errors import SpecError
+from tests.unit.check.conftest import CONFIG, add_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+WRONG = CONFIG.replace("[ 3 ]", "[ 4 ]") + 'instance_group [ { name: "g" }, { name: "g" } ]\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the working directory, with a repository of one error (RG207) and one warning (RG112)."""
+    add_model(tmp_path / "model_repository", "m", WRONG)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(check, arguments)
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "findings"),
+    [
+        ("", 1, ["RG207", "RG112"]),
+        ('ignore = ["RG207"]', 0, ["RG112"]),
+        ('ignore = ["RG207"]\nstrict = true', 1, ["RG112"]),
+        ('select = ["RG2"]', 1, ["RG207"]),
+        ('per-path-ignores = {"model_repository/m" = ["RG2", "RG112"]}', 0, []),
+        ('per-path-ignores = {"*/config.pbtxt" = ["RG2"], "elsewhere" = ["RG1"]}', 0, ["RG112"]),
+        ('target = "25.06"', 1, ["RG207", "RG112"]),
+    ],
+)
+def test_pyproject(project: Path, settings: str, code: int, findings: list[str]) -> None:
+    """Options replace the settings, and --isolated ignores them."""
+    (project / "pyproject.toml").write_text(f"[project]\nname = 'x'\n[tool.repogen.check]\n{settings}\n")
+    result = run("--format", "json")
+    assert (result.exit_code, [f["code"] for f in json.loads(result.stdout)["findings"]]) == (code, findings)
+    assert run("--isolated").exit_code == 1
+    assert run("--select", "RG112").exit_code == (1 if "strict" in settings else 0)
+
+
+def test_spec_takes_precedence(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The closest file counts, from a subdirectory as well; the spec's target is the default."""
+    (project / "pyproject.toml").write_text('[tool.repogen.check]\nignore = ["RG1"]\n')
+    (project / "repogen.yaml").write_text("target: {triton: '25.06'}\nmodels: {}\ncheck: {ignore: [RG2]}\n")
+    (project / "deep" / "er").mkdir(parents=True)
+    monkeypatch.chdir(project / "deep" / "er")
+    settings = find_settings(project / "deep" / "er")
+    assert settings is not None
+    assert (settings.file, settings.spec.ignore, settings.spec.target) == (project / "repogen.yaml", ("RG2",), "25.06")
+    assert run("../../model_repository").exit_code == 0
+    (project / "repogen.yaml").write_text("models: {}\n")
+    settings = find_settings(project)
+    assert settings is not None
+    assert settings.spec.ignore == ("RG1",)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("pyproject.toml", "[tool.repogen.check]\nignored = ['RG1']", "ignored: Extra inputs are not permitted"),
+        ("pyproject.toml", "[tool.repogen.check]\nselect = 'RG1'", "select: must be a list of codes"),
+        ("pyproject.toml", "[tool.repogen.check\n", "line 1"),
+        ("repogen.yaml", "check: {strict: 1}", "strict"),
+        ("repogen.yaml", "check: [", "is not valid YAML"),
+        ("repogen.yaml", "check: 3", "must be a mapping"),
+        ("pyproject.toml", "[tool.repogen.check]\nselect = ['RG9']", "'RG9' is not the code of a rule"),
+    ],
+)
+def test_invalid_settings(project: Path, file: str, text: str, message: str) -> None:
+    """They are exit code 2, with the file."""
+    (project / file).write_text(text)
+    result = run()
+    assert result.exit_code == 2
+    assert message in result.stderr
+    if "RG9" not in text:
+        with pytest.raises(SpecError) as caught:
+            find_settings(project)
+        assert (caught.value.code, caught.value.where) == ("check.config", str(project / file))
+
+
+def test_fix(project: Path) -> None:
+    """--diff changes nothing; --fix reports what is left, and is done once."""
+    config = project / "model_repository" / "m" / "config.pbtxt"
+    result = run("--diff")
+    assert (result.exit_code, config.read_text()) == (1, WRONG)
+    assert result.stderr == "would fix 1 finding in 1 file\n"
+    assert '-output { name: "y" data_type: TYPE_FP32 dims: [ 4 ] }\n+output' in result.stdout
+    result = run("--fix")
+    assert (result.exit_code, config.read_text()) == (0, WRONG.replace("[ 4 ] }\ninst", "[ 3 ] }\ninst"))
+    assert result.stdout.splitlines()[-2:] == [
+        "checked 1 model: 1 warning; `repogen explain CODE` explains a code",
+        "fixed 1 finding in 1 file",
+    ]
+    assert run("--diff").exit_code == 0
+    assert run("--fix").stdout.splitlines()[-1] == "fixed 0 findings"
+
+
+def test_fix_as_json(project: Path) -> None:
+    """The document names the files."""
+    document = json.loads(run("--fix", "--format", "json").stdout)
+    path = str(project / "model_repository" / "m" / "config.pbtxt")
+    assert [(file["path"], file["fixes"]) for file in document["fixed"]] in (
+        [(path, 1)],
+        [("model_repository/m/config.pbtxt", 1)],
+    )
+
+
+def test_statistics(project: Path) -> None:
+    """One line per code."""
+    assert project.is_dir()
+    lines = run("--statistics").stdout.splitlines()
+    assert [line.split()[:4] for line in lines[2:]] == [["RG112", "1", "0", "0"], ["RG207", "1", "1", "0"]]

@@ -1,0 +1,105 @@
+"""`init --from file.py:callable` with examples, weights and a name: the model is loaded to find its inputs."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from repogen.errors import SpecError
+from repogen.scaffold.describe import describe
+from repogen.scaffold.description import Hints
+from repogen.scaffold.files import scaffold_from
+from repogen.spec.load import load_spec
+
+CODE = """\
+    import torch
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = torch.nn.Embedding(10, 4)
+        def forward(self, ids, scale):
+            return self.table(ids).mean(1) * scale
+    def build():
+        return Net()
+    def inputs(batch):
+        return {"ids": torch.zeros(batch, 7, dtype=torch.int64), "scale": torch.ones(batch, 1)}
+    """
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Use a working directory with a model in a subdirectory."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "nets.py").write_text(textwrap.dedent(CODE), encoding="utf-8")
+    return tmp_path
+
+
+def spec_of(hints: Hints) -> dict[str, Any]:
+    """Write the spec next to the code and return its models; repogen must accept it."""
+    scaffold_from(describe("code/nets.py:build", Path("code"), hints), Path("code"), force=True)
+    load_spec(Path("code/repogen.yaml"))
+    models: dict[str, Any] = yaml.safe_load(Path("code/repogen.yaml").read_text())["models"]
+    return models
+
+
+def test_inputs_are_those_of_the_examples(here: Path) -> None:
+    """Real names, dtypes and shapes; paths are relative to the spec."""
+    torch.save({"table.weight": torch.zeros(10, 4)}, here / "code" / "w.pt")
+    models = spec_of(Hints(weights="code/w.pt", examples="code/nets.py:inputs", name="words"))
+    assert models == {
+        "words": {
+            "source": {"factory": "nets.py:build", "weights": "w.pt"},
+            "examples": "nets.py:inputs",
+            "inputs": {
+                "ids": {"dtype": "int64", "shape": ["batch", 7]},
+                "scale": {"dtype": "float32", "shape": ["batch", 1]},
+            },
+            "dims": {"batch": {"min": 1, "max": 32}},
+        }
+    }
+
+
+def test_model_that_cannot_be_loaded(here: Path) -> None:
+    """The spec is written, with the reason."""
+    with (here / "code" / "nets.py").open("a") as stream:
+        stream.write("def broken(batch): raise ValueError('no data here')\n")
+    assert spec_of(Hints(examples="code/nets.py:broken"))["nets"]["examples"] == "nets.py:broken"
+    text = Path("code/repogen.yaml").read_text()
+    assert "# CHECK: the model could not be loaded with these examples:" in text
+    assert "no data here" in text
+
+
+def test_without_examples_nothing_is_run_or_invented(here: Path) -> None:
+    """The user fills in dtypes and sizes."""
+    (here / "code" / "nets.py").write_text("raise SystemExit\n" + textwrap.dedent(CODE))
+    description = describe("code/nets.py:build", Path("code"))
+    assert description.missing == "fill in inputs: and dims:"
+    assert not [line for line in description.models[0].keys if "batch, 3" in line]
+
+
+def test_spec_in_a_new_directory(here: Path) -> None:
+    """Paths with `..` are valid before the directory exists."""
+    assert here.is_dir()
+    description = describe("code/nets.py:build", Path("new/spec"), Hints(examples="code/nets.py:inputs"))
+    assert "inputs: # as the examples have them; names are dynamic dims" in description.models[0].keys
+
+
+@pytest.mark.parametrize(
+    ("path", "hints", "message"),
+    [
+        ("code/nets.py:build", Hints(weights="absent.pt"), "file not found: absent.pt"),
+        ("code/nets.py:build", Hints(examples="absent.py:inputs"), "file not found: absent.py"),
+        ("code/net.onnx", Hints(weights="w.pt"), "--weights cannot be used for a model in a file"),
+    ],
+)
+def test_hints_that_do_not_apply(here: Path, path: str, hints: Hints, message: str) -> None:
+    """They are an error before anything is written."""
+    (here / "code" / "net.onnx").touch()
+    with pytest.raises(SpecError, match=message):
+        describe(path, Path("code"), hints)

@@ -1,0 +1,197 @@
+"""`init --from` a Triton repository that was written by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from repogen.errors import SpecError
+from repogen.scaffold.describe import describe
+from repogen.scaffold.files import scaffold_from
+from repogen.spec.load import load_spec
+from tests.unit.check.conftest import CONFIG, add_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GROUP = "instance_group [ { count: 1 kind: KIND_CPU } ]\n"
+TENSORRT = 'name: "tensorrt" parameters { key: "precision_mode" value: "FP16" }'
+ZEROS = 'key: "x" value { data_type: TYPE_FP32 dims: 4 zero_data: true }'
+FILE = 'key: "x" value { data_type: TYPE_FP32 dims: 4 input_data_file: "f" }'
+PYTHON = """\
+backend: "python"
+max_batch_size: 4
+input [ { name: "IN" data_type: TYPE_INT64 dims: [ -1 ] } ]
+output [ { name: "OUT" data_type: TYPE_FP32 dims: [ 4 ] } ]
+instance_group [ { count: 1 kind: KIND_CPU } ]
+parameters { key: "threshold" value { string_value: "0.5" } }
+"""
+ENSEMBLE = """\
+platform: "ensemble"
+max_batch_size: 4
+input [ { name: "A" data_type: TYPE_INT64 dims: [ -1 ] } ]
+output [ { name: "B" data_type: TYPE_FP32 dims: [ 3 ] } ]
+ensemble_scheduling {
+  step { model_name: "p" model_version: -1 input_map { key: "IN" value: "A" } output_map { key: "OUT" value: "t" } }
+  step { model_name: "m" model_version: 1 input_map { key: "x" value: "t" } output_map { key: "y" value: "B" } }
+}
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a repository with an ensemble of Python code and an ONNX model."""
+    monkeypatch.chdir(tmp_path)
+    add_model(tmp_path / "repo", "m", CONFIG + GROUP)
+    for name, config in (("p", PYTHON), ("e", ENSEMBLE)):
+        (tmp_path / "repo" / name / "1").mkdir(parents=True)
+        (tmp_path / "repo" / name / "config.pbtxt").write_text(config)
+    (tmp_path / "repo" / "p" / "1" / "model.py").write_text("import numpy, torch\n")
+    (tmp_path / "repo" / "p" / "1" / "vocab.txt").write_text("a")
+    return tmp_path / "repo"
+
+
+def spec_of(path: Path) -> tuple[str, dict[str, Any]]:
+    """Write the spec; return its text and its models. repogen must accept it."""
+    directory = path.parent / "spec" if (path.parent / "repo").exists() else path.parent.parent / "spec"
+    scaffold_from(describe(str(path), directory), directory, force=True)
+    text = (directory / "repogen.yaml").read_text()
+    load_spec(directory / "repogen.yaml")
+    document = yaml.safe_load(text)
+    assert document["repository"] == "../repo"
+    models: dict[str, Any] = document["models"]
+    return text, models
+
+
+def test_repository(repository: Path) -> None:
+    """All models; the spec renders the same configs, so nothing is left over."""
+    text, models = spec_of(repository)
+    assert list(models) == ["e", "m", "p"]
+    assert "Not as in config.pbtxt" not in text
+    assert models["m"] == {
+        "source": {"kind": "onnx", "path": "../repo/m/1/model.onnx"},
+        "dims": {"N": {"min": 1, "max": 8}},
+        "triton": {"max_batch_size": 8, "instance_group": [{"kind": "KIND_CPU", "count": 1}]},
+    }
+    assert models["p"] == {
+        "source": {"kind": "python", "path": "../repo/p/1/model.py", "data": ["../repo/p/1/vocab.txt"]},
+        "inputs": {"IN": {"dtype": "int64", "shape": ["batch", "IN_0"], "range": [0, 1]}},
+        "outputs": {"OUT": {"dtype": "float32", "shape": ["batch", 4]}},
+        "dims": {"batch": {"min": 1, "max": 4}, "IN_0": {"min": 1, "max": 16}},
+        "triton": {
+            "max_batch_size": 4,
+            "instance_group": [{"kind": "KIND_CPU", "count": 1}],
+            "parameters": {"threshold": "0.5"},
+        },
+    }
+    assert "imports torch, which is not in requirements" in text
+    assert models["e"]["source"]["steps"][1] == {
+        "model": "m",
+        "version": 1,
+        "inputs": {"x": "t"},
+        "outputs": {"y": "B"},
+    }
+
+
+def test_model_of_a_repository(repository: Path) -> None:
+    """An ensemble comes with the models of its steps; another model alone."""
+    assert list(spec_of(repository / "e")[1]) == ["e", "p", "m"]
+    assert list(spec_of(repository / "m")[1]) == ["m"]
+    assert describe(str(repository / "e"), repository.parent).adopt == ("e", "p", "m")
+
+
+@pytest.mark.parametrize(
+    ("config", "section"),
+    [
+        ("dynamic_batching { preferred_batch_size: 4 max_queue_delay_microseconds: 9 }",
+         {"dynamic_batching": {"preferred_batch_size": [4], "max_queue_delay_microseconds": 9}}),
+        ("dynamic_batching { }", {"dynamic_batching": {}}),
+        ("version_policy { specific { versions: [ 1, 3 ] } }", {"version_policy": {"specific": [1, 3]}}),
+        ("version_policy { all { } }", {"version_policy": {"all": True}}),
+        ("response_cache { enable: false }", {"response_cache": {"enable": False}}),
+        ("optimization { graph { level: 1 } input_pinned_memory { } }",
+         {"optimization": {"graph": {"level": 1}, "input_pinned_memory": {"enable": False}}}),
+        (f"optimization {{ execution_accelerators {{ gpu_execution_accelerator {{ {TENSORRT} }} }} }}",
+         {"optimization": {"execution_accelerators": {"gpu_execution_accelerator": [
+             {"name": "tensorrt", "parameters": {"precision_mode": "FP16"}}]}}}),
+        ('metric_tags { key: "team" value: "search" }', {"metric_tags": {"team": "search"}}),
+        ("model_transaction_policy { decoupled: true }",
+         {"extra": "model_transaction_policy {\n  decoupled: true\n}\n"}),
+        (f'model_warmup {{ name: "w" batch_size: 2 count: 3 inputs {{ {ZEROS} }} }}',
+         {"model_warmup": [{"name": "w", "batch_size": 2, "data": "zero", "count": 3}]}),
+    ],
+)  # fmt: skip
+def test_sections(repository: Path, config: str, section: dict[str, object]) -> None:
+    """Each section of a config has its key in the spec; others go into `extra`."""
+    (repository / "m" / "config.pbtxt").write_text(f"{CONFIG}{GROUP}{config}\n")
+    text, models = spec_of(repository / "m")
+    assert "Not as in config.pbtxt" not in text
+    assert section.items() <= models["m"]["triton"].items()
+
+
+def test_labels_and_reshape(repository: Path) -> None:
+    """A label file is used from where it is; dims for clients stay."""
+    (repository / "m" / "labels.txt").write_text("a\nb\nc\n")
+    config = CONFIG.replace("dims: [ 3 ]", 'dims: [ 3, 1 ] reshape { shape: [ 3 ] } label_filename: "labels.txt"')
+    (repository / "m" / "config.pbtxt").write_text(config + GROUP)
+    text, models = spec_of(repository / "m")
+    assert "Not as in config.pbtxt" not in text
+    assert models["m"]["triton"]["output"] == {"y": {"label_filename": "../repo/m/labels.txt", "dims": [3, 1]}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "note"),
+    [
+        (GROUP, "", "instance_group: config.pbtxt does not set it"),
+        ("count: 1 ", "", "instance_group[0].count: config.pbtxt does not set it, the spec writes 1"),
+        ("dims: [ 3 ]", "dims: [ -1 ]", "output[0].dims: config.pbtxt has [-1], the spec writes [3]"),
+        ('name: "y"', 'name: "z"', "output[0].name: config.pbtxt has 'z', the spec writes 'y'"),
+        (GROUP, f'{GROUP}model_warmup {{ name: "w" inputs {{ {FILE} }} }}', "model_warmup"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_expressed(repository: Path, before: str, after: str, note: str) -> None:
+    """The difference is a comment; the spec is valid."""
+    (repository / "m" / "config.pbtxt").write_text((CONFIG + GROUP).replace(before, after))
+    text, _ = spec_of(repository / "m")
+    assert "# Not as in config.pbtxt:" in text
+    assert note in text
+
+
+def test_unsupported_models(repository: Path) -> None:
+    """They are named with the reason; the others are described."""
+    for name, config in (("trt", 'backend: "tensorrt"'), ("broken", "what"), ("a b", "")):
+        (repository / name / "1").mkdir(parents=True)
+        (repository / name / "1" / "model.plan").touch()
+        (repository / name / "config.pbtxt").write_text(config)
+    (repository / "m" / "1" / "model.onnx").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    description = describe(str(repository), repository.parent / "spec")
+    assert [model.name for model in description.models] == ["e", "p"]
+    reasons = dict(line.split(": ", 1) for line in description.omitted)
+    assert reasons["trt"] == "backend tensorrt is not supported"
+    assert "git-LFS pointer" in reasons["m"]
+    assert "cannot be the name of a model" in reasons["a b"]
+    assert set(reasons) == {"trt", "broken", "a b", "m"}
+    with pytest.raises(SpecError, match="no model that a spec can describe: trt: backend tensorrt is not supported"):
+        describe(str(repository / "trt"), repository.parent / "spec")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "missing"),
+    [
+        ("TYPE_INT64", "TYPE_STRING", "add examples: to p"),
+        (PYTHON[PYTHON.index("input") : PYTHON.index("output")], "", "declare inputs: and outputs: of p"),
+    ],
+)
+def test_what_only_the_user_knows(repository: Path, before: str, after: str, missing: str) -> None:
+    """It is not guessed: the command says what to add."""
+    (repository / "p" / "config.pbtxt").write_text(PYTHON.replace(before, after))
+    description = describe(str(repository / "p"), repository.parent / "spec")
+    assert description.missing.startswith(missing)
+
+
+def test_spec_inside_of_the_repository(repository: Path) -> None:
+    """Triton would take the directories next to it for models."""
+    with pytest.raises(SpecError, match="contains the spec"):
+        describe(str(repository), repository)
