@@ -143,7 +143,9 @@ def _tensor_settings(tensors: Any, shapes: dict[str, tuple[int, ...]], directory
 def _plain(value: Any) -> Any:  # noqa: ANN401 - a message, a list of messages, or a scalar
     """Return a value of a message as YAML has it: integers stay numbers, enum values become names."""
     if hasattr(value, "ListFields"):
-        return {field.name: _plain_field(field, child) for field, child in value.ListFields()}
+        kind = value.DESCRIPTOR.fields_by_name.get("kind")  # the spec requires it, also where it is protobuf's default
+        plain = {} if kind is None else {"kind": _plain_field(kind, value.kind)}
+        return plain | {field.name: _plain_field(field, child) for field, child in value.ListFields()}
     if hasattr(value, "items"):
         return {key: _plain(child) for key, child in value.items()}
     if hasattr(value, "append"):
@@ -156,10 +158,6 @@ def _plain_field(field: Any, value: Any) -> Any:  # noqa: ANN401 - a field's des
         names = field.enum_type.values_by_number
         return [names[item].name for item in value] if field.is_repeated else names[value].name
     return _plain(value)
-
-
-def _instance_groups(value: Any) -> Any:  # noqa: ANN401 - protobuf
-    return [{"kind": "KIND_AUTO", **_plain(group)} for group in value]
 
 
 def _version_policy(value: Any) -> dict[str, Any]:  # noqa: ANN401 - protobuf
@@ -192,7 +190,6 @@ def _warmups(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - protobuf
 
 
 _SPECIAL: dict[str, Callable[[Any], Any]] = {
-    "instance_group": _instance_groups,
     "version_policy": _version_policy,
     "parameters": _parameters,
     "optimization": _optimization,

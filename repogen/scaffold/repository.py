@@ -93,6 +93,7 @@ def describe_repository(path: Path, spec_dir: Path) -> SpecDescription:
         )
     root, pending = (path.parent, [path.name]) if is_model(path) else (path, list(models_of(path)))
     models: dict[str, ModelDescription] = {}
+    steps: dict[str, list[str]] = {}
     omitted: dict[str, str] = {}
     while pending:
         name = pending.pop(0)
@@ -101,9 +102,13 @@ def describe_repository(path: Path, spec_dir: Path) -> SpecDescription:
         try:
             existing = _read(root / name, spec_dir)
             models[name] = _describe(existing)
-            pending += [step.model_name for step in existing.config.ensemble_scheduling.step]
+            steps[name] = [step.model_name for step in existing.config.ensemble_scheduling.step]
+            pending += steps[name]
         except RepogenError as error:
             omitted[name] = error.message.partition("\n")[0]
+    while incomplete := {name: step for name in models for step in steps[name] if step not in models}:
+        omitted |= {name: f"its step {step} cannot be described" for name, step in incomplete.items()}
+        models = {name: model for name, model in models.items() if name not in incomplete}
     if not models:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in omitted.items())
         raise SpecError(f"{path} has no model that a spec can describe: {reasons}", _SUPPORTED, code="init.from")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import onnx
 import pytest
 import yaml
+from onnx import helper
 
 from repogen.errors import SpecError
 from repogen.scaffold.describe import describe
 from repogen.scaffold.files import scaffold_from
 from repogen.spec.load import load_spec
+from tests.support import graphs
 from tests.unit.check.conftest import CONFIG, add_model
 
 if TYPE_CHECKING:
@@ -116,6 +119,8 @@ def test_model_of_a_repository(repository: Path) -> None:
         (f"optimization {{ execution_accelerators {{ gpu_execution_accelerator {{ {TENSORRT} }} }} }}",
          {"optimization": {"execution_accelerators": {"gpu_execution_accelerator": [
              {"name": "tensorrt", "parameters": {"precision_mode": "FP16"}}]}}}),
+        ("sequence_batching { max_sequence_idle_microseconds: 7 oldest { max_candidate_sequences: 4 } }",
+         {"sequence_batching": {"max_sequence_idle_microseconds": 7, "oldest": {"max_candidate_sequences": 4}}}),
         ('metric_tags { key: "team" value: "search" }', {"metric_tags": {"team": "search"}}),
         ("model_transaction_policy { decoupled: true }",
          {"extra": "model_transaction_policy {\n  decoupled: true\n}\n"}),
@@ -129,6 +134,25 @@ def test_sections(repository: Path, config: str, section: dict[str, object]) -> 
     text, models = spec_of(repository / "m")
     assert "Not as in config.pbtxt" not in text
     assert section.items() <= models["m"]["triton"].items()
+
+
+def test_controls_of_a_sequence(repository: Path) -> None:
+    """CONTROL_SEQUENCE_START is protobuf's default; the inputs that Triton fills are not declared."""
+    floats = {name: graphs.value(name, ["N", 1]) for name in ("START", "READY")}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Sum", ["p", *floats], ["y"])]
+    inputs = [graphs.value("x", ["N", 4]), *floats.values()]
+    model = graphs.model(nodes, inputs, [graphs.value("y", ["N", 3])], w=graphs.WEIGHT)
+    onnx.save_model(model, repository / "m" / "1" / "model.onnx")
+    controls = "".join(
+        f'control_input {{ name: "{name}" control {{ kind: CONTROL_SEQUENCE_{name} fp32_false_true: [ 0, 1 ] }} }}'
+        for name in floats
+    )
+    config = f"{CONFIG}{GROUP}sequence_batching {{ direct {{ }} {controls} }}\n"
+    (repository / "m" / "config.pbtxt").write_text(config)
+    text, models = spec_of(repository / "m")
+    assert "Not as in config.pbtxt" not in text
+    kinds = [entry["control"][0]["kind"] for entry in models["m"]["triton"]["sequence_batching"]["control_input"]]
+    assert kinds == ["CONTROL_SEQUENCE_START", "CONTROL_SEQUENCE_READY"]
 
 
 def test_labels_and_reshape(repository: Path) -> None:
@@ -167,12 +191,13 @@ def test_unsupported_models(repository: Path) -> None:
         (repository / name / "config.pbtxt").write_text(config)
     (repository / "m" / "1" / "model.onnx").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
     description = describe(str(repository), repository.parent / "spec")
-    assert [model.name for model in description.models] == ["e", "p"]
+    assert [model.name for model in description.models] == ["p"]
     reasons = dict(line.split(": ", 1) for line in description.omitted)
     assert reasons["trt"] == "backend tensorrt is not supported"
     assert "git-LFS pointer" in reasons["m"]
     assert "cannot be the name of a model" in reasons["a b"]
-    assert set(reasons) == {"trt", "broken", "a b", "m"}
+    assert reasons["e"] == "its step m cannot be described"
+    assert set(reasons) == {"trt", "broken", "a b", "m", "e"}
     with pytest.raises(SpecError, match="no model that a spec can describe: trt: backend tensorrt is not supported"):
         describe(str(repository / "trt"), repository.parent / "spec")
 
