@@ -1,15 +1,19 @@
-"""The order of the tests, and no cache of verified models: a test must not depend on what another one built."""
+"""Settings for all tests: their order, no time limits, and no results of other tests or builds."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
+from hypothesis import settings
+
 from repogen.build.cache import SIZE_VARIABLE
 
 if TYPE_CHECKING:
     import pytest
 
+settings.register_profile("repogen", deadline=None)  # no test depends on the speed of the machine
+settings.load_profile("repogen")
 os.environ[SIZE_VARIABLE] = "0"  # also for the processes that tests start
 
 

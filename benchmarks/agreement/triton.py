@@ -79,7 +79,7 @@ class LenientTriton(EmbeddedTriton):
         backends: Where that backend is laid out.
     """
 
-    backends: Path
+    backends: Path = field(kw_only=True)
 
     @classmethod
     def prepared(cls, backends: Path) -> LenientTriton:
@@ -90,7 +90,7 @@ class LenientTriton(EmbeddedTriton):
         shutil.copytree(stock._installation().backends, backends)  # noqa: SLF001 - there is no other way to its parts
         with (backends / "onnxruntime" / "model.py").open("a", encoding="utf-8") as file:
             file.write(_LENIENT)
-        return cls(target, Silent(), backends)
+        return cls(target, Silent(), backends=backends)
 
     def _installation(self) -> Installation:
         return replace(super()._installation(), backends=self.backends)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from repogen.api import smoke as api
+from repogen.api.check import check
 from repogen.cli.group import (
     DIRECTORY,
     SERVER,
@@ -17,16 +20,22 @@ from repogen.cli.group import (
     json_option,
     print_report,
 )
-from repogen.errors import ExitCode, SpecError
+from repogen.errors import ExitCode, RepogenError, SpecError
 from repogen.reporting.github import write_smoke
 from repogen.reporting.json import smoke_document
 from repogen.reporting.output import write_text
 from repogen.reporting.progress import PlainProgress, progress_view
-from repogen.reporting.text import smoke_text
+from repogen.reporting.text import serve_text, smoke_text
 from repogen.serving import commands
 from repogen.targets import DEFAULT_RELEASE
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from repogen.serving.served_models import ServedModel
+
 _REPOSITORY = Path("model_repository")
+_PORT = click.IntRange(0, 65535)
 
 
 @click.command()
@@ -53,21 +62,49 @@ def smoke(*, directory: Path, models: tuple[str, ...], server: str, as_json: boo
 
 @click.command()
 @click.argument("directory", type=DIRECTORY, default=_REPOSITORY)
-@click.option("--server", type=click.Choice(["embedded", "docker"]), default="embedded", show_default=True)
+@click.option("models", "--model", multiple=True, metavar="NAME", help="Serve only this model; repeatable.")
+@click.option("--server", default="embedded", show_default=True, help="embedded, docker, or a plug-in's server.")
+@click.option("--http-port", type=_PORT, metavar="PORT", help="Port for HTTP; default: 8000 if it is free.")
+@click.option("--grpc-port", type=_PORT, metavar="PORT", help="Port for gRPC; default: 8001 if it is free.")
+@click.option("--metrics-port", type=_PORT, metavar="PORT", help="Port for metrics; default: 8002 if it is free.")
 @control_header_option
 @click.option("--poll", is_flag=True, help="Load and unload models as the repository changes.")
 @debug_option
-def serve(*, directory: Path, server: str, poll: bool, debug: bool) -> None:
+def serve(  # noqa: PLR0913 - one parameter per option
+    *,
+    directory: Path,
+    models: tuple[str, ...],
+    server: str,
+    http_port: int | None,
+    grpc_port: int | None,
+    metrics_port: int | None,
+    poll: bool,
+    debug: bool,
+) -> None:
     """Run a Triton server on a repository until Ctrl-C.
 
-    Serves DIRECTORY (default: model_repository) on free ports of 127.0.0.1.
+    Serves DIRECTORY (default: model_repository) on 127.0.0.1, and prints an example request for each model.
     """
     progress = PlainProgress()
-    with handle_errors(debug=debug), commands.serve(directory, server, poll=poll, progress=progress) as triton:
-        ends = triton.endpoint
-        write_text(f"Triton {ends.server_version} ({ends.kind}, {ends.runtime}) serves {directory}")
-        write_text(f"gRPC {ends.grpc}\nHTTP {ends.http}\nmetrics {ends.metrics}\npress Ctrl-C to stop")
-        commands.wait(triton, progress)
+    with handle_errors(debug=debug):
+        kind = commands.with_ports(server, {"http": http_port, "grpc": grpc_port, "metrics": metrics_port})
+        with commands.serve(directory, kind, models=models, poll=poll, progress=progress) as triton:
+            ends = triton.endpoint
+            served = commands.states(triton, directory, models)
+            write_text(f"Triton {ends.server_version} ({ends.kind}, {ends.runtime}) serves {directory}")
+            write_text(serve_text(ends, served))
+            _explain_failures(directory, served)
+            write_text("press Ctrl-C to stop")
+            commands.wait(triton, progress)
+
+
+def _explain_failures(directory: Path, served: Sequence[ServedModel]) -> None:
+    """Print the error that ``repogen check`` finds in each model that is not served."""
+    for model in served:
+        if not model.versions:
+            with suppress(RepogenError):
+                errors = [finding for finding in check(directory / model.name) if finding.severity == "error"]
+                write_text("".join(f"{model.name}: {each.code} {each.message}\n" for each in errors[:1]).rstrip())
 
 
 @click.group("server")

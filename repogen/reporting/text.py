@@ -10,6 +10,7 @@ from repogen.artifacts.report import ModelReport, Status
 from repogen.reporting.json import relative_path
 from repogen.reporting.notes import model_notes
 from repogen.reporting.table import table
+from repogen.serving.served_models import CLIENT_IMPORTS
 from repogen.spec.problems import printable
 from repogen.triton_config.rules.findings import RULES, count_findings
 
@@ -18,15 +19,19 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.environment import Check
     from repogen.artifacts.report import BuildReport
-    from repogen.artifacts.serving import SmokeReport
+    from repogen.artifacts.serving import Endpoint, SmokeReport
     from repogen.check.fix import FixedFile, FixReport
     from repogen.errors import ErrorRecord
+    from repogen.serving.served_models import ServedModel
     from repogen.triton_config.rules.findings import Finding
 
 _BUILD_HEADINGS = ("model", "status", "version", "batch", "exporter", "opset", "nodes", "parity", "smoke", "seconds")
 _ATTEMPT_HEADINGS = ("exporter", "graph", "seconds", "why")
 _SMOKE_HEADINGS = ("model", "version", "smoke", "checks", "p50 / p95", "server")
 _STATISTICS_HEADINGS = ("code", "findings", "fixes", "unsafe fixes", "rule")
+_SERVED_HEADINGS = ("model", "state", "versions", "reason")
+_MAX_EXAMPLES = 5
+_MAX_REASON = 60
 _WITHOUT_PREFIX = frozenset({"spec.problems", "interrupted"})
 """Errors whose message needs no ``error:`` before it."""
 _MAX_LENGTH = 2_000
@@ -131,6 +136,28 @@ def statistics_text(findings: Sequence[Finding]) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def serve_text(endpoint: Endpoint, models: Sequence[ServedModel]) -> str:
+    """Return the addresses, the state of each model, and example requests for the first ones."""
+    rows = [
+        (
+            model.name,
+            "READY" if model.versions else "not served",
+            ", ".join(model.versions) or "-",
+            printable(model.reason, _MAX_REASON) or "-",
+        )
+        for model in models
+    ]
+    parts = [f"gRPC {endpoint.grpc}\nHTTP {endpoint.http}\nmetrics {endpoint.metrics}"]
+    parts.append(table(_SERVED_HEADINGS, rows) if rows else "no models")
+    ready = [model for model in models if model.versions]
+    parts += [f"{model.name}:\n{model.curl}" for model in ready[:_MAX_EXAMPLES] if model.curl]
+    if ready:
+        client = f"client = grpcclient.InferenceServerClient({endpoint.grpc!r})"
+        parts.append("\n".join(["in Python:", *CLIENT_IMPORTS, client]))
+        parts += [model.python for model in ready[:_MAX_EXAMPLES]]
+    return "\n\n".join(parts) + "\n"
 
 
 def doctor_text(checks: Sequence[Check]) -> str:

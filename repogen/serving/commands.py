@@ -2,40 +2,52 @@
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
 from repogen.errors import RepogenError, ServerError, SpecError
-from repogen.files import is_directory
+from repogen.files import is_directory, read_text
 from repogen.repository.layout import latest_version, models_of
 from repogen.repository.manifest import read_manifest
 from repogen.serving.embedded import EmbeddedTriton
-from repogen.serving.process import load_failures, require_loaded
-from repogen.serving.servers import open_triton
+from repogen.serving.process import PortOptions, choose_ports, load_failures, require_loaded
+from repogen.serving.served_models import served_models
+from repogen.serving.servers import is_address, open_triton
 from repogen.targets import DEFAULT_RELEASE, find_target, targets
+from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.serving import RunningTriton
+    from repogen.serving.served_models import ServedModel
     from repogen.targets import Target
 
 _POLL_SECONDS = 0.5
 _LOG_LINES = 100_000
+_USUAL_PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
+_RELOAD = re.compile(r"successfully (?P<event>loaded|unloaded) '(?P<name>[^']+)'(?P<version> version -?[0-9]+)?")
+"""Triton's log lines of a model that was loaded or unloaded."""
 
 
 @contextmanager
-def serve(repository: Path, server: str, *, poll: bool, progress: Progress) -> Iterator[RunningTriton]:
+def serve(
+    repository: Path, server: str, *, models: tuple[str, ...] = (), poll: bool, progress: Progress
+) -> Iterator[RunningTriton]:
     """Run a Triton on a repository while the block runs.
 
     Args:
         repository: Any model repository.
-        server: ``embedded``, ``docker``, or another server that starts on this machine.
+        server: ``embedded``, ``docker``, or another server that starts on this machine, with its options.
+        models: Serve only these models, and those that they use; all when empty.
         poll: Load and unload models when the repository changes.
         progress: Receives progress events, and a note for each model that is not served, with the reason.
 
@@ -43,13 +55,80 @@ def serve(repository: Path, server: str, *, poll: bool, progress: Progress) -> I
         SpecError: The repository does not exist.
         ServerError: The server cannot be started, or it loaded no model and does not poll.
     """
-    check_models(repository, ())
-    mode = ControlMode.POLL if poll else ControlMode.NONE
-    with open_triton(server, recorded_target(repository), repository, mode, progress) as triton:
+    check_models(repository, models)
+    mode, name = ControlMode.POLL if poll else ControlMode.NONE, server.partition(":")[0]
+    if name == "remote" or is_address(server):
+        raise ServerError(
+            f"{server} is a server that already runs",
+            "its own --model-repository decides what it serves; to start a server here, use --server embedded",
+            code="server.kind",
+        )
+    with (
+        _selected(repository, models, name) as selected,
+        open_triton(server, recorded_target(repository), selected, mode, progress) as triton,
+    ):
         if not poll:
             require_loaded(triton.log_tail(_LOG_LINES))
         _report_failures(triton, progress, {})
         yield triton
+
+
+@contextmanager
+def _selected(repository: Path, names: tuple[str, ...], server: str) -> Iterator[Path]:
+    """Yield a repository with links to some models and the models of their steps; the repository itself for none."""
+    if not names:
+        yield repository
+        return
+    if server != "embedded":
+        raise ServerError("--model works with the embedded server only", "omit it", code="server.options")
+    with TemporaryDirectory(prefix="repogen-serve-") as directory:
+        for name in _with_steps(repository, names):
+            (Path(directory) / name).symlink_to((repository / name).absolute())
+        yield Path(directory)
+
+
+def _with_steps(repository: Path, names: tuple[str, ...]) -> list[str]:
+    """Return models and the models that their ensembles use, directly or not."""
+    selection, pending = dict.fromkeys(names), list(names)
+    existing = set(models_of(repository))
+    while pending:
+        with suppress(RepogenError, OSError, UnicodeDecodeError):
+            config = parse(read_text(repository / pending.pop() / CONFIG_FILE), CONFIG_FILE)
+            steps = [step.model_name for step in config.ensemble_scheduling.step]
+            pending += [step for step in steps if step not in selection and step in existing]
+            selection |= dict.fromkeys(step for step in steps if step in existing)
+    return list(selection)
+
+
+def with_ports(server: str, ports: Mapping[str, int | None]) -> str:
+    """Return a value of ``--server`` with options for its ports.
+
+    Args:
+        server: As the user wrote it.
+        ports: The user's ports by service; for None, Triton's usual port if it is free, and otherwise any.
+    """
+    if server in {"embedded", "docker"}:
+        numbers = {name: _usual_port(name) if port is None else port for name, port in ports.items()}
+    else:
+        numbers = {name: port for name, port in ports.items() if port is not None}
+    options = ",".join(f"{name}_port={port}" for name, port in numbers.items())
+    return f"{server}{',' if ':' in server else ':'}{options}" if options else server
+
+
+def _usual_port(service: str) -> int:
+    """Return the port that Triton itself uses for a service; 0 if it is in use."""
+    port = _USUAL_PORTS[service]
+    try:
+        choose_ports(PortOptions.model_validate({f"{service}_port": port}))
+    except ServerError:
+        return 0
+    return port
+
+
+def states(triton: RunningTriton, repository: Path, names: tuple[str, ...]) -> list[ServedModel]:
+    """Return what a server serves of a repository, or of some of its models."""
+    failures = load_failures(triton.log_tail(_LOG_LINES))
+    return served_models(triton.endpoint.http, names or models_of(repository), failures)
 
 
 def _report_failures(triton: RunningTriton, progress: Progress, reported: dict[str, str]) -> dict[str, str]:
@@ -102,13 +181,24 @@ def wait(triton: RunningTriton, progress: Progress) -> None:
         ServerError: The server exited.
     """
     reported = load_failures(triton.log_tail(_LOG_LINES))
+    reloads = len(_reloads(triton))
     try:
         while triton.alive():
             time.sleep(_POLL_SECONDS)
             reported = _report_failures(triton, progress, reported)
+            events = _reloads(triton)
+            for name, event in events[reloads:]:
+                progress.note(name, event)
+            reloads = len(events)
     except KeyboardInterrupt:
         return
     raise ServerError(f"Triton exited; its log ends with:\n{triton.log_tail()}", code="server.ended")
+
+
+def _reloads(triton: RunningTriton) -> list[tuple[str, str]]:
+    """Return which models the server has loaded and unloaded, in this order."""
+    log = triton.log_tail(_LOG_LINES)
+    return [(match["name"], f"{match['event']}{match['version'] or ''}") for match in _RELOAD.finditer(log)]
 
 
 def install_server(wheels: Path | None, progress: Progress, release: str = DEFAULT_RELEASE) -> Path:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.serving import ControlMode
 from repogen.errors import ServerError
 from repogen.serving import control, process
-from repogen.serving.interface import ServerOptions, ServerPlugin
+from repogen.serving.interface import ServerPlugin
 from repogen.serving.view import View, following
 
 if TYPE_CHECKING:
@@ -39,11 +39,13 @@ class DockerTriton:
         target: Release of the image.
         progress: Receives progress events of the pull.
         gpu: Whether to pass the machine's GPUs to the container.
+        ports: Its ports on this machine.
     """
 
     target: Target
     progress: Progress
     gpu: bool = False
+    ports: process.PortOptions = process.FREE_PORTS
 
     def preflight(self) -> None:
         """Raise ServerError when this user has no access to a Docker daemon; pulls nothing."""
@@ -96,7 +98,7 @@ class DockerTriton:
             options = process.triton_options(launch, mode, self.target.server_version, strict=strict)
             return docker_command(self.target, launch, mounts, options, gpu=self.gpu)
 
-        with process.started(command, mode) as server, following(view, mode):
+        with process.started(command, mode, self.ports) as server, following(view, mode):
             runtime = f"ONNX Runtime {self.target.onnxruntime} (NVIDIA's backend)"
             yield process.RunningProcess(server.endpoint("docker", runtime, has_gpu=self.gpu), server)
 
@@ -168,8 +170,8 @@ def _docker(*arguments: str, seconds: float = _PROBE_SECONDS) -> subprocess.Comp
         return subprocess.CompletedProcess(["docker", *arguments], 1, "", str(error))
 
 
-def _create(options: ServerOptions, target: Target, progress: Progress) -> DockerTriton:  # noqa: ARG001 - none
-    return DockerTriton(target, progress, gpu=shutil.which("nvidia-smi") is not None)
+def _create(options: process.PortOptions, target: Target, progress: Progress) -> DockerTriton:
+    return DockerTriton(target, progress, gpu=shutil.which("nvidia-smi") is not None, ports=options)
 
 
-PLUGIN = ServerPlugin(ServerOptions, _create)
+PLUGIN = ServerPlugin(process.PortOptions, _create)

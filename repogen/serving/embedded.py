@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.serving import ControlMode
 from repogen.errors import ServerError
 from repogen.serving import control, host_requirements, install, model_environment, process, wheels
-from repogen.serving.interface import ServerOptions, ServerPlugin
+from repogen.serving.interface import ServerPlugin
 from repogen.serving.view import View, following
 
 if TYPE_CHECKING:
@@ -44,10 +44,12 @@ class EmbeddedTriton:
     Attributes:
         target: Release whose ONNX Runtime it runs; the server itself is always the locked one.
         progress: Receives progress events of the installation.
+        ports: Its ports.
     """
 
     target: Target
     progress: Progress
+    ports: process.PortOptions = process.FREE_PORTS
 
     def preflight(self) -> None:
         """Raise ServerError with every unmet requirement and its remedy; installs nothing."""
@@ -93,7 +95,7 @@ class EmbeddedTriton:
             options = process.triton_options(launch, mode, installation.lock.server_version, strict=strict)
             return [*_environment(installation, launch), *server_command(installation, launch, served, options)]
 
-        with process.started(prepared, mode) as server, following(view, mode):
+        with process.started(prepared, mode, self.ports) as server, following(view, mode):
             runtime = f"ONNX Runtime {installation.onnxruntime} (Python-hosted, CPU)"
             endpoint = server.endpoint("embedded", runtime, has_gpu=False)
             yield RunningEmbedded(endpoint, server, installation, self.progress)
@@ -165,4 +167,4 @@ def _shell_safe_path(repository: Path, run_dir: Path) -> Path:
     return link
 
 
-PLUGIN = ServerPlugin(ServerOptions, lambda options, target, progress: EmbeddedTriton(target, progress))  # noqa: ARG005
+PLUGIN = ServerPlugin(process.PortOptions, lambda options, target, progress: EmbeddedTriton(target, progress, options))

@@ -26,7 +26,7 @@ each request that loads or unloads a model. ``repogen.serving.control.configured
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -46,8 +46,13 @@ __all__ = ["ControlHeader", "ControlMode", "Endpoint", "RunningTriton", "ServerO
 class ServerOptions(BaseModel):
     """Options of a server: the ``KEY=VALUE`` pairs after its name, separated by commas.
 
-    The first pair may be a value alone; it is the value of the first field. A base class for servers without options.
+    A base class for servers without options.
+
+    Attributes:
+        first_without_key: Whether the first pair may be a value alone, which is then that of the first field.
     """
+
+    first_without_key: ClassVar[bool] = True
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -17,11 +17,14 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
 
 from repogen.artifacts.serving import ControlHeader, ControlMode, Endpoint
 from repogen.errors import ServerError
 from repogen.serving import control
+from repogen.serving.interface import ServerOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -72,6 +75,25 @@ class Ports:
     grpc: int
     http: int
     metrics: int
+
+
+class PortOptions(ServerOptions):
+    """Options of a server on this machine: its ports, which have no effect in explicit mode.
+
+    Attributes:
+        http_port: Port of the HTTP service; 0 takes a free one.
+        grpc_port: The same for gRPC.
+        metrics_port: The same for metrics.
+    """
+
+    first_without_key: ClassVar[bool] = False
+
+    http_port: int = Field(default=0, ge=0, le=65535)
+    grpc_port: int = Field(default=0, ge=0, le=65535)
+    metrics_port: int = Field(default=0, ge=0, le=65535)
+
+
+FREE_PORTS = PortOptions()
 
 
 @dataclass(frozen=True)
@@ -204,25 +226,45 @@ def socket_options(directory: str) -> list[str]:
     ]
 
 
-def free_ports() -> Ports:
-    """Return three different ports that are free now.
+def choose_ports(wanted: PortOptions) -> Ports:
+    """Return three different ports that can be bound now; the chosen ones, and free ones in place of 0.
 
     Another process may take one before Triton does; ``started`` then tries again.
+
+    Raises:
+        ServerError: A port is in use, or needs more rights.
     """
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(3)]
-        for each in sockets:
-            each.bind((LOCALHOST, 0))
-        return Ports(*(each.getsockname()[1] for each in sockets))
+        numbers = [_bound(stack, port) for port in (wanted.grpc_port, wanted.http_port, wanted.metrics_port)]
+        return Ports(*numbers)
+
+
+def _bound(stack: contextlib.ExitStack, port: int) -> int:
+    """Bind a port until the stack is closed; return its number."""
+    listener = stack.enter_context(socket.socket())
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Triton binds it
+    try:
+        listener.bind((LOCALHOST, port))
+        listener.listen()
+    except OSError as error:
+        raise ServerError(
+            f"port {port} of {LOCALHOST} cannot be used: {error.strerror}",
+            "choose another port, or 0 for a free one",
+            code="server.port",
+        ) from error
+    return int(listener.getsockname()[1])
 
 
 @contextlib.contextmanager
-def started(command: Callable[[Launch], list[str]], mode: ControlMode) -> Iterator[ServerProcess]:
+def started(
+    command: Callable[[Launch], list[str]], mode: ControlMode, ports: PortOptions = FREE_PORTS
+) -> Iterator[ServerProcess]:
     """Start a server, wait until it is live, and stop it on exit.
 
     Args:
         command: Prepares the launch's run directory and returns the command line; called again when a port was taken.
         mode: Its control mode; a server in explicit mode has no ports.
+        ports: The ports of a server in another mode.
 
     Yields:
         The live server.
@@ -230,7 +272,7 @@ def started(command: Callable[[Launch], list[str]], mode: ControlMode) -> Iterat
     Raises:
         ServerError: It exited, or was not live in time; the message has the log's last lines.
     """
-    process = _start(command, mode)
+    process = _start(command, mode, ports)
     try:
         yield process
     finally:
@@ -238,9 +280,9 @@ def started(command: Callable[[Launch], list[str]], mode: ControlMode) -> Iterat
         process.launch.remove()
 
 
-def _start(command: Callable[[Launch], list[str]], mode: ControlMode) -> ServerProcess:
+def _start(command: Callable[[Launch], list[str]], mode: ControlMode, ports: PortOptions) -> ServerProcess:
     for attempt in range(1, _PORT_TRIES + 1):
-        launch = _launch(mode)
+        launch = _launch(mode, ports)
         process: ServerProcess | None = None
         try:
             process = _spawn(launch, command(launch))
@@ -257,12 +299,13 @@ def _start(command: Callable[[Launch], list[str]], mode: ControlMode) -> ServerP
     raise AssertionError  # pragma: no cover - the last attempt returns or raises
 
 
-def _launch(mode: ControlMode) -> Launch:
+def _launch(mode: ControlMode, ports: PortOptions) -> Launch:
     identity = f"repogen-{os.getpid()}-{secrets.token_hex(4)}"
+    chosen = None if mode is ControlMode.EXPLICIT else choose_ports(ports)
     run_dir, lock = _run_dir()
-    if mode is not ControlMode.EXPLICIT:
+    if chosen is not None:
         header = control.configured_header() or control.unsendable_header()
-        return Launch(identity, run_dir, free_ports(), header, lock)
+        return Launch(identity, run_dir, chosen, header, lock)
     launch = Launch(identity, run_dir, None, control.random_header(), lock)
     launch.sockets.mkdir(mode=0o700)
     return launch

@@ -85,7 +85,7 @@ def _options(name: str, argument: str, model: type[ServerOptions]) -> ServerOpti
     values: dict[str, str] = {}
     for index, item in enumerate(argument.split(",") if argument else ()):
         key, equals, value = item.partition("=")
-        if not equals and index == 0:
+        if not equals and index == 0 and model.first_without_key:
             key, value = next(iter(model.model_fields), item), item
         values[key] = value
     try:
@@ -133,7 +133,7 @@ def open_triton(
         ServerError: No such server, or it cannot be installed, started or reached.
     """
     server = prepare_server(kind, target, progress)
-    progress.step("", f"starting Triton ({kind})")
+    progress.step("", f"starting Triton ({kind if is_address(kind) else kind.partition(':')[0]})")
     with server.running(repository, mode, strict=strict) as triton:
         yield triton
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
 from repogen.errors import ServerError
 from repogen.serving import commands
+from repogen.serving.served_models import CLIENT_IMPORTS
 from repogen.serving.servers import find_server
 from repogen.targets import DEFAULT_RELEASE, targets
 from tests.integration.test_hostile_repository import Notes
@@ -167,3 +169,20 @@ def test_repository_of_which_nothing_loads_is_an_error(repository: Path) -> None
         commands.serve(repository, "embedded", poll=False, progress=Silent()),
     ):
         pass
+
+
+def test_printed_requests_get_an_answer(repository: Path) -> None:
+    """The commands work as printed: curl, and tritonclient in Python. Models that are not selected are not served."""
+    shutil.copytree(repository / "m", repository / "other")
+    kind = commands.with_ports("embedded", {"http": 0, "grpc": 0, "metrics": 0})
+    with commands.serve(repository, kind, models=("m",), poll=False, progress=Silent()) as triton:
+        (model,) = commands.states(triton, repository, ("m",))
+        (other,) = commands.states(triton, repository, ("other",))
+        lines = [*CLIENT_IMPORTS, f"client = grpcclient.InferenceServerClient({triton.endpoint.grpc!r})", model.python]
+        commands_of_user = (shlex.split(model.curl), [sys.executable, "-c", "\n".join(lines)])
+        answer, printed = (
+            subprocess.run(command, capture_output=True, text=True, check=True).stdout for command in commands_of_user
+        )
+    assert (model.versions, other.versions) == (("1",), ())
+    assert '"data":[0.0,0.0,0.0]' in answer
+    assert 'name: "y"' in printed

@@ -8,6 +8,8 @@ import socket
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,6 +25,9 @@ from repogen.serving.remote import RemoteTriton
 from repogen.serving.servers import find_server, prepare_server
 from repogen.serving.wheels import shipped_lock
 from repogen.targets import targets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TARGET = targets()["24.10"]
 HEADER = ControlHeader("key", "value")
@@ -94,7 +99,11 @@ def test_unknown_name_lists_the_registered_servers(kind: str) -> None:
             "--server remote: address: Value error, 'triton' is not HOST:PORT or unix:PATH",
             "options of remote",
         ),
-        ("embedded:fast", "--server embedded: fast: Extra inputs are not permitted", "options of embedded: none"),
+        (
+            "embedded:fast",
+            "--server embedded: fast: Extra inputs are not permitted",
+            "options of embedded: http_port, grpc_port, metrics_port",
+        ),
         ("docker:8001", "--server docker: 8001: Extra inputs", "on the host 'docker' write remote:docker:8001"),
     ],
 )
@@ -245,7 +254,7 @@ def test_embedded_server_listens_on_localhost_and_uses_its_own_shared_memory() -
 
 def test_free_ports_can_be_bound() -> None:
     """There are three different ports."""
-    ports = process.free_ports()
+    ports = process.choose_ports(process.FREE_PORTS)
 
     numbers = {ports.grpc, ports.http, ports.metrics}
     assert len(numbers) == 3
@@ -254,9 +263,16 @@ def test_free_ports_can_be_bound() -> None:
             listener.bind(("127.0.0.1", port))
 
 
-def test_server_that_exits_at_once_is_an_error_with_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """Return a directory for temporary files whose path is short enough for the sockets of a server."""
+    with TemporaryDirectory(prefix="t-", dir="/tmp") as directory:
+        yield Path(directory)
+
+
+def test_server_that_exits_at_once_is_an_error_with_its_log(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exit code and the last lines are in the message, and its run directory is removed."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
 
     with (
         pytest.raises(ServerError, match=r"(?s)exit code 3.*out of luck"),
@@ -264,12 +280,12 @@ def test_server_that_exits_at_once_is_an_error_with_its_log(tmp_path: Path, monk
     ):
         pass
 
-    assert list(tmp_path.iterdir()) == []
+    assert list(temporary.iterdir()) == []
 
 
-def test_start_is_repeated_when_a_port_was_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_is_repeated_when_a_port_was_taken(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each attempt has its own ports; the error of the last attempt is raised."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
     launches = []
 
     def command(launch: process.Launch) -> list[str]:
@@ -280,12 +296,12 @@ def test_start_is_repeated_when_a_port_was_taken(tmp_path: Path, monkeypatch: py
         pass
 
     assert len(set(launches)) == 5
-    assert list(tmp_path.iterdir()) == []
+    assert list(temporary.iterdir()) == []
 
 
 def test_remote_server_that_is_down_is_an_error() -> None:
     """The message names the address; no server listens on a port that is free."""
-    address = f"127.0.0.1:{process.free_ports().grpc}"
+    address = f"127.0.0.1:{process.choose_ports(process.FREE_PORTS).grpc}"
 
     with pytest.raises(ServerError, match=rf"no Triton responds at {address}"):
         prepare_server(address, TARGET, Silent())
@@ -301,14 +317,14 @@ def test_every_unmet_requirement_has_a_remedy() -> None:
     assert [check.name for check in checks if check.ok == bool(check.remedy)] == []
 
 
-def test_planted_names_are_neither_opened_nor_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_names_are_neither_opened_nor_followed(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other users can create any name in a shared directory for temporary files; a FIFO would block forever."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    target = tmp_path / "target"
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    target = temporary / "target"
     (target / "file").mkdir(parents=True)
-    os.mkfifo(tmp_path / "repogen-server-fifo")
-    (tmp_path / "repogen-server-file").touch()
-    (tmp_path / "repogen-server-link").symlink_to(target)
+    os.mkfifo(temporary / "repogen-server-fifo")
+    (temporary / "repogen-server-file").touch()
+    (temporary / "repogen-server-link").symlink_to(target)
 
     with (
         pytest.raises(ServerError, match="exited while it started"),
@@ -317,7 +333,7 @@ def test_planted_names_are_neither_opened_nor_followed(tmp_path: Path, monkeypat
         pass
 
     assert (target / "file").exists()
-    assert {path.name for path in tmp_path.iterdir()} == {
+    assert {path.name for path in temporary.iterdir()} == {
         *("target", "repogen-server-fifo", "repogen-server-file", "repogen-server-link")
     }
 
@@ -341,10 +357,10 @@ def test_sockets_have_a_short_path(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not directory.exists()
 
 
-def test_only_unused_run_directories_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_unused_run_directories_are_removed(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run directory without a process that holds its lock was left by a killed process."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    unused, used = tmp_path / "repogen-server-unused", tmp_path / "repogen-server-used"
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    unused, used = temporary / "repogen-server-unused", temporary / "repogen-server-used"
     for directory in (unused, used):
         (directory / "lib").mkdir(parents=True)
     descriptor = os.open(used, os.O_RDONLY)
@@ -358,7 +374,7 @@ def test_only_unused_run_directories_are_removed(tmp_path: Path, monkeypatch: py
         start()
 
     os.close(descriptor)
-    assert [path.name for path in tmp_path.iterdir()] == ["repogen-server-used"]
+    assert [path.name for path in temporary.iterdir()] == ["repogen-server-used"]
 
 
 def test_models_that_did_not_load_are_listed() -> None:

@@ -1,0 +1,145 @@
+"""What a running server serves, as its HTTP service describes it, and an example request for each model."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shlex
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import quote
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+CLIENT_IMPORTS = (
+    "import numpy as np",
+    "import tritonclient.grpc as grpcclient",
+    "from tritonclient.utils import triton_to_np_dtype",
+)
+"""What the Python requests import."""
+_SECONDS = 5.0
+_MAX_BYTES = 2**20
+_MAX_INLINE = 16
+"""Values of an input that are written into the command; more are generated."""
+_NO_JSON = frozenset({"FP16", "BF16"})
+"""Types that Triton accepts in binary form only."""
+
+Data: TypeAlias = "list[bool] | list[int] | list[float] | list[str]"
+
+
+class _Tensor(BaseModel):
+    name: str
+    datatype: str
+    shape: list[int]
+
+
+class _Metadata(BaseModel):
+    """Source: the metadata extension of the KServe protocol, as Triton implements it."""
+
+    name: str
+    versions: list[str] = []
+    inputs: list[_Tensor] = []
+
+
+_METADATA = TypeAdapter(_Metadata)
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """A model of the repository on a running server.
+
+    Attributes:
+        name: Its name.
+        versions: Versions that are served; empty if it is not ready.
+        reason: Why it is not served; empty if it is, or if that is unknown.
+        curl: A command that sends one request; empty for a type without JSON form.
+        python: The same in Python, for tritonclient.
+    """
+
+    name: str
+    versions: tuple[str, ...] = ()
+    reason: str = ""
+    curl: str = ""
+    python: str = ""
+
+
+def served_models(address: str, names: Iterable[str], failures: Mapping[str, str]) -> list[ServedModel]:
+    """Return the state of models.
+
+    Args:
+        address: ``HOST:PORT`` of the HTTP service.
+        names: The models.
+        failures: Why models were not loaded, by name or ``name version N``.
+    """
+    reasons = {name.partition(" version ")[0]: reason for name, reason in failures.items()}
+    return [_served(address, name, reasons.get(name, "")) for name in names]
+
+
+def _served(address: str, name: str, reason: str) -> ServedModel:
+    metadata = _metadata(address, name)
+    if metadata is None:
+        return ServedModel(name, reason=reason)
+    versions = tuple(metadata.versions)
+    return ServedModel(name, versions, reason, _curl(address, metadata), _python(metadata))
+
+
+def _metadata(address: str, name: str) -> _Metadata | None:
+    """Return the metadata of a model; None if it is not ready."""
+    connection = http.client.HTTPConnection(address, timeout=_SECONDS)
+    try:
+        connection.request("GET", f"/v2/models/{quote(name, safe='')}")
+        response = connection.getresponse()
+        body = response.read(_MAX_BYTES)
+        return _METADATA.validate_json(body) if response.status == http.HTTPStatus.OK else None
+    except (OSError, http.client.HTTPException, ValidationError):
+        return None
+    finally:
+        connection.close()
+
+
+def _curl(address: str, metadata: _Metadata) -> str:
+    """Return a command that sends zeros, or empty strings, of the smallest shape."""
+    if any(tensor.datatype in _NO_JSON for tensor in metadata.inputs):
+        return ""
+    url = f"{address}/v2/models/{quote(metadata.name, safe='')}/infer"
+    inputs = [{"name": tensor.name, "shape": _shape(tensor), "datatype": tensor.datatype} for tensor in metadata.inputs]
+    if all(prod(_shape(tensor)) <= _MAX_INLINE for tensor in metadata.inputs):
+        for entry, tensor in zip(inputs, metadata.inputs, strict=True):
+            entry["data"] = [_example(tensor)] * prod(_shape(tensor))
+        return f"curl -s {url} -d {shlex.quote(json.dumps({'inputs': inputs}))}"
+    values = ", ".join(f"[{_example(tensor)!r}] * {prod(_shape(tensor))}" for tensor in metadata.inputs)
+    program = (
+        f"import json; inputs = {inputs!r}; data = [{values}]; "
+        'print(json.dumps({"inputs": [{**i, "data": d} for i, d in zip(inputs, data)]}))'
+    )
+    return f"python3 -c {shlex.quote(program)} | curl -s {url} -d @-"
+
+
+def _python(metadata: _Metadata) -> str:
+    """Return lines that send the same request; ``client`` is an InferenceServerClient of tritonclient.grpc."""
+    lines = ["inputs = ["]
+    arrays = []
+    for tensor in metadata.inputs:
+        lines.append(f"    grpcclient.InferInput({tensor.name!r}, {_shape(tensor)}, {tensor.datatype!r}),")
+        dtype = f"triton_to_np_dtype({tensor.datatype!r})"
+        zeros = f"np.full({_shape(tensor)}, b'', object)" if tensor.datatype == "BYTES" else None
+        arrays.append(zeros or f"np.zeros({_shape(tensor)}, {dtype})")
+    lines.append("]")
+    lines += [f"inputs[{index}].set_data_from_numpy({array})" for index, array in enumerate(arrays)]
+    return "\n".join([*lines, f"print(client.infer({metadata.name!r}, inputs).get_response())"])
+
+
+def _shape(tensor: _Tensor) -> list[int]:
+    return [max(size, 1) for size in tensor.shape]
+
+
+def _example(tensor: _Tensor) -> bool | int | float | str:
+    if tensor.datatype == "BYTES":
+        return "text"
+    if tensor.datatype == "BOOL":
+        return False
+    return 0.0 if tensor.datatype.startswith("FP") else 0
