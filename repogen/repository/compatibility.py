@@ -10,6 +10,7 @@ from repogen.repository.decode import MalformedRecordError
 from repogen.repository.layout import triton_versions
 from repogen.repository.manifest import read_manifest
 from repogen.repository.version_policy import served_versions
+from repogen.triton_config.rules.tensors import triton_fed_inputs
 from repogen.triton_config.text.parse import parse
 from repogen.triton_config.text.view import dims_text, fits, tensor_views
 
@@ -54,10 +55,14 @@ def require_same_tensors(config: bytes, staged: StagedVersion) -> None:
         PublishError: They differ, or the config cannot be parsed.
     """
     old = parse(config.decode(errors="replace"), f"the existing config.pbtxt of {staged.name}")
+    new = parse(staged.config.text, f"config.pbtxt of {staged.name}")
+    fed, states = dict(triton_fed_inputs(new)), {state.output_name for state in new.sequence_batching.state}
     signature = staged.manifest.signature
+    inputs = [tensor for tensor in signature.inputs if tensor.name not in fed]
+    outputs = [tensor for tensor in signature.outputs if tensor.name not in states]
     lines = [
-        *_config_differences("input", old, signature.inputs, widened=True),
-        *_config_differences("output", old, signature.outputs, widened=False),
+        *_config_differences("input", old, inputs, widened=True),
+        *_config_differences("output", old, outputs, widened=False),
     ]
     if lines:
         raise PublishError(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import PublishError
 from repogen.repository.filesystem import Disk
 from repogen.repository.publish import publish
@@ -84,3 +86,16 @@ def test_own_and_new_models_are_published_as_always(stage: Stage, repository: Pa
     """The option may stay in a script."""
     assert [publish(stage(bytes([n])), repository, breaking=False, adopt=True).version for n in (1, 2)] == [1, 2]
     assert not (repository / "m" / "config.pbtxt.adopted").exists()
+
+
+def test_inputs_that_triton_fills_are_not_new(stage: Stage, model: Path, repository: Path) -> None:
+    """Clients do not send the controls of a sequence."""
+    staged = stage()
+    extra = TensorSpec("START", "float32", ("batch", 1))
+    signature = Signature((*staged.manifest.signature.inputs, extra), staged.manifest.signature.outputs)
+    text = staged.config.text + 'sequence_batching { control_input { name: "START" } }\n'
+    controlled = replace(
+        staged, manifest=replace(staged.manifest, signature=signature), config=replace(staged.config, text=text)
+    )
+    assert (model / "7").is_dir()
+    assert publish(controlled, repository, breaking=False, adopt=True).version == 8
