@@ -12,7 +12,7 @@ from repogen.repository.layout import latest_version, model_dir, versions
 from repogen.repository.manifest import read_manifest
 from repogen.source.interface import BuiltStep
 from repogen.spec.sources import EnsembleSource
-from repogen.triton_config.text.parse import parse
+from repogen.triton_config.text.parse import parse_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,8 +74,7 @@ def _manifest(directory: Path, version: int | None, where: str) -> Manifest:
 
 def _steps_in_config(version_dir: Path) -> tuple[EnsembleStep, ...]:
     """Return the steps in a version's own config.pbtxt."""
-    text = (version_dir / CONFIG_FILE).read_text(encoding="utf-8")
-    config = parse(text, f"config.pbtxt of {version_dir.parent.name}")
+    config = parse_file(version_dir / CONFIG_FILE, f"config.pbtxt of {version_dir.parent.name}")
     return tuple(
         EnsembleStep(
             step.model_name,

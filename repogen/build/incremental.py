@@ -6,12 +6,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE, UNCONFIRMED_FILE
+from repogen.artifacts.file_names import UNCONFIRMED_FILE
 from repogen.artifacts.report import ModelReport, Status
 from repogen.build.dependencies import ensemble_dependencies
 from repogen.build.fingerprint import changes, steps_changed, was_registered
 from repogen.errors import RepogenError
-from repogen.repository.layout import journal_path, latest_version, model_dir, versions
+from repogen.repository.layout import config_bytes, journal_path, latest_version, model_dir, versions
 from repogen.repository.manifest import damaged_files, damaged_named_files, read_manifest
 
 if TYPE_CHECKING:
@@ -105,12 +105,10 @@ def _newest_version(repository: Path, name: str) -> tuple[int, Manifest] | None:
         if version is None:
             return None
         manifest = read_manifest(directory / str(version))
-        built_config, served_config = (
-            (folder / CONFIG_FILE).read_bytes() for folder in (directory / str(version), directory)
-        )
+        built_config, served_config = (config_bytes(folder) for folder in (directory / str(version), directory))
     except (OSError, RepogenError):
         return None
-    return (version, manifest) if built_config == served_config else None
+    return (version, manifest) if built_config is not None and built_config == served_config else None
 
 
 def _report(name: str, version: int, manifest: Manifest, seconds: float) -> ModelReport:

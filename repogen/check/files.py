@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import MANIFEST_FILE, MODEL_FILE, PYTHON_FILE
 from repogen.check.layout import MODEL_FILES
-from repogen.repository.decode import MalformedRecordError
+from repogen.repository.decode import INT64_MAX, MalformedRecordError
 from repogen.repository.manifest import damaged_files, read_manifest
 from repogen.triton_config.rules.findings import Finding
 from repogen.triton_config.rules.identity import is_ensemble, is_onnx
@@ -121,7 +120,10 @@ def _named_files(config: ModelConfig) -> Iterator[_NamedFile]:
 
 def _bytes(data_type: int, dims: Sequence[int]) -> int:
     """Return the size of a tensor in bytes; 0 for strings, which have any length."""
-    return max(prod(dims), 0) * _ITEM_BYTES.get(dtype_name(data_type), 0)
+    size = _ITEM_BYTES.get(dtype_name(data_type), 0)
+    for dim in dims:
+        size = min(size * max(dim, 0), INT64_MAX)
+    return size
 
 
 def link_findings(directory: Path, root: Path) -> Iterator[Finding]:

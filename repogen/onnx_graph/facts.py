@@ -9,6 +9,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
+from repogen.files.content import ContentError, read_bytes
 from repogen.onnx_graph.external_data import OUTSIDE_LINK, cut_short, external, misplaced
 from repogen.triton_config.rules.findings import Finding
 
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
     from repogen.artifacts.tensors import Dim
 
 _BY_ONNX = {dtype.onnx: dtype.name for dtype in DTYPES.values()}
+GIT_LFS = "is a git-LFS pointer, not the file itself"
+"""Reason of ``parse_model`` for a file that was not fetched."""
+
 _RETRY = "export it again, or download it again"
+_MAX_BYTES = 2**31  # the limit of protobuf; larger weights are external data
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,34 @@ class GraphFacts:
     ir_version: int
 
 
+def parse_model(path: Path) -> onnx.ModelProto:
+    """Return the model in a file, without its external data.
+
+    Raises:
+        ContentError: The file is larger than 2 GiB, is not an ONNX model, or requests cannot name its inputs or
+            outputs.
+        OSError: It can't be read.
+    """
+    content = read_bytes(path, _MAX_BYTES)
+    if not content:
+        raise ContentError("is empty")
+    if content.startswith(b"version https://git-lfs"):
+        raise ContentError(GIT_LFS)
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(content)
+    except DecodeError as error:
+        raise ContentError("is not an ONNX file, or is truncated") from error
+    if not proto.HasField("graph") or not proto.ir_version or not proto.graph.output:
+        raise ContentError("contains no graph: it is not an ONNX file, or is truncated")
+    # protobuf returns text that is not UTF-8 as bytes
+    for value in (*proto.graph.input, *proto.graph.output):
+        dims = value.type.tensor_type.shape.dim
+        if not all(isinstance(text, str) for text in (value.name, *(dim.dim_param for dim in dims))):
+            raise ContentError(f"has an input or output with a name that is not UTF-8: {value.name!r:.60}")
+    return proto
+
+
 def read_graph(path: Path) -> tuple[GraphFacts | None, list[Finding]]:
     """Read a model file.
 
@@ -48,22 +81,13 @@ def read_graph(path: Path) -> tuple[GraphFacts | None, list[Finding]]:
     Returns:
         The facts, None if the file is not a graph; and findings about the file.
     """
-    proto = onnx.ModelProto()
     try:
-        content = path.read_bytes()
-        proto.ParseFromString(content)
+        proto = parse_model(path)
     except OSError as error:
         return None, [_broken_finding(f"{path.name} cannot be read: {error.strerror}", "make it a readable file")]
-    except DecodeError:
-        if content.startswith(b"version https://git-lfs"):
-            return None, [_broken_finding(f"{path.name} is a git-LFS pointer", "fetch the file: git lfs pull")]
-        return None, [_broken_finding(f"{path.name} is not an ONNX file, or is truncated", _RETRY)]
-    if not content:
-        return None, [_broken_finding(f"{path.name} is empty", _RETRY)]
-    if not proto.HasField("graph") or not proto.ir_version or not proto.graph.output:
-        return None, [
-            _broken_finding(f"{path.name} contains no graph: it is not an ONNX file, or is truncated", _RETRY)
-        ]
+    except ContentError as error:
+        hint = "fetch the file: git lfs pull" if str(error) == GIT_LFS else _RETRY
+        return None, [_broken_finding(f"{path.name} {error}", hint)]
     return _facts(proto), list(_external(proto, path))
 
 

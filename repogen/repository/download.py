@@ -9,8 +9,8 @@ from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE
 from repogen.artifacts.named_file import named_records, path_in_model
 from repogen.artifacts.versions import Manifest, ModelConfig, StagedVersion
 from repogen.errors import ConfigError, PublishError, RepogenError, TrackingError
+from repogen.repository.layout import config_bytes
 from repogen.repository.manifest import damaged_files, read_manifest
-from repogen.repository.recovery import config_bytes
 from repogen.repository.transaction import make_readable_and_sync
 from repogen.repository.version_policy import serving_only
 from repogen.triton_config.rules.config_rules import config_findings

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter
 
 from repogen.errors import PublishError
-from repogen.repository.decode import SCHEMA, Document, decode, malformed
+from repogen.repository.decode import SCHEMA, Document, read_record
 from repogen.repository.layout import models_of
 
 if TYPE_CHECKING:
@@ -69,14 +69,11 @@ def read_owner(repository: Path) -> RepositoryOwner | None:
     """
     path = repository / OWNER_FILE
     try:
-        text = path.read_text(encoding="utf-8")
+        document = read_record(_DOCUMENT, path, str(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except UnicodeDecodeError as error:
-        raise malformed(str(path), "not UTF-8") from error
     except OSError as error:
         raise PublishError(f"{path} cannot be read: {error.strerror}", code="repository.mark") from error
-    document = decode(_DOCUMENT, text, str(path))
     return RepositoryOwner(document.kind, document.aliases)
 
 

@@ -27,11 +27,11 @@ from repogen.errors import PublishError
 from repogen.repository.compatibility import differences, misfits, require_same_signature, require_servable
 from repogen.repository.decode import MalformedRecordError
 from repogen.repository.filesystem import Disk, Filesystem
-from repogen.repository.layout import latest_version, model_dir, next_version, triton_versions, versions
+from repogen.repository.layout import config_bytes, latest_version, model_dir, next_version, triton_versions, versions
 from repogen.repository.lock import locked
 from repogen.repository.manifest import read_manifest
 from repogen.repository.ownership import RepositoryKind, RepositoryOwner, read_owner, require_built
-from repogen.repository.recovery import config_bytes, finish_interrupted_publish
+from repogen.repository.recovery import finish_interrupted_publish
 from repogen.repository.transaction import Transaction, make_readable_and_sync
 from repogen.repository.version_policy import served_versions
 from repogen.triton_config.text.parse import parse

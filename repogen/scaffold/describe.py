@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import zipfile
 from pathlib import Path
 
 from repogen.errors import SourceError, SpecError
+from repogen.files.archive import open_archive
+from repogen.files.content import ContentError
 from repogen.scaffold.code import describe_callable
 from repogen.scaffold.description import ModelDescription, model_name
 from repogen.scaffold.model_files import describe_onnx, describe_program, describe_script
@@ -98,12 +99,12 @@ def _describe_directory(path: Path, relative: str) -> ModelDescription:
     return ModelDescription(model_name(path.resolve().name), source, tuple(comments), (), note)
 
 
-def _archive_members(path: Path) -> list[str]:
+def _archive_members(path: Path) -> tuple[str, ...]:
     try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.namelist()
-    except (OSError, zipfile.BadZipFile):
-        return []
+        with open_archive(path) as archive:
+            return archive.names
+    except (OSError, ContentError):
+        return ()
 
 
 def _unsupported_error(path: str, problem: str) -> SpecError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import http.client
-import json
 import os
 import re
 import secrets
@@ -18,6 +17,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
 
 from repogen.artifacts.serving import ControlMode, Endpoint
 from repogen.errors import ServerError
@@ -39,6 +40,8 @@ _NO_GPU_HINT = (
     "serve it on a machine with a GPU (--server docker passes GPUs on), or set instance_group's kind to KIND_CPU and "
     "build again; `repogen smoke` tests such a model on the CPU"
 )
+_METADATA = TypeAdapter(dict[str, object])
+_MAX_METADATA_BYTES = 2**20
 _RUN_DIR = "repogen-server-"
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
@@ -302,7 +305,7 @@ def server_metadata(host: str, port: int) -> dict[str, str]:
     connection = http.client.HTTPConnection(host, port, timeout=2)
     try:
         connection.request("GET", "/v2")
-        document = json.loads(connection.getresponse().read())
+        document = _METADATA.validate_json(connection.getresponse().read(_MAX_METADATA_BYTES))
     except (OSError, http.client.HTTPException, ValueError):
         return {}
     finally:

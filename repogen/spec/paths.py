@@ -65,7 +65,12 @@ def check_repository(repository: str, templates: str | None, root: Path) -> Find
         yield Finding(("repository",), "must be the path of a directory")
         return
     output, path = (root / repository).resolve(), ("repository",)
-    if output.exists() and not output.is_dir():
+    try:
+        is_other = output.exists() and not output.is_dir()
+    except OSError as error:  # a name that is too long
+        yield Finding(path, f"cannot be the path of a directory: {error.strerror}")
+        return
+    if is_other:
         yield Finding(path, f'"{printable(repository)}" is a file, not a directory')
     if root.resolve().is_relative_to(output):
         what = "contains the spec, and Triton would treat the directories next to the spec as models"

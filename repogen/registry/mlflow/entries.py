@@ -32,6 +32,7 @@ SMOKE = "repogen.smoke"
 _MOVE = "repogen.move."
 # Source: mlflow.utils.validation.MAX_MODEL_REGISTRY_TAG_VALUE_LENGTH is 100,000 in MLflow 3, 5,000 in MLflow 2.
 _MAX_FIGURES = 4000
+_MAX_DIGITS = 19  # of a 64-bit version number; Python reads no number of more than 4300 digits
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def entry_of(version: ModelVersion, aliases: tuple[str, ...]) -> RegistryEntry:
         state=states.get(tags.get(STATE, ""), EntryState.FOREIGN),
         content=tags.get(CONTENT, ""),
         sha256=tags.get(SHA256, ""),
-        triton_version=int(number) if number.isascii() and number.isdigit() else None,
+        triton_version=int(number) if number.isascii() and number.isdigit() and len(number) <= _MAX_DIGITS else None,
         repository=tags.get(REPOSITORY, ""),
         target=tags.get(TARGET, ""),
         tags=tags,

@@ -26,6 +26,7 @@ from repogen.smoke.served import serving
 from repogen.smoke.staged import smoke_staged
 from repogen.spec.gates import GROUP
 from repogen.targets import targets
+from repogen.triton_config.text.parse import read_config_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -192,7 +193,7 @@ def _download(registry: ModelRegistry, entry: RegistryEntry, repository: Path, n
     manifest = read_manifest(version_dir)
     for file in (CONFIG_FILE, *(labels.path for labels in named_records(manifest.files))):
         shutil.copyfile(version_dir / file, model / file)
-    text = (version_dir / CONFIG_FILE).read_text(encoding="utf-8")
+    text = read_config_text(version_dir / CONFIG_FILE, f"config.pbtxt of {entry.name} version {entry.version}")
     config = ModelConfig(name, text, manifest.max_batch_size, manifest.signature)
     return StagedVersion(name, repository, _VERSION, config, manifest)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import onnx
-from google.protobuf.message import DecodeError
 
 from repogen.artifacts.tensors import DTYPES
 from repogen.errors import SourceError, first_line
+from repogen.files.content import ContentError
 from repogen.onnx_graph.external_data import cut_short, external, misplaced, nodes
+from repogen.onnx_graph.facts import GIT_LFS, parse_model
 from repogen.source.common.graph_inputs import GraphInput, Limits
 
 if TYPE_CHECKING:
@@ -41,24 +42,15 @@ def read_onnx(path: Path) -> onnx.ModelProto:
     """Read a graph without its external data.
 
     Raises:
-        SourceError: The file is empty, truncated, or not an ONNX file.
+        SourceError: The file is empty, truncated, larger than 2 GiB, or not an ONNX file.
     """
     try:
-        content = path.read_bytes()
+        return parse_model(path)
     except OSError as error:
         raise _broken_error(path, f"cannot be read: {error.strerror}") from error
-    if not content:
-        raise _broken_error(path, "is empty")
-    if content.startswith(b"version https://git-lfs"):
-        raise _broken_error(path, "is a git-LFS pointer, not the file itself", "download it: git lfs pull")
-    proto = onnx.ModelProto()
-    try:
-        proto.ParseFromString(content)
-    except DecodeError as error:
-        raise _broken_error(path, "is not an ONNX file, or is truncated", details=str(error)) from error
-    if not proto.HasField("graph") or not proto.ir_version or not proto.graph.output:
-        raise _broken_error(path, "has no graph: it is not an ONNX file, or is truncated")
-    return proto
+    except ContentError as error:
+        hint = "download it: git lfs pull" if str(error) == GIT_LFS else _EXPORT_AGAIN
+        raise _broken_error(path, str(error), hint, details=str(error.__cause__ or "")) from error
 
 
 def check_standard(proto: onnx.ModelProto, path: Path) -> None:

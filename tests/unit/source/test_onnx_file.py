@@ -130,7 +130,7 @@ def test_outputs_are_chosen_by_name_or_renamed(load_onnx: Load) -> None:
         (b"", "model.onnx is empty"),
         (graphs.matmul().SerializeToString()[:90], "is not an ONNX file, or is truncated"),
         (b"version https://git-lfs.github.com/spec/v1\n", "git-LFS pointer"),
-        (onnx.ModelProto(ir_version=8).SerializeToString(), "has no graph"),
+        (onnx.ModelProto(ir_version=8).SerializeToString(), "contains no graph"),
     ],
 )
 def test_file_without_a_graph(load_onnx: Load, root: Path, content: bytes, message: str) -> None:
