@@ -62,9 +62,11 @@ def rejected_requests(model: DeployedModel, limits: Limits) -> Iterator[SmokeChe
         else:
             yield check_rejected(model, model.wire(case.tiled(too_many).inputs), name)
         case = case.tiled(1)
-    first, *others = model.wire(case.inputs)
-    mistyped = _with_other_dtype(first)
-    yield check_rejected(model, [mistyped, *others], f"rejects {mistyped.dtype} for {first.name} ({first.dtype})")
+    inputs = model.wire(case.inputs)
+    if inputs:  # Triton also serves a model without inputs
+        first, mistyped = inputs[0], _with_other_dtype(inputs[0])
+        name = f"rejects {mistyped.dtype} for {first.name} ({first.dtype})"
+        yield check_rejected(model, [mistyped, *inputs[1:]], name)
     yield _check_outputs(model, case, "still serves after rejected requests")
 
 
