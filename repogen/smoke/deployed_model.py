@@ -165,6 +165,8 @@ def read_deployed_model(
             f"{model.name}: {GOLDEN_JSON} contains no usable case", "build the model again", code="smoke.no-golden"
         )
     dtypes = {tensor.name: DTYPES[tensor.dtype].wire for tensor in manifest.signature.inputs}
+    if unknown_names := sorted({name for case in cases for name in case.inputs} - dtypes.keys()):
+        raise _damaged_error(f"the manifest does not list {', '.join(unknown_names)}, an input in {GOLDEN_JSON}")
     return DeployedModel(client, model.served_as, int(version_dir.name), model.config, dtypes, cases, golden.tolerances)
 
 

@@ -27,6 +27,8 @@ _GRAPH_LEVELS = range(-1, 3)  # -1 basic, 1 extended, 2 all in the backend; 0 is
 _GPU_ACCELERATORS = frozenset({"tensorrt", "cuda", "gpu_io"})
 _CPU_ACCELERATORS = frozenset({"openvino"})
 
+# Python reads no number of more than 4300 digits.
+_INTEGER = re.compile(r"\s*([-+]?)0*(\d{1,10})(?!\d)", re.ASCII)
 _INTEGER_PARAMETERS = frozenset({
     "intra_op_thread_count", "inter_op_thread_count", "execution_mode", "cudnn_conv_algo_search", "gpu_mem_limit",
     "arena_extend_strategy",
@@ -80,12 +82,15 @@ def invalid_value_reason(name: str, value: str) -> str:
 
     >>> invalid_value_reason("enable_mem_arena", "yes"), invalid_value_reason("intra_op_thread_count", "2")
     ('it must be true, false, 1 or 0', '')
+    >>> [invalid_value_reason("intra_op_thread_count", value) for value in ("-1", "0" * 5000 + "5x", "9" * 5000)]
+    ['', '', 'it must be a 32-bit integer']
     """
     if name in _INTEGER_PARAMETERS:
-        match = re.match(r"\s*[-+]?\d+", value)
-        if match is None or not -(2**31) <= int(match[0]) < 2**31:
+        match = _INTEGER.match(value)
+        number = None if match is None else int(match[1] + match[2])
+        if number is None or not -(2**31) <= number < 2**31:
             return "it must be a 32-bit integer"
-        return "it must be 0 or 1" if name == "execution_mode" and int(match[0]) not in {0, 1} else ""
+        return "it must be 0 or 1" if name == "execution_mode" and number not in {0, 1} else ""
     return "it must be true, false, 1 or 0" if name in _BOOLEAN_PARAMETERS and value.lower() not in _BOOLEANS else ""
 
 

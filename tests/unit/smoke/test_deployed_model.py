@@ -14,6 +14,7 @@ from repogen.errors import SmokeError
 from repogen.repository.decode import MalformedRecordError
 from repogen.smoke.deployed_model import DeployedModel, WireCase, read_deployed_model
 from repogen.smoke.preparation import PreparedModel
+from repogen.smoke.sequence_checks import Unreachable, _position
 from repogen.triton_config.text.parse import parse
 from tests.unit.smoke.conftest import CONFIG
 
@@ -92,3 +93,24 @@ def test_cases_that_are_not_utf8(tmp_path: Path) -> None:
     """The file is damaged, like one that is not JSON."""
     with pytest.raises(MalformedRecordError, match=r"1/golden\.json: is not UTF-8"):
         deployed(tmp_path, b"\xff", a=np.ones(1), b=np.ones(1))
+
+
+@pytest.mark.parametrize("name", ["z", "\N{BYTE ORDER MARK}x"])
+def test_input_that_the_manifest_does_not_list(tmp_path: Path, name: str) -> None:
+    """Its dtype on the wire is unknown."""
+    golden = GOLDEN.replace(b'"name": "x"', json.dumps({"name": name}).encode()[1:-1])
+    rows = np.ones((3, 2), np.float32)
+    with pytest.raises(SmokeError, match="the manifest does not list"):
+        deployed(tmp_path, golden, a=rows, b=rows)
+
+
+@pytest.mark.parametrize("values", [None, np.ones((0, 1), np.float32), np.full((1, 1), np.nan, np.float32)])
+def test_golden_values_of_a_control_input(values: Array | None) -> None:
+    """A golden row without them, or with values that Triton never feeds, is not sent."""
+    control = 'control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } name: "id"'
+    config = parse(f"sequence_batching {{ control_input {{ {control} }} }}", "config.pbtxt")
+    inputs = {} if values is None else {"id": values}
+    client: Any = None
+    row = WireCase("c", 1, inputs, {})
+    model = DeployedModel(client, "m", 1, config, {}, (row,), {})
+    assert isinstance(_position(model, row), Unreachable)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from repogen.artifacts.registry import EntryState
+from repogen.errors import TrackingError
 from repogen.registry.mlflow.entries import STATE, TRITON_VERSION, entry_of, moves_of
 
 MOVE = {
@@ -30,3 +31,11 @@ def test_damaged_move_is_ignored(text: str) -> None:
     """The other moves are listed."""
     tags = {"repogen.move.champion.1": text, "repogen.move.champion.2": json.dumps(MOVE)}
     assert [move.new for move in moves_of(tags, {"champion": 2})][-1] == 2
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "9" * 400, "-1", "x", None])
+def test_version_of_the_registry_that_is_not_a_number(number: object) -> None:
+    """Nothing is changed, because the model could look like one that lost its alias."""
+    version: Any = SimpleNamespace(name="m", version=number, tags={})
+    with pytest.raises(TrackingError, match="which is not a number"):
+        entry_of(version, ())
