@@ -17,3 +17,6 @@ RESERVED_FILES = frozenset(
     }
 )
 """File names in a version directory that a user's companion files cannot have."""
+
+MAX_CONFIG_BYTES = 2**20
+"""Largest config.pbtxt that is read. Real ones have kilobytes; the parser needs seconds for a MiB."""

@@ -8,12 +8,11 @@ from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.steps import EnsembleStep
 from repogen.build.dependencies import ensemble_dependencies
 from repogen.errors import ConfigError
-from repogen.files import read_text
 from repogen.repository.layout import latest_version, model_dir, versions
 from repogen.repository.manifest import read_manifest
 from repogen.source.interface import BuiltStep
 from repogen.spec.sources import EnsembleSource
-from repogen.triton_config.text.parse import parse
+from repogen.triton_config.text.parse import parse_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,8 +88,7 @@ def _manifest(directory: Path, version: int | None, where: str) -> Manifest:
 
 def _steps_in_config(version_dir: Path) -> tuple[EnsembleStep, ...]:
     """Return the steps in a version's own config.pbtxt."""
-    text = read_text(version_dir / CONFIG_FILE)
-    config = parse(text, f"config.pbtxt of {version_dir.parent.name}")
+    config = parse_file(version_dir / CONFIG_FILE, f"config.pbtxt of {version_dir.parent.name}")
     return tuple(
         EnsembleStep(
             step.model_name,

@@ -7,13 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE, UNCONFIRMED_FILE
+from repogen.artifacts.file_names import UNCONFIRMED_FILE
 from repogen.artifacts.report import ModelReport, Status
 from repogen.build.dependencies import ensemble_dependencies
 from repogen.build.fingerprint import changes, steps_changed, was_registered
 from repogen.errors import RepogenError
-from repogen.files import exists, is_directory, is_file, read_bytes
+from repogen.files import exists, is_directory, is_file
 from repogen.repository.layout import (
+    config_bytes,
     journal_path,
     latest_version,
     model_dir,
@@ -126,12 +127,10 @@ def _newest_version(repository: Path, name: str) -> tuple[int, Manifest] | None:
         if version is None:
             return None
         manifest = read_manifest(directory / str(version))
-        built_config, served_config = (
-            read_bytes(folder / CONFIG_FILE) for folder in (directory / str(version), directory)
-        )
+        built_config, served_config = (config_bytes(folder) for folder in (directory / str(version), directory))
     except (OSError, RepogenError):
         return None
-    return (version, manifest) if built_config == served_config else None
+    return (version, manifest) if built_config is not None and built_config == served_config else None
 
 
 def _report(name: str, version: int, manifest: Manifest, seconds: float) -> ModelReport:

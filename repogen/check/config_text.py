@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.file_names import MAX_CONFIG_BYTES
 from repogen.check.layout import unreadable_config
-from repogen.files import open_regular
+from repogen.files.content import ContentError, read_bytes
 from repogen.targets import field_releases, supports_field
 from repogen.triton_config.rules.findings import Finding
 from repogen.triton_config.text.parse import PbtxtError, parse
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
     from repogen.triton_config.rules.findings import Severity
     from repogen.triton_config.text.parse import ModelConfig
 
-MAX_BYTES = 16 * 2**20
 _STRAY = re.compile("[\ud800-\udfff]")  # bytes that are not UTF-8, as surrogateescape represents them
 _BOM = "\N{BYTE ORDER MARK}"
-_TEMPLATE_SYNTAX = re.compile(r"\$\{[^}\n]*\}|\{\{.*?\}\}|\{%.*?%\}|<%.*?%>")
+# At most 200 characters: a line of many openings would take time that grows with the square of its length.
+_TEMPLATE_SYNTAX = re.compile(r"\$\{[^}\n]{0,200}\}|\{\{.{0,200}?\}\}|\{%.{0,200}?%\}|<%.{0,200}?%>")
 _IGNORE = re.compile(r"#\s*repogen:\s*ignore(?P<file>-file)?\[(?P<codes>[A-Z0-9,\s]*)\]")
 
 
@@ -95,11 +96,10 @@ def _text(path: Path) -> tuple[str, Finding | None]:
     if reason:
         return "", Finding("RG005", "error", f"{path.name} {reason}", "make it a file")
     try:
-        with open_regular(path) as stream:
-            content = stream.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            message = f"{path.name} is larger than {MAX_BYTES // 2**20} MiB"
-            return "", Finding("RG005", "error", message, "a config has a few kilobytes: is it the right file?")
+        content = read_bytes(path, MAX_CONFIG_BYTES)
+    except ContentError as error:
+        hint = "a config has a few kilobytes: is it the right file?"
+        return "", Finding("RG005", "error", f"{path.name} {error}", hint)
     except OSError as error:
         return "", Finding("RG005", "error", f"{path.name} cannot be read: {error.strerror}", "make it readable")
     text = content.decode(errors="surrogateescape")

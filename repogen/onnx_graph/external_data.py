@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from math import prod
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 OUTSIDE_LINK = "is a symlink that leads out of its directory"
 """Problem of a location that is a symlink to a file in another directory."""
 
+_MAX_BYTES = 2**63 - 1
+_MAX_DIGITS = 19
 _EXTERNAL = 1  # TensorProto.DataLocation; the number avoids an import of onnx
 # Bits of one element by TensorProto.DataType; source: onnx.proto3.
 _BITS = {1: 32, 2: 8, 3: 8, 4: 16, 5: 16, 6: 32, 7: 64, 9: 8, 10: 16, 11: 64, 12: 32, 13: 64, 14: 64, 15: 128, 16: 16}
@@ -56,8 +58,8 @@ class External:
     Attributes:
         tensor: Name of the tensor.
         location: Path relative to the model's directory; not validated.
-        offset: First byte; -1 if the declared offset or length is not a number.
-        length: Number of bytes; computed from the shape if it is not declared.
+        offset: First byte; -1 if the declared offset or length is not a 64-bit number.
+        length: Number of bytes, at most 2**63 - 1; computed from the shape if it is not declared.
     """
 
     tensor: str
@@ -70,13 +72,27 @@ def external(proto: onnx.ModelProto) -> Iterator[External]:
     """Yield the declared location of each tensor with external data."""
     for tensor in tensors(proto):
         if tensor.data_location == _EXTERNAL:
-            entries = {entry.key: entry.value for entry in tensor.external_data}
-            try:
-                offset = int(entries.get("offset", 0))
-                length = int(entries.get("length", 0)) or prod(tensor.dims) * _BITS.get(tensor.data_type, 0) // 8
-            except ValueError:
+            # protobuf returns text that is not UTF-8 as bytes
+            entries = {os.fsdecode(entry.key): os.fsdecode(entry.value) for entry in tensor.external_data}
+            offset, length = (_number(entries.get(key, "0")) for key in ("offset", "length"))
+            if offset < 0 or length < 0:
                 offset, length = -1, 0
-            yield External(tensor.name, entries.get("location", ""), offset, length)
+            yield External(tensor.name, entries.get("location", ""), offset, length or _stored_bytes(tensor))
+
+
+def _number(text: str) -> int:
+    """Return a declared number of bytes; -1 for text that is not one."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else -1
+
+
+def _stored_bytes(tensor: onnx.TensorProto) -> int:
+    """Return the size of a tensor's data by its shape, at most 2**63 - 1; 0 for a negative dim."""
+    bits = _BITS.get(tensor.data_type, 0)
+    for dim in tensor.dims:
+        bits *= max(dim, 0)
+        if not bits or bits > 8 * _MAX_BYTES:
+            break
+    return min(bits // 8, _MAX_BYTES)
 
 
 def misplaced(path: Path, location: str) -> str:

@@ -9,7 +9,8 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
-from repogen.files import MAX_GRAPH_BYTES, is_file, read_bytes
+from repogen.files import MAX_GRAPH_BYTES, is_file
+from repogen.files.content import ContentError, read_bytes
 from repogen.onnx_graph.external_data import OUTSIDE_LINK, cut_short, external, misplaced
 from repogen.onnx_graph.output_shapes import infer_outputs
 from repogen.triton_config.rules.findings import Finding
@@ -43,6 +44,32 @@ class GraphFacts:
     unknown_ranks: frozenset[str] = frozenset()
 
 
+def parse_model(path: Path) -> onnx.ModelProto:
+    """Return the model in a file, without its external data.
+
+    Raises:
+        ContentError: The file is larger than 2 GiB, is not an ONNX model, or requests cannot name its inputs or
+            outputs.
+        OSError: It can't be read.
+    """
+    content = read_bytes(path, MAX_GRAPH_BYTES)
+    if other := _other_format(content):
+        raise ContentError(other)
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(content)
+    except DecodeError as error:
+        raise ContentError("is not an ONNX file, or is truncated") from error
+    if not proto.HasField("graph") or not proto.ir_version or not proto.graph.output:
+        raise ContentError("contains no graph: it is not an ONNX file, or is truncated")
+    # protobuf returns text that is not UTF-8 as bytes
+    for value in (*proto.graph.input, *proto.graph.output):
+        dims = value.type.tensor_type.shape.dim
+        if not all(isinstance(text, str) for text in (value.name, *(dim.dim_param for dim in dims))):
+            raise ContentError(f"has an input or output with a name that is not UTF-8: {value.name!r:.60}")
+    return proto
+
+
 def read_graph(path: Path) -> tuple[GraphFacts | None, list[Finding]]:
     """Read a model file.
 
@@ -52,33 +79,34 @@ def read_graph(path: Path) -> tuple[GraphFacts | None, list[Finding]]:
     Returns:
         The facts, None if the file is not a graph; and findings about the file.
     """
-    proto = onnx.ModelProto()
     try:
-        content = read_bytes(path, MAX_GRAPH_BYTES)
+        proto = parse_model(path)
     except OSError as error:
         return None, [_broken_finding(f"{path.name} cannot be read: {error.strerror}", "make it a readable file")]
-    if other := other_format(content):
-        return None, [_broken_finding(f"{path.name} {other[0]}", other[1])]
-    try:
-        proto.ParseFromString(content)
-    except DecodeError:
-        return None, [_broken_finding(f"{path.name} is not an ONNX file, or is truncated", _RETRY)]
-    if not proto.HasField("graph") or not proto.ir_version or not proto.graph.output:
-        return None, [
-            _broken_finding(f"{path.name} contains no graph: it is not an ONNX file, or is truncated", _RETRY)
-        ]
+    except ContentError as error:
+        return None, [_broken_finding(f"{path.name} {error}", other_format_hint(error) or _RETRY)]
     return _facts(proto), list(_external(proto, path))
 
 
-def other_format(content: bytes) -> tuple[str, str] | None:
-    """Return what a file is, and what to do, if it is not an ONNX file but what a download left in place of one."""
+_OTHER_FORMATS = {
+    "is a Git LFS pointer, not the file itself": "download the file: git lfs pull",
+    "is a web page": "download the file again: the server returned a page, perhaps a login page",
+}
+
+
+def other_format_hint(error: ContentError) -> str:
+    """Return what to do about a file that a download left in place of a model; empty for another error."""
+    return _OTHER_FORMATS.get(str(error), "")
+
+
+def _other_format(content: bytes) -> str:
+    """Return what a file is, if it is not a model but what a download left in place of one; empty otherwise."""
+    lfs_pointer, web_page = _OTHER_FORMATS
     if not content:
-        return "is empty", _RETRY
+        return "is empty"
     if content.startswith(b"version https://git-lfs"):
-        return "is a Git LFS pointer, not the file itself", "download the file: git lfs pull"
-    if content[:1024].lstrip().lower().startswith((b"<!doctype html", b"<html")):
-        return "is a web page", "download the file again: the server returned a page, perhaps a login page"
-    return None
+        return lfs_pointer
+    return web_page if content[:1024].lstrip().lower().startswith((b"<!doctype html", b"<html")) else ""
 
 
 def _broken_finding(message: str, hint: str) -> Finding:

@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 
 from repogen.errors import ExitCode, RepogenError
+from repogen.files.content import ContentError, read_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pydantic import TypeAdapter
 
 SCHEMA = 1
 """Version of the file formats that this repogen reads and writes."""
+
+INT64_MAX = 2**63 - 1
+"""Largest number in a record: sizes and counts that Triton, the filesystem and NumPy can represent."""
 
 _T = TypeVar("_T")
 _NON_FINITE = frozenset({"nan", "inf", "-inf"})
@@ -46,7 +52,7 @@ def _check_schema(schema: int) -> int:
     return schema
 
 
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=INT64_MAX)]
 JsonFloat = Annotated[float, BeforeValidator(_from_json_number), PlainSerializer(json_number, when_used="json")]
 
 
@@ -80,6 +86,20 @@ def decode(adapter: TypeAdapter[_T], text: str, where: str) -> _T:
         key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
         message = first["msg"].removeprefix("Value error, ")
         raise malformed(where, f"{key}: {message}" if key else message) from error
+
+
+def read_record(adapter: TypeAdapter[_T], path: Path, where: str) -> _T:
+    """Return the value in a JSON file; see ``decode``.
+
+    Raises:
+        MalformedRecordError: The file is larger than 16 MiB, not UTF-8, not JSON, or not of this type.
+        OSError: The file can't be read.
+    """
+    try:
+        text = read_text(path)
+    except ContentError as error:
+        raise malformed(where, str(error)) from error
+    return decode(adapter, text, where)
 
 
 def encode(document: Document) -> str:

@@ -11,8 +11,8 @@ from repogen.artifacts.versions import Manifest, ModelConfig, StagedVersion
 from repogen.errors import ConfigError, PublishError, RepogenError, TrackingError
 from repogen.files import reason
 from repogen.repository.filesystem import make_readable_and_sync
+from repogen.repository.layout import config_bytes
 from repogen.repository.manifest import damaged_files, read_manifest, unlisted_files
-from repogen.repository.recovery import config_bytes
 from repogen.repository.version_policy import serving_only
 from repogen.triton_config.rules.config_rules import config_findings
 from repogen.triton_config.rules.findings import errors_of

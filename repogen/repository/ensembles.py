@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
-from repogen.files import is_file, read_text
+from repogen.files import is_file
 from repogen.repository.layout import triton_versions
-from repogen.repository.recovery import config_bytes
 from repogen.repository.version_policy import served_versions
 from repogen.triton_config.rules.ensemble_repository import ModelInRepository, ensemble_findings
 from repogen.triton_config.rules.findings import errors_of
-from repogen.triton_config.text.parse import parse
+from repogen.triton_config.text.parse import parse, parse_file, read_config_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -26,9 +25,10 @@ def neighbor_at(directory: Path) -> ModelInRepository:
 
     Raises:
         ConfigError: Its config.pbtxt can't be parsed.
+        OSError: It can't be read.
     """
     path = directory / CONFIG_FILE
-    config = parse(read_text(path), f"{directory.name}/{CONFIG_FILE}") if is_file(path) else None
+    config = parse_file(path, f"{directory.name}/{CONFIG_FILE}") if is_file(path) else None
     return ModelInRepository(config, served_versions(config, triton_versions(directory)))
 
 
@@ -48,7 +48,8 @@ def unfit_users(repository: Path, staged: StagedVersion, building: Collection[st
     new = {staged.name: ModelInRepository(config, served_numbers)}
     reasons = {}
     for path in sorted(repository.glob(f"*/{CONFIG_FILE}")):
-        name, text = path.parent.name, (config_bytes(path.parent) or b"").decode(errors="replace")
+        name = path.parent.name
+        text = read_config_text(path, f"{name}/{CONFIG_FILE}")
         if name not in building and "ensemble_scheduling" in text:
             ensemble = parse(text, f"{name}/{CONFIG_FILE}")
             if any(step.model_name == staged.name for step in ensemble.ensemble_scheduling.step):

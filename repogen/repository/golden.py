@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, TypeAdapter
+from pydantic import AfterValidator, Field, TypeAdapter
 
 from repogen.artifacts.built_model import Golden, GoldenCase
-from repogen.files import open_regular, read_text
-from repogen.repository.decode import SCHEMA, Document, JsonFloat, Part, decode, encode, malformed
+from repogen.files.content import ContentError
+from repogen.repository.decode import (
+    INT64_MAX,
+    SCHEMA,
+    Document,
+    JsonFloat,
+    Part,
+    decode,
+    encode,
+    malformed,
+    read_record,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,14 +36,14 @@ _ENDS = ".ends"
 
 
 def _valid_case(case: GoldenCase) -> GoldenCase:
-    if case.batch < 0:
-        raise ValueError("batch must not be negative")
+    if not 0 <= case.batch <= INT64_MAX:
+        raise ValueError("batch must not be negative, or above 64 bits")
     return case
 
 
 class _Tolerance(Part):
-    rtol: JsonFloat
-    atol: JsonFloat
+    rtol: Annotated[JsonFloat, Field(ge=0, allow_inf_nan=False)]  # every output is within a tolerance of NaN
+    atol: Annotated[JsonFloat, Field(ge=0, allow_inf_nan=False)]
 
 
 class _Document(Document):
@@ -63,7 +73,20 @@ def golden_from_json(text: str, where: str = GOLDEN_JSON) -> Golden:
         MalformedRecordError: Not the format that ``golden_to_json`` writes, or a newer schema. Unknown keys are
             ignored.
     """
-    document = decode(_DOCUMENT, text, where)
+    return _golden(decode(_DOCUMENT, text, where), where)
+
+
+def read_golden(directory: Path, where: str = GOLDEN_JSON) -> Golden:
+    """Return the golden cases of a directory; see ``golden_from_json``.
+
+    Raises:
+        MalformedRecordError: The file is damaged.
+        OSError: It can't be read.
+    """
+    return _golden(read_record(_DOCUMENT, directory / GOLDEN_JSON, where), where)
+
+
+def _golden(document: _Document, where: str) -> Golden:
     outputs = {tensor.name for case in document.cases for tensor in case.outputs}
     if missing_outputs := sorted(outputs - document.tolerances.keys()):
         raise malformed(where, f"no tolerance for {', '.join(missing_outputs)}")
@@ -97,9 +120,10 @@ def unpacked(arrays: Mapping[str, Array], key: str) -> Array:
 
     if f"{key}{_ENDS}" not in arrays:
         return arrays[key]
-    content, ends = arrays[key].astype(np.uint8).tobytes(), arrays[f"{key}{_ENDS}"]
+    content, ends = arrays[key].tobytes(), arrays[f"{key}{_ENDS}"]
     stops: list[int] = ends.ravel().tolist()
-    if stops != sorted(stops) or (stops[-1:] or [0]) != [len(content)]:
+    is_packed = arrays[key].dtype == np.uint8 and ends.dtype.kind in "iu"
+    if not is_packed or [0, *stops] != sorted([0, *stops]) or (stops[-1:] or [0]) != [len(content)]:
         raise ValueError(f"{key}: the ends of the strings do not match their bytes")
     strings = np.empty(len(stops), dtype=object)
     strings[:] = [content[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]
@@ -114,13 +138,17 @@ def first_golden_inputs(directory: Path, batched: bool) -> dict[str, Array] | No
         batched: Whether the case must have at least one row.
 
     Raises:
-        MalformedRecordError: ``golden.json`` is damaged.
+        MalformedRecordError: ``golden.json`` or ``golden.npz`` is damaged.
+        OSError: One of them can't be read.
     """
-    import numpy as np  # noqa: PLC0415 - as above
+    from repogen.files.npz import read_npz  # noqa: PLC0415 - as above
 
-    golden = golden_from_json(read_text(directory / GOLDEN_JSON))
+    golden = read_golden(directory)
     case = next((case for case in golden.cases if case.batch > 0 or not batched), None)
     if case is None:
         return None
-    with open_regular(directory / GOLDEN_NPZ) as file, np.load(file, allow_pickle=False) as arrays:
+    try:
+        arrays = read_npz(directory / GOLDEN_NPZ)
         return {tensor.name: unpacked(arrays, tensor.key) for tensor in case.inputs}
+    except (ContentError, KeyError, ValueError) as error:
+        raise malformed(GOLDEN_NPZ, f"lacks {error}" if isinstance(error, KeyError) else str(error)) from error

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import PYTHON_FILE, REQUIREMENTS_FILE
+from repogen.artifacts.file_names import CONFIG_FILE, MAX_CONFIG_BYTES, PYTHON_FILE, REQUIREMENTS_FILE
 from repogen.errors import PublishError
-from repogen.files import is_directory, is_file, read_text
+from repogen.files import is_directory, is_file
+from repogen.files.content import ContentError, read_bytes, read_text
 from repogen.repository.decode import malformed
 
 if TYPE_CHECKING:
@@ -155,6 +156,20 @@ def _entries(directory: Path) -> list[Path]:
         ) from error
 
 
+def config_bytes(directory: Path) -> bytes | None:
+    """Return the config.pbtxt in a directory, None if there is none.
+
+    Raises:
+        MalformedRecordError: It is larger than 1 MiB.
+        OSError: It can't be read.
+    """
+    path = directory / CONFIG_FILE
+    try:
+        return read_bytes(path, MAX_CONFIG_BYTES) if is_file(path) else None
+    except ContentError as error:
+        raise malformed("/".join(path.parts[-3:]), str(error)) from error
+
+
 def requirements_in(version_dir: Path) -> tuple[str, ...]:
     """Return the distributions that a version's Python code imports, each ``name==version``; empty without code.
 
@@ -166,6 +181,6 @@ def requirements_in(version_dir: Path) -> tuple[str, ...]:
         return ()
     try:
         lines = read_text(path).splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ContentError) as error:
         raise malformed("/".join(path.parts[-3:]), str(error)) from error
     return tuple(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))

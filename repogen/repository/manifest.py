@@ -16,8 +16,18 @@ from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, MODEL_FILE,
 from repogen.artifacts.named_file import named_records, path_in_model
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.artifacts.versions import Manifest, Provenance
-from repogen.files import read_text
-from repogen.repository.decode import SCHEMA, Count, Document, JsonFloat, Part, decode, encode, malformed
+from repogen.repository.decode import (
+    INT64_MAX,
+    SCHEMA,
+    Count,
+    Document,
+    JsonFloat,
+    Part,
+    decode,
+    encode,
+    malformed,
+    read_record,
+)
 from repogen.repository.digest import sha256_files
 
 if TYPE_CHECKING:
@@ -30,19 +40,19 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 def _valid_tensor(tensor: TensorSpec) -> TensorSpec:
     if tensor.dtype not in DTYPES:
         raise ValueError(f"dtype {tensor.dtype!r} is not one of {', '.join(DTYPES)}")
-    if any(isinstance(dim, int) and dim < 0 for dim in tensor.shape):
+    if any(isinstance(dim, int) and not 0 <= dim <= INT64_MAX for dim in tensor.shape):
         raise ValueError("shape must contain sizes and names of symbolic dimensions")
     return tensor
 
 
 def _valid_file(record: FileRecord) -> FileRecord:
     path = PurePosixPath(record.path)
-    if path.is_absolute() or ".." in path.parts or not path.parts:
+    if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in record.path:
         raise ValueError(f"path {record.path!r} is outside the version directory")
     if not _SHA256.fullmatch(record.sha256):
         raise ValueError("sha256 must be 64 hex digits")
-    if record.size < 0:
-        raise ValueError("size must not be negative")
+    if not 0 <= record.size <= INT64_MAX:
+        raise ValueError("size must not be negative, or above 64 bits")
     return record
 
 
@@ -105,7 +115,10 @@ def manifest_from_json(text: str, where: str = MANIFEST_FILE) -> Manifest:
         MalformedRecordError: Not the format that ``manifest_to_json`` writes, a newer schema, or a path outside the
             version directory. Unknown keys are ignored.
     """
-    document = decode(_DOCUMENT, text, where)
+    return _manifest(decode(_DOCUMENT, text, where), where)
+
+
+def _manifest(document: _Document, where: str) -> Manifest:
     main = _MAIN_FILES.get(document.provenance.exporter, MODEL_FILE)
     if not any(file.path == main for file in document.files):
         raise malformed(where, f"files does not list {main}")
@@ -127,11 +140,7 @@ def read_manifest(version_dir: Path) -> Manifest:
     """
     path = version_dir / MANIFEST_FILE
     where = "/".join(path.parts[-3:])
-    try:
-        text = read_text(path)
-    except UnicodeDecodeError as error:
-        raise malformed(where, "not UTF-8") from error
-    return manifest_from_json(text, where)
+    return _manifest(read_record(_DOCUMENT, path, where), where)
 
 
 def damaged_files(version_dir: Path, manifest: Manifest) -> tuple[str, ...]:
@@ -201,7 +210,10 @@ def _damaged_paths(records: Mapping[Path, FileRecord]) -> tuple[str, ...]:
 
 
 def _size_difference(path: Path, record: FileRecord) -> str:
-    if not path.is_file():
-        return f"{record.path} is missing"
-    size = path.stat().st_size
+    try:
+        if not path.is_file():
+            return f"{record.path} is missing"
+        size = path.stat().st_size
+    except OSError as error:  # a name that is too long
+        return f"{record.path} cannot be read: {error.strerror}"
     return f"{record.path} has {size} bytes, not {record.size}" if size != record.size else ""

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import MANIFEST_FILE
 from repogen.errors import ConfigError, PublishError, RepogenError
+from repogen.repository.decode import MalformedRecordError
 from repogen.repository.filesystem import NO_EXCHANGE, make_directory
-from repogen.repository.layout import archive_dir, model_dir, triton_versions, versions
+from repogen.repository.layout import archive_dir, config_bytes, model_dir, triton_versions, versions
 from repogen.repository.lock import locked
 from repogen.repository.manifest import damaged_files, damaged_named_files, read_manifest
 from repogen.repository.ownership import RepositoryKind, RepositoryOwner, read_owner, require_synced
 from repogen.repository.publish import require_plain_directory
-from repogen.repository.recovery import config_bytes
 from repogen.repository.transaction import Transaction, write_owner
 from repogen.repository.version_policy import served_versions, serving_only
 from repogen.triton_config.text.parse import parse
@@ -213,10 +213,10 @@ def _is_configured(directory: Path, desired: DesiredVersion) -> bool:
 
 def _served_numbers(model: Path, candidates: Iterable[int]) -> tuple[int, ...] | None:
     """Return those of the candidates that a model's config.pbtxt serves; None if it is missing or can't be parsed."""
-    config = config_bytes(model)
     try:
+        config = config_bytes(model)
         return None if config is None else served_versions(parse(config.decode(), model.name), candidates)
-    except (ConfigError, UnicodeDecodeError):
+    except (ConfigError, MalformedRecordError, UnicodeDecodeError):
         return None
 
 

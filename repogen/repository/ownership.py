@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter
 
 from repogen.errors import PublishError
-from repogen.files import read_text
-from repogen.repository.decode import SCHEMA, Document, decode, malformed
+from repogen.repository.decode import SCHEMA, Document, read_record
 from repogen.repository.layout import models_of
 
 if TYPE_CHECKING:
@@ -72,14 +71,11 @@ def read_owner(repository: Path) -> RepositoryOwner | None:
     """
     path = repository / OWNER_FILE
     try:
-        text = read_text(path)
+        document = read_record(_DOCUMENT, path, str(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except UnicodeDecodeError as error:
-        raise malformed(str(path), "not UTF-8") from error
     except OSError as error:
         raise PublishError(f"{path} cannot be read: {error.strerror}", code="repository.mark") from error
-    document = decode(_DOCUMENT, text, str(path))
     return RepositoryOwner(document.kind, document.aliases)
 
 

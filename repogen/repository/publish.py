@@ -34,11 +34,11 @@ from repogen.repository.compatibility import (
 )
 from repogen.repository.decode import MalformedRecordError
 from repogen.repository.filesystem import Disk, Filesystem, make_directory, make_readable_and_sync
-from repogen.repository.layout import latest_version, model_dir, next_version, triton_versions, versions
+from repogen.repository.layout import config_bytes, latest_version, model_dir, next_version, triton_versions, versions
 from repogen.repository.lock import locked
 from repogen.repository.manifest import read_manifest
 from repogen.repository.ownership import RepositoryKind, RepositoryOwner, read_owner, require_built
-from repogen.repository.recovery import config_bytes, finish_interrupted_publish
+from repogen.repository.recovery import finish_interrupted_publish
 from repogen.repository.transaction import Transaction
 from repogen.repository.version_policy import served_versions
 from repogen.triton_config.text.parse import parse

@@ -16,11 +16,11 @@ from pydantic import TypeAdapter
 
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.errors import PublishError
-from repogen.files import exists, is_file, read_bytes, reason
-from repogen.repository.decode import MalformedRecordError, decode
+from repogen.files import exists, reason
+from repogen.repository.decode import MalformedRecordError, malformed, read_record
 from repogen.repository.digest import sha256_bytes
 from repogen.repository.filesystem import Disk, Filesystem
-from repogen.repository.layout import journal_path, latest_version, model_dir
+from repogen.repository.layout import config_bytes, journal_path, latest_version, model_dir
 from repogen.repository.lock import locked
 
 if TYPE_CHECKING:
@@ -87,7 +87,12 @@ def config_is_newest(model: Path) -> bool:
 
 
 def finish_interrupted_publish(model: Path, filesystem: Filesystem) -> None:
-    """Complete or undo the publish that the model's journal describes; the caller holds the lock."""
+    """Complete or undo the publish that the model's journal describes; the caller holds the lock.
+
+    Raises:
+        MalformedRecordError: A config.pbtxt is too large, or the newest version's is not UTF-8.
+        OSError: A file can't be read or written.
+    """
     path = journal_path(model)
     journal = _read_journal(path)
     if journal is None:
@@ -98,21 +103,18 @@ def finish_interrupted_publish(model: Path, filesystem: Filesystem) -> None:
     unedited = config is not None and sha256_bytes(config) in {journal.before, journal.after}
     if unedited and newest_config is not None and config != newest_config:
         copy = path.with_suffix(".pbtxt")
-        filesystem.write(copy, newest_config.decode())
+        try:
+            filesystem.write(copy, newest_config.decode())
+        except UnicodeDecodeError as error:
+            raise malformed(f"{model.name}/{latest}/{CONFIG_FILE}", "is not UTF-8") from error
         filesystem.rename(copy, model / CONFIG_FILE)
     filesystem.remove(path)
-
-
-def config_bytes(directory: Path) -> bytes | None:
-    """Return the config.pbtxt in a directory, None if there is none."""
-    path = directory / CONFIG_FILE
-    return read_bytes(path) if is_file(path) else None
 
 
 def _read_journal(path: Path) -> Journal | None:
     """Return the journal, None if there is none; an incomplete one was interrupted before the first rename."""
     try:
-        return decode(_JOURNAL, read_bytes(path).decode(errors="replace"), path.name)
+        return read_record(_JOURNAL, path, path.name)
     except FileNotFoundError:
         return None
     except MalformedRecordError:

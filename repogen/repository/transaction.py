@@ -12,10 +12,10 @@ from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.named_file import DATA_DIRECTORIES, named_records, path_in_model
 from repogen.repository.digest import sha256_bytes
 from repogen.repository.filesystem import Filesystem, make_directory, sync
-from repogen.repository.layout import journal_path
+from repogen.repository.layout import config_bytes, journal_path
 from repogen.repository.manifest import damaged_named_files
 from repogen.repository.ownership import NEW_OWNER_FILE, OWNER_FILE
-from repogen.repository.recovery import Journal, config_bytes
+from repogen.repository.recovery import Journal
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from repogen.errors import RepogenError, SpecError, first_line
+from repogen.files.content import read_text
 from repogen.scaffold.description import (
     NO_HINTS,
     Hints,
@@ -52,8 +53,8 @@ def describe_callable(module: str, attribute: str, directory: Path, hints: Hints
     """
     file = _module_file(module, directory)
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError) as error:
+        tree = ast.parse(read_text(file))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: nested too deeply
         raise SpecError(f"{file} cannot be parsed: {error}", "correct the file", code="init.from") from error
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}

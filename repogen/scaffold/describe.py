@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 from repogen.check.layout import is_model
 from repogen.errors import SourceError, SpecError
+from repogen.files.archive import open_archive
+from repogen.files.content import ContentError
 from repogen.repository.layout import models_of
 from repogen.scaffold.code import describe_callable, relative_reference
 from repogen.scaffold.description import NO_HINTS, Hints, ModelDescription, SpecDescription, flow, model_name
@@ -136,12 +137,12 @@ def _describe_directory(path: Path, relative: str) -> ModelDescription:
     return ModelDescription(model_name(path.resolve().name), source, tuple(comments), (), note)
 
 
-def _archive_members(path: Path) -> list[str]:
+def _archive_members(path: Path) -> tuple[str, ...]:
     try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.namelist()
-    except (OSError, zipfile.BadZipFile):
-        return []
+        with open_archive(path) as archive:
+            return archive.names
+    except (OSError, ContentError):
+        return ()
 
 
 def _unsupported_error(path: str, problem: str) -> SpecError:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pickletools
 import re
-import zipfile
 from typing import TYPE_CHECKING
 
 from pydantic import AliasPath, BaseModel, Field
 
 from repogen.artifacts.tensors import DTYPES
 from repogen.errors import SpecError
+from repogen.files.archive import open_archive
+from repogen.files.content import MAX_TEXT_BYTES, ContentError
+from repogen.onnx_graph.facts import parse_model
 from repogen.scaffold.description import ModelDescription, flow, input_placeholders, model_name, shape_text
 
 if TYPE_CHECKING:
@@ -27,7 +29,10 @@ _TORCH_DTYPES = {
 _SYMBOL = re.compile(r"Symbol\('(\w+)'[^()]*\)")
 _MAX_EXPRESSION_LENGTH = 40
 _UNBOUNDED = 2**31
-_FORWARD = re.compile(r"def forward\(self: [\w.]+,?(?P<parameters>[^{]*?)\)\s*->", re.DOTALL)
+_MAX_PROGRAM_BYTES = 2**28
+_DEFINITION = "def forward(self: "
+# At most so many characters: the time to split parameters grows with the square of their length.
+_FORWARD = re.compile(r"[\w.]+,?(?P<parameters>[^{]{0,5000}?)\)\s*->", re.DOTALL)
 
 
 def describe_onnx(path: Path, relative: str) -> ModelDescription:
@@ -38,17 +43,13 @@ def describe_onnx(path: Path, relative: str) -> ModelDescription:
     Raises:
         SpecError: The file cannot be read as ONNX.
     """
-    import onnx  # noqa: PLC0415 - takes half a second, and only `init --from` an ONNX file needs it
-    from google.protobuf.message import DecodeError  # noqa: PLC0415 - the same
-
     try:
-        model = onnx.load(path, load_external_data=False)
-    except (DecodeError, OSError, ValueError) as error:
+        model = parse_model(path)
+    except (OSError, ContentError) as error:
+        reason = f"it {error}" if isinstance(error, ContentError) else str(error)
         raise SpecError(
-            f"{path} cannot be read as ONNX: {error}", "export or download it again", code="init.from"
+            f"{path} cannot be read as ONNX: {reason}", "export or download it again", code="init.from"
         ) from error
-    if not model.graph.output:
-        raise SpecError(f"{path} contains no graph", "export or download it again", code="init.from")
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in constants]
     return ModelDescription(
@@ -65,7 +66,8 @@ def describe_onnx(path: Path, relative: str) -> ModelDescription:
 
 def _onnx_versions(model: ModelProto) -> str:
     opset = next((entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"}), 0)
-    producer = model.producer_name if model.producer_name.isprintable() else ""
+    producer = str(model.producer_name)  # protobuf returns text that is not UTF-8 as bytes
+    producer = producer if producer.isprintable() else ""
     return f"ONNX graph: opset {opset}, IR version {model.ir_version}{f', written by {producer}' if producer else ''}:"
 
 
@@ -150,11 +152,11 @@ def describe_program(path: Path, relative: str) -> ModelDescription:
         SpecError: The file cannot be read.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
-            member = next(name for name in archive.namelist() if name.endswith("models/model.json"))
-            program = _Program.model_validate_json(archive.read(member))
+        with open_archive(path) as archive:
+            member = next(name for name in archive.names if name.endswith("models/model.json"))
+            program = _Program.model_validate_json(archive.read(member, _MAX_PROGRAM_BYTES))
         inputs = [_program_input(spec.tensor, program) for spec in program.inputs if spec.tensor is not None]
-    except (OSError, ValueError, KeyError, StopIteration, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, StopIteration) as error:
         raise SpecError(
             f"{path} cannot be read as a torch.export program", "save it again", code="init.from"
         ) from error
@@ -195,16 +197,17 @@ def describe_script(path: Path, relative: str) -> ModelDescription:
 def _script_parameters(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the name and type of each parameter, read from the archive's code; nothing when it cannot be read."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-            data = next(name for name in names if name.endswith("/data.pkl"))
-            operations = pickletools.genops(archive.read(data))  # parses the pickle without running it
+        with open_archive(path) as archive:
+            data = next(name for name in archive.names if name.endswith("/data.pkl"))
+            # parses the pickle without running it
+            operations = pickletools.genops(archive.read(data, MAX_TEXT_BYTES))
             module, _, class_name = next(str(arg) for op, arg, _ in operations if op.name == "GLOBAL").partition(" ")
             code = f"/code/{module.replace('.', '/')}.py"
-            text = archive.read(next(name for name in names if name.endswith(code))).decode()
-    except (OSError, StopIteration, ValueError, zipfile.BadZipFile):
+            member = next(name for name in archive.names if name.endswith(code))
+            text = archive.read(member, MAX_TEXT_BYTES).decode()
+    except (OSError, StopIteration, ValueError):
         return
-    forward = _FORWARD.search(text.partition(f"class {class_name}(")[2])
+    forward = _FORWARD.match(text.partition(f"class {class_name}(")[2].partition(_DEFINITION)[2])
     if forward is None:
         return
     # A comma inside of Dict[str, Tensor] is not a separator.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import http.client
-import json
 import os
 import re
 import secrets
@@ -19,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from repogen.artifacts.serving import ControlHeader, ControlMode, Endpoint
 from repogen.errors import ServerError
@@ -62,6 +61,8 @@ _GRPC_SUFFIX = 8001
 # The path of a Unix socket has at most 107 bytes (unix(7)).
 _MAX_RUN_DIR = 107 - len(f"/sockets/{_GRPC_SOCKET}:{_GRPC_SUFFIX}")
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+", re.ASCII)
+_METADATA = TypeAdapter(dict[str, object])
+_MAX_METADATA_BYTES = 2**20
 _RUN_DIR = "repogen-server-"
 HIDDEN = "REPOGEN_HIDDEN_"
 """Prefix of the variables whose values the supervisor passes as arguments that are not in the command line."""
@@ -425,7 +426,7 @@ def _wait_until_live(process: ServerProcess) -> str:
     while time.monotonic() < deadline:
         if not process.alive():
             raise start_failure(process.supervisor.returncode, process.log_tail())
-        metadata = _server_metadata(process.endpoint("", "", has_gpu=False).http)
+        metadata = server_metadata(process.endpoint("", "", has_gpu=False).http)
         # The name identifies this server; another process may have taken the port.
         if metadata.get("name") == process.launch.identity:
             return metadata.get("version", "")
@@ -452,7 +453,7 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def _server_metadata(address: str) -> dict[str, str]:
+def server_metadata(address: str) -> dict[str, str]:
     """Return ``name`` and ``version`` of the server at an HTTP address; empty when no server responds."""
     scheme, _, path = address.partition(":")
     connection = (
@@ -460,7 +461,7 @@ def _server_metadata(address: str) -> dict[str, str]:
     )
     try:
         connection.request("GET", "/v2")
-        document = json.loads(connection.getresponse().read())
+        document = _METADATA.validate_json(connection.getresponse().read(_MAX_METADATA_BYTES))
     except (OSError, http.client.HTTPException, ValueError):
         return {}
     finally:

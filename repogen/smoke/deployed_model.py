@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-from zipfile import BadZipFile
 
 import numpy as np
 
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.errors import SmokeError
-from repogen.files import open_regular, read_text
-from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_from_json, unpacked
+from repogen.files.content import ContentError
+from repogen.files.npz import read_npz
+from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, read_golden, unpacked
 from repogen.smoke.compare import Comparison, compare
 from repogen.smoke.inference import WireTensor, single_request
 from repogen.triton_config.text.dims import client_dims, wire_array
@@ -165,8 +165,7 @@ def read_deployed_model(
         MalformedRecordError: ``golden.json`` is damaged.
         OSError: One of the two cannot be read.
     """
-    text = read_text(version_dir / GOLDEN_JSON)
-    golden = golden_from_json(text, f"{version_dir.name}/{GOLDEN_JSON}")
+    golden = read_golden(version_dir, f"{version_dir.name}/{GOLDEN_JSON}")
     arrays = _load_arrays(version_dir / GOLDEN_NPZ)
     largest = int(model.config.max_batch_size)
     wire_cases = (_wire_case(case, arrays, model.config) for case in golden.cases if case.batch > 0 or largest == 0)
@@ -177,6 +176,8 @@ def read_deployed_model(
             f"{model.name}: {GOLDEN_JSON} contains no usable case", "build the model again", code="smoke.no-golden"
         )
     dtypes = {tensor.name: DTYPES[tensor.dtype].wire for tensor in manifest.signature.inputs}
+    if unknown_names := sorted({name for case in cases for name in case.inputs} - dtypes.keys()):
+        raise _damaged_error(f"the manifest does not list {', '.join(unknown_names)}, an input in {GOLDEN_JSON}")
     return DeployedModel(client, model.served_as, int(version_dir.name), model.config, dtypes, cases, golden.tolerances)
 
 
@@ -212,24 +213,25 @@ def _client_spec(spec: TensorSpec, view: TensorView, config: ModelConfig) -> Ten
 
 def _load_arrays(path: Path) -> dict[str, Array]:
     try:
-        with open_regular(path) as file, np.load(file, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
-    except (ValueError, EOFError, BadZipFile) as error:
-        raise SmokeError(
-            f"{path.name} cannot be read: {error}", "build the model again", code="smoke.golden"
-        ) from error
+        return read_npz(path)
+    except ContentError as error:
+        raise _damaged_error(f"{path.name} cannot be read: it {error}") from error
 
 
 def _wire_case(case: GoldenCase, arrays: Mapping[str, Array], config: ModelConfig) -> WireCase:
     output_views = {view.name: view for view in tensor_views(config.output)}
     # the states of a sequence are not returned to clients
     outputs = [tensor for tensor in case.outputs if tensor.name in output_views]
-    return WireCase(
+    wire_case = WireCase(
         name=case.name,
         batch=case.batch,
         inputs=_wire_arrays(case.inputs, arrays, tensor_views(config.input), config),
         outputs=_wire_arrays(outputs, arrays, output_views.values(), config),
     )
+    every_array = (*wire_case.inputs.values(), *wire_case.outputs.values())
+    if config.max_batch_size > 0 and any(array.shape[:1] != (case.batch,) for array in every_array):
+        raise _damaged_error(f"{GOLDEN_NPZ} is damaged: case {case.name!r} does not have {case.batch} rows")
+    return wire_case
 
 
 def _wire_arrays(
@@ -237,14 +239,18 @@ def _wire_arrays(
 ) -> dict[str, Array]:
     tensors, view_of = tuple(tensors), {view.name: view for view in views}
     if missing_keys := sorted(tensor.key for tensor in tensors if tensor.key not in arrays):
-        raise SmokeError(f"{GOLDEN_NPZ} lacks {', '.join(missing_keys)}", "build the model again", code="smoke.golden")
+        raise _damaged_error(f"{GOLDEN_NPZ} lacks {', '.join(missing_keys)}")
     try:
         golden = {tensor.name: _encode_strings(unpacked(arrays, tensor.key)) for tensor in tensors}
+        # a golden case of a ragged model is one row
+        rows = {name: array[np.newaxis] if name in flat_tensors(config) else array for name, array in golden.items()}
+        return {name: _wire_array(a, view_of.get(name), batched=config.max_batch_size > 0) for name, a in rows.items()}
     except ValueError as error:
-        raise SmokeError(f"{GOLDEN_NPZ} is damaged: {error}", "build the model again", code="smoke.golden") from error
-    # a golden case of a ragged model is one row
-    rows = {name: array[np.newaxis] if name in flat_tensors(config) else array for name, array in golden.items()}
-    return {name: _wire_array(a, view_of.get(name), batched=config.max_batch_size > 0) for name, a in rows.items()}
+        raise _damaged_error(f"{GOLDEN_NPZ} is damaged: {error}") from error
+
+
+def _damaged_error(message: str) -> SmokeError:
+    return SmokeError(message, "build the model again", code="smoke.golden")
 
 
 def _wire_array(array: Array, view: TensorView | None, *, batched: bool) -> Array:

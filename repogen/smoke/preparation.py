@@ -21,14 +21,14 @@ from repogen.artifacts.file_names import (
 from repogen.artifacts.named_file import is_named_file, path_in_model
 from repogen.artifacts.serving import SmokeCheck
 from repogen.errors import SmokeError
-from repogen.files import is_file, read_bytes, read_text
+from repogen.files import is_file, read_bytes
 from repogen.repository.admission import is_safe_name, read_refusals, refusals
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
 from repogen.repository.layout import latest_version, requirements_in, triton_versions
 from repogen.repository.version_policy import served_versions
 from repogen.serving import control
 from repogen.smoke.inference import NoAnswerError, RefusedError
-from repogen.triton_config.text.parse import parse
+from repogen.triton_config.text.parse import parse, parse_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -77,10 +77,11 @@ class PreparedModel:
         """Return the packages that the model and the models of its steps import, each ``name==version``.
 
         Raises:
-            MalformedRecordError: A requirements.txt cannot be read.
+            RepogenError: A requirements.txt, or the config.pbtxt of a step, cannot be read.
         """
         paths = [self.directory / str(version) for version in self.versions]
-        return [line for path in paths for line in _requirements(self.config, path, self.directory.parent)]
+        lines = [line for path in paths for line in requirements_in(path)]
+        return list(dict.fromkeys([*lines, *_step_requirements(self.config, self.directory.parent)]))
 
     def files(self) -> dict[str, bytes]:
         """Return the bytes to send, by path in the model directory; empty for a server that reads the disk.
@@ -131,9 +132,8 @@ def prepare_published(endpoint: Endpoint, directory: Path) -> PreparedModel:
     Raises:
         RepogenError: config.pbtxt cannot be parsed.
         OSError: It cannot be read.
-        UnicodeDecodeError: It is not UTF-8.
     """
-    config = parse(read_text(directory / CONFIG_FILE), f"{directory.name}/{CONFIG_FILE}")
+    config = parse_file(directory / CONFIG_FILE, f"{directory.name}/{CONFIG_FILE}")
     config.name = config.name or directory.name
     numbers = tuple(reversed(served_versions(config, triton_versions(directory))))
     overrides: tuple[str, ...] = ()
@@ -296,14 +296,18 @@ def _sent_files(version_dir: Path) -> Mapping[str, bytes]:
     return {**named_files, **{f"{version_dir.name}/{path.name}": read_bytes(path, MAX_SENT) for path in paths}}
 
 
-def _requirements(config: ModelConfig, version_dir: Path, repository: Path) -> list[str]:
-    """Return the requirements of a version, and of the models of its steps in ``repository``."""
-    requirements = list(requirements_in(version_dir))
-    for step in config.ensemble_scheduling.step:
+def _step_requirements(config: ModelConfig, repository: Path) -> Iterator[str]:
+    """Yield the requirements of the models of an ensemble's steps in ``repository``, and of their steps."""
+    names, pending = set[str](), list(config.ensemble_scheduling.step)
+    while pending:
+        step = pending.pop(0)
         directory = repository / step.model_name
         version = step.model_version if step.model_version > 0 else latest_version(directory)
-        if is_file(directory / CONFIG_FILE):
-            text = read_text(directory / CONFIG_FILE)
-            step_config = parse(text, f"config.pbtxt of {step.model_name}")
-            requirements += _requirements(step_config, directory / str(version), repository)
-    return list(dict.fromkeys(requirements))
+        key = f"{step.model_name}/{version}"
+        # Steps may form a cycle, which Triton rejects.
+        if key in names or "/" in step.model_name or not is_file(directory / CONFIG_FILE):
+            continue
+        names.add(key)
+        yield from requirements_in(directory / str(version))
+        config = parse_file(directory / CONFIG_FILE, f"config.pbtxt of {step.model_name}")
+        pending += config.ensemble_scheduling.step

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from repogen.artifacts.serving import SmokeCheck
 from repogen.repository.golden import SEQUENCE_ID, SEQUENCE_REQUEST
 from repogen.smoke.batch_checks import check_rejected
@@ -115,15 +117,15 @@ def _position(model: DeployedModel, row: WireCase) -> SequencePosition | Unreach
     flags = {"CONTROL_SEQUENCE_START": True, "CONTROL_SEQUENCE_END": True, "CONTROL_SEQUENCE_READY": True}
     sequence_id = next_sequence_id()
     for tensor in batching.control_input:
-        value = row.inputs[tensor.name].ravel()[0]
+        value = _first_value(row, tensor.name)
         for control in tensor.control:
             kind = type(control).Kind.Name(control.kind)
             if kind not in flags:
-                sequence_id = 0 if isinstance(value, bytes) else int(value)
+                sequence_id = int(value) if isinstance(value, np.integer) else 0
                 continue
             pair = list(control.int32_false_true or control.fp32_false_true or control.bool_false_true)
             if value not in pair:
-                return Unreachable(f"its {tensor.name} is {value}, and Triton feeds {pair[0]} or {pair[1]}")
+                return Unreachable(f"its {tensor.name} is {value}, and Triton feeds {' or '.join(map(str, pair))}")
             flags[kind] = pair.index(value) == 1
     if sequence_id <= 0:
         return Unreachable("a client cannot send its correlation ID")
@@ -134,9 +136,20 @@ def _position(model: DeployedModel, row: WireCase) -> SequencePosition | Unreach
     return SequencePosition(sequence_id, start=flags["CONTROL_SEQUENCE_START"], end=flags["CONTROL_SEQUENCE_END"])
 
 
+def _first_value(row: WireCase, name: str) -> object:
+    """Return the first value of an input in a golden row; None if it has none."""
+    values = row.inputs.get(name)
+    return values.ravel()[0] if values is not None and values.size else None
+
+
 def _has_initial_states(batching: ModelSequenceBatching, row: WireCase) -> bool:
     """Return whether the states of a row are the initial states that the config declares as zeros."""
     return all(
-        state.initial_state and state.initial_state[0].zero_data and not row.inputs[state.input_name].any()
+        state.initial_state and state.initial_state[0].zero_data and _is_zero(row, state.input_name)
         for state in batching.state
     )
+
+
+def _is_zero(row: WireCase, name: str) -> bool:
+    values = row.inputs.get(name)
+    return values is not None and not values.any()

@@ -49,6 +49,12 @@ def load_source(
     torch.manual_seed(model.parity.seed)
     load = partial(load_source, root=root, steps=steps, work_dir=work_dir)
     source = _run_loader(SourceRequest(model.source, model, root, load, fetched, steps, work_dir))
+    if not source.signature.inputs:
+        raise SourceError(
+            "the model has no inputs, so every request would get the same outputs",
+            "an exporter may have turned the inputs into constants: export it again with its inputs",
+            code="source.no-inputs",
+        )
     return replace(source, operators=load_operators(model.export, root))
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from repogen.artifacts.registry import AliasMove, EntryState, RegistryEntry
+from repogen.errors import TrackingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +33,7 @@ SMOKE = "repogen.smoke"
 _MOVE = "repogen.move."
 # Source: mlflow.utils.validation.MAX_MODEL_REGISTRY_TAG_VALUE_LENGTH is 100,000 in MLflow 3, 5,000 in MLflow 2.
 _MAX_FIGURES = 4000
+_MAX_DIGITS = 19  # of a 64-bit version number; Python reads no number of more than 4300 digits
 
 
 @dataclass(frozen=True)
@@ -69,16 +71,32 @@ def entry_of(version: ModelVersion, aliases: tuple[str, ...]) -> RegistryEntry:
     number = tags.get(TRITON_VERSION, "")
     return RegistryEntry(
         name=str(version.name),
-        version=int(version.version),
+        version=version_number(version.version, str(version.name)),
         state=states.get(tags.get(STATE, ""), EntryState.FOREIGN),
         content=tags.get(CONTENT, ""),
         sha256=tags.get(SHA256, ""),
-        triton_version=int(number) if number.isascii() and number.isdigit() else None,
+        triton_version=int(number) if _is_number(number) else None,
         repository=tags.get(REPOSITORY, ""),
         target=tags.get(TARGET, ""),
         tags=tags,
         aliases=aliases,
     )
+
+
+def version_number(version: object, name: str) -> int:
+    """Return the number of a registered version.
+
+    Raises:
+        TrackingError: It is not a number. The model is not treated as one without versions or without its alias,
+            because a sync would remove it.
+    """
+    if not _is_number(str(version)):
+        raise TrackingError(f"the registry has a version {str(version)!r:.60} of {name}, which is not a number")
+    return int(str(version))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
 
 
 def move_key(move: AliasMove) -> str:

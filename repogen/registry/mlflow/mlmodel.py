@@ -16,9 +16,8 @@ import numpy as np
 import yaml
 
 from repogen.artifacts.file_names import MANIFEST_FILE, MODEL_FILE
-from repogen.files import read_text
 from repogen.registry.mlflow import library
-from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_from_json, unpacked
+from repogen.repository.golden import first_golden_inputs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,10 +99,7 @@ def _tensor(spec: TensorSpec) -> library.TensorSpec:
 
 def _example(staged: StagedVersion) -> dict[str, object] | None:
     """Return the inputs of the first golden case by name; None if they are too large to display."""
-    text = read_text(staged.version_dir / GOLDEN_JSON)
-    case = golden_from_json(text, GOLDEN_JSON).cases[0]
-    with np.load(staged.version_dir / GOLDEN_NPZ, allow_pickle=False) as arrays:
-        inputs = {tensor.name: unpacked(arrays, tensor.key) for tensor in case.inputs}
+    inputs = first_golden_inputs(staged.version_dir, batched=False) or {}
     if sum(array.size for array in inputs.values()) > _MAX_NUMBERS:
         return None
     try:

@@ -8,7 +8,7 @@ from repogen.artifacts.registry import EntryState, RegistryEntry
 from repogen.errors import TrackingError
 from repogen.registry.mlflow.client import Connection, connect
 from repogen.registry.mlflow.download import fetch_version
-from repogen.registry.mlflow.entries import entry_of, move_key, move_value, moves_of
+from repogen.registry.mlflow.entries import entry_of, move_key, move_value, moves_of, version_number
 from repogen.registry.mlflow.library import MlflowException, RegisteredModel
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ class MlflowRegistry:
                 token = page.token
                 if not token:
                     break
-        entries = [entry_of(version, _pointing(aliases, int(version.version))) for version in registered]
+        entries = [
+            entry_of(version, _pointing(aliases, version_number(version.version, name))) for version in registered
+        ]
         return tuple(sorted(entries, key=lambda entry: entry.version, reverse=True))
 
     def with_alias(self, alias: str) -> tuple[RegistryEntry, ...]:
@@ -121,7 +123,7 @@ class MlflowRegistry:
                     raise
                 self._create_model(name)
                 version = self._client.create_model_version(name, source, run_id, tags=tags)
-        return int(version.version)
+        return version_number(version.version, name)
 
     def _create_model(self, name: str) -> None:
         try:
@@ -162,7 +164,7 @@ def _version_text(version: int | None) -> str:
 
 
 def _aliases(model: RegisteredModel) -> dict[str, int]:
-    return {str(alias): int(version) for alias, version in model.aliases.items()}
+    return {str(alias): version_number(version, str(model.name)) for alias, version in model.aliases.items()}
 
 
 def _pointing(aliases: dict[str, int], version: int) -> tuple[str, ...]:

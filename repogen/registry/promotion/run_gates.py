@@ -16,7 +16,6 @@ from repogen.artifacts.registry import EntryState
 from repogen.artifacts.serving import ControlMode
 from repogen.artifacts.versions import ModelConfig, StagedVersion
 from repogen.errors import GateError, ServerError, SmokeError, SpecError, first_line
-from repogen.files import read_text
 from repogen.plugins import is_built_in, load_plugin
 from repogen.registry.gates.interface import Candidate, Champion, NotMeasuredError, Requires, Versions, failed_limits
 from repogen.repository.layout import model_dir
@@ -27,6 +26,7 @@ from repogen.smoke.served import serving
 from repogen.smoke.staged import smoke_staged
 from repogen.spec.gates import GROUP
 from repogen.targets import find_target
+from repogen.triton_config.text.parse import read_config_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -193,7 +193,7 @@ def _download(registry: ModelRegistry, entry: RegistryEntry, repository: Path, n
     manifest = read_manifest(version_dir)
     for file in (CONFIG_FILE, *(labels.path for labels in named_records(manifest.files))):
         shutil.copyfile(version_dir / file, model / file)
-    text = read_text(version_dir / CONFIG_FILE)
+    text = read_config_text(version_dir / CONFIG_FILE, f"config.pbtxt of {entry.name} version {entry.version}")
     config = ModelConfig(name, text, manifest.max_batch_size, manifest.signature)
     return StagedVersion(name, repository, _VERSION, config, manifest)
 

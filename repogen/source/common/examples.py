@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import zipfile
 import zlib
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from repogen.errors import SourceError
+from repogen.files.content import ContentError
+from repogen.files.npz import read_npz
 from repogen.source.common.call import CapturedCall, Parameters, capture_call
 from repogen.source.common.callables import RAISED, UserCallable, user_error
 from repogen.triton_config.text.ragged import batch_input
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from repogen.triton_config.sections.tensors import BatchInputSpec
 
 
+_MAX_BYTES = 2**31  # the limit of a gRPC message
 _TEXT_KINDS = frozenset("USO")
 
 
@@ -87,6 +90,12 @@ def _derived(kind: str, source: Array, target: Array) -> Array:
 def _draw(name: str, spec: InputSpec, sizes: Mapping[str, int], seed: int) -> Array:
     shape = tuple(sizes[dim] if isinstance(dim, str) else dim for dim in spec.shape)
     dtype = np.dtype(spec.dtype)
+    if prod(shape) * dtype.itemsize > _MAX_BYTES:
+        raise SourceError(
+            f"input {name!r} of shape {list(shape)} is larger than 2 GiB, and Triton accepts no such request",
+            "lower dims.NAME.max and dims.NAME.example, or correct the shape of the input",
+            code="source.too-large",
+        )
     if spec.fill is not None:
         return np.zeros(shape, dtype) if spec.fill == "zeros" else np.ones(shape, dtype)
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
@@ -246,12 +255,9 @@ def load_data(path: Path) -> dict[str, Array]:
     if path.suffix == ".safetensors":
         return _load_safetensors(path)
     try:
-        with zipfile.ZipFile(path):
-            pass  # np.load reads other formats as well, and returns other types for them
-        with np.load(path, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        reason = str(error).replace(str(path), path.name)
+        return read_npz(path)
+    except (OSError, ContentError) as error:
+        reason = f"it {error}" if isinstance(error, ContentError) else str(error).replace(str(path), path.name)
         raise SourceError(
             f"{path.name} cannot be read as .npz: {reason}",
             "write it with numpy.savez",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import zipfile
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from repogen.errors import SourceError
 from repogen.files import open_regular
+from repogen.files.archive import open_archive
+from repogen.files.content import ContentError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,9 +145,9 @@ def _kind(path: Path, head: bytes) -> str:
 
 
 def _archive(path: Path) -> str:
-    names: list[str] = []
-    with contextlib.suppress(zipfile.BadZipFile, OSError), zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
+    names: tuple[str, ...] = ()
+    with contextlib.suppress(ContentError, OSError), open_archive(path) as archive:
+        names = archive.names
     for ending, kind in _MEMBERS:
         if any(name.endswith(ending) for name in names):
             return kind

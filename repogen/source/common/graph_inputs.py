@@ -14,6 +14,7 @@ from repogen.errors import SourceError
 from repogen.source.common.examples import BlendedExamples, DrawnExamples, StoredExamples
 from repogen.source.common.inputs import BATCH, FOUND_BATCH, Inputs, dim_ranges, find_inputs
 from repogen.spec.models import DimSpec, InputSpec
+from repogen.triton_config.sections.base import INT32_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,6 +102,7 @@ def find_graph_inputs(
     Raises:
         SourceError: The spec contradicts the graph.
     """
+    _check_sizes(graph)
     declared = _declared_inputs(graph, model)
     names = _dim_names(graph, declared)
     specs = tuple(_spec(graph_input, declared.get(graph_input.name), names) for graph_input in graph)
@@ -118,6 +120,18 @@ def find_graph_inputs(
     declare = _integers_note(guessed_names if model.examples is None else [])
     notes = (*_bounds_note(dims, undeclared), *([declare] if declare else []))
     return GraphInputs(specs, dims, examples, undeclared, notes, declare)
+
+
+def _check_sizes(graph: tuple[GraphInput, ...]) -> None:
+    for graph_input in graph:
+        for dim in graph_input.shape:
+            size = dim.min if isinstance(dim, Limits) else dim
+            if not 1 <= size <= INT32_MAX:
+                raise SourceError(
+                    f"input {graph_input.name!r} has a dim of size {size}, and sizes are from 1 to {INT32_MAX}",
+                    "export the model again with its real shape",
+                    code="source.dim-size",
+                )
 
 
 def _declared_inputs(graph: tuple[GraphInput, ...], model: ModelSpec) -> dict[str, tuple[str, InputSpec]]:

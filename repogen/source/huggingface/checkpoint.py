@@ -12,7 +12,8 @@ from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from repogen.artifacts.source import Companion
 from repogen.errors import SourceError
-from repogen.files import is_inside, read_bytes
+from repogen.files import is_inside
+from repogen.files.content import MAX_TEXT_BYTES, ContentError, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +45,9 @@ _OTHER_FORMATS = {
     "flax_model.msgpack": ("it contains Flax weights", "convert them: model.save_pretrained(DIR) in PyTorch"),
     "*.onnx": ("it contains an ONNX file", "source: {kind: onnx, path: …}"),
 }
-_FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n---\s*$", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*$", re.DOTALL | re.MULTILINE)
+_MAX_CARD_BYTES = 2**20
+_MAX_NAME_BYTES = 255  # of Linux
 _PIPELINE_TAG = re.compile(r"^pipeline_tag:\s*[\"']?([\w-]+)[\"']?\s*$", re.MULTILINE)
 
 
@@ -164,8 +167,7 @@ class Checkpoint:
     def pipeline_tag(self) -> str:
         """The task named in the front matter of the model card; empty when there is none."""
         path = self.directory / "README.md"
-        readable = path.is_file() and is_inside(path, self.directory)
-        text = read_bytes(path).decode(errors="replace") if readable else ""
+        text = _head(path) if path.is_file() and is_inside(path, self.directory) else ""
         front_matter = _FRONT_MATTER.search(text)
         tag = _PIPELINE_TAG.search(front_matter[1]) if front_matter else None
         return tag[1] if tag else ""
@@ -236,7 +238,9 @@ def read_json(path: Path, kind: type[_T]) -> _T:
         SourceError: The file cannot be read, is not JSON, or has values of another type.
     """
     try:
-        return TypeAdapter(kind).validate_json(read_bytes(path))
+        return TypeAdapter(kind).validate_json(read_bytes(path, MAX_TEXT_BYTES))
+    except ContentError as error:
+        raise _files_error(f"{path.name} {error}", "download it again", path.name) from error
     except OSError as error:
         raise _files_error(f"{path.name} cannot be read: {error.strerror}", "download it again", path.name) from error
     except ValidationError as error:
@@ -247,6 +251,13 @@ def read_json(path: Path, kind: type[_T]) -> _T:
         else:
             problem = f"is not valid: {key}: {first['msg']}" if key else "is not a JSON object"
         raise _files_error(f"{path.name} {problem}", "download it again", path.name) from error
+
+
+def _head(path: Path) -> str:
+    """Return the beginning of a text file, with line feeds as line ends."""
+    with path.open("rb") as stream:
+        text = stream.read(_MAX_CARD_BYTES).decode(errors="replace")
+    return text.replace("\r\n", "\n")
 
 
 def _weights(directory: Path, name: str, config: ConfigFile) -> tuple[Path, ...]:
@@ -276,8 +287,10 @@ def _file_name(name: str, where: str) -> str:
     """Return a file name unchanged.
 
     Raises:
-        SourceError: It is a path that leads out of the directory.
+        SourceError: It is a path that leads out of the directory, or longer than a file name.
     """
+    if len(name.encode()) > _MAX_NAME_BYTES:
+        raise _files_error(f"{where} refers to a file with a name of {len(name)} characters", "correct it", where)
     if PurePath(name).name != name or name in {"", ".", ".."}:
         raise _files_error(f"{where} refers to weights outside its directory: {name!r}", "move them next to it", where)
     return name

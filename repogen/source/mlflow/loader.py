@@ -9,12 +9,12 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import torch
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from repogen.artifacts.tensors import DTYPES
 from repogen.errors import SourceError, first_line
 from repogen.files import is_inside
+from repogen.files.content import ContentError, read_text
 from repogen.source.common.call import named_call
 from repogen.source.common.callables import RAISED, user_error
 from repogen.source.common.formats import is_script
@@ -25,6 +25,7 @@ from repogen.source.torch.eager import source_from_module
 from repogen.source.torch.exported_program import load_program
 from repogen.source.torch.loader import load_torchscript
 from repogen.source.torch.module import prepare, require_module
+from repogen.spec.document import compose, data
 from repogen.spec.sources import OnnxSource, TorchExportSource, TorchScriptSource
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from repogen.spec.sources import MlflowSource
 
 _MLMODEL = "MLmodel"
+_MAX_MODEL_FILE_BYTES = 2**22  # the signature of a table with thousands of columns is part of the file
 
 
 class _OnnxFlavor(BaseModel):
@@ -118,8 +120,12 @@ def _read_model_file(fetched: Path, uri: str) -> _ModelFile:
     path = fetched / _MLMODEL
     if path.is_file():
         try:
-            return _ModelFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+            # within the limits of a spec; values that a spec could not contain are ignored unless repogen needs them
+            root, problems = compose(read_text(path, _MAX_MODEL_FILE_BYTES), _MLMODEL)
+            if root is None and problems:
+                raise ContentError(problems[-1].what)  # noqa: TRY301 - reported like the others
+            return _ModelFile.model_validate(None if root is None else data(root))
+        except (OSError, ContentError, ValidationError) as error:
             raise _unreadable_error(uri, _reason(error)) from error
     graphs = [file.name for file in fetched.glob("*.onnx")]
     if len(graphs) == 1:

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onnx
-from google.protobuf.message import DecodeError
 
 from repogen.artifacts.tensors import DTYPES
 from repogen.errors import SourceError, first_line
-from repogen.files import MAX_GRAPH_BYTES, read_bytes
+from repogen.files.content import ContentError
 from repogen.onnx_graph.external_data import cut_short, external, misplaced, nodes
-from repogen.onnx_graph.facts import other_format
+from repogen.onnx_graph.facts import other_format_hint, parse_model
 from repogen.onnx_graph.normalize import is_unnamed
 from repogen.source.common.graph_inputs import GraphInput, Limits
 
@@ -45,22 +44,15 @@ def read_onnx(path: Path) -> onnx.ModelProto:
     """Read a graph without its external data.
 
     Raises:
-        SourceError: The file is empty, truncated, or not an ONNX file.
+        SourceError: The file is empty, truncated, larger than 2 GiB, or not an ONNX file.
     """
     try:
-        content = read_bytes(path, MAX_GRAPH_BYTES)
+        return parse_model(path)
     except OSError as error:
         raise _broken_error(path, f"cannot be read: {error.strerror}") from error
-    if other := other_format(content):
-        raise _broken_error(path, *other)
-    proto = onnx.ModelProto()
-    try:
-        proto.ParseFromString(content)
-    except DecodeError as error:
-        raise _broken_error(path, "is not an ONNX file, or is truncated", details=str(error)) from error
-    if not proto.HasField("graph") or not proto.ir_version or not proto.graph.output:
-        raise _broken_error(path, "has no graph: it is not an ONNX file, or is truncated")
-    return proto
+    except ContentError as error:
+        hint = other_format_hint(error) or _EXPORT_AGAIN
+        raise _broken_error(path, str(error), hint, details=str(error.__cause__ or "")) from error
 
 
 def check_standard(proto: onnx.ModelProto, path: Path) -> None:

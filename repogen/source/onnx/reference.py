@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 # Parts of ONNX Runtime's messages about a file that is newer than itself.
 _TOO_NEW = ("Unsupported model IR version", "is till opset", "under development")
 _MAX_REASON_LENGTH = 300
+_EVALUATOR = "onnx's reference evaluator"
 
 
 @dataclass(frozen=True)
@@ -91,15 +92,10 @@ def file_reference(
     try:
         session: Any = open_session(path, options)
     except Exception as error:
+        runtime = f"ONNX Runtime {onnxruntime.__version__}"
         if not any(reason in str(error) for reason in _TOO_NEW) or len(proto.graph.initializer) == 0:
-            raise SourceError(
-                f"ONNX Runtime {onnxruntime.__version__} cannot load {path.name}: {first_line(error, path.parent)}",
-                "export the model again, for an opset that ONNX Runtime supports",
-                code="source.onnx",
-                where=path.name,
-                details=str(error),
-            ) from error
-        return FileReference(_evaluator(path, names), inputs, tuple(outputs), "onnx's reference evaluator")
+            raise _not_loaded_error(runtime, path, error) from error
+        return FileReference(_evaluator(path, names), inputs, tuple(outputs), _EVALUATOR)
     return FileReference(
         lambda arrays: cast("list[Array]", session.run(names, arrays)),
         inputs,
@@ -111,8 +107,21 @@ def file_reference(
 def _evaluator(path: Path, names: list[str]) -> Callable[[dict[str, Array]], list[Array]]:
     from onnx.reference import ReferenceEvaluator  # noqa: PLC0415 - slow, and only for files that are too new
 
-    evaluator: Any = ReferenceEvaluator(str(path))
+    try:
+        evaluator: Any = ReferenceEvaluator(str(path))
+    except Exception as error:
+        raise _not_loaded_error(_EVALUATOR, path, error) from error
     return lambda arrays: cast("list[Array]", evaluator.run(names, arrays))
+
+
+def _not_loaded_error(runtime: str, path: Path, error: Exception) -> SourceError:
+    return SourceError(
+        f"{runtime} cannot load {path.name}: {first_line(error, path.parent)}",
+        "export the model again, for an opset that ONNX Runtime supports",
+        code="source.onnx",
+        where=path.name,
+        details=str(error),
+    )
 
 
 def with_reference(file_model: SourceModel, source: OnnxSource, model: ModelSpec, root: Path) -> SourceModel:

@@ -12,15 +12,15 @@ from __future__ import annotations
 import io
 import json
 import re
-import zipfile
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from repogen.errors import SourceError
+from repogen.files.archive import open_archive
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
 _MODELS, _COMPILED, _SAMPLES = "models/", "data/aotinductor/", "data/sample_inputs/"
@@ -65,20 +65,17 @@ def scan_program(path: Path) -> None:
     Raises:
         SourceError: The file has an old format, is damaged, or contains more than a program and tensors.
     """
-    with zipfile.ZipFile(path) as archive:
-        if "version" in archive.namelist():  # torch.export.load makes the same check
-            raise SourceError(
-                f"{path.name} has the format of torch 2.7 or older, in which weights are pickled",
-                "save it again with torch 2.8 or newer: torch.export.save(program, 'model.pt2')",
-                code="source.archive",
-                where=path.name,
-            )
     try:
+        with open_archive(path) as archive:
+            names = archive.names
+        _require_new_format(path, names)
         # torch's own reader: another reader might find other members under the same names.
         reader: Any = torch._C.PyTorchFileReader(str(path))  # noqa: SLF001 - see above
         for name in reader.get_all_records():
             _scan_member(path, name, reader)
-    except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except SourceError:
+        raise
+    except Exception as error:  # of torch's reader, of JSON, or of unexpected values
         raise SourceError(
             f"{path.name} cannot be read as a torch.export program: it is damaged",
             "save it again, or download it again",
@@ -86,6 +83,16 @@ def scan_program(path: Path) -> None:
             where=path.name,
             details=str(error),
         ) from error
+
+
+def _require_new_format(path: Path, names: Collection[str]) -> None:
+    if "version" in names:  # torch.export.load makes the same check
+        raise SourceError(
+            f"{path.name} has the format of torch 2.7 or older, in which weights are pickled",
+            "save it again with torch 2.8 or newer: torch.export.save(program, 'model.pt2')",
+            code="source.archive",
+            where=path.name,
+        )
 
 
 def _scan_member(path: Path, name: str, reader: Any) -> None:  # noqa: ANN401 - torch._C is untyped

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.named_file import data_file, label_file
 from repogen.errors import ConfigError
-from repogen.files import MAX_GRAPH_BYTES, read_bytes, require_inside
+from repogen.files import require_inside
+from repogen.files.content import MAX_TEXT_BYTES, ContentError, read_bytes
 from repogen.triton_config.render.model_facts import GoldenRow
 from repogen.triton_config.render.tensors import control_names, triton_fed
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from repogen.artifacts.tensors import Array
     from repogen.triton_config.render.model_facts import GoldenInputs, ModelFacts, VerifiedModel
     from repogen.triton_config.sections.model import TritonSpec
+
+_MAX_STATE_BYTES = 2**31  # no tensor of a request can be larger
 
 
 def with_files(
@@ -37,7 +40,7 @@ def with_files(
     """
     labels = {name: label_file(lines) for name, lines in {**verified.labels, **_spec_labels(triton, root)}.items()}
     state_paths = [file for path, file in triton.files.items() if path[0] == "sequence_batching"]
-    states = {file: data_file("state", _read_bytes(root, file)) for file in state_paths}
+    states = {file: data_file("state", _read_bytes(root, file, _MAX_STATE_BYTES)) for file in state_paths}
     golden_files: dict[str, NamedFile] = {}
     golden_rows: dict[str, GoldenRow] = {}
     if any(warmup.data == "golden" for warmup in triton.model_warmup):
@@ -85,14 +88,16 @@ def _raw_bytes(array: Array) -> bytes:
 
 def _read_text(root: Path, file: str) -> str:
     try:
-        return _read_bytes(root, file).decode()
+        return _read_bytes(root, file, MAX_TEXT_BYTES).decode()
     except UnicodeDecodeError as error:
         hint = "save it as UTF-8, with one name per line"
         raise ConfigError(f"{file} is not UTF-8", hint, code="config.labels") from error
 
 
-def _read_bytes(root: Path, file: str) -> bytes:
+def _read_bytes(root: Path, file: str, limit: int) -> bytes:
     try:
-        return read_bytes(require_inside(root / file, root), MAX_GRAPH_BYTES)
+        return read_bytes(require_inside(root / file, root), limit)
+    except ContentError as error:
+        raise ConfigError(f"{file} {error}", "name a smaller file", code="config.unreadable") from error
     except OSError as error:
         raise ConfigError(f"{file} can't be read: {error.strerror}", code="config.unreadable") from error

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _MAX_PLAUSIBLE_INSTANCES = 64
 _GRAPH_LEVELS = range(-1, 3)  # -1 basic, 1 extended, 2 all in the backend; 0 is its default
 
+# Python reads no number of more than 4300 digits.
+_INTEGER = re.compile(r"\s*([-+]?)0*(\d{1,10})(?!\d)", re.ASCII)
 _INTEGER_PARAMETERS = frozenset({
     "intra_op_thread_count", "inter_op_thread_count", "execution_mode", "cudnn_conv_algo_search", "gpu_mem_limit",
     "arena_extend_strategy",

@@ -51,11 +51,17 @@ def client_dims(view: TensorView, shape: Sequence[int]) -> tuple[int, ...]:
     (64, 5)
     >>> client_dims(TensorView("x", "FP32", (1,)), ())
     (1,)
+
+    Raises:
+        ValueError: The shape does not match the declaration.
     """
     if view.reshape is None:
         return tuple(shape) or (1,) * len(view.dims)
-    sizes = iter([size for size, dim in zip(shape, view.reshape, strict=True) if dim == -1])
-    return tuple(next(sizes) if dim == -1 else dim for dim in view.dims)
+    sizes = [size for size, dim in zip(shape, view.reshape, strict=True) if dim == -1]
+    if len(sizes) != view.dims.count(-1):
+        raise ValueError(f"the dims {view.dims} and the reshape {view.reshape} differ in variable dims")
+    remaining = iter(sizes)
+    return tuple(next(remaining) if dim == -1 else dim for dim in view.dims)
 
 
 def wire_shape(shape: Sequence[int], *, batched: bool) -> tuple[int, ...]:

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf import descriptor_pool, text_format
 from google.protobuf.text_encoding import CEscape
 
+from repogen.artifacts.file_names import MAX_CONFIG_BYTES
 from repogen.errors import ConfigError
+from repogen.files.content import ContentError, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,6 +73,33 @@ def model_config_pb2() -> ModuleType:
 def empty_config() -> ModelConfig:
     """Return a ModelConfig message with no field set."""
     return model_config_pb2().ModelConfig()
+
+
+def read_config_text(path: Path, origin: str) -> str:
+    """Return the text of a config.pbtxt.
+
+    Args:
+        path: The file.
+        origin: Its name for messages.
+
+    Raises:
+        PbtxtError: It is larger than 1 MiB, or not UTF-8.
+        OSError: It can't be read.
+    """
+    try:
+        return read_text(path, MAX_CONFIG_BYTES)
+    except ContentError as error:
+        raise PbtxtError(f"{origin} {error}", "a config has a few kilobytes of UTF-8 text", where=origin) from error
+
+
+def parse_file(path: Path, origin: str) -> ModelConfig:
+    """Parse a config.pbtxt; see ``read_config_text`` and ``parse``.
+
+    Raises:
+        PbtxtError: It is larger than 1 MiB, not UTF-8, or not a ModelConfig.
+        OSError: It can't be read.
+    """
+    return parse(read_config_text(path, origin), origin)
 
 
 def parse(text: str, origin: str) -> ModelConfig:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _TOKEN = re.compile(
     r"(?P<space>[ \t\r\n\f\v]+|\#[^\n]*)"
-    r"""|(?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
+    # The closing quote is optional: a search for it from each opening quote would take quadratic time.
+    r"""|(?P<string>"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?)"""
     r"|(?P<word>[A-Za-z0-9_.+-]+)|(?P<sign>.)",
     re.DOTALL,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -277,3 +278,53 @@ def test_release_newer_than_the_table_is_a_warning(repository: Path) -> None:
     assert (finding.code, finding.severity, finding.path) == ("RG303", "warning", str(repository))
     with pytest.raises(SpecError, match=r"release '98\.13' is unknown"):
         check(repository, target="98.13")
+
+
+@pytest.mark.parametrize("dims", [[2**62] * 300, [2**40, 3], [-5]])
+def test_external_data_of_any_declared_size(repository: Path, dims: list[int]) -> None:
+    """A product with more digits than Python writes is reported like any other."""
+    path = repository / "m" / "1" / "model.onnx"
+    graphs.with_external(path)
+    stored = onnx.load(path, load_external_data=False)
+    stored.graph.initializer[0].dims[:] = dims
+    del stored.graph.initializer[0].external_data[1:]  # keep the location only
+    onnx.save_model(stored, path)
+    expected = [("RG211", "m/1/model.onnx", 0)] if dims[0] > 0 else []
+    assert told(repository) == expected
+
+
+def test_external_data_with_a_long_name(repository: Path) -> None:
+    """A name that is longer than a file name is a finding."""
+    graphs.with_external(repository / "m" / "1" / "model.onnx", "x" * 300)
+    assert told(repository) == [("RG211", "m/1/model.onnx", 0)]
+
+
+def test_warmup_data_of_any_declared_size(repository: Path) -> None:
+    """A product with more digits than Python writes is reported like any other."""
+    dims = ", ".join([str(2**62)] * 300)
+    text = CONFIG + (
+        'model_warmup { name: "w" batch_size: 1 inputs { key: "x" value { data_type: TYPE_FP32 '
+        f'dims: [ {dims} ] input_data_file: "rows" }} }} }}\n'
+    )
+    (repository / "m" / "config.pbtxt").write_text(text, encoding="utf-8")
+    (repository / "m" / "warmup").mkdir()
+    (repository / "m" / "warmup" / "rows").touch()
+    assert ("RG405", "m/config.pbtxt", 6) in told(repository)
+
+
+def test_manifest_with_a_nul_in_a_path(tmp_path: Path) -> None:
+    """A path that no file can have is a damaged manifest."""
+    model = add_model(tmp_path, "m", CONFIG)
+    record = {"path": "model.onnx", "sha256": "0" * 64, "size": 1}
+    provenance = {
+        **dict.fromkeys(("git_commit", "spec_sha256", "target", "exporter"), ""), "tools": {}, "fingerprint": {},
+        **dict.fromkeys(("opset", "ir_version", "nodes_exported", "nodes_optimized", "parity_cases"), 0),
+        **dict.fromkeys(("parity_max_abs_diff", "parity_max_rel_diff"), 0.0),
+    }  # fmt: skip
+    manifest = {
+        "schema": 1, "model": "m", "max_batch_size": 0, "inputs": [], "outputs": [],
+        "files": [record, {**record, "path": "a\0b"}], "provenance": provenance,
+    }  # fmt: skip
+    (model / "1" / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    (finding,) = check(tmp_path)
+    assert (finding.code, "outside the version directory" in finding.message) == ("RG407", True)

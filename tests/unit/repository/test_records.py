@@ -16,8 +16,8 @@ from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.artifacts.versions import Manifest, Provenance
 from repogen.errors import RepogenError
 from repogen.repository.decode import MalformedRecordError
-from repogen.repository.golden import golden_from_json, golden_to_json
-from repogen.repository.manifest import manifest_from_json, manifest_to_json
+from repogen.repository.golden import golden_from_json, golden_to_json, read_golden
+from repogen.repository.manifest import damaged_files, manifest_from_json, manifest_to_json, read_manifest
 from repogen.repository.ownership import OWNER_FILE, RepositoryKind, RepositoryOwner, read_owner
 
 if TYPE_CHECKING:
@@ -72,9 +72,53 @@ def test_golden_there_and_back() -> None:
 
 def test_no_bare_nan() -> None:
     """NaN survives in JSON that every parser accepts."""
-    text = golden_to_json(Golden((), {"y": (math.nan, math.inf)}))
+    text = manifest_to_json(replace(MANIFEST, provenance=replace(MANIFEST.provenance, parity_max_abs_diff=math.nan)))
     assert "NaN" not in text
-    assert math.isnan(golden_from_json(text).tolerances["y"][0])
+    assert math.isnan(manifest_from_json(text).provenance.parity_max_abs_diff)
+
+
+@pytest.mark.parametrize("tolerance", ["NaN", '"nan"', "Infinity", '"inf"', "-1", "1e400"])
+def test_tolerance_that_accepts_any_output_is_damage(tolerance: str) -> None:
+    """Every difference is within a tolerance of NaN: the smoke test would pass for a wrong model."""
+    text = golden_to_json(GOLDEN).replace("1e-05", tolerance)
+    with pytest.raises(MalformedRecordError, match=r"tolerances\.ÿ/1\.atol"):
+        golden_from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"size": 1', f'"size": {10**400}'),
+        ('"max_batch_size": 8', f'"max_batch_size": {2**63}'),
+        ('"opset": 20', f'"opset": {10**400}'),
+        ("        4\n", f"        {10**400}\n"),
+        ('"path": "model.onnx"', '"path": "model.onnx\\u0000"'),
+    ],
+)
+def test_values_that_no_file_can_have_are_damage(old: str, new: str) -> None:
+    """Such numbers overflow where they are used, and such paths raise ValueError."""
+    text = manifest_to_json(MANIFEST)
+    assert old in text
+    with pytest.raises(MalformedRecordError):
+        manifest_from_json(text.replace(old, new))
+
+
+def test_path_longer_than_a_file_name_is_a_damaged_file(tmp_path: Path) -> None:
+    """The other files are still compared."""
+    manifest = replace(MANIFEST, files=(*MANIFEST.files, FileRecord("x" * 300, "0" * 64, 1)))
+    damage = damaged_files(tmp_path, manifest)
+    assert damage[0] == "model.onnx is missing"
+    assert damage[1].endswith("cannot be read: File name too long")
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"[" * 100_000, b"9" * 5000, b" " * (16 * 2**20 + 1)])
+@pytest.mark.parametrize("read", [read_manifest, read_golden])
+def test_hostile_files_are_damage(tmp_path: Path, content: bytes, read: Callable[[Path], object]) -> None:
+    """Bytes that are not UTF-8, deep nesting, numbers with too many digits, and files that are too large."""
+    for name in ("manifest.json", "golden.json"):
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(MalformedRecordError):
+        read(tmp_path)
 
 
 def test_unknown_members_are_tolerated() -> None:
@@ -100,7 +144,7 @@ def test_unknown_members_are_tolerated() -> None:
         ('{"schema": 1.0}', "schema: Input should be a valid integer"),
         ('{"schema": -1}', "schema: Input should be greater than or equal to 0"),
         ('{"schema": 2}', "schema: schema 2 is newer than this repogen"),
-        ('{"schema": ' + "9" * 400 + "}", "newer than this repogen"),
+        ('{"schema": ' + "9" * 400 + "}", "schema: Input should be less than or equal to 9223372036854775807"),
     ],
 )
 @pytest.mark.parametrize("read", [manifest_from_json, golden_from_json])
@@ -199,11 +243,11 @@ def test_format_of_the_manifest_is_stable() -> None:
 
 def test_format_of_the_golden_cases_is_stable() -> None:
     """The bytes that earlier versions of repogen wrote are those that this one writes."""
-    text = golden_to_json(Golden((GoldenCase("a", 2, (GoldenTensor("x", "0.x"),), ()),), {"y": (0.001, math.nan)}))
+    text = golden_to_json(Golden((GoldenCase("a", 2, (GoldenTensor("x", "0.x"),), ()),), {"y": (0.001, 0.0)}))
     assert json.loads(text) == {
         "schema": 1,
         "cases": [{"name": "a", "batch": 2, "inputs": [{"name": "x", "key": "0.x"}], "outputs": []}],
-        "tolerances": {"y": {"rtol": 0.001, "atol": "nan"}},
+        "tolerances": {"y": {"rtol": 0.001, "atol": 0.0}},
     }
     assert text.startswith('{\n  "cases": [\n    {\n      "batch": 2,\n')
 

@@ -217,7 +217,7 @@ def test_from_a_callable_without_examples(here: Path) -> None:
     ("path", "message"),
     [
         ("nothing.onnx", "nothing.onnx does not exist"),
-        ("empty.onnx", "contains no graph"),
+        ("empty.onnx", "cannot be read as ONNX: it is empty"),
         ("cut.onnx", "cannot be read as ONNX"),
         ("nets.py", "name the callable that returns the model, as in nets.py:build"),
         ("nets.py:other", "has no 'other'"),

@@ -10,8 +10,14 @@ import pytest
 from repogen.artifacts.serving import Endpoint
 from repogen.artifacts.tensors import Signature
 from repogen.artifacts.versions import Manifest, ModelConfig, Provenance, StagedVersion
-from repogen.errors import SmokeError
-from repogen.smoke.preparation import as_json, check_supported, override_config, prepare_staged
+from repogen.errors import ConfigError, SmokeError
+from repogen.smoke.preparation import (
+    as_json,
+    check_supported,
+    override_config,
+    prepare_published,
+    prepare_staged,
+)
 from repogen.triton_config.text.compare import differences
 from repogen.triton_config.text.parse import parse
 
@@ -125,3 +131,23 @@ def test_unsupported_feature_is_a_warning_on_the_embedded_server(added: str, fea
     assert (check.passed, check.warning, f"does not support {feature};" in check.detail) == (True, True, True)
     assert check_supported(REMOTE, config) is None
     assert check_supported(LOCAL, parse(BASE, "test")) is None
+
+
+def test_steps_that_form_a_cycle(tmp_path: Path) -> None:
+    """The requirements of each step are listed once."""
+    for name, step in (("a", "b"), ("b", "a")):
+        version = tmp_path / name / "1"
+        version.mkdir(parents=True)
+        (version / "model.py").touch()
+        (version / "requirements.txt").write_text(f"{name}==1\n", encoding="utf-8")
+        steps = f'ensemble_scheduling {{ step {{ model_name: "{step}" model_version: -1 }} }}'
+        (tmp_path / name / "config.pbtxt").write_text(steps, encoding="utf-8")
+    assert sorted(prepare_published(LOCAL, tmp_path / "a").requirements()) == ["a==1", "b==1"]
+
+
+@pytest.mark.parametrize("content", [b"\xff", b" " * (2**20 + 1)])
+def test_config_that_cannot_be_parsed(tmp_path: Path, content: bytes) -> None:
+    """Text that is not UTF-8, or is too large, is an error of the config."""
+    (tmp_path / "config.pbtxt").write_bytes(content)
+    with pytest.raises(ConfigError):
+        prepare_published(LOCAL, tmp_path)

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from repogen.artifacts.serving import SmokeCheck
 from repogen.errors import SmokeError
+from repogen.smoke.batch_checks import rejected_requests
+from repogen.smoke.deployed_model import WireCase
 from repogen.smoke.inference import Limits
 from repogen.smoke.preparation import PreparedModel
 from repogen.smoke.run_checks import raise_for_failures, report_of, run_checks
 from repogen.triton_config.text.parse import parse
 
 from .conftest import CONFIG
+
+if TYPE_CHECKING:
+    from repogen.artifacts.tensors import Arrays
 
 Simulated = Callable[..., tuple[Any, Any]]
 UNBATCHED = """
@@ -68,6 +75,19 @@ def test_model_that_does_not_batch_has_no_batch_checks(simulated: Simulated) -> 
     checks = checks_of(simulated, config=UNBATCHED)
     names = ["ready", "metadata", "config", "golden batch=3", "rejects INT32 for x (FP32)"]
     assert [*names, "still serves after rejected requests"] == [check.name for check in checks if check.passed]
+
+
+def test_model_without_inputs_rejects_no_dtype(simulated: Simulated) -> None:
+    """Triton serves such a model, and it was published before builds rejected it."""
+    outputs = {"y": np.ones(2, np.float32)}
+
+    class Constant:
+        def infer(self, *_: object) -> Arrays:
+            return outputs
+
+    model = replace(simulated(config=UNBATCHED)[1], client=Constant(), cases=(WireCase("constant", 0, {}, outputs),))
+    (check,) = rejected_requests(model, Limits())
+    assert (check.name, check.passed) == ("still serves after rejected requests", True)
 
 
 @pytest.mark.parametrize(

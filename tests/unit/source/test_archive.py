@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 from typing import TYPE_CHECKING
@@ -84,3 +85,18 @@ def test_other_formats_are_named(tmp_path: Path, content: bytes, message: str) -
 def test_missing_file_is_rejected(tmp_path: Path) -> None:
     """The file may be deleted after the spec was loaded."""
     assert "cannot be read" in rejected(tmp_path / "model.pt", "torchscript").message
+
+
+@pytest.mark.parametrize("offset", [6, 8, 10, 28, 42, 46])
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_damaged_headers(tmp_path: Path, offset: int) -> None:
+    """An archive whose headers cannot be read is reported as truncated, or by its remaining members."""
+    path = tmp_path / "model.pt"
+    torch.jit.save(torch.jit.script(nn.Linear(2, 2)), path)
+    content = bytearray(path.read_bytes())
+    at = content.index(b"PK\x01\x02")
+    content[at + 8 : at + 10] = b"\x00\x08"  # the name is UTF-8
+    content[at + offset : at + offset + 2] = b"\xff\xff"
+    path.write_bytes(content)
+    with contextlib.suppress(SourceError):
+        check_archive(path, "torch_export")

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from transformers import dynamic_module_utils
 
 from repogen.errors import SourceError
+from repogen.source.huggingface.checkpoint import open_checkpoint
 from repogen.source.load import load_source
 from repogen.spec.models import ModelSpec
 
@@ -256,3 +257,26 @@ def test_broken_library_is_not_a_bug_of_repogen(tmp_path: Path) -> None:
         [sys.executable, "-c", BUILD], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert done.stdout.startswith("source.library torchvision cannot be imported: "), done.stderr
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "é" * 200])
+def test_weights_with_a_long_name(model: Path, tmp_path: Path, name: str) -> None:
+    """A name that is longer than a file name is reported."""
+    (model / WEIGHTS).unlink()
+    (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": name}}), encoding="utf-8")
+    assert "refers to a file with a name of" in rejection(tmp_path).message
+
+
+@pytest.mark.parametrize(
+    "content", [b"9" * 5000, b"[" * 5000, b'{"model_type": "\\ud800"}', b"\xff", b" " * (2**24 + 1)]
+)
+def test_hostile_configuration(model: Path, tmp_path: Path, content: bytes) -> None:
+    """Numbers with too many digits, deep nesting, lone surrogates, other encodings, files that are too large."""
+    (model / "config.json").write_bytes(content)
+    assert rejection(tmp_path).code == "source.hf-files"
+
+
+def test_model_card_of_empty_lines(model: Path) -> None:
+    """The front matter is searched in time that grows with the length of the card."""
+    (model / "README.md").write_text("---" + "\n" * 2**20, encoding="utf-8")
+    assert open_checkpoint(model, "m", trusted=False, local=True).pipeline_tag == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -159,7 +160,7 @@ def test_unusable_flavors(tmp_path: Path, flavors: dict[str, Any], message: str)
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("flavors: [", "while parsing a flow node"),
+        ("flavors: [", "is not valid YAML"),
         ("[" * 5000, "cannot be read"),
         ("just text", "cannot be read: content"),
         ("flavors:\n  onnx: {data: 2001-99-99}", "cannot be read"),
@@ -187,3 +188,47 @@ def test_directory_that_is_not_a_model(tmp_path: Path) -> None:
     """An artifact of a run can be something other than a model."""
     (tmp_path / "model").mkdir()
     assert "it has no file MLmodel" in rejection(tmp_path / "model").message
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{below}'] * 8)}]\n" for below, name in itertools.pairwise("abcdefgh")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (BOMB + "flavors: {onnx: *h}", "more than 20000 values after aliases are expanded"),
+        ("flavors: " + "[" * 100_000, "nested deeper than 32 levels"),
+        ("flavors: [onnx]", "flavors: Input should be a valid dictionary"),
+        ("flavors: {onnx: {data: 1}}", "flavors.onnx.data: Input should be a valid string"),
+        ("flavors: &f {onnx: *f}", "no finished anchor"),
+        ("a: 1\n" + " " * 2**22, "is larger than 4 MiB"),
+        ("", "content: Input should be"),
+    ],
+)
+def test_hostile_mlmodel(tmp_path: Path, text: str, reason: str) -> None:
+    """Its size, depth and aliases are limited."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "MLmodel").write_text(text, encoding="utf-8")
+    assert reason in rejection(tmp_path / "model").message
+
+
+def test_values_that_a_spec_could_not_contain(tmp_path: Path) -> None:
+    """MLflow writes large numbers and dates; repogen does not need them."""
+    fetched = write_model(tmp_path / "model", {"onnx": {"data": "graph.onnx"}}, model_size_bytes=2**40)
+    with (fetched / "MLmodel").open("a", encoding="utf-8") as file:
+        file.write("utc_time_created: 2026-01-01 00:00:00.000000\nmodel_uuid: 1e100000000000\n010: x\n")
+    graphs.with_external(fetched / "graph.onnx")
+    assert load(fetched).origin == OnnxFile(fetched / "graph.onnx")
+
+
+@pytest.mark.parametrize("size", [2**40, 10**400, 0])
+def test_logged_size_that_is_not_a_size(tmp_path: Path, size: int) -> None:
+    """The examples of such an input cannot be made."""
+    tensor = f'[{{"type": "tensor", "tensor-spec": {{"dtype": "float32", "shape": [-1, {size}]}}}}]'
+    fetched = pytorch(tmp_path / "model", nn.Linear(4, 2), signature={"inputs": tensor})
+    with pytest.raises(SourceError) as caught:
+        load(fetched, source={"trust_pickle": True})
+    assert caught.value.code == "source.dim-size"
+    assert len(caught.value.message) < 600

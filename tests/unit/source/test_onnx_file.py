@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 from repogen.artifacts.source import DimRange, OnnxFile
 from repogen.artifacts.tensors import TensorSpec
-from repogen.errors import SourceError
+from repogen.errors import ExitCode, SourceError
 from repogen.source.load import load_source
 from repogen.spec.models import ModelSpec
 from tests.support import graphs
@@ -131,7 +131,7 @@ def test_outputs_are_chosen_by_name_or_renamed(load_onnx: Load) -> None:
         (graphs.matmul().SerializeToString()[:90], "is not an ONNX file, or is truncated"),
         (b"version https://git-lfs.github.com/spec/v1\n", "is a Git LFS pointer"),
         (b"<!DOCTYPE html><title>Sign in</title>", "is a web page"),
-        (onnx.ModelProto(ir_version=8).SerializeToString(), "has no graph"),
+        (onnx.ModelProto(ir_version=8).SerializeToString(), "contains no graph"),
     ],
 )
 def test_file_without_a_graph(load_onnx: Load, root: Path, content: bytes, message: str) -> None:
@@ -285,3 +285,70 @@ def test_random_outputs(load_onnx: Load) -> None:
     assert error.code == "source.random"
     assert "output noisy is random; these nodes generate random numbers: RandomNormalLike 'draw'" in error.message
     assert load_onnx(_noisy("plain", "noisy"), outputs=["plain"]).signature.outputs[0].name == "plain"
+
+
+@pytest.mark.parametrize(
+    ("shape", "code", "message"),
+    [
+        (["N", 2**40], "source.dim-size", "input 'x' has a dim of size 1099511627776"),
+        (
+            ["N", 2**31 - 1, 2**31 - 1],
+            "source.too-large",
+            "2147483647, 2147483647] is larger than",
+        ),
+        ([2**31 - 1] * 8, "source.too-large", "is larger than 2 GiB"),
+    ],
+)
+def test_input_that_no_machine_can_hold(load_onnx: Load, shape: list[int | str], code: str, message: str) -> None:
+    """No example of it is allocated."""
+    node = helper.make_node("Identity", ["x"], ["y"])
+    error = rejection(load_onnx, graphs.model([node], [graphs.value("x", shape)], [graphs.value("y", shape)]))
+    assert (error.code, message in error.message) == (code, True)
+
+
+@pytest.mark.parametrize("dims", [[2**40, 3], [2**62] * 300])
+def test_weight_that_is_larger_than_its_data(load_onnx: Load, dims: list[int]) -> None:
+    """The declared shape is not allocated."""
+    graph = graphs.matmul()
+    graph.graph.initializer[0].dims[:] = dims
+    assert rejection(load_onnx, graph).code == "source.onnx"
+
+
+@pytest.mark.parametrize("field", ["name", "dim"])
+def test_name_that_is_not_utf8(load_onnx: Load, root: Path, field: str) -> None:
+    """Protobuf returns such a name as bytes."""
+    graph = graphs.matmul("xyz")
+    old = b"\x12\x03xyz" if field == "dim" else b"\n\x01x\x12"
+    content = graph.SerializeToString().replace(old, old.replace(b"x", b"\xff"))
+    assert content != graph.SerializeToString()
+    (root / "model.onnx").write_bytes(content)
+    assert "a name that is not UTF-8" in rejection(load_onnx).message
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [{"offset": "9" * 5000}, {"length": "9" * 400}, {"offset": "-1"}, {"length": "4e9"}, {"offset": str(2**40)}],
+)
+def test_external_data_with_impossible_extents(load_onnx: Load, root: Path, entries: dict[str, str]) -> None:
+    """The data file is shorter than declared."""
+    graphs.with_external(root / "model.onnx")
+    stored = onnx.load(root / "model.onnx", load_external_data=False)
+    for entry in stored.graph.initializer[0].external_data:
+        entry.value = entries.get(entry.key, entry.value)
+    error = rejection(load_onnx, stored)
+    assert error.code == "source.onnx-external-data"
+    assert len(error.message) < 300
+
+
+def test_graph_without_inputs(load_onnx: Load) -> None:
+    """Triton serves it, but parity has nothing to vary."""
+    node = helper.make_node("Add", ["w", "w"], ["y"])
+    error = rejection(load_onnx, graphs.model([node], [], [graphs.value("y", [4, 3])], w=graphs.WEIGHT))
+    assert (error.code, error.exit_code) == ("source.no-inputs", ExitCode.EXPORT)
+
+
+def test_damaged_graph_that_is_too_new(load_onnx: Load) -> None:
+    """Onnx's evaluator, which runs graphs that are too new for ONNX Runtime, reads the weights."""
+    graph = graphs.matmul(ir=99)
+    graph.graph.initializer[0].raw_data = bytes(20)
+    assert rejection(load_onnx, graph).code == "source.onnx"

@@ -202,3 +202,9 @@ def test_error_can_be_pickled(folder: Path) -> None:
     # Our own bytes of a moment ago.
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
     assert (caught.value.problems, str(caught.value)) == (again.problems, str(again))
+
+
+def test_repository_with_a_long_name(problems: Callable[[str | bytes], list[tuple[str, str, str]]]) -> None:
+    """A name that is longer than a file name is a problem of the spec."""
+    text = f"repository: {'x' * 300}\nmodels: {{m: {{source: {{factory: 'models.py:build'}}}}}}\n"
+    assert ("1:1", "repository", "cannot be the path of a directory: File name too long") in problems(text)

@@ -1,68 +1,10 @@
-"""Reads files that repogen did not write: regular files only, up to a size, and only inside of a directory.
-
-A FIFO or a device in place of a file would block a build or `repogen check`, and a symlink may lead to any file of the
-machine. Every error is an ``OSError`` whose ``strerror`` completes "FILE cannot be read: ".
-"""
+"""What a path leads to, where paths and links may be hostile."""
 
 from __future__ import annotations
 
 import errno
 import os
-import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from io import BufferedReader
-
-MAX_TEXT_BYTES = 64 * 2**20
-"""Limit for JSON records, configs, labels and other texts."""
-MAX_GRAPH_BYTES = 2**31
-"""Limit for ONNX files and raw tensors; protobuf messages cannot be larger."""
-
-
-def open_regular(path: Path) -> BufferedReader:
-    """Open a regular file for reading, without waiting for the writer of a FIFO; symlinks are followed.
-
-    Raises:
-        OSError: It cannot be opened, or it is a directory, a FIFO, a socket or a device.
-    """
-    stream = open(path, "rb", opener=_open)  # noqa: SIM115 - Path.open has no opener; the caller closes it
-    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-        stream.close()
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return stream
-
-
-def _open(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
-
-
-def read_bytes(path: Path, limit: int = MAX_TEXT_BYTES) -> bytes:
-    """Return the bytes of a regular file.
-
-    Args:
-        path: The file.
-        limit: Size in bytes that it must not exceed.
-
-    Raises:
-        OSError: It cannot be read, is not a regular file, or is larger.
-    """
-    with open_regular(path) as stream:
-        content = stream.read(limit + 1)
-    if len(content) > limit:
-        raise OSError(errno.EFBIG, f"larger than {limit // 2**20} MiB", str(path))
-    return content
-
-
-def read_text(path: Path, limit: int = MAX_TEXT_BYTES) -> str:
-    """Return the text of a regular file in UTF-8, see ``read_bytes``; line endings are kept.
-
-    Raises:
-        OSError: As ``read_bytes``.
-        UnicodeDecodeError: It is not UTF-8.
-    """
-    return read_bytes(path, limit).decode()
 
 
 def reason(error: OSError) -> str:

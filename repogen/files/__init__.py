@@ -1,0 +1,51 @@
+"""Reads files that repogen did not write: regular files only, up to a size, and only inside of a directory.
+
+A FIFO or a device in place of a file would block a build or `repogen check`, and a symlink may lead to any file of the
+machine. Every error of the functions here is an ``OSError`` whose ``strerror`` completes "FILE cannot be read: ".
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from repogen.files import content
+from repogen.files.content import MAX_TEXT_BYTES, ContentError, open_regular
+from repogen.files.paths import exists, is_directory, is_file, is_inside, reason, require_inside
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = [
+    "MAX_GRAPH_BYTES", "MAX_TEXT_BYTES", "exists", "is_directory", "is_file", "is_inside", "open_regular",
+    "read_bytes", "read_text", "reason", "require_inside",
+]  # fmt: skip
+
+MAX_GRAPH_BYTES = 2**31
+"""Limit for ONNX files and raw tensors; protobuf messages cannot be larger."""
+
+
+def read_bytes(path: Path, limit: int = MAX_TEXT_BYTES) -> bytes:
+    """Return the bytes of a regular file.
+
+    Args:
+        path: The file.
+        limit: Size in bytes that it must not exceed.
+
+    Raises:
+        OSError: It cannot be read, is not a regular file, or is larger.
+    """
+    try:
+        return content.read_bytes(path, limit)
+    except ContentError as error:
+        raise OSError(errno.EFBIG, str(error).removeprefix("is "), str(path)) from error
+
+
+def read_text(path: Path, limit: int = MAX_TEXT_BYTES) -> str:
+    """Return the text of a regular file in UTF-8, see ``read_bytes``; line endings are kept.
+
+    Raises:
+        OSError: As ``read_bytes``.
+        UnicodeDecodeError: It is not UTF-8.
+    """
+    return read_bytes(path, limit).decode()

@@ -1,0 +1,78 @@
+"""Reads members of zip archives whose headers may be wrong, and whose contents may unpack to any size."""
+
+from __future__ import annotations
+
+import zipfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from repogen.files.content import ContentError, size_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_COMPRESSIONS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
+_ENCRYPTED = 0x1
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An open zip archive.
+
+    Attributes:
+        names: Names of its members; no two are equal.
+        unpacked_bytes: Sum of the sizes of its members, as their headers declare them.
+    """
+
+    names: tuple[str, ...]
+    unpacked_bytes: int
+    _opened: zipfile.ZipFile
+
+    def read(self, name: str, limit: int) -> bytes:
+        """Return the contents of a member.
+
+        Args:
+            name: One of ``names``.
+            limit: Largest size in bytes; no more is unpacked.
+
+        Raises:
+            ContentError: The member is larger, is encrypted, has another compression than deflate, or is damaged.
+        """
+        info = self._opened.getinfo(name)
+        if info.flag_bits & _ENCRYPTED:
+            raise ContentError(f"contains {name!r}, which is encrypted")
+        if info.compress_type not in _COMPRESSIONS:
+            raise ContentError(f"contains {name!r}, which is neither stored nor deflated")
+        if info.file_size > limit:
+            raise ContentError(f"contains {name!r}, which is larger than {size_text(limit)}")
+        try:
+            with self._opened.open(info) as stream:
+                content = stream.read(info.file_size)
+        except Exception as error:  # zipfile has no common class for damaged members
+            raise ContentError(f"contains {name!r}, which is damaged: {error}") from error
+        if len(content) != info.file_size:
+            raise ContentError(f"contains {name!r}, which is truncated")
+        return content
+
+
+@contextmanager
+def open_archive(path: Path) -> Iterator[Archive]:
+    """Open a zip archive while the block runs.
+
+    Raises:
+        ContentError: It is not a zip archive, is damaged, or has two members of the same name.
+        OSError: It can't be opened.
+    """
+    with path.open("rb") as stream:
+        try:
+            opened = zipfile.ZipFile(stream)
+        except Exception as error:  # the headers of a damaged archive lead to many exceptions
+            raise ContentError(f"is not a zip archive, or is damaged: {error}") from error
+        with opened:
+            infos = opened.infolist()
+            names = [info.filename for info in infos]
+            if len(set(names)) != len(names):
+                raise ContentError("is a zip archive with two members of the same name")
+            yield Archive(tuple(names), sum(info.file_size for info in infos), opened)

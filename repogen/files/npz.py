@@ -1,0 +1,70 @@
+"""Reads ``.npz`` files. Shapes are compared with the stored bytes before memory is allocated; pickles are rejected.
+
+``numpy.load`` allocates the memory for the declared shape first, reads bzip2 and LZMA, and returns members that are not
+arrays as bytes; damaged headers raise exceptions of many classes.
+"""
+
+from __future__ import annotations
+
+import io
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from repogen.files.archive import open_archive
+from repogen.files.content import ContentError, size_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from repogen.artifacts.tensors import Array
+    from repogen.files.archive import Archive
+
+MAX_UNPACKED_BYTES = 2 * 2**30
+"""Largest size of all arrays of a compressed file; no request to Triton can be larger than 2 GiB."""
+
+_ENDING = ".npy"
+_KINDS = "biufcSU"
+_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def read_npz(path: Path) -> dict[str, Array]:
+    """Return the arrays of an ``.npz`` file by name.
+
+    Args:
+        path: The file. Its arrays must fit into 2 GiB, or into the size of the file if that is larger.
+
+    Raises:
+        ContentError: It is not such a file, is damaged or too large, or contains something else than arrays of numbers
+            and strings.
+        OSError: It can't be opened.
+    """
+    limit = max(MAX_UNPACKED_BYTES, path.stat().st_size)
+    with open_archive(path) as archive:
+        if archive.unpacked_bytes > limit:
+            raise ContentError(f"contains arrays of more than {size_text(limit)}")
+        return {name.removesuffix(_ENDING): _array(archive, name, limit) for name in archive.names}
+
+
+def _array(archive: Archive, name: str, limit: int) -> Array:
+    if not name.endswith(_ENDING):
+        raise ContentError(f"contains {name!r}, which is not an array")
+    content = archive.read(name, limit)
+    stream = io.BytesIO(content)
+    try:
+        shape, fortran_order, dtype = _READERS[np.lib.format.read_magic(stream)](stream)
+    except Exception as error:  # NumPy parses the header as Python code
+        raise ContentError(f"contains {name!r}, whose header cannot be read: {str(error)[:100]}") from error
+    if dtype.kind not in _KINDS or not dtype.itemsize:
+        what = "Python objects" if dtype.hasobject else f"the dtype {dtype!s:.40}"
+        raise ContentError(f"contains {name!r} with {what}; only numbers and strings are read")
+    start = stream.tell()
+    if any(size < 0 for size in shape) or prod(shape) * dtype.itemsize != len(content) - start:
+        raise ContentError(f"contains {name!r}, whose shape does not match its {len(content) - start} bytes")
+    try:
+        flat = np.frombuffer(content, dtype, offset=start)
+        array = flat.reshape(shape[::-1]).T if fortran_order else flat.reshape(shape)
+    except ValueError as error:  # more dims than NumPy supports, or a dim that is too large
+        raise ContentError(f"contains {name!r}, whose shape is not supported: {error}") from error
+    return array.copy()

@@ -1,0 +1,1 @@
+"""Fuzzers of every reader of files that repogen did not write; see README.md."""

@@ -1,0 +1,378 @@
+"""The readers to fuzz: every reader of a file that repogen did not write in the same run."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from repogen.errors import RepogenError
+from tests.fuzz import seeds
+from tests.fuzz.engine import Target
+from tests.fuzz.mutations import (
+    array_mutator,
+    bytes_mutator,
+    header_mutator,
+    json_mutator,
+    message_mutator,
+    yaml_mutator,
+    zip_mutator,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import onnx
+
+    from tests.fuzz.engine import Read
+
+# Imports are in the functions: each target imports only what its reader needs.
+# ruff: noqa: PLC0415
+
+
+def _read_all(*readers: Callable[[], object]) -> None:
+    """Call readers; then raise the first of their errors."""
+    errors = []
+    for reader in readers:
+        try:
+            reader()
+        except RepogenError as error:
+            errors.append(error)
+    if errors:
+        raise next((error for error in errors if error.exit_code == error.exit_code.BUG), errors[0])
+
+
+def _spec(directory: Path) -> Read:
+    from repogen.spec.load import load_spec
+
+    for name in ("models.py", "model.onnx", "weights.safetensors", "examples.npz"):
+        (directory / name).write_bytes(b"")
+    return load_spec
+
+
+def _config(directory: Path) -> Read:
+    from repogen.artifacts.serving import Endpoint
+    from repogen.check.checker import check
+    from repogen.repository.ensembles import unfit, unfit_users
+    from repogen.repository.mirror import served_from
+    from repogen.repository.version_policy import serving_only
+    from repogen.smoke.preparation import prepare_published
+
+    repository = directory / "repository"
+    seeds.write_model(repository, "m")
+    seeds.write_model(repository, "n")
+    staged = seeds.staged_version(directory / "stage")
+    endpoint = Endpoint("127.0.0.1:1", "", "", "embedded", "2.51.0", "none", sees_files=True, has_gpu=False)
+
+    def read(path: Path) -> None:
+        text = path.read_bytes().decode(errors="replace")
+        _read_all(
+            lambda: check(repository),
+            lambda: served_from(path.parent),
+            lambda: prepare_published(endpoint, path.parent).requirements(),
+            lambda: serving_only(text, 2**40),
+            lambda: unfit_users(repository, staged, ()),
+            lambda: unfit(text, "m", repository),
+        )
+
+    return read
+
+
+def _records(directory: Path) -> Read:
+    """Fuzz manifest.json, golden.json, repogen.json and a journal, which have the same contents."""
+    from repogen.artifacts.registry import EntryState, RegistryEntry
+    from repogen.artifacts.sync import DesiredVersion, SyncOptions
+    from repogen.build.incremental import _newest_version, _report
+    from repogen.check.files import manifest_findings
+    from repogen.registry.sync.plan import plan_or_failure
+    from repogen.reporting.json import as_dict
+    from repogen.repository.golden import first_golden_inputs
+    from repogen.repository.manifest import manifest_to_json, read_manifest
+    from repogen.repository.mirror import inspect_model
+    from repogen.repository.ownership import read_owner
+    from repogen.repository.recovery import recover
+    from repogen.serving.commands import recorded_target
+
+    repository = directory / "repository"
+    version = seeds.write_model(repository, "m") / "1"
+    (version / "golden.npz").write_bytes(seeds.golden_arrays())
+    entry = RegistryEntry("m", 1, EntryState.PUBLISHED, "", "", 1, "", "24.10", {}, ("champion",))
+
+    def report() -> None:
+        current = _newest_version(repository, "m")
+        if current is not None:
+            as_dict(_report("m", *current, 0.1))
+
+    def read(path: Path) -> None:
+        for other in (repository / "repogen.json", version / "golden.json", repository / ".repogen.m.pending.json"):
+            other.write_bytes(path.read_bytes())
+        _read_all(
+            lambda: manifest_to_json(read_manifest(version)),
+            lambda: list(manifest_findings(version)),
+            lambda: inspect_model(repository, DesiredVersion("m", 1, "")),
+            lambda: plan_or_failure(repository, SyncOptions("champion"), "m", entry),
+            lambda: recorded_target(repository),
+            report,
+            lambda: first_golden_inputs(version, batched=True),
+            lambda: read_owner(repository),
+            lambda: recover(repository, "m"),
+        )
+
+    return read
+
+
+def _arrays(directory: Path) -> Read:
+    """Fuzz examples in ``.npz`` files, and golden.npz, which have the same contents."""
+    from repogen.artifacts.tensors import TensorSpec
+    from repogen.repository.golden import first_golden_inputs
+    from repogen.smoke.deployed_model import read_deployed_model
+    from repogen.smoke.preparation import PreparedModel
+    from repogen.source.common.examples import StoredExamples, load_data
+    from repogen.triton_config.text.parse import parse
+
+    model = PreparedModel(directory, (1,), parse(seeds.CONFIG, "config.pbtxt"))
+    specs = (TensorSpec("x", "float32", ("batch", 4)), TensorSpec("s", "string", ("batch",)))
+    (directory / "1").mkdir()
+    (directory / "1" / "golden.json").write_text(seeds.GOLDEN_JSON, encoding="utf-8")
+
+    def read(path: Path) -> None:
+        path.with_name("golden.npz").write_bytes(path.read_bytes())
+        client: Any = None
+        _read_all(
+            lambda: StoredExamples((load_data(path),), "e.npz", specs)({"batch": 3}, 1),
+            lambda: first_golden_inputs(path.parent, batched=True),
+            lambda: read_deployed_model(client, model, path.parent, seeds.manifest()),
+        )
+
+    return read
+
+
+def _onnx(directory: Path) -> Read:
+    """Fuzz an ONNX file as ``check``, ``init --from`` and a build read it, up to the point where it is run."""
+    from repogen.check.checker import check
+    from repogen.scaffold.describe import describe
+    from repogen.source.onnx import read as onnx_file
+
+    seeds.write_model(directory / "repository", "m")
+
+    def load(path: Path) -> None:
+        proto = onnx_file.read_onnx(path)
+        onnx_file.external_files(proto, path)
+        onnx_file.check_operators(proto, path)
+        onnx_file.check_standard(proto, path)
+        onnx_file.check_outputs(proto, ())
+        onnx_file.graph_inputs(proto)
+        onnx_file.random_nodes(proto)
+
+    def read(path: Path) -> None:
+        _read_all(lambda: check(directory / "repository"), lambda: load(path), lambda: describe(str(path), directory))
+
+    return read
+
+
+def _load(directory: Path, source: dict[str, Any], **spec: Any) -> Read:
+    """Return a function that loads a source as a worker does."""
+    import torch
+
+    from repogen.source.load import load_source
+    from repogen.spec.models import ModelSpec
+
+    torch.set_num_threads(1)
+    model = ModelSpec.model_validate({"source": source, **spec})
+    return lambda _: load_source(model, directory, directory)
+
+
+def _onnx_source(directory: Path) -> Read:
+    return _load(directory, {"kind": "onnx", "path": "model.onnx"})
+
+
+def _mlmodel(directory: Path) -> Read:
+    import torch
+
+    (directory / "data").mkdir()
+    (directory / "model.onnx").write_bytes(seeds.onnx_files()[0])
+    torch.save(torch.nn.Linear(4, 2), directory / "data" / "model.pth")
+    return _load(directory, {"kind": "mlflow", "uri": "models:/m/1", "trust_pickle": True})
+
+
+def _registry(directory: Path) -> Read:
+    """Fuzz the tags of a registered model and of its version."""
+    from types import SimpleNamespace
+
+    from repogen.artifacts.sync import SyncOptions
+    from repogen.registry.mlflow.entries import entry_of, moves_of
+    from repogen.registry.promotion.alias_history import periods, rollback_target
+    from repogen.registry.sync.plan import plan_or_failure
+
+    seeds.write_model(directory / "repository", "m")
+
+    def read(path: Path) -> None:
+        try:
+            tags = json.loads(path.read_bytes())
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(tags, dict):
+            return
+        texts = {str(key)[:250]: value if isinstance(value, str) else json.dumps(value) for key, value in tags.items()}
+        version: Any = SimpleNamespace(name="m", version=1, tags=texts)
+        entry = entry_of(version, ("champion",))
+        plan_or_failure(directory / "repository", SyncOptions("champion", prune=True), "m", entry)
+        moves = moves_of(texts, {"champion": 2})
+        rollback_target(moves, 2)
+        periods("champion", moves, 2)
+
+    return read
+
+
+def _safetensors(_: Path) -> Read:
+    from repogen.source.common.examples import load_data
+    from repogen.source.torch.weights import read_state
+
+    return lambda path: _read_all(lambda: read_state(path), lambda: load_data(path))
+
+
+def _weights(_: Path) -> Read:
+    from repogen.source.torch.weights import read_state
+
+    return read_state
+
+
+def _described(directory: Path, load: Read) -> Read:
+    """Return a function that reads a model like ``load``, and like ``init --from``."""
+    from repogen.scaffold.describe import describe
+
+    def read(path: Path) -> None:
+        model = path.parent if path.name == "config.json" else path
+        _read_all(lambda: load(path), lambda: describe(str(model), directory))
+
+    return read
+
+
+def _program(directory: Path) -> Read:
+    return _described(directory, _load(directory, {"kind": "torch_export", "path": "model.pt2"}))
+
+
+def _torchscript(directory: Path) -> Read:
+    inputs = {"x": {"dtype": "float32", "shape": ["batch", 4]}}
+    source = {"kind": "torchscript", "path": "model.pt"}
+    return _described(directory, _load(directory, source, inputs=inputs, dims={"batch": {"max": 4}}))
+
+
+def _huggingface(directory: Path) -> Read:
+    """Fuzz config.json; the other files of the checkpoint are valid."""
+    for name, content in seeds.checkpoint_files().items():
+        (directory / name).write_bytes(content)
+    return _described(directory, _load(directory, {"kind": "huggingface", "model": "."}))
+
+
+def _huggingface_files(directory: Path) -> Read:
+    """Fuzz the other files of a checkpoint, which have the same contents."""
+    from repogen.source.huggingface.checkpoint import open_checkpoint
+
+    (directory / "config.json").write_bytes(seeds.checkpoint_files()["config.json"])
+    (directory / "pytorch_model.bin").write_bytes(b"")
+    index = directory / "model.safetensors.index.json"
+
+    def read(path: Path) -> None:
+        for name in ("preprocessor_config.json", "tokenizer_config.json", "README.md"):
+            (directory / name).write_bytes(path.read_bytes())
+        index.unlink(missing_ok=True)
+        checkpoint = open_checkpoint(directory, "m", trusted=False, local=True)
+        index.write_bytes(path.read_bytes())
+        _read_all(
+            lambda: checkpoint.preprocessor.image_size,
+            lambda: checkpoint.tokenizer,
+            lambda: checkpoint.pipeline_tag,
+            lambda: open_checkpoint(directory, "m", trusted=False, local=True).files,
+        )
+
+    return read
+
+
+def _text(directory: Path) -> Read:
+    """Fuzz Python code that is parsed, class names, requirements, and the log of a worker."""
+    from repogen.repository.layout import requirements_in
+    from repogen.scaffold.describe import describe
+    from repogen.triton_config.render.named_files import _lines, _read_text
+    from repogen.worker.log import read_log
+
+    (directory / "model.py").write_bytes(b"")
+
+    def log(path: Path) -> str:
+        worker_log = read_log(path, directory)
+        return worker_log.suffix + worker_log.location
+
+    def read(path: Path) -> None:
+        (directory / "requirements.txt").write_bytes(path.read_bytes())
+        _read_all(
+            lambda: describe(f"{path}:build", directory),
+            lambda: requirements_in(directory),
+            lambda: _lines(_read_text(directory, path.name)),
+            lambda: log(path),
+        )
+
+    return read
+
+
+def _new_model() -> onnx.ModelProto:
+    import onnx
+
+    return onnx.ModelProto()
+
+
+_PBTXT_WORDS = (
+    b"{", b"}", b"[", b"]", b"<", b">", b":", b",", b'"', b"'", b"\\", b"#", b"\n", b"-", b"dims", b"nan", b"1e400",
+    b"9223372036854775807", b"9" * 400, b"9" * 5000, b"input { ", b"${x}", b"{{", b"{%", b"# repogen: ignore[RG1]",
+    b"\xff", b"\0", b"\xef\xbb\xbf", b'"\\', b"[type.googleapis.com/x] {}", b"0x", b"TYPE_FP32", b"model_warmup { }",
+    b"version_policy { specific { versions: [1,2] } }", b'parameters { key: "a" }', b"inf",
+    b'ensemble_scheduling { step { model_name: "m" } }',
+)  # fmt: skip
+_YAML_WORDS = (
+    *(b"models:", b"source:", b"kind: onnx", b"inputs:", b"triton:", b"dims:", b"defaults:", b"flavors:"),
+    b"signature:",
+)
+_PICKLE_WORDS = (
+    b"cos\nsystem\n", b"\x80\x02", b".", b"R", b"(", b"t", b"\x8c", b"L" + b"9" * 5000 + b"L\n", b"X\xff\xff\xff\x7f",
+    b"I" + b"9" * 5000 + b"\n", b"ctorch._utils\n_rebuild_tensor_v2\n", b"\x8a\xff", b"\x8b\xff\xff\xff\x7f",
+    b"h\x00", b"2" * 100, b"ccollections\nOrderedDict\n",
+)  # fmt: skip
+_CODE_WORDS = (
+    b"def forward(self: ", b") -> ", b"class ", b"Tensor", b",", b"[", b"]", b"(" * 200, b"import x\n", b"-" * 2000,
+    b"\0", b"\xff", b"#" * 100,
+)  # fmt: skip
+_CARD_WORDS = (b"---\n", b"pipeline_tag: ", b"\n" * 500)
+_ARRAY_NAMES = ("x.npy", "s.npy", "0.in.0.npy", "0.in.0.ends.npy", "0.out.0.npy", "x", "readme.txt")
+_WEIGHTS_NAMES = ("w/data.pkl", "w/data/0", "w/version", "w/byteorder", "w/.data/serialization_id")
+_PROGRAM_NAMES = (
+    "m/models/model.json", "m/version", "version", "m/archive_format", "m/data/weights/model_weights_config.json",
+    "m/data/constants/model_constants_config.json", "m/data/sample_inputs/model.pt", "m/data/aotinductor/model/x.so",
+)  # fmt: skip
+_SCRIPT_NAMES = ("m/data.pkl", "m/constants.pkl", "m/version", "m/code/__torch__.py")
+_PICKLES = bytes_mutator(_PICKLE_WORDS)
+_TENSORS = json_mutator((b"F32", b"data_offsets", b"shape"))
+_GRAPH = json_mutator((b"torch.ops.aten.add.Tensor", b"Symbol('s0')"))
+_MODELS = message_mutator(_new_model, bytes_mutator())
+_SCRIPTS = bytes_mutator((*_PICKLE_WORDS, *_CODE_WORDS))
+
+_worker = partial(Target, isolated=True)
+_ALL = (
+    Target("spec", "repogen.yaml", _spec, seeds.specs, yaml_mutator(_YAML_WORDS)),
+    Target("config", "repository/m/config.pbtxt", _config, seeds.configs, bytes_mutator(_PBTXT_WORDS)),
+    Target("records", "repository/m/1/manifest.json", _records, seeds.records, json_mutator()),
+    Target("npz", "1/examples.npz", _arrays, seeds.arrays, zip_mutator(array_mutator(), _ARRAY_NAMES)),
+    Target("onnx", "repository/m/1/model.onnx", _onnx, seeds.onnx_files, _MODELS),
+    _worker("onnx-source", "model.onnx", _onnx_source, seeds.onnx_files, _MODELS),
+    _worker("mlmodel", "MLmodel", _mlmodel, seeds.mlmodels, yaml_mutator(_YAML_WORDS)),
+    Target("registry", "tags.json", _registry, seeds.tags, json_mutator()),
+    _worker("safetensors", "weights.safetensors", _safetensors, seeds.safetensors, header_mutator(_TENSORS)),
+    _worker("weights", "weights.pt", _weights, seeds.weights, zip_mutator(_PICKLES, _WEIGHTS_NAMES, _PICKLE_WORDS)),
+    _worker("program", "model.pt2", _program, seeds.programs, zip_mutator(_GRAPH, _PROGRAM_NAMES)),
+    _worker("torchscript", "model.pt", _torchscript, seeds.scripts, zip_mutator(_SCRIPTS, _SCRIPT_NAMES)),
+    _worker("huggingface", "config.json", _huggingface, seeds.checkpoint_configs, json_mutator()),
+    Target(
+        "huggingface-files", "fuzzed.json", _huggingface_files, seeds.checkpoint_companions, json_mutator(_CARD_WORDS)
+    ),
+    Target("text", "model.txt", _text, seeds.texts, bytes_mutator(_CODE_WORDS)),
+)
+TARGETS = {target.name: target for target in _ALL}
