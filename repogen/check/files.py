@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.file_names import MANIFEST_FILE, MODEL_FILE, PYTHON_FILE
 from repogen.check.layout import MODEL_FILES
 from repogen.files import exists, is_directory, is_file, is_inside
-from repogen.repository.admission import refusals
 from repogen.repository.decode import MalformedRecordError
 from repogen.repository.manifest import damaged_files, may_be_imported, read_manifest, unlisted_files
+from repogen.serving.admission import refusals
 from repogen.triton_config.rules.file_names import data_files, environments, leaves, library_filenames, model_filenames
 from repogen.triton_config.rules.findings import Finding
 from repogen.triton_config.rules.identity import is_ensemble, is_onnx

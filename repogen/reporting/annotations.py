@@ -54,8 +54,10 @@ class Annotation:
             workspace: The directory that GitHub shows files relative to.
         """
         positions = (_position(place, self.root, workspace.resolve()) for place in self.places)
-        properties = {**next(filter(None, positions), {}), "title": _replace_control(self.title)}
-        parameters = ",".join(f"{name}={value.translate(_PROPERTY)}" for name, value in properties.items())
+        properties = {**next(filter(None, positions), {}), "title": self.title}
+        parameters = ",".join(
+            f"{name}={_replace_control(value).translate(_PROPERTY)}" for name, value in properties.items()
+        )
         message = _replace_control(self.message).translate(_DATA)
         return without_legacy_commands(f"::{self.level} {parameters}::{message}")
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.serving import ControlMode
 from repogen.errors import RepogenError
-from repogen.repository.admission import read_refusals
 from repogen.repository.layout import models_of
+from repogen.serving.admission import read_refusals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

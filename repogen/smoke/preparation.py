@@ -22,11 +22,11 @@ from repogen.artifacts.named_file import is_named_file, path_in_model
 from repogen.artifacts.serving import SmokeCheck
 from repogen.errors import SmokeError
 from repogen.files import is_file, read_bytes
-from repogen.repository.admission import is_safe_name, read_refusals, refusals
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
 from repogen.repository.layout import latest_version, requirements_in, triton_versions
 from repogen.repository.version_policy import served_versions
 from repogen.serving import control
+from repogen.serving.admission import is_safe_name, load_refusals, read_refusals
 from repogen.smoke.inference import NoAnswerError, RefusedError
 from repogen.triton_config.text.parse import parse, parse_file
 
@@ -195,7 +195,7 @@ def _load_refusals(model: PreparedModel) -> tuple[str, ...]:
         return tuple(f"step {name!r} is not the name of a model" for name in unsafe)
     directories = (model.directory.parent / name for name in sorted(steps))
     of_steps = (reason for path in directories if path.is_dir() for reason in read_refusals(path))
-    return (*refusals(model.directory, model.config), *of_steps)
+    return (*load_refusals(model.directory, model.config), *of_steps)
 
 
 def _step_names(config: ModelConfig, repository: Path) -> set[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from yaml.reader import Reader
 
 from repogen.errors import SpecError
+from repogen.files import open_regular
 from repogen.spec.document import Node, Rejected, compose, data
 from repogen.spec.merge import complete, is_rejected, locate, walk
 from repogen.spec.models import Location, Spec, SpecFile
@@ -76,7 +77,7 @@ def _read_bytes(path: Path) -> bytes:
                 f"pass the file, for example {path / 'repogen.yaml'}",
                 code="spec.unreadable",
             )
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             raw = stream.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
         raise SpecError("spec not found", _INIT_HINT, code="spec.missing", where=str(path)) from error

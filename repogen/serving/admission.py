@@ -1,4 +1,9 @@
-"""Which models of a repository Triton may load: those of which it runs no code, except the code of a Python model.
+"""Which models of a repository Triton may load: those of which it runs no code and that read no other file.
+
+Python models are the exception: they run their code by design.
+
+A server answers requests of every user of the machine. A label file or external data outside of the repository would
+give them the content of any file that the user of the server can read.
 
 Sources: Triton 24.10, ``src/backend_model.cc`` and ``src/repo_agent.cc`` of triton-inference-server/core, where backend
 libraries are searched in the version's and the model's directory before the backend's; ``src/stub_launcher.cc`` of
@@ -7,12 +12,20 @@ triton-inference-server/python_backend, which passes names to ``bash -c`` unquot
 
 from __future__ import annotations
 
+import os
 import re
 from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE, PYTHON_FILE
-from repogen.triton_config.text.parse import empty_config, parse
+from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PYTHON_FILE
+from repogen.files import is_directory, is_file, is_inside
+from repogen.files.content import ContentError
+from repogen.onnx_graph.external_data import external
+from repogen.onnx_graph.facts import parse_model
+from repogen.triton_config.rules.file_names import data_files, leaves, model_filenames
+from repogen.triton_config.text.parse import empty_config, parse_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +37,7 @@ _WORD = re.compile(r"[\w.@%+=:,-]+")
 _PATH = re.compile(r"[\w.@%+=:,/-]+")
 _PLAIN = re.compile(r"(?!\.)[\w.-]+", re.ASCII)
 _LIBRARIES = ("libtriton_*.so", "batchstrategy.so", "triton_python_backend_stub")
-_MAX_CONFIG_BYTES = 64 * 2**20
+_MAX_DIRECTORIES = 10_000
 _CODE_PARAMETERS = ("EXECUTION_ENV_PATH", "TRITON_BATCH_STRATEGY_PATH")
 
 
@@ -43,16 +56,22 @@ def read_refusals(model: Path) -> tuple[str, ...]:
     Raises:
         ConfigError: config.pbtxt cannot be parsed.
         OSError: A file cannot be read.
-        UnicodeDecodeError: config.pbtxt is not UTF-8.
     """
     path = model / CONFIG_FILE
-    if path.exists() and not path.is_file():
-        return (f"{CONFIG_FILE} is not a regular file",)
-    if path.exists() and path.stat().st_size > _MAX_CONFIG_BYTES:
-        return (f"{CONFIG_FILE} is larger than {_MAX_CONFIG_BYTES >> 20} MiB",)
-    text = path.read_text(encoding="utf-8") if path.exists() else None
-    config = empty_config() if text is None else parse(text, f"{model.name}/{CONFIG_FILE}")
-    return refusals(model, config)
+    try:
+        config = parse_file(path, f"{model.name}/{CONFIG_FILE}") if os.path.lexists(path) else empty_config()
+    except OSError as error:
+        return (f"{CONFIG_FILE} cannot be read: {error.strerror}",)
+    return load_refusals(model, config)
+
+
+def load_refusals(model: Path, config: ModelConfig) -> tuple[str, ...]:
+    """Return why Triton may not load a model with a config, because of its code or of files elsewhere.
+
+    Raises:
+        OSError: A directory cannot be read.
+    """
+    return refusals(model, config) or tuple(_files_elsewhere(model, config))
 
 
 def refusals(model: Path, config: ModelConfig) -> tuple[str, ...]:
@@ -66,7 +85,57 @@ def refusals(model: Path, config: ModelConfig) -> tuple[str, ...]:
     return tuple(_refusals(model, config))
 
 
+def _files_elsewhere(model: Path, config: ModelConfig) -> Iterator[str]:
+    """Yield the files that a model reads outside of its repository."""
+    for field, name in model_filenames(config):
+        if leaves(name.lstrip("/")):
+            yield f"{field} {name!r} is outside of the version's directory"
+    for file in data_files(config):
+        if leaves(file.path) or not is_inside(model / file.path, model.parent):
+            yield f"{file.field} {file.name!r} is outside of the repository"
+    for path in _graph_files(model, config):
+        status = path.stat()
+        for location in _locations(path, status.st_mtime_ns, status.st_size, status.st_ino):
+            if _is_elsewhere(path, location):
+                yield f"{path.relative_to(model.parent)}: external data {location!r} is outside of its directory"
+
+
+def _graph_files(model: Path, config: ModelConfig) -> Iterator[Path]:
+    """Yield the ONNX files of a model; a directory may take the place of one."""
+    name = PurePosixPath(config.default_model_filename).name
+    for version in sorted(entry for entry in model.iterdir() if is_directory(entry)):
+        for path in sorted(version.iterdir()):
+            if path.suffix == ".onnx" or path.name == name:
+                yield from (entry for entry in (path, path / MODEL_FILE) if is_file(entry))
+
+
+@lru_cache(maxsize=4096)
+def _locations(path: Path, mtime: int, size: int, inode: int) -> frozenset[str]:  # noqa: ARG001 - the key of the cache
+    """Return where the external data of a graph is; the server rejects a file that is not a graph."""
+    try:
+        return frozenset(entry.location for entry in external(parse_model(path)))
+    except (OSError, ContentError):
+        return frozenset()
+
+
+def _is_elsewhere(path: Path, location: str) -> bool:
+    pure = PurePosixPath(location)
+    return pure.is_absolute() or ".." in pure.parts or not is_inside(path.parent / location, path.parent)
+
+
+def _has_too_many_links(model: Path) -> bool:
+    """Return whether links lead to more directories than a model has; Triton follows all of them."""
+    directories, pending = 0, [model]
+    while pending and directories <= _MAX_DIRECTORIES:
+        directories += 1
+        pending += [entry for entry in pending.pop().iterdir() if is_directory(entry)]
+    return directories > _MAX_DIRECTORIES
+
+
 def _refusals(model: Path, config: ModelConfig) -> Iterator[str]:
+    if _has_too_many_links(model):
+        yield f"its links lead to more than {_MAX_DIRECTORIES} directories, all of which Triton reads"
+        return
     if not is_safe_name(model.name):
         yield f"the directory's name {model.name!r} has characters that Triton's Python backend passes to a shell"
     yield from _shell_values(config)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import onnx
 import pytest
 
 from repogen.api.check import check
-from repogen.repository.admission import read_refusals
+from repogen.errors import ConfigError
+from repogen.serving.admission import read_refusals
+from tests.support import graphs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,18 +80,78 @@ def test_library_in_a_model_is_refused(tmp_path: Path, directory: str, file: str
     assert reason == f"m/{directory}{file} is a file that Triton would run as code"
 
 
+ELSEWHERE = "../../../../../../../../../../etc/hostname"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        f'output {{ name: "y" data_type: TYPE_FP32 dims: [ 4 ] label_filename: "{ELSEWHERE}" }}',
+        'output { name: "y" data_type: TYPE_FP32 dims: [ 4 ] label_filename: "link.txt" }',
+        f'model_warmup {{ name: "w" inputs {{ key: "x" value {{ input_data_file: "../{ELSEWHERE}" }} }} }}',
+        f'sequence_batching {{ state {{ initial_state {{ data_file: "../{ELSEWHERE}" }} }} }}',
+        f'default_model_filename: "{ELSEWHERE}"',
+        f'cc_model_filenames {{ key: "7.5" value: "{ELSEWHERE}" }}',
+    ],
+)
+def test_file_outside_of_the_repository_is_refused(tmp_path: Path, config: str) -> None:
+    """Clients could read it through the server: class names, warmup data, states, model files."""
+    directory = model(tmp_path / "repository", ONNX + config)
+    (tmp_path / "secret.txt").write_text("secret")
+    (directory / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (reason,) = read_refusals(directory)
+    assert "is outside of" in reason
+
+
+@pytest.mark.parametrize("location", ["/etc/hostname", f"../{ELSEWHERE}", "link"])
+@pytest.mark.parametrize("file", ["model.onnx", "model.onnx/model.onnx", "own.bin"])
+def test_external_data_outside_of_its_directory_is_refused(tmp_path: Path, location: str, file: str) -> None:
+    """ONNX Runtime 1.19 reads it, and a graph can return it to clients."""
+    config = ONNX + ('default_model_filename: "own.bin"' if file == "own.bin" else "")
+    directory = model(tmp_path, config)
+    (directory / "1" / "model.onnx").unlink()
+    path = directory / "1" / file
+    path.parent.mkdir(exist_ok=True)
+    graphs.with_external(path, "data")
+    stored = onnx.load(path, load_external_data=False)
+    stored.graph.initializer[0].external_data[0].value = location
+    onnx.save_model(stored, path)
+    (path.parent / "link").symlink_to("/etc/hostname")
+    (reason,) = read_refusals(directory)
+    assert f"external data {location!r} is outside of its directory" in reason
+
+
+def test_external_data_beside_the_graph_is_allowed(tmp_path: Path) -> None:
+    """As repogen writes it."""
+    directory = model(tmp_path)
+    graphs.with_external(directory / "1" / "model.onnx", "data")
+    assert read_refusals(directory) == ()
+
+
+@pytest.mark.parametrize("target", [".", "..", "../.."])
+def test_links_that_multiply_directories_are_refused(tmp_path: Path, target: str) -> None:
+    """Triton follows every link while it looks for files, which takes exponential time."""
+    directory = model(tmp_path / "repository")
+    for name in "abc":
+        (directory / "1" / name).symlink_to(target)
+    (reason,) = read_refusals(directory)
+    assert "more than 10000 directories" in reason
+    assert "RG410" in {finding.code for finding in check(tmp_path / "repository")}
+
+
 def test_config_that_is_not_a_regular_file_is_not_opened(tmp_path: Path) -> None:
     """Reading a FIFO would wait forever."""
     directory = model(tmp_path, None)
     os.mkfifo(directory / "config.pbtxt")
-    assert read_refusals(directory) == ("config.pbtxt is not a regular file",)
+    assert read_refusals(directory) == ("config.pbtxt cannot be read: not a regular file",)
 
 
 def test_config_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     """The file is sparse."""
     directory = model(tmp_path)
     os.truncate(directory / "config.pbtxt", 2**30)
-    assert read_refusals(directory) == ("config.pbtxt is larger than 64 MiB",)
+    with pytest.raises(ConfigError, match="is larger than 1 MiB"):
+        read_refusals(directory)
 
 
 def test_stub_in_a_model_is_refused(tmp_path: Path) -> None:
