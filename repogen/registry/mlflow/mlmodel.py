@@ -16,6 +16,7 @@ import numpy as np
 import yaml
 
 from repogen.artifacts.file_names import MANIFEST_FILE, MODEL_FILE
+from repogen.artifacts.tensors import DTYPES
 from repogen.files import read_text
 from repogen.registry.mlflow import library
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_from_json, unpacked
@@ -94,7 +95,7 @@ def _has_graph(staged: StagedVersion) -> bool:
 
 def _tensor(spec: TensorSpec) -> library.TensorSpec:
     shape = tuple(-1 if isinstance(dim, str) else dim for dim in spec.shape)
-    dtype = np.dtype("str" if spec.dtype == "string" else spec.dtype)
+    dtype = np.dtype("str" if spec.dtype == "string" else DTYPES[spec.dtype].numpy)
     return library.TensorSpec(dtype, shape, spec.name)
 
 

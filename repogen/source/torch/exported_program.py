@@ -160,7 +160,7 @@ def _user_inputs(program: torch.export.ExportedProgram) -> tuple[tuple[GraphInpu
 
 def _graph_input(name: str, value: Any, program: torch.export.ExportedProgram) -> GraphInput:  # noqa: ANN401 - fake tensor
     dtype = dtype_name(value.dtype)
-    if dtype not in DTYPES:
+    if dtype not in DTYPES or dtype == "bfloat16":
         raise SourceError(
             f"input {name!r} is {dtype}, which Triton's ONNX Runtime backend does not support",
             "change the input to float32, and cast it inside the model",
