@@ -13,6 +13,7 @@ from repogen.artifacts.source import DimRange, OnnxFile
 from repogen.artifacts.tensors import TensorSpec
 from repogen.errors import SourceError
 from repogen.source.load import load_source
+from repogen.source.onnx.reference import file_reference
 from repogen.spec.models import ModelSpec
 from tests.support import graphs
 
@@ -285,3 +286,14 @@ def test_random_outputs(load_onnx: Load) -> None:
     assert error.code == "source.random"
     assert "output noisy is random; these nodes generate random numbers: RandomNormalLike 'draw'" in error.message
     assert load_onnx(_noisy("plain", "noisy"), outputs=["plain"]).signature.outputs[0].name == "plain"
+
+
+def test_published_step_with_bfloat16_takes_and_returns_float32(tmp_path: Path) -> None:
+    """A step of an ensemble; files of the user cannot have such inputs and outputs."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.BFLOAT16, ["N", 2]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [x], [y])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save_model(proto, tmp_path / "model.onnx")
+    reference = file_reference(proto, tmp_path / "model.onnx", {"x": "x"}, {"y": "y"})
+    y_array: Any = reference({"x": np.full((1, 2), 1 / 3, np.float32)})["y"]
+    assert (y_array.dtype, y_array.tolist()) == (np.float32, [[0.333984375, 0.333984375]])
