@@ -26,7 +26,7 @@ class Dtype:
     """The names of one element type.
 
     Attributes:
-        name: The spec's and NumPy's name, for example ``float32``.
+        name: The spec's name, for example ``float32``.
         triton: Name in config.pbtxt without ``TYPE_``, for example ``FP32`` (``STRING`` for strings).
         wire: Name in the inference protocol: the same as ``triton``, except ``BYTES`` for strings.
         onnx: Number of ``onnx.TensorProto.DataType``.
@@ -36,6 +36,11 @@ class Dtype:
     triton: str
     wire: str
     onnx: int
+
+    @property
+    def numpy(self) -> str:
+        """NumPy's name for the elements of arrays: strings are objects, and BF16 values are float32."""
+        return {"string": "object", "bfloat16": "float32"}.get(self.name, self.name)
 
 
 # Source: Triton's model_configuration.md (datatypes) and onnx.proto3's TensorProto.DataType.
@@ -51,6 +56,7 @@ DTYPES: dict[str, Dtype] = {
         Dtype("int16", "INT16", "INT16", 5),
         Dtype("int32", "INT32", "INT32", 6),
         Dtype("int64", "INT64", "INT64", 7),
+        Dtype("bfloat16", "BF16", "BF16", 16),
         Dtype("float16", "FP16", "FP16", 10),
         Dtype("float32", "FP32", "FP32", 1),
         Dtype("float64", "FP64", "FP64", 11),

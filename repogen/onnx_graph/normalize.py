@@ -111,6 +111,7 @@ def _set_signature(model: ir.Model, signature: Signature) -> None:
         )
     _separate_initializer_outputs(graph)
     OutputFixPass()(model)
+    _cast_bfloat16_inputs(graph, signature)
     pairs = [*zip(graph.inputs, signature.inputs, strict=True), *zip(graph.outputs, signature.outputs, strict=True)]
     for value, spec in pairs:
         value.name = spec.name
@@ -149,6 +150,20 @@ def _restore_unused_inputs(graph: ir.Graph, signature: Signature) -> None:
 def _input(spec: TensorSpec) -> ir.Value:
     dtype = ir.DataType(DTYPES[spec.dtype].onnx)
     return ir.Value(name=spec.name, type=ir.TensorType(dtype), shape=ir.Shape(list(spec.shape)))
+
+
+def _cast_bfloat16_inputs(graph: ir.Graph, signature: Signature) -> None:
+    """Cast BF16 inputs to the float32 that an exporter's graph has instead: ONNX Runtime's CPU has few BF16 kernels."""
+    for index, (value, spec) in enumerate(zip(graph.inputs, signature.inputs, strict=True)):
+        if spec.dtype != "bfloat16" or value.dtype != ir.DataType.FLOAT:
+            continue
+        replacement = ir.Value(name=spec.name, type=ir.TensorType(ir.DataType.BFLOAT16), shape=value.shape)
+        node = ir.node("Cast", [replacement], {"to": int(ir.DataType.FLOAT)})
+        node.outputs[0].type, node.outputs[0].shape = value.type, value.shape
+        if value.uses():
+            value.replace_all_uses_with(node.outputs[0])
+            graph.insert_before(graph[0], node)
+        graph.inputs[index] = replacement
 
 
 def _separate_initializer_outputs(graph: ir.Graph) -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _MAX_CONFIG_BYTES = 2**20
 _MAX_SIZE = 16
 """Assumed maximum of a dynamic dim that config.pbtxt does not bound."""
-_DTYPES = {dtype.triton: dtype.name for dtype in DTYPES.values()}
+_DTYPES = {dtype.triton: dtype.name for dtype in DTYPES.values() if dtype.name != "bfloat16"}
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,9 @@ def _onnx(existing: _Existing, file: Path) -> ModelDescription:
         raise _unsupported(f"{existing.relative(file)}: {findings[0].message}")
     signature, config = facts.signature, existing.config
     section, spec, notes = triton_section(config, existing.relative(existing.directory), signature)
-    unknown = [tensor.dtype for tensor in (*signature.inputs, *signature.outputs) if tensor.dtype not in DTYPES]
+    unknown = [
+        tensor.dtype for tensor in (*signature.inputs, *signature.outputs) if tensor.dtype not in _DTYPES.values()
+    ]
     notes += [f"data type {dtype} is not supported" for dtype in unknown]
     if not unknown:
         notes += _differences(existing, spec, signature, ONNX_BACKEND)

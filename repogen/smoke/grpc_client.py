@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
 from tritonclient.grpc import InferenceServerClient, InferInput
-from tritonclient.utils import InferenceServerException
+from tritonclient.utils import InferenceServerException, triton_to_np_dtype
 
 from repogen.smoke.inference import Counts, ModelMetadata, NoAnswerError, RefusedError, TensorMetadata
 
@@ -196,7 +197,8 @@ def _infer_inputs(tensors: Sequence[WireTensor]) -> list[InferInput]:
     inputs = []
     for tensor in tensors:
         infer_input = InferInput(tensor.name, list(tensor.array.shape), tensor.dtype)
-        infer_input.set_data_from_numpy(tensor.array)
+        bfloat16 = tensor.dtype == "BF16"  # ml_dtypes.bfloat16 from tritonclient 2.70 on, float32 before
+        infer_input.set_data_from_numpy(tensor.array.astype(triton_to_np_dtype("BF16")) if bfloat16 else tensor.array)
         inputs.append(infer_input)
     return inputs
 
@@ -215,7 +217,12 @@ def _outputs(result: InferResult) -> Arrays:
             "INVALID_ANSWER",
             f"the size of an output does not match its shape: {error} (a Python backend with NumPy 2?)",
         ) from error
-    return {name: array for name, array in arrays.items() if array is not None}
+    bfloat16 = triton_to_np_dtype("BF16")
+    return {
+        name: array.astype(np.float32) if array.dtype == bfloat16 else array
+        for name, array in arrays.items()
+        if array is not None
+    }
 
 
 def _tensors(tensors: Iterable[ModelMetadataResponse.TensorMetadata]) -> dict[str, TensorMetadata]:

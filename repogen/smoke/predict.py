@@ -53,7 +53,7 @@ class Predictor:
         """Return the outputs for ``inputs``.
 
         Args:
-            inputs: Every input by name, with its dtype and full shape, the batch included.
+            inputs: Every input by name, with its dtype and full shape, the batch included; float32 for BF16.
 
         Returns:
             Every output by name, with its full shape.
@@ -75,7 +75,7 @@ class Predictor:
         if spec.name not in inputs:
             raise ValueError(f"input {spec.name} is missing")
         array = np.asarray(inputs[spec.name])
-        if array.dtype != np.dtype(spec.dtype):
+        if array.dtype != np.dtype(DTYPES[spec.dtype].numpy):
             raise ValueError(f"input {spec.name} is {array.dtype}, the model accepts {spec.dtype}")
         if array.ndim != len(spec.shape):
             raise ValueError(f"input {spec.name} has shape {array.shape}, the model accepts {list(spec.shape)}")

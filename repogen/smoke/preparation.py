@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from google.protobuf import json_format
-from tritonclient.grpc.model_config_pb2 import ModelConfig
+from tritonclient.grpc.model_config_pb2 import TYPE_BF16, ModelConfig
 
 from repogen.artifacts.file_names import (
     CONFIG_FILE,
@@ -229,6 +229,8 @@ def _unsupported_features(config: ModelConfig) -> Iterator[str]:
     states = config.sequence_batching.state
     if any(state.use_same_buffer_for_input_output or state.use_growable_memory for state in states):
         yield "use_same_buffer_for_input_output"
+    if any(tensor.data_type == TYPE_BF16 for tensor in (*config.input, *config.output)):
+        yield "TYPE_BF16"
 
 
 def override_config(config: ModelConfig, *, version: int, has_gpu: bool) -> tuple[ModelConfig, tuple[str, ...]]:

@@ -44,12 +44,13 @@ DtypeName = Annotated[
         "int16",
         "int32",
         "int64",
+        "bfloat16",
         "float16",
         "float32",
         "float64",
         "string",
     ],
-    must_be("one of bool, uint8-64, int8-64, float16, float32, float64, string"),
+    must_be("one of bool, uint8-64, int8-64, bfloat16, float16, float32, float64, string"),
 ]
 DimName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 # Without must_be: for members of a union, whose own must_be describes all members.

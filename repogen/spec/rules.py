@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from repogen.spec.problems import closest
 from repogen.spec.structure import Finding, PartialModel
 from repogen.spec.triton_rules import TRITON_RULES
+from repogen.targets import BFLOAT16_SINCE
 from repogen.triton_config.rules.target import target_findings
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def check_model(model: PartialModel, target: Target | None) -> Findings:
             yield from rule(model.spec)
     if target is not None and "export" not in model.broken:
         yield from _opset(model.spec, target)
+    if target is not None and not {"source", "inputs", "outputs"} & model.broken:
+        yield from _bfloat16(model.spec, target)
 
 
 # Other sources define their inputs themselves.
@@ -152,6 +155,23 @@ def _opset(model: ModelSpec, target: Target) -> Findings:
     for finding in target_findings(model.export.opset, 0, target) if model.export.opset != "auto" else ():
         hint = f"use auto, {target.max_opset} or less, or a newer target.triton"
         yield Finding(("export", "opset"), f"{finding.code}: {finding.message}", hint)
+
+
+_BFLOAT16_KINDS = frozenset({"torch", "torchscript"})
+
+
+def _bfloat16(model: ModelSpec, target: Target) -> Findings:
+    sides = (("inputs", model.inputs), ("outputs", model.declared_outputs))
+    paths = [(side, name, "dtype") for side, specs in sides for name, spec in specs.items() if spec.dtype == "bfloat16"]
+    for path in paths:
+        if model.source.kind not in _BFLOAT16_KINDS:
+            kinds = " and ".join(sorted(_BFLOAT16_KINDS))
+            what = f"bfloat16 is supported for sources of kind {kinds}, not {model.source.kind}"
+            yield Finding(path, what, "declare float32 or float16")
+        elif not target.serves_bfloat16:
+            what = f"Triton serves bfloat16 from release {BFLOAT16_SINCE} on, and the target is {target.release}"
+            hint = "declare float32 or float16, and cast inside the model; or choose a newer target.triton"
+            yield Finding(path, what, hint)
 
 
 _RULES: tuple[tuple[frozenset[str], Callable[[ModelSpec], Findings]], ...] = (

@@ -24,13 +24,14 @@ _KEY = "[key]"
 _MISSING = "is missing"
 _ADD_KIND = "add kind:"
 _STUB_SOURCE = {"factory": "stub.py:build"}
-_NEVER_SERVED = ("bfloat16", "bf16", "float8", "fp8", "float4", "fp4")
+_NEVER_SERVED = ("float8", "fp8", "float4", "fp4")
 _DTYPES = list(DTYPES)
 _OUTPUTS_AS = frozenset({"list", "mapping"})
 _KIND_OF_FILE = {"onnx": "onnx", "pt2": "torch_export", "pt": "torchscript", "py": "python"}
 _OTHER_NAMES = {
-    "half": "float16", "fp16": "float16", "float": "float32", "fp32": "float32", "double": "float64",
-    "fp64": "float64", "long": "int64", "int": "int32", "short": "int16", "byte": "uint8", "boolean": "bool",
+    "half": "float16", "bf16": "bfloat16", "fp16": "float16", "float": "float32", "fp32": "float32",
+    "double": "float64", "fp64": "float64", "long": "int64", "int": "int32", "short": "int16", "byte": "uint8",
+    "boolean": "bool",
 }  # fmt: skip
 
 
@@ -229,7 +230,7 @@ def _bad_key(path: KeyPath, detail: ErrorDetails) -> Finding:
 def _bad_dtype(path: KeyPath, value: object) -> Finding:
     name = value.lower().removeprefix("torch.").removeprefix("type_") if isinstance(value, str) else ""
     if name.startswith(_NEVER_SERVED):
-        what = f"{printable(name)} is not supported: repogen does not build models with BF16 or FP8 inputs and outputs"
+        what = f"{printable(name)} is not supported: repogen does not build models with FP8 or FP4 inputs and outputs"
         return Finding(path, what, "declare float32 or float16, and cast inside the model")
     suggestion = _OTHER_NAMES.get(name) or closest(name, _DTYPES)
     hint = f'did you mean "{suggestion}"?' if suggestion else ""

@@ -16,7 +16,7 @@ import onnxruntime
 import torch
 
 from repogen.artifacts.built_model import Divergence
-from repogen.onnx_graph.session import open_session
+from repogen.onnx_graph.session import open_session, run
 from repogen.validate.tolerance import tolerances_of
 from repogen.validate.trace import trace
 
@@ -72,7 +72,7 @@ def _graph_values(path: Path, inputs: Arrays) -> tuple[dict[str, Array], list[st
         options.log_severity_level = 4
         session = open_session(probe, options)
         names = [output.name for output in session.get_outputs()]
-        arrays = session.run(names, dict(inputs))
+        arrays = run(session, names, inputs)
     finally:
         probe.unlink()
     keys = {name: f"{operators.get(name, '')} {name}" for name in names}

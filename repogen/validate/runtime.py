@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import onnxruntime
 
 from repogen.errors import ParityError, first_line
-from repogen.onnx_graph.session import open_session
+from repogen.onnx_graph.session import open_session, run
 
 if TYPE_CHECKING:
     from repogen.artifacts.built_model import OnnxArtifact
@@ -61,7 +61,7 @@ class OnnxModel:
             ParityError: ONNX Runtime failed on these inputs.
         """
         try:
-            values = self._session.run(self._outputs, dict(inputs))
+            values = run(self._session, self._outputs, inputs)
         except Exception as error:
             raise ParityError(
                 f"ONNX Runtime failed: {first_line(error, self._directory)}", code="parity.runtime", details=str(error)

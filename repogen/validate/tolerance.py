@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from repogen.artifacts.tensors import DTYPES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -80,7 +82,9 @@ def limits(signature: Signature, spec: ParitySpec, precision: str = "") -> dict[
             continue
         if precision in _BY_DTYPE:
             default = max(default, _BY_DTYPE[precision])
-        smallest = float(np.finfo("float16" if precision == "float16" else output.dtype).smallest_subnormal)
+        smallest = float(
+            np.finfo("float16" if precision == "float16" else DTYPES[output.dtype].numpy).smallest_subnormal
+        )
         chosen[output.name] = Limit(
             rtol=default[0] if spec.rtol is None else spec.rtol,
             share=default[1],

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from repogen.artifacts.tensors import DTYPES
 from repogen.errors import RepogenError
 from repogen.repository.golden import SEQUENCE_ID, SEQUENCE_REQUEST
 from repogen.validate.sweep import SweepCase
@@ -65,7 +66,7 @@ def _first_state(source: SourceModel, state: StateSpec, *, batched: bool) -> Arr
     dims = (initial.dims if initial is not None else None) or state.dims or graph_dims
     if any(not isinstance(dim, int) or dim < 1 for dim in dims):
         return None
-    return np.zeros((*([1] if batched else []), *(int(dim) for dim in dims)), np.dtype(spec.dtype))
+    return np.zeros((*([1] if batched else []), *(int(dim) for dim in dims)), np.dtype(DTYPES[spec.dtype].numpy))
 
 
 def _controls(sequence: SequenceBatchingSpec, inputs: dict[str, Array], index: int) -> dict[str, Array]:

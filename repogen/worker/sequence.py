@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.built_model import BuiltModel, ExportAttempt
 from repogen.artifacts.source import PassThroughSource
-from repogen.errors import ExportError, ParityError, RepogenError, error_from_record
+from repogen.errors import ExportError, ParityError, RepogenError, SourceError, error_from_record
 from repogen.export.fallback_chain import export_with, fallback_chain
 from repogen.onnx_graph.normalize import NormalizeOptions
 from repogen.onnx_graph.written_shapes import with_output_shapes
 from repogen.optimize.passes import optimize
 from repogen.source.load import load_source
-from repogen.targets import target_of
+from repogen.targets import BFLOAT16_SINCE, target_of
 from repogen.validate.structure import TargetLimitError, check_structure
 from repogen.validate.validation import Validation, prove, validate
 from repogen.worker.imports import imported_code
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.built_model import Artifact, OnnxArtifact, PassOutcome
     from repogen.artifacts.source import Reference, SourceModel
     from repogen.export.interface import Exporter
+    from repogen.targets import Target
     from repogen.worker.job import Job
     from repogen.worker.progress import BuildLog
 
@@ -55,6 +56,7 @@ def build_model(job: Job, log: BuildLog) -> BuiltModel:
     """
     with log.step("source"):
         source = load_source(job.model, job.root, job.fetched, job.steps, job.work_dir)
+        _check_outputs(source, target_of(job.release))
     log.add_notes(source.notes)
     if isinstance(source.origin, PassThroughSource):
         return _verify_code(source, source.origin, job, log)
@@ -85,6 +87,22 @@ def build_model(job: Job, log: BuildLog) -> BuiltModel:
     if built is None:
         raise combined_error(failures)
     return built
+
+
+def _check_outputs(source: SourceModel, target: Target) -> None:
+    """Reject BF16 outputs before the export if the target does not serve them.
+
+    Raises:
+        SourceError: An output is BF16.
+    """
+    names = [repr(spec.name) for spec in source.signature.outputs if spec.dtype == "bfloat16"]
+    if names and not target.serves_bfloat16:
+        raise SourceError(
+            f"output {', '.join(names)} is bfloat16, which Triton's ONNX Runtime backend serves from release "
+            f"{BFLOAT16_SINCE} on, and the target is {target.release}",
+            "return x.float() in the model, or choose a newer target.triton",
+            code="source.output-dtype",
+        )
 
 
 def _verify_code(source: SourceModel, code: PassThroughSource, job: Job, log: BuildLog) -> BuiltModel:

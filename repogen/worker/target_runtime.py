@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from repogen.errors import ParityError, ServerError, first_line
+from repogen.onnx_graph import session
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_from_json
 from repogen.serving.install import locate
 from repogen.validate.compare import difference
@@ -112,6 +113,7 @@ class TargetRuntime:
         ]
         job = {
             "site": str(installation.site),
+            "session": session.__file__,
             "model": str(artifact.path),
             "threads": self.threads,
             "cases": cases,

@@ -16,6 +16,7 @@ import numpy as np
 import yaml
 
 from repogen.artifacts.file_names import MANIFEST_FILE, MODEL_FILE
+from repogen.artifacts.tensors import DTYPES
 from repogen.registry.mlflow import library
 from repogen.repository.golden import first_golden_inputs
 
@@ -93,7 +94,7 @@ def _has_graph(staged: StagedVersion) -> bool:
 
 def _tensor(spec: TensorSpec) -> library.TensorSpec:
     shape = tuple(-1 if isinstance(dim, str) else dim for dim in spec.shape)
-    dtype = np.dtype("str" if spec.dtype == "string" else spec.dtype)
+    dtype = np.dtype("str" if spec.dtype == "string" else DTYPES[spec.dtype].numpy)
     return library.TensorSpec(dtype, shape, spec.name)
 
 

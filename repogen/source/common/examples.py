@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from repogen.artifacts.tensors import DTYPES
 from repogen.errors import SourceError
 from repogen.files.content import ContentError
 from repogen.files.npz import read_npz
@@ -32,7 +33,7 @@ _TEXT_KINDS = frozenset("USO")
 
 def numpy_dtype(name: str) -> np.dtype[np.generic]:
     """Return the NumPy dtype for a key of ``DTYPES``; strings are objects, each of them ``bytes``."""
-    return np.dtype(object if name == "string" else name)
+    return np.dtype(DTYPES[name].numpy)
 
 
 def as_strings(array: Array) -> Array:
@@ -74,7 +75,7 @@ class DrawnExamples:
 
 
 def _zeros(spec: InputSpec, sizes: Mapping[str, int]) -> Array:
-    return np.zeros(tuple(sizes[dim] if isinstance(dim, str) else dim for dim in spec.shape), np.dtype(spec.dtype))
+    return np.zeros(tuple(sizes[dim] if isinstance(dim, str) else dim for dim in spec.shape), numpy_dtype(spec.dtype))
 
 
 def _derived(kind: str, source: Array, target: Array) -> Array:
@@ -89,7 +90,7 @@ def _derived(kind: str, source: Array, target: Array) -> Array:
 
 def _draw(name: str, spec: InputSpec, sizes: Mapping[str, int], seed: int) -> Array:
     shape = tuple(sizes[dim] if isinstance(dim, str) else dim for dim in spec.shape)
-    dtype = np.dtype(spec.dtype)
+    dtype = numpy_dtype(spec.dtype)
     if prod(shape) * dtype.itemsize > _MAX_BYTES:
         raise SourceError(
             f"input {name!r} of shape {list(shape)} is larger than 2 GiB, and Triton accepts no such request",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from repogen.source.common.graph_inputs import GraphDim
 
 _EXPORT_AGAIN = "export it again, or download it again"
-_DTYPE_NAMES = {dtype.onnx: dtype.name for dtype in DTYPES.values() if dtype.name != "string"}
+_DTYPE_NAMES = {dtype.onnx: dtype.name for dtype in DTYPES.values() if dtype.name not in {"string", "bfloat16"}}
 # Domains of ONNX Runtime's release builds; the standard domain has two names.
 _DOMAINS = frozenset(
     {"", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training"}

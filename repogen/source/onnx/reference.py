@@ -12,7 +12,7 @@ import onnxruntime
 from repogen.artifacts.source import DimRange
 from repogen.artifacts.tensors import Signature
 from repogen.errors import SourceError, first_line
-from repogen.onnx_graph.session import open_session
+from repogen.onnx_graph.session import open_session, run
 from repogen.source.common.call import named_call
 from repogen.source.common.examples import StoredExamples, load_data
 from repogen.source.common.inputs import Inputs
@@ -97,7 +97,7 @@ def file_reference(
             raise _not_loaded_error(runtime, path, error) from error
         return FileReference(_evaluator(path, names), inputs, tuple(outputs), _EVALUATOR)
     return FileReference(
-        lambda arrays: cast("list[Array]", session.run(names, arrays)),
+        lambda arrays: run(session, names, arrays),
         inputs,
         tuple(outputs),
         f"ONNX Runtime {onnxruntime.__version__}",

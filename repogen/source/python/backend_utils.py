@@ -38,7 +38,9 @@ __all__ = [
 ]
 
 MODULE = "triton_python_backend_utils"
-TRITON_STRING_TO_NUMPY = {f"TYPE_{dtype.triton}": numpy_dtype(dtype.name).type for dtype in DTYPES.values()}
+TRITON_STRING_TO_NUMPY = {
+    f"TYPE_{dtype.triton}": numpy_dtype(dtype.name).type for dtype in DTYPES.values() if dtype.name != "bfloat16"
+}
 
 
 def install_backend_utils() -> None:

@@ -80,11 +80,12 @@ def examine(module: torch.nn.Module, inputs: Inputs, model: ModelSpec, root: Pat
         SourceError: It fails, keeps state, draws random numbers, or Triton cannot serve its outputs.
         ParityError: It is not deterministic.
     """
+    inputs = _with_rounded_examples(inputs)
     names = tuple(spec.name for spec in inputs.specs)
     sample = inputs.examples({name: dim.example for name, dim in inputs.dims.items()}, model.parity.seed)
-    tensors = {name: torch.from_numpy(sample[name]) for name in names}
+    tensors = _tensors(inputs.specs, sample)
     other_sample = inputs.examples({name: dim.other for name, dim in inputs.dims.items()}, model.parity.seed + 1)
-    other_tensors = {name: torch.from_numpy(other_sample[name]) for name in names}
+    other_tensors = _tensors(inputs.specs, other_sample)
     observed = probe(FlatModule(module, inputs.call), tensors, other_tensors, root, model.parity.seed)
     candidates, left_out = tensors_among(observed.leaves, model.output_names)
     select, output_names = choose_outputs(candidates, model.output_names)
@@ -98,7 +99,7 @@ def examine(module: torch.nn.Module, inputs: Inputs, model: ModelSpec, root: Pat
         attention=observed.attention,
         precision=observed.precision,
         complex=observed.complex,
-        notes=(*inputs.notes, *left_out),
+        notes=(*inputs.notes, *left_out, *_bfloat16_notes(inputs.specs)),
         root=root,
     )
 
@@ -178,6 +179,34 @@ def _output_spec(name: str, tensor: torch.Tensor) -> TensorSpec:
     return TensorSpec(name, dtype, tuple(tensor.shape))
 
 
+def _with_rounded_examples(inputs: Inputs) -> Inputs:
+    """Return the inputs with the values that a client can send: those of BF16 inputs are rounded."""
+
+    def rounded(sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
+        arrays = inputs.examples(sizes, seed)
+        return {**arrays, **{name: _array(tensor) for name, tensor in _tensors(bfloat16, arrays).items()}}
+
+    bfloat16 = tuple(spec for spec in inputs.specs if spec.dtype == "bfloat16")
+    return replace(inputs, examples=rounded) if bfloat16 else inputs
+
+
+def _tensors(specs: tuple[TensorSpec, ...], arrays: Arrays) -> dict[str, torch.Tensor]:
+    """Return the tensors that forward receives; those of BF16 inputs are rounded, and float32 as the weights are."""
+    tensors = {spec.name: torch.from_numpy(arrays[spec.name]) for spec in specs}
+    rounded = {spec.name: tensors[spec.name].bfloat16().float() for spec in specs if spec.dtype == "bfloat16"}
+    return tensors | rounded
+
+
+def _array(tensor: torch.Tensor) -> Array:
+    values = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+    return cast("Array", np.array(values.numpy(), order="C"))
+
+
+def _bfloat16_notes(specs: tuple[TensorSpec, ...]) -> tuple[str, ...]:
+    names = ", ".join(spec.name for spec in specs if spec.dtype == "bfloat16")
+    return (f"BF16 inputs are cast to float32, in which the model computes: {names}",) if names else ()
+
+
 @dataclass(frozen=True)
 class TorchReference:
     """Runs a flat module in PyTorch on the CPU."""
@@ -193,11 +222,12 @@ class TorchReference:
             SourceError: The model failed on these inputs.
         """
         # Copies on both sides, because a forward may change its inputs, or earlier outputs, in place.
-        tensors = [torch.from_numpy(np.array(inputs[spec.name], order="C")) for spec in self.signature.inputs]
+        copies = {name: np.array(array, order="C") for name, array in inputs.items()}
+        tensors = _tensors(self.signature.inputs, copies).values()
         try:
             with torch.no_grad():
                 outputs = self.module(*tensors)
         except RAISED as error:
             raise user_error(error, "the PyTorch model failed", self.root, "source.forward") from error
-        arrays = (cast("Array", np.array(tensor.detach().cpu().numpy(), order="C")) for tensor in outputs)
+        arrays = (_array(tensor.detach().cpu()) for tensor in outputs)
         return {spec.name: array for spec, array in zip(self.signature.outputs, arrays, strict=True)}

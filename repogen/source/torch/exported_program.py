@@ -160,9 +160,11 @@ def _user_inputs(program: torch.export.ExportedProgram) -> tuple[tuple[GraphInpu
 
 def _graph_input(name: str, value: Any, program: torch.export.ExportedProgram) -> GraphInput:  # noqa: ANN401 - fake tensor
     dtype = dtype_name(value.dtype)
-    if dtype not in DTYPES:
+    if dtype not in DTYPES or dtype == "bfloat16":
+        supported = "repogen supports for PyTorch and TorchScript modules only"
+        reason = supported if dtype in DTYPES else "Triton's ONNX Runtime backend does not support"
         raise SourceError(
-            f"input {name!r} is {dtype}, which Triton's ONNX Runtime backend does not support",
+            f"input {name!r} is {dtype}, which {reason}",
             "change the input to float32, and cast it inside the model",
             code="source.dtype",
         )

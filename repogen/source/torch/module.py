@@ -171,7 +171,7 @@ def _tensors(module: torch.nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
 
 
 def _cast_module(module: torch.nn.Module, dtype: str | None) -> tuple[str, ...]:
-    """Cast floating-point weights to ``dtype``, and always bfloat16, which Triton's ONNX Runtime backend rejects."""
+    """Cast floating-point weights to ``dtype``, and always bfloat16, for which ONNX Runtime's CPU has few kernels."""
     target = _DTYPES[dtype or "float32"]
     kinds = Counter(tensor.dtype for _, tensor in _tensors(module) if tensor.is_floating_point())
     casts = [kind for kind in kinds if kind != target and (dtype is not None or kind == torch.bfloat16)]
@@ -181,7 +181,7 @@ def _cast_module(module: torch.nn.Module, dtype: str | None) -> tuple[str, ...]:
     apply(lambda tensor: tensor.to(target) if tensor.dtype in casts else tensor)
     return tuple(
         f"cast {kinds[kind]} tensors from {dtype_name(kind)} to {dtype_name(target)}"
-        + (": Triton's ONNX Runtime backend does not support bfloat16" if kind == torch.bfloat16 else "")
+        + (": ONNX Runtime has few bfloat16 operators on a CPU" if kind == torch.bfloat16 else "")
         for kind in casts
     )
 

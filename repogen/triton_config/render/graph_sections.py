@@ -97,7 +97,8 @@ def _complete_state(state: ModelSequenceBatching.State, facts: ModelFacts, where
 def _state_file(path: str, tensor: TensorSpec, dims: list[int], facts: ModelFacts, where: str) -> str:
     """Return the published name of a file with initial values; Triton rejects a short file and truncates a long one."""
     file = facts.states[path]
-    size = None if tensor.dtype == "string" else prod(dims) * np.dtype(tensor.dtype).itemsize
+    item = 2 if tensor.dtype == "bfloat16" else np.dtype(DTYPES[tensor.dtype].numpy).itemsize
+    size = None if tensor.dtype == "string" else prod(dims) * item
     if size is not None and len(file.content) != size:
         raise ConfigError(
             f"{path} has {len(file.content)} bytes, but dims {dims} of {tensor.dtype} need {size}",

@@ -226,8 +226,6 @@ def _unsupported_dtype_findings(kind: str, spec: TensorSpec, *, serves_bfloat16:
 
 def _triton_dtype(dtype: str) -> str:
     """Return Triton's name of a graph's data type without ``TYPE_``; empty if no release serves it."""
-    if dtype == "bfloat16":
-        return "BF16"
     return DTYPES[dtype].triton if dtype in DTYPES else ""
 
 

@@ -40,7 +40,7 @@ CASES = (
         "bf16_output",
         of_factory("precisions.py:ToBrain"),
         "rejected:source.output-dtype",
-        "no bfloat16 in Triton",
+        "no bfloat16 before 26.03",
     ),
     Case(
         "dynamic_quantized",

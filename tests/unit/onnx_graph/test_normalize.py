@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import ExportError
 from repogen.onnx_graph.normalize import NormalizeOptions, count_nodes, describe, normalize
+from repogen.onnx_graph.session import run as run_session
 from repogen.targets import targets
 
 if TYPE_CHECKING:
@@ -216,12 +217,32 @@ def test_weights_are_written_to_one_file(tmp_path: Path, *, external: bool) -> N
 
 
 def test_dtype_that_triton_does_not_serve_is_rejected(tmp_path: Path) -> None:
-    """Such as BF16."""
-    graph = model([helper.make_node("Cast", ["x"], ["y"], to=TensorProto.BFLOAT16)])
-    graph.graph.outputs[0].dtype = ir.DataType.BFLOAT16
+    """Such as FP8."""
+    graph = model([helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT8E4M3FN)])
+    graph.graph.outputs[0].dtype = ir.DataType.FLOAT8E4M3FN
     with pytest.raises(ExportError, match="'y' is") as caught:
         describe(graph, tmp_path / "model.onnx", "dynamo")
     assert caught.value.code == "export.dtype"
+
+
+def test_declared_bfloat16_input_is_cast_to_what_the_graph_reads(tmp_path: Path) -> None:
+    """Once, however often a graph is normalized; an input that no node reads, or that is an output, is BF16 as well."""
+    graph = model([helper.make_node("Neg", ["x"], ["y"])], ["x", "unused"], ["y", "x"])
+    signature = Signature(
+        (TensorSpec("x", "bfloat16", ROW), TensorSpec("unused", "bfloat16", ROW)),
+        (TensorSpec("y", "float32", ROW), TensorSpec("same", "float32", ROW)),
+    )
+    wanted = NormalizeOptions(signature, targets()["26.08"], external_data=False, exporter="dynamo")
+    first = normalize(graph, tmp_path / "model.onnx", wanted)
+    again = normalize(ir.load(first.path), tmp_path / "model.onnx", wanted)
+    assert again.signature == first.signature == signature
+    assert again.unused == ("unused",)
+    assert sorted(node.op_type for node in onnx.load(again.path).graph.node) == ["Cast", "Identity", "Neg"]
+    onnx.checker.check_model(again.path, full_check=True)
+    session = onnxruntime.InferenceSession(again.path, providers=["CPUExecutionProvider"])
+    third = np.full((1, 3), 1 / 3, np.float32)
+    negated, same = run_session(session, ["y", "same"], {"x": third, "unused": third})
+    assert (negated[0, 0], same[0, 0]) == (-0.333984375, 0.333984375)
 
 
 def test_dim_without_a_name_is_a_question_mark(tmp_path: Path) -> None:

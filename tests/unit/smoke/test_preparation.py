@@ -121,6 +121,8 @@ def test_ensemble_cannot_be_sent() -> None:
     [
         ("sequence_batching { state { use_same_buffer_for_input_output: true } }", "use_same_buffer_for_input_output"),
         ("sequence_batching { state { use_growable_memory: true } }", "use_same_buffer_for_input_output"),
+        ('input { name: "x" data_type: TYPE_BF16 dims: 4 }', "TYPE_BF16"),
+        ('output { name: "y" data_type: TYPE_BF16 dims: 4 }', "TYPE_BF16"),
     ],
 )
 def test_unsupported_feature_is_a_warning_on_the_embedded_server(added: str, feature: str) -> None:

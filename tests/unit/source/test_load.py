@@ -215,7 +215,6 @@ def test_outputs_are_renamed_in_order(load: Load) -> None:
         ("{'a_b': x, 'a': {'b': x}}", {}, "source.outputs", "outputs: lists nothing"),
         ("'text'", {}, "source.outputs", "returns no tensor"),
         ("(x + 1, object())", {}, "source.output-type", "is a object"),
-        ("x.to(torch.bfloat16)", {}, "source.output-dtype", "is bfloat16"),
         ("x.to(torch.complex64)", {}, "source.output-dtype", "is complex64"),
     ],
 )
@@ -381,7 +380,7 @@ def test_derived_axis_is_rejected(load: Load) -> None:
 
 
 def test_bfloat16_examples_become_float32(load: Load) -> None:
-    """As weights do: Triton and NumPy have no bfloat16."""
+    """As weights do, unless inputs: declares bfloat16."""
     code = """
         def build():
             return nn.Linear(4, 2)
@@ -391,6 +390,25 @@ def test_bfloat16_examples_become_float32(load: Load) -> None:
     """
     source = load(code, examples="models.py:examples")
     assert [spec.dtype for spec in source.signature.inputs] == ["float32"]
+
+
+def test_declared_bfloat16_input_is_rounded(load: Load) -> None:
+    """Examples and the reference have the values that BF16 holds, in float32; the module computes in float32."""
+    inputs = {"x": {"dtype": "bfloat16", "shape": ["batch", 4]}}
+    source = load(returning("(x * 3, (x * 3).to(torch.bfloat16))"), inputs=inputs, outputs=["p", "q"])
+    assert [spec.dtype for spec in (*source.signature.inputs, *source.signature.outputs)] == [
+        "bfloat16",
+        "float32",
+        "bfloat16",
+    ]
+    assert source.notes == ("BF16 inputs are cast to float32, in which the model computes: x",)
+    example = source.examples({"batch": 3}, 0)["x"]
+    assert example.dtype == np.float32
+    assert np.array_equal(example, torch.from_numpy(example).bfloat16().float().numpy())
+    third = np.full((1, 4), 1 / 3, np.float32)
+    result = run(source, x=third)
+    assert (result["p"].dtype, result["p"][0, 0]) == (np.float32, np.float32(0.333984375 * 3))
+    assert (result["q"].dtype, result["q"][0, 0]) == (np.float32, 1.0)
 
 
 def test_error_after_a_retry_replaces_the_first(load: Load) -> None:

@@ -13,6 +13,7 @@ from repogen.artifacts.source import DimRange, OnnxFile
 from repogen.artifacts.tensors import TensorSpec
 from repogen.errors import ExitCode, SourceError
 from repogen.source.load import load_source
+from repogen.source.onnx.reference import file_reference
 from repogen.spec.models import ModelSpec
 from tests.support import graphs
 
@@ -352,3 +353,14 @@ def test_damaged_graph_that_is_too_new(load_onnx: Load) -> None:
     graph = graphs.matmul(ir=99)
     graph.graph.initializer[0].raw_data = bytes(20)
     assert rejection(load_onnx, graph).code == "source.onnx"
+
+
+def test_published_step_with_bfloat16_takes_and_returns_float32(tmp_path: Path) -> None:
+    """A step of an ensemble; files of the user cannot have such inputs and outputs."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.BFLOAT16, ["N", 2]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [x], [y])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save_model(proto, tmp_path / "model.onnx")
+    reference = file_reference(proto, tmp_path / "model.onnx", {"x": "x"}, {"y": "y"})
+    y_array: Any = reference({"x": np.full((1, 2), 1 / 3, np.float32)})["y"]
+    assert (y_array.dtype, y_array.tolist()) == (np.float32, [[0.333984375, 0.333984375]])

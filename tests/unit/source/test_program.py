@@ -150,6 +150,15 @@ def test_derived_dim_is_rejected(tmp_path: Path) -> None:
     assert rejected(tmp_path / "half.pt2").code == "source.derived-dim"
 
 
+@pytest.mark.parametrize(("dtype", "words"), [("bfloat16", "PyTorch and TorchScript modules"), ("complex64", "Triton")])
+def test_input_of_a_dtype_that_is_not_served_is_rejected(tmp_path: Path, dtype: str, words: str) -> None:
+    """The graph of a program is not changed, so a BF16 input cannot be cast to what its operators support."""
+    program = torch.export.export(nn.Identity(), (torch.ones(2, 3, dtype=getattr(torch, dtype)),))
+    torch.export.save(program, tmp_path / "typed.pt2")
+    error = rejected(tmp_path / "typed.pt2")
+    assert (error.code, words in error.message) == ("source.dtype", True)
+
+
 def test_minimum_batch_of_two_gets_a_note(tmp_path: Path) -> None:
     """Dim.AUTO excludes a batch of one row; the note says how to allow it."""
     exported = torch.export.export(nn.Linear(4, 2), (torch.randn(3, 4),), dynamic_shapes=({0: Dim.AUTO},))

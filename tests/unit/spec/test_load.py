@@ -37,6 +37,15 @@ def test_base_of_the_rejected_specs_is_valid(folder: Path) -> None:
     assert names == list(load_spec(folder / "repogen.yaml").models)
 
 
+@pytest.mark.parametrize("release", ["26.03", "26.08", "99.01"])
+def test_bfloat16_inputs_are_accepted_for_a_release_that_serves_them(release: str, folder: Path) -> None:
+    """Also for one that is newer than the table."""
+    path = folder / "repogen.yaml"
+    entry = "{source: {factory: 'models.py:build'}, inputs: {x: {dtype: bfloat16, shape: [4]}}}"
+    path.write_text(f'target: {{triton: "{release}"}}\nmodels: {{m: {entry}}}\n')
+    assert load_spec(path).models["m"].inputs["x"].dtype == "bfloat16"
+
+
 def test_all_problems_are_reported_at_once(problems: Problems) -> None:
     """YAML, structure, rules and missing files are reported together, in file order."""
     text = (

@@ -152,6 +152,30 @@ REJECTED: dict[str, tuple[str, tuple[str, str, str]]] = {
             ),
         ),
     ),
+    "bfloat16 before 26.03": (
+        GOOD.replace("float32", "bfloat16"),
+        (
+            "4:18",
+            "models.m.inputs.x.dtype",
+            (
+                "Triton serves bfloat16 from release 26.03 on, and the target is 24.10 (declare float32 or float16, and"
+                " cast inside the model; or choose a newer target.triton)"
+            ),
+        ),
+    ),
+    "bfloat16 of Python code": (
+        'target: {triton: "26.05"}\n'
+        + GOOD.replace('factory: "models.py:build"', 'kind: python, path: "models.py"')
+        + "    outputs: {y: {dtype: bfloat16, shape: [batch, 4]}}\n",
+        (
+            "7:19",
+            "models.m.outputs.y.dtype",
+            (
+                "bfloat16 is supported for sources of kind torch and torchscript, not python"
+                " (declare float32 or float16)"
+            ),
+        ),
+    ),
     "opset above the target's": (
         GOOD + "    export: {opset: 22}\n",
         (

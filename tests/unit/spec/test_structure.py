@@ -158,24 +158,13 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
         "target: {triton: 24.10}\n" + GOOD,
         ("1:10", "target.triton", 'must be a release in quotes, such as "24.10", not 24.1'),
     ),
-    "bfloat16": (
-        GOOD.replace("float32", "bfloat16"),
-        (
-            "4:18",
-            "models.m.inputs.x.dtype",
-            (
-                "bfloat16 is not supported: repogen does not build models with BF16 or FP8 inputs and outputs"
-                " (declare float32 or float16, and cast inside the model)"
-            ),
-        ),
-    ),
     "fp8": (
         GOOD.replace("float32", "float8_e4m3fn"),
         (
             "4:18",
             "models.m.inputs.x.dtype",
             (
-                "float8_e4m3fn is not supported: repogen does not build models with BF16 or FP8 inputs and outputs"
+                "float8_e4m3fn is not supported: repogen does not build models with FP8 or FP4 inputs and outputs"
                 " (declare float32 or float16, and cast inside the model)"
             ),
         ),
@@ -186,8 +175,8 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
             "4:18",
             "models.m.inputs.x.dtype",
             (
-                "must be one of bool, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float16, float32,"
-                ' float64, string, not "FP32" (did you mean "float32"?)'
+                "must be one of bool, uint8, uint16, uint32, uint64, int8, int16, int32, int64, bfloat16, float16,"
+                ' float32, float64, string, not "FP32" (did you mean "float32"?)'
             ),
         ),
     ),

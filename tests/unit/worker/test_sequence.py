@@ -11,7 +11,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from repogen.artifacts.built_model import OnnxArtifact
 from repogen.errors import ParityError, SourceError
+from repogen.repository.golden import first_golden_inputs
 from repogen.spec.models import ModelSpec
+from repogen.targets import newest_target
 from repogen.worker.job import Job
 from repogen.worker.progress import BuildLog
 from repogen.worker.sequence import build_model
@@ -39,13 +41,15 @@ class Normed(nn.Module):
 """
 
 
-def built(root: Path, entry: dict[str, Any], code: str = "") -> tuple[BuiltModel, BuildDiagnostics]:
+def built(
+    root: Path, entry: dict[str, Any], code: str = "", release: str = "24.10"
+) -> tuple[BuiltModel, BuildDiagnostics]:
     """Build a model in this process; ``code`` is that of ``model.py``."""
     (root / "model.py").write_text(code)
     work = root / "work"
     work.mkdir()
     log = BuildLog(lambda *_: None)
-    job = Job("m", ModelSpec.model_validate(entry), root, "24.10", work, 1)
+    job = Job("m", ModelSpec.model_validate(entry), root, release, work, 1)
     return build_model(job, log), log.diagnostics
 
 
@@ -61,6 +65,57 @@ def test_graph_that_the_target_cannot_load_is_exported_again(tmp_path: Path) -> 
         ("torchscript", True),
     ]
     assert "ONNX Runtime 1.19.2 (of Triton 24.10) cannot load the model" in diagnostics.attempts[0].reason
+
+
+BRAIN = """
+import torch
+from torch import nn
+
+
+class Brain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3).bfloat16()
+
+    def forward(self, x):
+        y = torch.relu(self.linear(x))
+        return y, y.to(torch.bfloat16)
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_bfloat16_inputs_and_outputs_agree_with_pytorch(tmp_path: Path, exporter: str) -> None:
+    """In the installed ONNX Runtime and in the target's; between its inputs and outputs the graph is float32."""
+    inputs = {"x": {"dtype": "bfloat16", "shape": ["batch", 4]}}
+    entry = {"source": {"factory": "model.py:Brain"}, "inputs": inputs, "dims": {"batch": {"max": 4}}}
+    entry |= {"outputs": ["wide", "narrow"], "export": {"exporter": exporter}, "optimize": ["onnxsim"]}
+    model, diagnostics = built(tmp_path, entry, BRAIN, newest_target().release)
+    assert isinstance(model.artifact, OnnxArtifact)
+    signature = model.artifact.signature
+    assert [(spec.name, spec.dtype) for spec in (*signature.inputs, *signature.outputs)] == [
+        ("x", "bfloat16"),
+        ("wide", "float32"),
+        ("narrow", "bfloat16"),
+    ]
+    assert model.batch.batchable
+    assert any("BF16 inputs are cast to float32" in note for note in diagnostics.notes)
+    golden = first_golden_inputs(model.golden_dir, batched=True)
+    assert golden is not None
+    rounded = (golden["x"].view(np.uint32) & 0xFFFF) == 0
+    assert golden["x"].dtype == np.float32
+    assert rounded.all()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_bfloat16_output_is_rejected_before_26_03(tmp_path: Path) -> None:
+    """Before the export; the hint has the cast, and the message the release."""
+    inputs = {"x": {"dtype": "float32", "shape": ["batch", 4]}}
+    entry = {"source": {"factory": "model.py:Brain"}, "inputs": inputs, "dims": {"batch": {"max": 4}}}
+    with pytest.raises(SourceError, match=r"output 'output_1' is bfloat16, .* from release 26.03 on") as caught:
+        built(tmp_path, entry, BRAIN)
+    assert caught.value.code == "source.output-dtype"
+    assert "x.float()" in caught.value.hint
 
 
 def pooled(path: Path, shape: list[Any]) -> None:

@@ -14,7 +14,7 @@ from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.errors import ParityError
 from repogen.onnx_graph.written_shapes import with_output_shapes
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_to_json
-from repogen.targets import targets
+from repogen.targets import newest_target, targets
 from repogen.worker.target_runtime import TargetRuntime, target_runtime
 
 if TYPE_CHECKING:
@@ -98,6 +98,21 @@ def test_golden_cases_run_in_the_targets_runtime(tmp_path: Path) -> None:
     golden(tmp_path / "wrong", inputs, np.full((2, 3), 5, np.float32))
     runtime.check(artifact, tmp_path / "right")
     with pytest.raises(ParityError, match=r"1\.19\.2 .* N=1 seed=0: 6 of 6 values of 'y' differ"):
+        runtime.check(artifact, tmp_path / "wrong")
+
+
+def test_golden_cases_with_bfloat16_run_in_the_targets_runtime(tmp_path: Path) -> None:
+    """Their arrays are float32 in golden.npz; the inputs are rounded to BF16."""
+    runtime, artifact = target_runtime(newest_target(), 1), matmul(tmp_path)
+    assert runtime.installation is not None
+    x, y = (helper.make_tensor_value_info(name, TensorProto.BFLOAT16, ["N", 4]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), artifact.path)
+    inputs = np.full((2, 4), 1 / 3, np.float32)
+    golden(tmp_path / "right", inputs, np.full((2, 4), 0.333984375, np.float32))
+    golden(tmp_path / "wrong", inputs, np.full((2, 4), 0.3359375, np.float32))
+    runtime.check(artifact, tmp_path / "right")
+    with pytest.raises(ParityError, match=r"N=1 seed=0: 8 of 8 values of 'y' differ"):
         runtime.check(artifact, tmp_path / "wrong")
 
 

@@ -296,11 +296,24 @@ def test_batch_with_a_fixed_first_dim_is_rejected() -> None:
     assert caught.value.message.count("RG208") == 2
 
 
-def test_bfloat16_is_rejected_by_name() -> None:
+def test_dtype_that_no_release_serves_is_rejected_by_name() -> None:
     """The message contains the tensor and its unsupported dtype."""
-    signature = Signature((TensorSpec("image", "bfloat16", ("batch",)),), (LOGITS,))
-    with pytest.raises(ConfigError, match=r"'image' \(bfloat16\)"):
+    signature = Signature((TensorSpec("image", "float8e4m3fn", ("batch",)),), (LOGITS,))
+    with pytest.raises(ConfigError, match=r"'image' \(float8e4m3fn\)"):
         configured(signature)
+
+
+def test_bfloat16_is_rendered_for_a_release_that_serves_it() -> None:
+    """From 26.03 on; before, a rule names the tensor and the release."""
+    signature = Signature(
+        (TensorSpec("image", "bfloat16", ("batch", 3)),), (TensorSpec("y", "bfloat16", ("batch", 2)),)
+    )
+    verified = VerifiedModel(artifact(signature), batches(8))
+    config = configure("digits", spec(), verified, RenderOptions(targets()["26.03"]))
+    parsed = parse(config.text, "test")
+    assert [view.dtype for view in tensor_views((*parsed.input, *parsed.output))] == ["BF16", "BF16"]
+    with pytest.raises(ConfigError, match=r"RG107 input 'image' has data_type TYPE_BF16.* from 26.03 on"):
+        configure("digits", spec(), verified, RenderOptions(targets()["26.02"]))
 
 
 def test_graph_newer_than_the_target_is_rejected() -> None:

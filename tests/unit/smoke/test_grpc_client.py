@@ -1,0 +1,70 @@
+"""Tensors over real gRPC, to and from a server that returns what it receives."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import grpc  # type: ignore[import-untyped] # its stubs are a package of their own
+import numpy as np
+import pytest
+import torch
+from tritonclient.grpc.service_pb2 import ModelInferRequest, ModelInferResponse
+from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceServicer, add_GRPCInferenceServiceServicer_to_server
+
+from repogen.smoke.grpc_client import GrpcClient
+from repogen.smoke.inference import Limits, WireTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VALUES = np.array([[1.0, 1 / 3, -2.5, 1e30]], np.float32)
+
+
+class Echo(GRPCInferenceServiceServicer):  # type: ignore[misc] # tritonclient is not typed
+    """Returns every input as an output of the same name, and records the requests."""
+
+    def __init__(self) -> None:
+        """Start without requests."""
+        self.requests: list[ModelInferRequest] = []
+
+    def ModelInfer(self, request: ModelInferRequest, context: object) -> ModelInferResponse:  # noqa: N802 - gRPC's name
+        """Answer one request."""
+        del context
+        self.requests.append(request)
+        response = ModelInferResponse(raw_output_contents=request.raw_input_contents)
+        for tensor in request.inputs:
+            response.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+        return response
+
+
+@pytest.fixture
+def echo() -> Iterator[tuple[Echo, GrpcClient]]:
+    """Return a server, and a client that is connected to it."""
+    service, server = Echo(), grpc.server(ThreadPoolExecutor(1))
+    add_GRPCInferenceServiceServicer_to_server(service, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        with GrpcClient(f"127.0.0.1:{port}", Limits()) as client:
+            yield service, client
+    finally:
+        server.stop(None).wait()
+
+
+def test_bfloat16_is_two_bytes_on_the_wire(echo: tuple[Echo, GrpcClient]) -> None:
+    """Arrays are float32 on both sides; values are rounded to the nearest, ties to even."""
+    service, client = echo
+    received = client.infer("m", 1, [WireTensor("x", "BF16", VALUES)])["x"]
+    expected = torch.from_numpy(VALUES).bfloat16()
+    (request,) = service.requests
+    assert request.inputs[0].datatype == "BF16"
+    assert request.raw_input_contents[0] == expected.view(torch.int16).numpy().tobytes()
+    assert received.dtype == np.float32
+    assert np.array_equal(received, expected.float().numpy())
+
+
+def test_float32_is_unchanged(echo: tuple[Echo, GrpcClient]) -> None:
+    """Its values have more digits than those of BF16."""
+    received = echo[1].infer("m", 1, [WireTensor("x", "FP32", VALUES)])["x"]
+    assert np.array_equal(received, VALUES)
