@@ -208,3 +208,12 @@ def test_repository_with_a_long_name(problems: Callable[[str | bytes], list[tupl
     """A name that is longer than a file name is a problem of the spec."""
     text = f"repository: {'x' * 300}\nmodels: {{m: {{source: {{factory: 'models.py:build'}}}}}}\n"
     assert ("1:1", "repository", "cannot be the path of a directory: File name too long") in problems(text)
+
+
+def test_many_defaults_for_many_models(problems: Problems) -> None:
+    """The values of defaults are counted once for each model."""
+    defaults = ", ".join(f"d{number}: 1" for number in range(1000))
+    models = ", ".join(f"m{number}: {{}}" for number in range(100))
+    text = f"defaults: {{dims: {{{defaults}}}}}\nmodels: {{{models}}}\n"
+    expected = ("1:1", "defaults", "has more than 100000 values, counted for each model (split the spec)")
+    assert problems(text) == [expected]
