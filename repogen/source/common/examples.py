@@ -236,7 +236,8 @@ def _load_safetensors(path: Path) -> dict[str, Array]:
 
     try:
         return dict(load_file(path))
-    except (OSError, SafetensorError, KeyError) as error:  # KeyError: a dtype that NumPy does not have
+    # KeyError: a dtype that NumPy does not have; ValueError: more dims than NumPy supports
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise SourceError(
             f"{path.name} cannot be read as safetensors: {error}",
             "write it with safetensors.numpy.save_file",

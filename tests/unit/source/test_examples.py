@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -122,3 +123,12 @@ def test_pickled_objects_in_an_npz_are_not_loaded(tmp_path: Path) -> None:
     np.savez(tmp_path / "e.npz", x=np.array([{"a": 1}], dtype=object))
     with pytest.raises(SourceError, match=r"e\.npz cannot be read"):
         load_data(tmp_path / "e.npz")
+
+
+def test_safetensors_with_more_dims_than_numpy_supports(tmp_path: Path) -> None:
+    """The format itself has no limit."""
+    header = json.dumps({"x": {"dtype": "F32", "shape": [1] * 70, "data_offsets": [0, 4]}}).encode()
+    (tmp_path / "e.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(SourceError, match=r"e\.safetensors cannot be read") as caught:
+        load_data(tmp_path / "e.safetensors")
+    assert caught.value.code == "source.safetensors"
