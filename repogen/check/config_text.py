@@ -54,7 +54,8 @@ class ConfigText:
 
     def suppresses(self, finding: Finding) -> bool:
         """Return whether a comment suppresses a finding."""
-        return any(line in {0, finding.line} and finding.code.startswith(code) for line, code in self.suppressed)
+        prefixes = (finding.code[:length] for length in range(len(finding.code) + 1))
+        return any((line, prefix) in self.suppressed for prefix in prefixes for line in (0, finding.line))
 
 
 def read_config(path: Path, release: str, text: str | None = None) -> ConfigText:

@@ -10,7 +10,7 @@ from yaml.reader import Reader
 from repogen.errors import SpecError
 from repogen.files import open_regular
 from repogen.spec.document import Node, Rejected, compose, data
-from repogen.spec.merge import complete, is_rejected, locate, walk
+from repogen.spec.merge import complete, is_rejected, locate, merged_values, walk
 from repogen.spec.models import Location, Spec, SpecFile
 from repogen.spec.paths import check_model_paths, check_repository, check_templates
 from repogen.spec.problems import Problem, SpecProblemsError, message_text, printable
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from repogen.triton_config.sections.base import KeyPath
 
 MAX_BYTES = 1_000_000
+MAX_MERGED_VALUES = 100_000
+"""Largest number of values that defaults may add: the defaults of a small file, for many models, fill the memory."""
+
 _INIT_HINT = "create one with `repogen init`"
 
 
@@ -61,6 +64,10 @@ def load_spec(path: Path, release: str | None = None) -> Spec:
     if not isinstance(root.value, dict):
         what = "the spec must be a mapping with models:"
         raise SpecProblemsError([*problems, Problem(file, *root.position, "", what, _INIT_HINT)])
+    if merged_values(root) > MAX_MERGED_VALUES:
+        position = root.value["defaults"].position
+        what = f"has more than {MAX_MERGED_VALUES} values, counted for each model"
+        raise SpecProblemsError([*problems, Problem(file, *position, "defaults", what, "split the spec")])
     completed = complete(root)
     valid, findings = _check(root, completed, path.absolute().parent, release)
     problems += _locate(findings, completed, file)

@@ -30,6 +30,15 @@ def merge(defaults: Node, model: Node) -> Node:
     return Node(model.position, entries)
 
 
+def merged_values(root: Node) -> int:
+    """Return the largest number of values that ``complete`` adds to a file: those of ``defaults``, for each model."""
+    top = root.value
+    if not isinstance(top, dict) or "defaults" not in top or "models" not in top:
+        return 0
+    models = top["models"].node.value
+    return top["defaults"].node.size * len(models) if isinstance(models, dict) else 0
+
+
 def complete(root: Node) -> Node:
     """Return the file with ``defaults`` merged into every model of ``models``."""
     top = root.value

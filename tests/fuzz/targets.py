@@ -373,6 +373,6 @@ _ALL = (
     Target(
         "huggingface-files", "fuzzed.json", _huggingface_files, seeds.checkpoint_companions, json_mutator(_CARD_WORDS)
     ),
-    Target("text", "model.txt", _text, seeds.texts, bytes_mutator(_CODE_WORDS)),
+    Target("text", "fuzzed.py", _text, seeds.texts, bytes_mutator(_CODE_WORDS)),
 )
 TARGETS = {target.name: target for target in _ALL}

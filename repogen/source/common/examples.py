@@ -273,7 +273,8 @@ def _load_safetensors(path: Path) -> dict[str, Array]:
 
     try:
         return {name: to_array(tensor) for name, tensor in load_file(path).items()}
-    except (OSError, SafetensorError, KeyError, TypeError) as error:  # TypeError: a dtype that NumPy does not have
+    # KeyError and TypeError: a dtype that NumPy does not have; ValueError: more dims than it supports
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise SourceError(
             f"{path.name} cannot be read as safetensors: {error}",
             "write it with safetensors.numpy.save_file",

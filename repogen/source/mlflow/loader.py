@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from repogen.spec.sources import MlflowSource
 
 _MLMODEL = "MLmodel"
+_MAX_NAME_BYTES = 255  # of Linux
 _MAX_MODEL_FILE_BYTES = 2**22  # the signature of a table with thousands of columns is part of the file
 
 
@@ -155,9 +157,11 @@ def _path_inside(fetched: Path, name: str, uri: str) -> Path:
     """Return the path of a file or directory in the model's directory.
 
     Raises:
-        SourceError: The path leads out of the directory.
+        SourceError: The path leads out of the directory, or no file can have it.
     """
     relative = PurePosixPath(name)
+    if "\0" in name or any(len(os.fsencode(part)) > _MAX_NAME_BYTES for part in relative.parts):
+        raise _unreadable_error(uri, f"{name!r:.60} is not the path of a file")
     path = fetched / name
     outside = relative.is_absolute() or ".." in relative.parts
     if outside or not is_inside(path, fetched):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from pathlib import Path
 
 import numpy as np
@@ -153,3 +154,12 @@ def test_bfloat16_in_a_file_becomes_float32(tmp_path: Path) -> None:
     """NumPy has no such dtype."""
     save_file({"x": torch.ones(2, 4, dtype=torch.bfloat16)}, tmp_path / "e.safetensors")
     assert load_data(tmp_path / "e.safetensors")["x"].dtype == np.float32
+
+
+def test_safetensors_with_more_dims_than_numpy_supports(tmp_path: Path) -> None:
+    """The format itself has no limit."""
+    header = json.dumps({"x": {"dtype": "F32", "shape": [1] * 70, "data_offsets": [0, 4]}}).encode()
+    (tmp_path / "e.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(SourceError, match=r"e\.safetensors cannot be read") as caught:
+        load_data(tmp_path / "e.safetensors")
+    assert caught.value.code == "source.safetensors"

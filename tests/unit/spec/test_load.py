@@ -218,3 +218,12 @@ def test_repository_with_a_long_name(problems: Callable[[str | bytes], list[tupl
     text = f"repository: {'x' * 300}\nmodels: {{m: {{source: {{factory: 'models.py:build'}}}}}}\n"
     (problem,) = [problem for problem in problems(text) if problem[1] == "repository"]
     assert problem[2].endswith("cannot be used: File name too long (use another directory)")
+
+
+def test_many_defaults_for_many_models(problems: Problems) -> None:
+    """The values of defaults are counted once for each model."""
+    defaults = ", ".join(f"d{number}: 1" for number in range(1000))
+    models = ", ".join(f"m{number}: {{}}" for number in range(100))
+    text = f"defaults: {{dims: {{{defaults}}}}}\nmodels: {{{models}}}\n"
+    expected = ("1:1", "defaults", "has more than 100000 values, counted for each model (split the spec)")
+    assert problems(text) == [expected]
