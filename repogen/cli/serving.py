@@ -53,7 +53,13 @@ def smoke(*, directory: Path, models: tuple[str, ...], server: str, as_json: boo
 
 @click.command()
 @click.argument("directory", type=DIRECTORY, default=_REPOSITORY)
-@click.option("--server", type=click.Choice(["embedded", "docker"]), default="embedded", show_default=True)
+@click.option(
+    "--server",
+    type=click.Choice(["embedded", "docker"]),
+    default="embedded",
+    show_default=True,
+    help="The embedded Triton, or NVIDIA's container.",
+)
 @control_header_option
 @click.option("--poll", is_flag=True, help="Load and unload models as the repository changes.")
 @debug_option
