@@ -29,6 +29,7 @@ from agreement.values import Said, Truth, excuse, on_stock_backend
 from agreement.variants import all_variants
 
 from repogen import check
+from repogen.errors import SpecError
 from repogen.reporting.table import table
 
 if TYPE_CHECKING:
@@ -110,8 +111,13 @@ def given(path: Path, variants: list[Variant], repositories: Path) -> list[Truth
 
 
 def judged(repository: Path) -> Said:
-    """Return the worst that `repogen check` says of a repository."""
-    severities = {finding.severity for finding in check(repository)}
+    """Return the worst severity that `repogen check` reports; a repository without a model is rejected."""
+    try:
+        severities = {finding.severity for finding in check(repository)}
+    except SpecError as error:
+        if error.code != "check.nothing":
+            raise
+        return "nothing"
     return "error" if "error" in severities else "warning" if severities else "nothing"
 
 

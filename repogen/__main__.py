@@ -17,7 +17,7 @@ def main() -> NoReturn:
 
 
 def _open_standard_streams() -> None:
-    """Open closed standard streams, so that no other file gets their numbers, and let no character be unprintable."""
+    """Open closed standard streams, so that no other file gets their numbers; escape what cannot be encoded."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

@@ -46,8 +46,8 @@ class Target:
         if not self.judged_as:
             return ""
         return (
-            f"Triton {self.release} is newer than this version of repogen knows; it is judged by {self.judged_as} "
-            f"(ONNX Runtime {self.onnxruntime})"
+            f"Triton {self.release} is newer than the releases that this version of repogen knows; the limits of "
+            f"{self.judged_as} (ONNX Runtime {self.onnxruntime}) apply"
         )
 
 
@@ -130,7 +130,7 @@ def accelerators_of(target: Target) -> dict[str, Accelerator]:
     """Return the accelerators of a release by name, from the shipped ``accelerator_parameters.csv``.
 
     Source: src/onnxruntime.cc (LoadModel) of triton-inference-server/onnxruntime_backend, in the branch of each release
-    from r23.08 to r26.06; later releases are judged as 26.06. The parameters of CUDA are ONNX Runtime's provider
+    from r23.08 to r26.06; later releases have those of 26.06. The parameters of CUDA are ONNX Runtime's provider
     options.
     """
     accelerators: dict[str, Accelerator] = {}

@@ -59,7 +59,7 @@ class Cache:
     """
 
     def __init__(self, root: Path, max_bytes: int) -> None:
-        """Touch nothing yet."""
+        """Store the arguments; nothing is read or written."""
         self._root = root
         self._max_bytes = max_bytes
 

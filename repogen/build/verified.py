@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from repogen.build.cache import Cache, Entry
     from repogen.spec.models import Spec
 
-NOTE = "export and verification are those of an earlier build with the same inputs; --force repeats them"
+NOTE = "exported and verified by an earlier build with the same inputs; --force repeats both"
 _ARTIFACT, _GOLDEN, _COMPANION = "artifact-", "golden-", "companion-"
 
 

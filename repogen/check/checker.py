@@ -171,7 +171,7 @@ def check(
         raise _unreadable_error(Path(str(error.filename)), error) from error
     findings = [finding for report in reports for finding in report.findings]
     if target.unknown_note:
-        hint = "use a newer repogen if there is one"
+        hint = "upgrade repogen, if there is a newer version"
         roots = (str(request.root) for request in requests)
         findings += [Finding("RG303", "warning", target.unknown_note, hint, path=root) for root in roots]
     selected = dict.fromkeys(finding for finding in findings if selection.selects(finding))
@@ -188,7 +188,7 @@ def _requests(paths: Iterable[Path]) -> list[_Request]:
             real_path = _without_dots(path)
             model = _model_of(real_path.absolute())
         except (FileNotFoundError, NotADirectoryError, ValueError) as error:
-            hint = "name a repository, a model's directory, or a file in one"
+            hint = "specify a repository, a model's directory, or a file in one"
             raise SpecError(f"{path} does not exist", hint, code="check.path") from error
         except OSError as error:
             raise _unreadable_error(path, error) from error
@@ -201,7 +201,7 @@ def _requests(paths: Iterable[Path]) -> list[_Request]:
 
 
 def _unreadable_error(path: Path, error: OSError) -> SpecError:
-    return SpecError(f"{path} cannot be read: {error.strerror}", "name a readable directory", code="check.path")
+    return SpecError(f"{path} cannot be read: {error.strerror}", "specify a readable directory", code="check.path")
 
 
 def _without_dots(path: Path) -> Path:
@@ -251,7 +251,7 @@ def _check_repository(request: _Request, target: Target, texts: Mapping[str, str
     if not requested and not findings:
         raise SpecError(
             f"{request.path} contains no model to check",
-            "name a repository (a directory of model directories), a model directory, or a file in one",
+            "specify a repository (a directory of model directories), a model directory, or a file in one",
             code="check.nothing",
         )
     neighbors = {name: _neighbor(model) for name, model in models.items()}

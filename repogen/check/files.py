@@ -114,7 +114,7 @@ def _content_problem(directory: Path, file: DataFile) -> tuple[Severity, str, st
         message = f"{relative!r} has {size} bytes, but its dims and data type require {file.size}"
         return "error", message, "write the raw values, row by row"
     if not is_inside(path, directory):
-        return "warning", f"{relative!r} is a link out of the model's directory", "replace the link by a copy"
+        return "warning", f"{relative!r} is a link out of the model's directory", "replace the link with a copy"
     return None
 
 
@@ -126,7 +126,7 @@ def link_findings(directory: Path, root: Path) -> Iterator[Finding]:
             yield Finding("RG406", "error", message, "remove it, or fix it", path=str(path))
         elif not is_inside(path, root):
             message = f"{path.name} is a symlink out of the repository; a copy or mount will not contain its target"
-            yield Finding("RG406", "warning", message, "replace the symlink by a copy of the file", path=str(path))
+            yield Finding("RG406", "warning", message, "replace the symlink with a copy of the file", path=str(path))
 
 
 def _links(directory: Path) -> Iterator[Path]:
@@ -146,7 +146,7 @@ def _links(directory: Path) -> Iterator[Path]:
 def admission_findings(directory: Path, config: ModelConfig) -> Iterator[Finding]:
     """Yield why repogen does not load a model: its names reach a shell, or Triton would run code from its directory."""
     for reason in refusals(directory, config):
-        hint = "remove it, or rename it; code belongs into Python models, which run it by design"
+        hint = "remove or rename it; only Python models may contain code"
         yield Finding("RG410", "error", f"{reason}; `repogen smoke` and `serve` do not load it", hint)
 
 

@@ -41,7 +41,7 @@ from repogen.targets import DEFAULT_RELEASE
 @click.option("--ignore", multiple=True, metavar="CODE", help="Do not report these codes or families; repeatable.")
 @click.option("--fix", is_flag=True, help="Correct config.pbtxt where there is exactly one correction.")
 @click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also apply corrections that are guesses.")
-@click.option("--diff", is_flag=True, help="Print what --fix would change, and change nothing; exit 1 if anything.")
+@click.option("--diff", is_flag=True, help="Print what --fix would change; exit 1 if there are changes.")
 @click.option("--statistics", is_flag=True, help="Print the number of findings per code instead of each finding.")
 @click.option("--isolated", is_flag=True, help="Ignore the settings in repogen.yaml and pyproject.toml.")
 @debug_option

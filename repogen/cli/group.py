@@ -35,7 +35,7 @@ control_header_option = click.option(
     metavar="KEY=VALUE",
     expose_value=False,
     callback=lambda _context, _option, value: _set_control_header(value),
-    help=f"Header that the control API requires; other users can read options, but not {CONTROL_VARIABLE}.",
+    help=f"Header that the server's control API requires; other users can read it here, but not in {CONTROL_VARIABLE}.",
 )
 debug_option = click.option("--debug", is_flag=True, help="Show tracebacks and logs.")
 

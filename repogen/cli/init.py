@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     "source",
     "--from",
     metavar="PATH",
-    help="Write the spec for this: a file, a directory, a Triton repository, or file.py:callable.",
+    help="Write a spec for this model or models: a file, a directory, a Triton repository, or file.py:callable.",
 )
 @click.option("--weights", metavar="FILE", help="With --from file.py:callable: weights to load into the model.")
 @click.option("--examples", metavar="FILE", help="With --from: example inputs, a .npz file or file.py:callable.")
 @click.option("--name", help="With --from: the model's name in Triton.")
-@click.option("--ensemble", is_flag=True, help="With --from a text classifier of Hugging Face: text in, label out.")
+@click.option(
+    "--ensemble", is_flag=True, help="With --from a Hugging Face text classifier: write an ensemble from text to label."
+)
 @click.option("--github", is_flag=True, help="Also write a GitHub Actions workflow; if a spec exists, write only that.")
 @click.option("--force", is_flag=True, help="Overwrite repogen.yaml, and the workflow of --github; never code.")
 @debug_option
@@ -48,7 +50,8 @@ def init(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Write a commented, working repogen.yaml.
 
-    Writes the spec to DIRECTORY (default: the current one) for the model of --from, or else with a tiny model.
+    Writes the spec to DIRECTORY (default: the current one). It describes the model of --from; without --from, it comes
+    with a tiny example model.
     """
     with handle_errors(debug=debug):
         spec = _description(source, directory, Hints(weights, examples, name), ensemble=ensemble)

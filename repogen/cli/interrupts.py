@@ -60,7 +60,7 @@ def _handle(_number: int, _frame: object) -> None:
     if _State.received < _MAX_SIGNALS:
         _print("cleaning up; interrupt again to end at once")
     else:
-        _end("interrupted during the cleanup; the next build removes what is left")
+        _end("interrupted during the cleanup; the next build removes the remaining files")
 
 
 def _retry_lost_interrupt(unraisable: sys.UnraisableHookArgs) -> None:

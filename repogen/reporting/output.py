@@ -1,4 +1,4 @@
-"""Writes to the standard streams: nothing that is printed can command a terminal or a GitHub runner.
+"""Writes to the standard streams, so that printed text cannot control a terminal or a GitHub runner.
 
 Names and messages come from repositories, models and servers, and can contain any character.
 """
@@ -91,7 +91,7 @@ def _write(text: str, *, err: bool) -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """Make everything that is written to a stream from now on disappear, so that its last flush does not fail."""
+    """Redirect a stream to the null device, so that its last flush does not fail."""
     try:
         device = os.open(os.devnull, os.O_WRONLY)
         os.dup2(device, stream.fileno())

@@ -43,7 +43,7 @@ def require_same_signature(published: Manifest, version: int, staged: StagedVers
         raise PublishError(
             f"{staged.name}: inputs or outputs differ from version {version} in the repository, and config.pbtxt "
             "belongs to all versions:\n" + "\n".join(f"  {line}" for line in lines),
-            "Publish it under another model name, or accept that every client breaks with --allow-breaking.",
+            "publish it under another model name, or accept that every client breaks with --allow-breaking",
             code="publish.breaking",
         )
 
@@ -68,7 +68,7 @@ def require_same_tensors(config: bytes, staged: StagedVersion) -> None:
         raise PublishError(
             f"{staged.name}: inputs or outputs differ from those of the existing config.pbtxt:\n"
             + "\n".join(f"  {line}" for line in lines),
-            "Change the spec, or accept that clients break with --allow-breaking.",
+            "change the spec, or accept that clients break with --allow-breaking",
             code="publish.breaking",
         )
 
@@ -121,14 +121,14 @@ def require_servable(model: Path, number: int, staged: StagedVersion) -> None:
         raise PublishError(
             f"{staged.name}: version_policy serves only version {numbers or 'none'}: it is not published, and the new "
             f"version is {number}, so Triton would serve nothing",
-            f"Name {number} in `triton.version_policy: {{specific: [...]}}`, or set `{{latest: {{num_versions: 1}}}}`.",
+            f"name {number} in `triton.version_policy: {{specific: [...]}}`, or set `{{latest: {{num_versions: 1}}}}`",
             code="publish.version-policy",
         )
     if lines := misfits(model, set(served_numbers) - {number}, staged):
         raise PublishError(
             f"{staged.name}: version_policy would also serve older versions that the new config.pbtxt does not fit:\n"
             + "\n".join(f"  {line}" for line in lines),
-            "Set `triton.version_policy: {latest: {num_versions: 1}}`, or move those version directories away.",
+            "set `triton.version_policy: {latest: {num_versions: 1}}`, or move those version directories away",
             code="publish.version-policy",
         )
 

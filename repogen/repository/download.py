@@ -58,7 +58,7 @@ def stage_download(scratch: Path, desired: DesiredVersion, version_dir: Path) ->
     except OSError as error:
         raise PublishError(
             f"{desired.name}: version {desired.version} cannot be staged: {reason(error)}",
-            "Free disk space or fix the permissions there, and sync again.",
+            "free disk space or fix the permissions there, and sync again",
             code="sync.stage",
         ) from error
     return staged
@@ -100,7 +100,7 @@ def _config_text(version_dir: Path, desired: DesiredVersion, manifest: Manifest)
 def _altered_error(desired: DesiredVersion, difference: str) -> TrackingError:
     return TrackingError(
         f"{desired.name}: the files of version {desired.version} are not those of the registry's entry: {difference}",
-        "The registry's artifacts were altered: build the model again and promote that version.",
+        "the registry's artifacts were altered: build the model again and promote that version",
         code="sync.altered",
     )
 
@@ -108,6 +108,6 @@ def _altered_error(desired: DesiredVersion, difference: str) -> TrackingError:
 def _unservable_error(desired: DesiredVersion, reason: str) -> PublishError:
     return PublishError(
         f"{desired.name}: version {desired.version} has a config.pbtxt that Triton would not serve: {reason}",
-        "Build the model again with this repogen, and promote that version.",
+        "build the model again with this repogen, and promote that version",
         code="sync.config",
     )

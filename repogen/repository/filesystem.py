@@ -62,8 +62,8 @@ class Disk:
             raise PublishError(
                 f"the filesystem of {second} cannot swap two directories atomically ({os.strerror(code)}), and no "
                 "order of two renames is safe for this change of config.pbtxt",
-                "Publish under another model name, or move the model's directory away while no Triton serves it; ext4, "
-                "xfs, btrfs and tmpfs can swap.",
+                "publish under another model name, or move the model's directory away while no Triton serves it; ext4, "
+                "xfs, btrfs and tmpfs can swap",
                 code=NO_EXCHANGE,
             )
         if code:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROBE_PREFIX = ".repogen-probe-"
-"""Of the files by whose rename `repogen build` tests that it can publish."""
+"""Prefix of the files that `repogen build` renames to test that it can publish."""
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 # std::stoll: white space, a sign, ASCII digits; whatever follows is ignored
@@ -35,7 +35,7 @@ def model_dir(repository: Path, name: str) -> Path:
     if not name or name.startswith(".") or "/" in name or "\0" in name:
         raise PublishError(
             f"{name!r} cannot be the name of a model's directory",
-            "Use letters, digits, `_` and `-`.",
+            "use letters, digits, `_` and `-`",
             code="publish.model-name",
         )
     return repository / name
@@ -133,7 +133,7 @@ def next_version(model: Path) -> int:
     if newest >= _INT64_MAX:
         raise PublishError(
             f"{model.name}: a directory's name contains {newest}, and no larger 64-bit version number exists",
-            f"Move it out of {model}: a name that overflows 64 bits crashes Triton.",
+            f"move it out of {model}: a name that overflows 64 bits crashes Triton",
             code="publish.version-overflow",
         )
     return newest + 1
@@ -150,7 +150,7 @@ def _entries(directory: Path) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        hint = "Make it readable, or name another directory."
+        hint = "make it readable, or choose another directory"
         raise PublishError(
             f"{directory} cannot be read: {error.strerror}", hint, code="repository.unreadable"
         ) from error

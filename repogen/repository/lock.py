@@ -39,7 +39,7 @@ def locked(repository: Path, seconds: float) -> Iterator[None]:
     except Timeout as error:
         raise PublishError(
             f"another repogen has been publishing into {repository} for {seconds:g} s (it holds {path})",
-            "Wait for it, or end it; the lock is released when that process ends.",
+            "wait for it, or end it; the lock is released when that process ends",
             code="publish.locked",
         ) from error
     try:
@@ -68,7 +68,7 @@ def try_lock(path: Path) -> FileLock | None:
             raise
         raise PublishError(
             f"{path.parent} is on a filesystem without file locks: {error}",
-            "Put the repository on a local filesystem, or on a network filesystem mounted with locking.",
+            "put the repository on a local filesystem, or on a network filesystem mounted with locking",
             code="stage.no-locks",
         ) from error
     if path.exists():

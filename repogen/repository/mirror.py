@@ -132,7 +132,7 @@ def serve(staged: StagedVersion, repository: Path, local: LocalModel, filesystem
     if not local.intact and not (staged.version_dir / MANIFEST_FILE).is_file():
         raise PublishError(
             f"{staged.name}: the repository's version {staged.version} changed during the sync",
-            "Sync again.",
+            "sync again",
             code="sync.changed-meanwhile",
         )
     try:
@@ -161,7 +161,7 @@ def archive(repository: Path, name: str, filesystem: Filesystem) -> None:
     if os.path.lexists(target):
         raise PublishError(
             f"cannot archive {name}, which lost its alias: {target} already exists",
-            "Move it away, or delete it.",
+            "move it away, or delete it",
             code="sync.in-the-way",
         )
     make_directory(target.parent)
@@ -185,7 +185,7 @@ def _is_usable(directory: Path) -> bool:
     if versions(directory) and not is_from_registry(directory):
         raise PublishError(
             f"{directory} contains versions that did not come from the registry",
-            "Move it out of the repository, or register the model under another name.",
+            "move it out of the repository, or register the model under another name",
             code="sync.foreign-model",
         )
     return True
@@ -245,7 +245,7 @@ def _would_serve(directory: Path, version: int) -> bool:
 def _cannot_swap(model: Path) -> PublishError:
     return PublishError(
         f"{model} contains files that were edited, and its filesystem cannot replace the directory atomically",
-        f"Remove {model} while no Triton serves it, and sync again; ext4, xfs, btrfs and tmpfs can swap directories.",
+        f"remove {model} while no Triton serves it, and sync again; ext4, xfs, btrfs and tmpfs can swap directories",
         code=NO_EXCHANGE,
     )
 

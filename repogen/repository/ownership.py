@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 OWNER_FILE = "repogen.json"
 NEW_OWNER_FILE = f".{OWNER_FILE}.new"
-"""The file that is renamed to it."""
+"""Temporary name under which the file is written before it is renamed."""
 
 
 class RepositoryKind(Enum):
@@ -90,8 +90,8 @@ def require_built(repository: Path) -> None:
         alias = next(iter(owner.aliases), "champion")
         raise PublishError(
             f"{repository} is written by `repogen sync`: its version numbers come from the registry",
-            f"Build into another repository (--repository), then `repogen promote NAME --alias {alias}` and "
-            f"`repogen sync --alias {alias} --repository {repository}`.",
+            f"build into another repository (--repository), then `repogen promote NAME --alias {alias}` and "
+            f"`repogen sync --alias {alias} --repository {repository}`",
             code="publish.synced-repository",
         )
 
@@ -109,7 +109,7 @@ def require_synced(repository: Path, alias: str) -> None:
     elif owner is not None or models_of(repository):
         raise PublishError(
             f"{repository} is written by `repogen build`: sync would not recognize its models",
-            f"Sync into a directory of its own: `repogen sync --alias {alias} --repository OTHER`.",
+            f"sync into a directory of its own: `repogen sync --alias {alias} --repository OTHER`",
             code="sync.built-repository",
         )
 
@@ -118,7 +118,7 @@ def _other_alias(repository: Path, owner: RepositoryOwner, alias: str) -> Publis
     followed = ", ".join(owner.aliases) or "none"
     return PublishError(
         f"{repository} follows the alias {followed}, not {alias}: models without {alias} would no longer be served",
-        f"Sync {alias} into another --repository. To make this repository follow it, change `aliases` in "
-        f"{repository / OWNER_FILE}.",
+        f"sync {alias} into another --repository; to make this repository follow it, change `aliases` in "
+        f"{repository / OWNER_FILE}",
         code="sync.other-alias",
     )

@@ -89,7 +89,7 @@ def publish(
     except OSError as error:
         raise PublishError(
             f"{staged.name}: cannot be published into {repository}: {reason(error)}",
-            "The repository is unchanged. Free disk space or fix the permissions there, and build again.",
+            "the repository is unchanged; free disk space or fix the permissions there, and build again",
             code="publish.write",
         ) from error
     return PublishedVersion(staged.name, number, model / str(number), staged.manifest.sha256)
@@ -188,7 +188,7 @@ def require_publishable(model: Path) -> None:
             _manifest(model, _newest(model))
     except OSError as error:
         raise PublishError(
-            f"{model} cannot be read: {error.strerror}", "Fix the permissions.", code="repository.unreadable"
+            f"{model} cannot be read: {error.strerror}", "fix the permissions", code="repository.unreadable"
         ) from error
 
 
@@ -202,13 +202,13 @@ def require_plain_directory(model: Path) -> None:
         if path.is_symlink():
             raise PublishError(
                 f"{path} is a symlink, and repogen does not write through links out of the repository",
-                "Replace it by its target, or publish under another model name.",
+                "replace it with its target, or publish under another model name",
                 code="publish.symlink",
             )
     for path, is_kind, kind in ((model, Path.is_dir, "directory"), (model / CONFIG_FILE, Path.is_file, "regular file")):
         if path.exists() and not is_kind(path):
             raise PublishError(
-                f"{path} is not a {kind}", "Move it away, or use another model name.", code="publish.foreign-model"
+                f"{path} is not a {kind}", "move it away, or use another model name", code="publish.foreign-model"
             )
 
 
@@ -227,8 +227,8 @@ def _manifest(model: Path, version: int) -> Manifest:
     except MalformedRecordError as error:
         raise PublishError(
             f"{model.name}: the newest version {version} is damaged: {error.message}",
-            f"Restore {model / str(version)}, or move it out of the repository; its number is not used again while it "
-            "is there.",
+            f"restore {model / str(version)}, or move it out of the repository; its number is not used again while it "
+            "is there",
             code="publish.damaged-version",
         ) from error
 
@@ -236,8 +236,8 @@ def _manifest(model: Path, version: int) -> Manifest:
 def _foreign(model: Path, problem: str) -> PublishError:
     return PublishError(
         f"{model} {problem}: repogen did not build it, and its signature is unknown",
-        f"Take it over with `repogen build --adopt {model.name}`: its versions and a copy of its config.pbtxt stay. Or "
-        "publish under another model name.",
+        f"take it over with `repogen build --adopt {model.name}`: its versions and a copy of its config.pbtxt stay; or "
+        "publish under another model name",
         code="publish.foreign-model",
     )
 
@@ -256,6 +256,6 @@ def _manifest_of_config(model: Path, latest: int, staged: StagedVersion) -> Mani
         return _manifest(model, latest)
     raise PublishError(
         f"{model / CONFIG_FILE} was edited after repogen wrote it, and publishing would undo the edit",
-        f"Make the change in the spec, then restore the file: cp {model}/{latest}/{CONFIG_FILE} {model}/{CONFIG_FILE}",
+        f"make the change in the spec, then restore the file: cp {model}/{latest}/{CONFIG_FILE} {model}/{CONFIG_FILE}",
         code="publish.edited-config",
     )

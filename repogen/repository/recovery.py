@@ -74,7 +74,7 @@ def recover(repository: Path, name: str, *, lock_seconds: float = 60.0) -> bool:
     except OSError as error:
         raise PublishError(
             f"{name}: an interrupted publish cannot be completed: {reason(error)}",
-            "Make the repository writable and build again.",
+            "make the repository writable and build again",
             code="publish.recover",
         ) from error
 

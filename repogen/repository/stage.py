@@ -120,7 +120,7 @@ def require_step(directory: Path) -> None:
     if not versions(directory):
         raise PublishError(
             f"{directory.name} is a step of an ensemble and is not in {directory.parent} yet",
-            "build it with the ensemble: name both with --model, or none",
+            "build it together with the ensemble: pass both with --model, or omit --model",
             code="stage.no-step",
         )
 
@@ -129,7 +129,7 @@ def _sources(artifact: Artifact, golden_dir: Path, companions: Mapping[str, Path
     if conflicts := [name for name in companions if name in RESERVED_FILES or PurePath(name).name != name]:
         raise PublishError(
             f"cannot be staged: a companion file is named {conflicts[0]!r}, which is reserved or contains a directory",
-            "Rename it.",
+            "rename it",
             code="stage.companion-name",
         )
     sources = {

@@ -120,7 +120,7 @@ def write_error(name: str, directory: Path, error: OSError) -> PublishError:
     """Return the error that a model's files cannot be written or read while it is built."""
     return PublishError(
         f"{name}: cannot be staged in {directory}: {reason(error)}",
-        "Free disk space or fix the permissions there, or choose another directory with --stage-dir.",
+        "free disk space or fix the permissions there, or choose another directory with --stage-dir",
         code="stage.write",
     )
 
@@ -137,7 +137,7 @@ def _stage_parent(repository: Path, stage_dir: Path | None) -> Path:
     if parent.is_relative_to(repository):
         raise PublishError(
             f"the staging directory {stage_dir} is inside the model repository {repository}",
-            "Set --stage-dir to a directory outside of it: Triton loads every directory in a repository as a model.",
+            "set --stage-dir to a directory outside of it: Triton loads every directory in a repository as a model",
             code="stage.inside-repository",
         )
     return parent
@@ -160,7 +160,7 @@ def _existing(path: Path, kind: str) -> Path:
         pass
     except OSError as error:
         raise PublishError(
-            f"the {kind} {path} cannot be used: {error.strerror}", "Name another one.", code="stage.no-directory"
+            f"the {kind} {path} cannot be used: {error.strerror}", "choose another path", code="stage.no-directory"
         ) from error
     nearest = next(candidate for candidate in (path, *path.parents) if os.path.lexists(candidate))
     if not nearest.is_dir():
@@ -197,8 +197,8 @@ def _other_filesystem(repository: Path, parent: Path) -> PublishError:
     return PublishError(
         f"the staging directory {parent} is on another filesystem than the model repository {repository}, so a version "
         "could not be published by a rename",
-        "Set --stage-dir to a directory on the repository's filesystem, outside the repository. If the repository is "
-        "itself a mount point, use a subdirectory of the mount as the repository.",
+        "set --stage-dir to a directory on the repository's filesystem, outside the repository; if the repository is "
+        "itself a mount point, use a subdirectory of the mount as the repository",
         code="stage.other-filesystem",
     )
 
@@ -206,7 +206,7 @@ def _other_filesystem(repository: Path, parent: Path) -> PublishError:
 def _not_writable(paths: str, repository: Path, error: OSError) -> PublishError:
     return PublishError(
         f"{paths} must be writable to publish into {repository}: {error.strerror}",
-        "Fix the permissions, or choose other directories with --repository and --stage-dir.",
+        "fix the permissions, or choose other directories with --repository and --stage-dir",
         code="stage.not-writable",
     )
 
@@ -244,7 +244,7 @@ def _make_container(container: Path) -> None:
         kind = "is a symlink" if stat.S_ISLNK(status.st_mode) else "belongs to another user"
         raise PublishError(
             f"{container} {kind}: the files that are tested there could be exchanged before they are published",
-            "Remove it, or choose another directory with --stage-dir.",
+            "remove it, or choose another directory with --stage-dir",
             code="stage.foreign",
         )
 

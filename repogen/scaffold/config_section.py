@@ -90,7 +90,7 @@ def compared(existing: ModelConfig, rendered: ModelConfig, name: str) -> list[st
         for line in differences(normalized, rendered)
     ]
     return lines + [
-        f"{line.partition(': expected ')[0]}: config.pbtxt does not set it, the spec writes "
+        f"{line.partition(': expected ')[0]}: not set in config.pbtxt, but the spec writes "
         f"{line.partition(': expected ')[2].removesuffix(', found no value')}"
         for line in differences(rendered, normalized)
         if line.endswith(", found no value")

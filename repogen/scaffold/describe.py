@@ -112,7 +112,7 @@ def _describe_directory(path: Path, relative: str) -> ModelDescription:
     if not (path / CONFIG).is_file():
         raise SpecError(
             f"{path} has no config.json, so it is not a Hugging Face model",
-            "name the directory that save_pretrained wrote, or a file in this directory",
+            "specify the directory that save_pretrained wrote, or a file in this directory",
             code="init.from",
         )
     try:

@@ -323,7 +323,7 @@ def _differences(existing: _Existing, triton: TritonSpec, signature: Signature, 
 
 def _not_expressed(notes: list[str]) -> Iterator[str]:
     if notes:
-        yield "Not as in config.pbtxt:"
+        yield "Different from config.pbtxt:"
         yield from (f"- {note}" for note in dict.fromkeys(notes))
 
 

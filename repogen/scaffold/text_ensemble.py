@@ -144,7 +144,7 @@ def _models(
 
 def _require_classifier(path: Path) -> None:
     if not (path / CONFIG).is_file():
-        raise SpecError(f"{path} has no {CONFIG}", "name the directory that save_pretrained wrote", code="init.from")
+        raise SpecError(f"{path} has no {CONFIG}", "specify the directory that save_pretrained wrote", code="init.from")
     config = read_json(path / CONFIG, ConfigFile)
     names = ", ".join(config.architectures or ()) or "not specified"
     if "ForSequenceClassification" not in names:

@@ -186,9 +186,10 @@ class ParitySpec(Section):
 class LimitsSpec(Section):
     """Limits of the worker process."""
 
-    timeout_seconds: Seconds = Field(default=900.0, description="Time limit of the worker process")
+    timeout_seconds: Seconds = Field(default=900.0, description="Time limit of the worker process, in seconds")
     memory_mb: MemoryMb | None = Field(
-        default=None, description="Limit of the worker's resident memory, 1 MB is 2^20 bytes; none if omitted"
+        default=None,
+        description="Limit of the resident memory of the worker and of what it started, in MiB; none if omitted",
     )
 
 

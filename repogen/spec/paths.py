@@ -195,7 +195,7 @@ def _read_file(path: KeyPath, file: str, root: Path) -> Findings:
     within = not problems and _lexically_inside(file, root)
     if not problems and not is_inside(root / file, root if within else (root / file).parent):
         directory = "the spec's directory" if within else "its own directory"
-        hint = "name the file that it links to, or replace the link by a copy"
+        hint = "specify the file that it links to, or replace the link with a copy"
         yield Finding(path, f'"{printable(file)}" is a link that leads out of {directory}', hint)
 
 

@@ -126,7 +126,7 @@ def _findings(error: ValidationError, model: type[BaseModel], prefix: KeyPath) -
     # Each hint compares a key with all valid keys; a file with 20,000 unknown keys needs only the first hundred.
     details = error.errors(include_url=False)[: 2 * MAX_SHOWN]
     findings = [_finding(detail, model, prefix) for detail in details]
-    # A source without kind is judged as torch: its missing factory is not a problem of its own.
+    # A source without kind is validated as torch; its missing factory is then not reported as a second problem.
     other_kinds = {finding.path[:-1] for finding in findings if finding.hint.startswith(_ADD_KIND)}
     return [finding for finding in findings if not (_is_missing(finding) and finding.path in other_kinds)]
 

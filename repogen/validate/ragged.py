@@ -186,8 +186,8 @@ def _row_dependence(
         return f"{error}: name a batch_output, or return one row for each row of a batch ({name})"
     except RepogenError as error:
         return f"a batch of rows with {[len(next(iter(row.values()))) for row in rows]} elements fails: {error.message}"
-    for others, what in ((together, "in a batch"), (reversed_order, "in a batch of another order")):
+    for others, what in ((together, "in a batch"), (reversed_order, "in a batch in another order")):
         for index, (expected, actual) in enumerate(zip(alone, others, strict=True)):
             if reason := difference(expected, actual, allowed).reason:
-                return f"row {index} gives another output alone than {what} of {len(rows)} rows: {reason} ({name})"
+                return f"row {index} has a different output alone than {what} of {len(rows)} rows: {reason} ({name})"
     return ""

@@ -100,7 +100,7 @@ class RowProbe:
                 return reason
         reversed_batch = self._model(_rows(inputs, slice(None, None, -1)))
         reason = self._difference(_join(self._single_outputs[::-1]), reversed_batch)
-        return f"rows give other outputs in another order: {reason}" if reason else ""
+        return f"rows have different outputs in another order: {reason}" if reason else ""
 
     def _in_batch(self, inputs: Arrays) -> str:
         """Compare one batch with its rows alone; extends ``_single_outputs`` by the rows that it lacks."""
@@ -114,9 +114,9 @@ class RowProbe:
         singles += [self._model(_rows(inputs, slice(i, i + 1))) for i in range(len(singles), size)]
         for name, array in batch.items():
             if any(row[name].shape != (1, *array.shape[1:]) for row in singles):
-                return f"output {name!r} has another shape for one row than in a batch of {size}"
+                return f"output {name!r} has a different shape for one row than in a batch of {size}"
         reason = self._difference(_join(singles), batch)
-        return f"a row gives another output alone than in a batch of {size}: {reason}" if reason else ""
+        return f"a row has a different output alone than in a batch of {size}: {reason}" if reason else ""
 
     def with_varied_rows(self, inputs: Arrays) -> str:
         """Compare the first two rows together with negated and rescaled ones, which may reach other branches."""
@@ -128,7 +128,7 @@ class RowProbe:
         for start in range(0, len(rows), self._max_joined):
             chunk = rows[start : start + self._max_joined]
             if len(chunk) > 1 and (reason := self._joined([row for row, _ in chunk], [alone for _, alone in chunk])):
-                return f"a row gives another output alone than together with negated and rescaled rows: {reason}"
+                return f"a row has a different output alone than together with negated and rescaled rows: {reason}"
         return ""
 
     def _alone(self, row: Arrays, factors: Sequence[float]) -> Iterator[tuple[Tensors, Tensors]]:
@@ -157,7 +157,7 @@ class RowProbe:
             if len(rows) + len(company) > 1 and (reason := self._joined([*inputs, *company], outputs)):
                 at = ", ".join(f"{name}={size}" for name, size in sizes)
                 where = f" at {at}" if at else ""
-                return f"a row gives another output together with rows of other cases{where}: {reason}"
+                return f"a row has a different output together with rows of other cases{where}: {reason}"
         return ""
 
     def _joined(self, rows: list[Tensors], outputs: list[Tensors]) -> str:
@@ -168,7 +168,7 @@ class RowProbe:
             return ""
         for index, expected in enumerate(outputs):
             if any(array.shape[:1] != (len(rows),) for array in batch.values()):
-                return f"its outputs have not {len(rows)} rows"
+                return f"its outputs do not have {len(rows)} rows"
             if reason := self._difference(expected, _rows(batch, slice(index, index + 1))):
                 return reason
         return ""
@@ -188,9 +188,9 @@ class RowProbe:
             indices = [index for index in sample if index < rows]
             expected = _join([singles[index] for index in indices])
             if reason := self._difference(expected, {name: array[indices] for name, array in outputs.items()}):
-                return f"a row gives another output alone than in a batch of {rows}: {reason}"
+                return f"a row has a different output alone than in a batch of {rows}: {reason}"
         reason = self._difference(batch, {name: array[::-1] for name, array in reversed_batch.items()})
-        return f"rows give other outputs in another order in a batch of {size}: {reason}" if reason else ""
+        return f"rows have different outputs in another order in a batch of {size}: {reason}" if reason else ""
 
     def _difference(self, expected: Arrays, actual: Arrays) -> str:
         """Compare outputs; the tolerance grows with values that are larger than those of the examples."""

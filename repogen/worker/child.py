@@ -105,7 +105,7 @@ def _unexpected_error(error: BaseException, root: Path) -> RepogenError:
     if isinstance(error, MemoryError):
         return ExportError(f"out of memory: {text}", code="worker.memory")
     if isinstance(error, OSError) and error.errno in _NO_SPACE:
-        hint = "Free disk space, or choose another directory with --stage-dir."
+        hint = "free disk space, or choose another directory with --stage-dir"
         return PublishError(f"a file cannot be written: {text}", hint, code="stage.write")
     raised = user_error(error, "the model's code failed", root)
     # repogen raises no KeyboardInterrupt, SystemExit or GeneratorExit here, and the user's line is in no other stack.

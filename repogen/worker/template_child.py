@@ -38,7 +38,7 @@ def _result(job: TemplateJob) -> TemplateEvent:
 
 
 def _limit_memory() -> None:
-    """Make an allocation fail that the template does not need, as a MemoryError with the template's line."""
+    """Limit the memory, so that an excessive allocation is a MemoryError with the template's line."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limit = pages * resource.getpagesize() + MEMORY_MB * 2**20
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

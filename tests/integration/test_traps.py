@@ -100,14 +100,14 @@ def test_dependent_rows_disable_batching(tmp_path: Path) -> None:
     """``x - x.mean(0)`` gets max_batch_size 0 with auto."""
     report = verify(tmp_path, "mixes_rows", ROWS, BATCH)
     assert (report.status, report.max_batch_size) == (Status.VERIFIED, 0)
-    assert "a row gives another output alone" in report.batch_reason
+    assert "a row has a different output alone" in report.batch_reason
 
 
 def test_requested_batching_of_dependent_rows_is_rejected(tmp_path: Path) -> None:
     """An explicit max_batch_size is an error with the reason."""
     error = failure(verify(tmp_path, "mixes_rows", ROWS, BATCH, "triton: {max_batch_size: 8}"))
     assert error.exit_code == ExitCode.CONFIG
-    assert "a row gives another output alone" in error.message
+    assert "a row has a different output alone" in error.message
     assert "max_batch_size: 0" in error.hint
 
 

@@ -73,7 +73,7 @@ def failed(name: str, entry: RegistryEntry | None, error: RepogenError | OSError
     if isinstance(error, OSError):
         error = PublishError(
             f"{name}: {error.strerror or error} ({error.filename})",
-            "The model is unchanged. Free disk space or fix the permissions there, and sync again.",
+            "the model is unchanged; free disk space or fix the permissions there, and sync again",
             code="sync.write",
         )
     return SyncedVersion(name, SyncAction.FAILED, None if entry is None else entry.version, error=error.record)

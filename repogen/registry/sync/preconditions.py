@@ -49,7 +49,7 @@ def require_plain_archive(repository: Path) -> None:
     if archive.is_symlink():
         raise PublishError(
             f"{archive} is a symlink, and repogen does not write through links",
-            "Replace it by a directory on the repository's filesystem, or remove it.",
+            "replace it with a directory on the repository's filesystem, or remove it",
             code="sync.symlink",
         )
 
@@ -81,7 +81,7 @@ def require_same_registry(registry: ModelRegistry, repository: Path, aliased: di
         raise TrackingError(
             f"the registry has no model of {repository} ({', '.join(model_names)}): it is not the registry that the "
             "repository was synced from, or it lost its data; nothing was changed",
-            "Check --tracking-uri and MLFLOW_TRACKING_URI. To remove the models, delete their directories.",
+            "check --tracking-uri and MLFLOW_TRACKING_URI; to remove the models, delete their directories",
             code="sync.other-registry",
         )
 
@@ -98,7 +98,7 @@ def require_unmoved_alias(registry: ModelRegistry, alias: str, name: str, entry:
         raise TrackingError(
             f"{name}: {alias} was moved from {before or 'nothing'} to {after or 'nothing'} during the sync; the "
             "model was not changed",
-            "Sync again.",
+            "sync again",
             code="sync.alias-moved",
         )
 
@@ -112,7 +112,7 @@ def require_loadable_ensemble(staged: StagedVersion, repository: Path) -> None:
     if reason := unfit(staged.config.text, staged.name, repository):
         raise PublishError(
             f"{staged.name} was not published: {reason}",
-            "its steps must have the alias as well, and no pin (version:): the registry has its own version numbers",
+            "set the alias on its steps as well, and remove `version:` from them: the registry numbers versions itself",
             code=NO_STEP,
         )
 

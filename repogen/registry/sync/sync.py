@@ -117,8 +117,8 @@ def _staging(repository: Path) -> Iterator[Path]:
         if error.code not in _STAGE_ROOT_ERRORS:
             raise
         hint = (
-            f"Versions are downloaded to {repository.parent}, which must be writable and on the repository's "
-            "filesystem. If the repository is a mount point, sync into a directory below it."
+            f"versions are downloaded to {repository.parent}, which must be writable and on the repository's "
+            "filesystem; if the repository is a mount point, sync into a directory below it"
         )
         raise PublishError(error.message, hint, code=error.code) from error
 
@@ -165,7 +165,7 @@ def _execute(run: _Run, root: Path, step: Step, staged: StagedVersion | None) ->
         if staged is None:
             raise PublishError(
                 f"{name}: the repository changed during the sync",
-                "Sync again.",
+                "sync again",
                 code="sync.changed-meanwhile",
             )
         require_loadable_ensemble(staged, run.repository)

@@ -33,7 +33,7 @@ def import_callable(reference: str, root: Path) -> UserCallable:
     if not callable(imported):
         raise SourceError(
             f"{reference!r} is a {type(imported).__name__}, not a callable",
-            "name a function or class that returns the model",
+            "specify a function or class that returns the model",
             code="source.not-callable",
             where=reference,
         )

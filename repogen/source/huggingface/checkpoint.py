@@ -300,7 +300,7 @@ def _other_format(directory: Path) -> tuple[str, str]:
     for pattern, (problem, hint) in _OTHER_FORMATS.items():
         if any(directory.glob(pattern)):
             return problem, hint
-    return "", "name the directory that model.save_pretrained(DIR) wrote"
+    return "", "specify the directory that model.save_pretrained(DIR) wrote"
 
 
 def _inside(path: Path, directory: Path) -> Path:
@@ -312,7 +312,7 @@ def _inside(path: Path, directory: Path) -> Path:
     if not is_inside(path, directory):
         raise _files_error(
             f"{path.name} is a link that leads out of its directory",
-            "replace the link by a copy, or name the directory that it leads to",
+            "replace the link with a copy, or specify the directory that it leads to",
             path.name,
         )
     return path

@@ -134,7 +134,7 @@ def _download_error(request: _HubRequest, error: Exception) -> SourceError:
     else:
         reason = first_line(error)[:_MAX_REASON_LENGTH]
         message = f"{model} could not be downloaded from the Hub and is not in its cache: {kind}: {reason}"
-        hint = "check the network and HF_ENDPOINT, or name a directory that save_pretrained wrote"
+        hint = "check the network and HF_ENDPOINT, or specify a directory that save_pretrained wrote"
     if "/" in source.model and (request.root / source.model).parent.is_dir():
         message = f"directory not found: {source.model!r}; {message}"
     return _not_found(message, hint, str(error))

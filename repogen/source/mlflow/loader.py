@@ -134,7 +134,7 @@ def _read_model_file(fetched: Path, uri: str) -> _ModelFile:
         return _ModelFile(flavors=_Flavors(onnx=_OnnxFlavor(data=graphs[0])))
     raise SourceError(
         f"{uri} is not a model: it has no file {_MLMODEL}",
-        "name the directory that log_model wrote",
+        "specify the directory that log_model wrote",
         code="source.mlflow",
         where=uri,
     )

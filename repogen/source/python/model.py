@@ -139,7 +139,7 @@ def open_python(code: PythonCode, *, prefix: str = "repogen_python_") -> PythonM
     name = f"{prefix}{next(_module_numbers)}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise code.error("it is not a Python file", "name a .py file")
+        raise code.error("it is not a Python file", "specify a .py file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent))  # as in Triton's stub process: helper modules can be next to it

@@ -165,7 +165,7 @@ def _check_equal(name: str, lines: Sequence[str], origin: str) -> None:
     if lines:
         raise ConfigError(
             f"{origin}, does not match the requested configuration:\n" + "\n".join(f"  {line}" for line in lines),
-            "a template may add fields, but must keep those that the spec and the graph decide",
+            "a template may add fields, but must keep those that the spec and the graph determine",
             code="config.not-as-meant",
             where=f"models.{name}.triton",
         )

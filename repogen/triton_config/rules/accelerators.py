@@ -83,7 +83,9 @@ def _parameter_findings(
         path = entry_path(f"{field}.parameters", name)
         subject = f"parameter {name!r} of accelerator {accelerator.name!r}"
         if not parameters:
-            yield Finding("RG135", "warning", f"{subject} is not read: it has none", "remove it", path)
+            yield Finding(
+                "RG135", "warning", f"{subject} has no effect: the backend reads no parameters of it", "remove it", path
+            )
         elif name not in parameters:
             yield _unknown_finding(accelerator, name, values[name], path, severity)
         elif reason := _value_reason(parameters[name], values[name]):
@@ -93,7 +95,7 @@ def _parameter_findings(
 
 def _unknown_finding(accelerator: Accelerator, name: str, value: str, path: str, severity: Severity) -> Finding:
     similar = get_close_matches(name, sorted(accelerator.parameters), n=1, cutoff=_SIMILAR)
-    message = f"parameter {name!r} is not one of accelerator {accelerator.name!r}"
+    message = f"accelerator {accelerator.name!r} has no parameter {name!r}"
     if not similar:
         hint = f"it has {', '.join(sorted(accelerator.parameters))}"
         return Finding("RG135", severity, message, hint, path)

@@ -76,7 +76,7 @@ RULES: dict[str, str] = {
     "RG405": "files that the config names exist",
     "RG406": "links stay inside the repository",
     "RG407": "files match the manifest",
-    "RG410": "names reach no shell, and only Python models contain code",
+    "RG410": "names are safe for a shell, and only Python models contain code",
     "RG408": "names of files differ by more than upper and lower case",
     "RG501": "the models of an ensemble's steps are in the repository",
     "RG502": "an ensemble maps tensors that the step's model has",

@@ -101,7 +101,9 @@ def _dtype_findings(
 ) -> Iterator[Finding]:
     dtype = dtype_name(tensor.data_type)
     if dtype == "INVALID":
-        yield Finding("RG107", "error", f"{subject} has no data_type", "write the graph's", f"{path}.data_type")
+        yield Finding(
+            "RG107", "error", f"{subject} has no data_type", "declare the graph's data type", f"{path}.data_type"
+        )
     elif is_onnx(config) and dtype not in _SERVED_DTYPES:
         message = f"{subject} has data_type TYPE_{dtype}, which the ONNX Runtime backend does not support"
         hint = "cast to FP32 or FP16 inside the model"

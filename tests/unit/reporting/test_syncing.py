@@ -104,7 +104,7 @@ def test_repository_of_builds_is_rejected_without_a_registry(tmp_path: Path) -> 
 
 def test_build_rejects_a_synced_repository(tmp_path: Path) -> None:
     """`repogen build` rejects a synced repository before it loads a model."""
-    (tmp_path / "models.py").write_text("raise SystemExit('looked at')\ndef f(): ...\n")
+    (tmp_path / "models.py").write_text("def f(): ...\nraise SystemExit('looked at')\n")
     spec = tmp_path / "repogen.yaml"
     spec.write_text(
         'models: {m: {source: {factory: "models.py:f"}, inputs: {x: {dtype: float32, shape: [4]}}, outputs: [y]}}\n'

@@ -72,7 +72,7 @@ def test_repository(repository: Path) -> None:
     """All models; the spec renders the same configs, so nothing is left over."""
     text, models = spec_of(repository)
     assert list(models) == ["e", "m", "p"]
-    assert "Not as in config.pbtxt" not in text
+    assert "Different from config.pbtxt" not in text
     assert models["m"] == {
         "source": {"kind": "onnx", "path": "../repo/m/1/model.onnx"},
         "dims": {"N": {"min": 1, "max": 8}},
@@ -132,7 +132,7 @@ def test_sections(repository: Path, config: str, section: dict[str, object]) -> 
     """Each section of a config has its key in the spec; others go into `extra`."""
     (repository / "m" / "config.pbtxt").write_text(f"{CONFIG}{GROUP}{config}\n")
     text, models = spec_of(repository / "m")
-    assert "Not as in config.pbtxt" not in text
+    assert "Different from config.pbtxt" not in text
     assert section.items() <= models["m"]["triton"].items()
 
 
@@ -150,7 +150,7 @@ def test_controls_of_a_sequence(repository: Path) -> None:
     config = f"{CONFIG}{GROUP}sequence_batching {{ direct {{ }} {controls} }}\n"
     (repository / "m" / "config.pbtxt").write_text(config)
     text, models = spec_of(repository / "m")
-    assert "Not as in config.pbtxt" not in text
+    assert "Different from config.pbtxt" not in text
     kinds = [entry["control"][0]["kind"] for entry in models["m"]["triton"]["sequence_batching"]["control_input"]]
     assert kinds == ["CONTROL_SEQUENCE_START", "CONTROL_SEQUENCE_READY"]
 
@@ -161,15 +161,15 @@ def test_labels_and_reshape(repository: Path) -> None:
     config = CONFIG.replace("dims: [ 3 ]", 'dims: [ 3, 1 ] reshape { shape: [ 3 ] } label_filename: "labels.txt"')
     (repository / "m" / "config.pbtxt").write_text(config + GROUP)
     text, models = spec_of(repository / "m")
-    assert "Not as in config.pbtxt" not in text
+    assert "Different from config.pbtxt" not in text
     assert models["m"]["triton"]["output"] == {"y": {"label_filename": "../repo/m/labels.txt", "dims": [3, 1]}}
 
 
 @pytest.mark.parametrize(
     ("before", "after", "note"),
     [
-        (GROUP, "", "instance_group: config.pbtxt does not set it"),
-        ("count: 1 ", "", "instance_group[0].count: config.pbtxt does not set it, the spec writes 1"),
+        (GROUP, "", "instance_group: not set in config.pbtxt"),
+        ("count: 1 ", "", "instance_group[0].count: not set in config.pbtxt, but the spec writes 1"),
         ("dims: [ 3 ]", "dims: [ -1 ]", "output[0].dims: config.pbtxt has [-1], the spec writes [3]"),
         ('name: "y"', 'name: "z"', "output[0].name: config.pbtxt has 'z', the spec writes 'y'"),
         (GROUP, f'{GROUP}model_warmup {{ name: "w" inputs {{ {FILE} }} }}', "model_warmup"),
@@ -179,7 +179,7 @@ def test_what_cannot_be_expressed(repository: Path, before: str, after: str, not
     """The difference is a comment; the spec is valid."""
     (repository / "m" / "config.pbtxt").write_text((CONFIG + GROUP).replace(before, after))
     text, _ = spec_of(repository / "m")
-    assert "# Not as in config.pbtxt:" in text
+    assert "# Different from config.pbtxt:" in text
     assert note in text
 
 

@@ -58,7 +58,9 @@ def test_release_newer_than_the_table_is_judged_by_the_newest(spec: Path) -> Non
     loaded = load_spec(spec, "98.11")
     assert loaded.release == "98.11"
     (note,) = loaded.notes
-    assert note.startswith(f"Triton 98.11 is newer than this version of repogen knows; it is judged by {newest()}")
+    assert note.startswith(
+        f"Triton 98.11 is newer than the releases that this version of repogen knows; the limits of {newest()}"
+    )
     with pytest.raises(SpecError, match=r'"98\.13" is not a Triton release'):
         load_spec(spec, "98.13")
 

@@ -79,10 +79,10 @@ def test_small_maximum_is_not_exceeded(as_source: AsSource, most: int) -> None:
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (lambda x: x @ x.T, "has another shape for one row than"),
-        (lambda x: x - x.mean(0), "a row gives another output alone than in a batch of 2"),
-        (lambda x: (x - x.mean(0)) / (x.std(0, unbiased=False) + 1), "a row gives another output alone"),
-        (lambda x: x.cumsum(0), "a row gives another output alone"),
+        (lambda x: x @ x.T, "has a different shape for one row than"),
+        (lambda x: x - x.mean(0), "a row has a different output alone than in a batch of 2"),
+        (lambda x: (x - x.mean(0)) / (x.std(0, unbiased=False) + 1), "a row has a different output alone"),
+        (lambda x: x.cumsum(0), "a row has a different output alone"),
         (lambda _: torch.ones(3, 4), "axis 0 is not the batch"),
         (lambda x: x.sum(), "has shape [] for a batch of 1"),
         (lambda x: x.T, "has shape [4, 1] for a batch of 1"),
@@ -102,7 +102,7 @@ def test_reason_is_reported(as_source: AsSource, function: Callable[[torch.Tenso
 def test_rows_that_depend_on_their_position_are_detected(as_source: AsSource) -> None:
     """Such as a model that adds the row number."""
     source = as_source(Of(lambda x: x + torch.arange(len(x)).reshape(-1, 1)))
-    assert "gives another output" in measure(source).reason
+    assert "has a different output" in measure(source).reason
 
 
 def test_requested_batching_that_is_impossible_is_an_error(as_source: AsSource) -> None:

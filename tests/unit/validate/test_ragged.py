@@ -95,7 +95,7 @@ def test_model_that_mixes_within_a_row_is_batched(as_source: AsSource) -> None:
 def test_rows_that_affect_each_other_are_detected(as_source: AsSource) -> None:
     """The mean of the batch changes with the other rows."""
     source = as_source(Centered(), {"values": ["n"]}, n={"max": 64})
-    with pytest.raises(ConfigError, match="row 0 gives another output alone than in a batch of 8 rows"):
+    with pytest.raises(ConfigError, match="row 0 has a different output alone than in a batch of 8 rows"):
         measure(source, **named(source))
 
 

@@ -73,7 +73,7 @@ def test_branch_that_no_example_reaches_is_found(
 def test_mixed_rows_are_found_at_every_magnitude(as_source: AsSource, tmp_path: Path, magnitude: float) -> None:
     """An absolute tolerance of 1e-5 would accept any output of 1e-7."""
     report = measured(as_source(Of(lambda x: (x - x.mean(0)) * magnitude)), tmp_path)
-    assert "a row gives another output alone" in report.reason
+    assert "a row has a different output alone" in report.reason
 
 
 def test_rows_of_parity_cases_are_joined(as_source: AsSource, tmp_path: Path) -> None:

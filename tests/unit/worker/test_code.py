@@ -50,5 +50,5 @@ def test_code_is_verified_with_the_measured_batch_size(tmp_path: Path) -> None:
     built = build_model(job, BuildLog(lambda _, __: None))
 
     assert built.batch.max_batch_size == 0
-    assert "a row gives another output alone" in built.batch.reason
+    assert "a row has a different output alone" in built.batch.reason
     assert (tmp_path / "configs.txt").read_text().splitlines() == [*["4 [2]"] * 2, *["0 [-1, 2]"] * 2]

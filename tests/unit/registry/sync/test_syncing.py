@@ -551,7 +551,7 @@ def test_filesystem_that_cannot_swap(registry: SimulatedRegistry, register: Regi
     (repository / "m" / "1" / "model.onnx").write_bytes(b"spoilt")
     (row,) = sync(registry, repository, CHAMPION, Silent(), CannotSwap()).versions
     assert row.error is not None
-    assert f"Remove {repository / 'm'} while no Triton serves it" in row.error.hint
+    assert f"remove {repository / 'm'} while no Triton serves it" in row.error.hint
     assert (repository / "m" / "1" / "model.onnx").read_bytes() == b"spoilt"
     register("m", b"2", "champion")
     sync(registry, repository, PRUNE, Silent(), CannotSwap())

@@ -116,7 +116,7 @@ def test_policy_that_serves_nothing(stage: Stage, repository: Path, before: int)
     with pytest.raises(PublishError, match="Triton would serve nothing") as caught:
         publish(stage(policy="specific { versions: 7 }"), repository, breaking=False)
     assert caught.value.code == "publish.version-policy"
-    assert f"Name {before + 1} in" in caught.value.hint
+    assert f"name {before + 1} in" in caught.value.hint
     assert list(range(1, before + 1)) == versions(repository / "m")
     staged = stage(policy=f"specific {{ versions: {before + 1} }}")
     assert before + 1 == publish(staged, repository, breaking=False).version

@@ -334,14 +334,14 @@ def accelerated(name: str, parameters: dict[str, str], device: str = "gpu", kind
     ("release", "name", "parameters", "message"),
     [
         ("24.10", "tensorrt", {"precision_mode": "FP99"}, "is 'FP99', but it must be FP16, INT8 or FP32"),
-        ("24.10", "tensorrt", {"precison_mode": "FP16"}, "'precison_mode' is not one of accelerator 'tensorrt'"),
+        ("24.10", "tensorrt", {"precison_mode": "FP16"}, "accelerator 'tensorrt' has no parameter 'precison_mode'"),
         ("26.01", "tensorrt", {"precision_mode": "BF16"}, "is 'BF16', but it must be FP16, INT8 or FP32"),
-        ("24.03", "tensorrt", {"trt_dla_core": "0"}, "'trt_dla_core' is not one of accelerator 'tensorrt'"),
+        ("24.03", "tensorrt", {"trt_dla_core": "0"}, "accelerator 'tensorrt' has no parameter 'trt_dla_core'"),
         ("24.04", "tensorrt", {"trt_dla_core": "first"}, "it must be a 32-bit integer"),
         ("24.10", "tensorrt", {"max_workspace_size_bytes": "big"}, "it must be an integer"),
         ("24.01", "tensorrt", {"int8_use_native_calibration_table": "true"}, "it must be a 32-bit integer"),
         ("24.10", "cuda", {"do_copy_in_default_stream": "maybe"}, "it must be true, on, 1, false, off or 0"),
-        ("24.10", "cuda", {"enable_cuda_graf": "1"}, "'enable_cuda_graf' is not one of accelerator 'cuda'"),
+        ("24.10", "cuda", {"enable_cuda_graf": "1"}, "accelerator 'cuda' has no parameter 'enable_cuda_graf'"),
     ],
 )
 def test_parameters_of_accelerators(release: str, name: str, parameters: dict[str, str], message: str) -> None:
