@@ -26,6 +26,16 @@ _MAX_IN_MEMORY = 2**31 - 2**24
 _UNSUPPORTED = re.compile(
     r"(?:Exporting the operator|ONNX export failed on an operator with unrecognized namespace) \W?([\w:]+)"
 )
+_HINTS = {
+    "vector::_M_range_check": (
+        "if the model uses only the final state of an RNN over packed rows, unpack its output with pad_packed_sequence "
+        "and select the last valid step of each row: out[torch.arange(len(out)), lengths - 1]"
+    ),
+    "For (quant_min, quant_max), ONNX allows only": (
+        "use one of these ranges, or write the fake quantization with torch.round and torch.clamp"
+    ),
+}
+"""What to do about errors of the exporter that do not say it, by a part of their text."""
 
 
 def export_traced(request: ExportRequest) -> ExportedGraph:
@@ -135,5 +145,8 @@ def _explain(error: Exception) -> ExportError:
             details=str(error),
         )
     return ExportError(
-        f"tracing failed: {type(error).__name__}: {first}", code="export.torchscript", details=str(error)
+        f"tracing failed: {type(error).__name__}: {first.partition('  [Caused by')[0]}",
+        next((hint for part, hint in _HINTS.items() if part in first), ""),
+        code="export.torchscript",
+        details=str(error),
     )

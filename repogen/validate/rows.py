@@ -1,4 +1,4 @@
-"""Compares the rows of a batch with the same rows alone, in another order, and together with other rows."""
+"""Compares the rows of a batch with the same rows alone, in another order, and together with others and copies."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ _MAX_SAMPLED_ROWS = 8
 """Rows of a large batch that are also computed alone."""
 _MAX_JOINED = 16
 """Rows of a batch that is joined from other batches."""
+_MAX_COPIED = 3
+"""Rows whose rescaled copies fill a batch."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class RowRecorder:
 
 
 class RowProbe:
-    """Compares rows in a batch with the same rows alone, in another order, and together with other rows.
+    """Compares rows in a batch with the same rows alone, in another order, and together with other rows and copies.
 
     Each method returns how the rows depend on each other; empty if they are independent.
 
@@ -129,6 +131,18 @@ class RowProbe:
             chunk = rows[start : start + self._max_joined]
             if len(chunk) > 1 and (reason := self._joined([row for row, _ in chunk], [alone for _, alone in chunk])):
                 return f"a row has a different output alone than together with negated and rescaled rows: {reason}"
+        return ""
+
+    def with_copies(self, inputs: Arrays) -> str:
+        """Compare rows with a batch of their copies: a model may drop duplicates, or limit how many rows are alike."""
+        if self._max_joined == 1:
+            return ""
+        rows = [_rows(inputs, slice(i, i + 1)) for i in range(min(_length(inputs), _MAX_COPIED))]
+        groups = [[(rows[0], self._single_outputs[0])], *(list(self._alone(row, FACTORS[1::2])) for row in rows)]
+        for group in filter(None, groups):
+            copies = [pair for pair in group for _ in range(self._max_joined // len(group))]
+            if reason := self._joined([row for row, _ in copies], [alone for _, alone in copies]):
+                return f"a row gives another output alone than with copies of itself: {reason}"
         return ""
 
     def _alone(self, row: Arrays, factors: Sequence[float]) -> Iterator[tuple[Tensors, Tensors]]:

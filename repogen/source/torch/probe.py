@@ -28,10 +28,13 @@ if TYPE_CHECKING:
 _MAX_LISTED = 3
 _HALF = (torch.float16, torch.bfloat16)
 _RTOL, _ATOL = 1e-3, 1e-4
+_FACTORS = (10.0, -10.0)
+"""Factors of inputs that reach rare changes of the state, such as a maximum over all calls."""
 
 _STRING_KEY = re.compile(r"""\w\[["']""")
 """A subscript with a string, as in ``batch["x"]``."""
 _NOISE_HINT = "make the noise an input, or return values before the random step, such as a mean or logits"
+_STATE_HINT = "make it an input and an output: an ONNX graph has no state, and always runs as at the first call"
 _DROPOUT_HINT = "it looks like dropout: use F.dropout(x, p, training=self.training), or model.eval() before tracing"
 
 
@@ -160,7 +163,7 @@ def probe(
             "dict",
             code="parity.non-deterministic",
         )
-    _check_no_first_call_state(harness, twin, initial, state_after_first)
+    _check_no_early_state(harness, twin, initial, state_after_first)
     return Observed(first, attention.attention, random.precision, random.complex)
 
 
@@ -201,12 +204,17 @@ class _ReplayHarness:
             return False
 
     def run_others(self) -> bool:
-        """Run the module on the other inputs; return whether it succeeded."""
-        try:
-            _run(self.flat, self.others, self.root, self.seed)
-        except SourceError:
-            return False
-        return True
+        """Run the module on the other inputs, and on the same rescaled; return whether any of them succeeded."""
+        floating = any(tensor.is_floating_point() for tensor in self.others.values())
+        succeeded = False
+        for factor in (1.0, *(_FACTORS if floating else ())):
+            inputs = {name: t * factor if t.is_floating_point() else t for name, t in self.others.items()}
+            try:
+                _run(self.flat, inputs, self.root, self.seed)
+            except SourceError:
+                continue
+            succeeded = True
+        return succeeded
 
     def depends_on_random_numbers(self) -> bool:
         """Return whether changed random numbers change the outputs, or make the module fail."""
@@ -225,10 +233,16 @@ def _check_no_writes(flat: FlatModule, initial: State, state_after_first: State,
     if updated := [name for name in changed(state_after_first, state_after_second) if name in buffers]:
         raise SourceError(
             f"forward changes the model's buffer {', '.join(updated[:_MAX_LISTED])}, and an ONNX graph has no state",
-            "make the state an input and an output, or compute it without the buffer",
+            "make the state an input and an output, or compute it without the buffer; a counter that no output depends "
+            "on can be an attribute instead of a buffer",
             code="source.stateful",
         )
-    if parameters := written(initial, state_after_second):
+    _check_parameters(initial, state_after_second)
+
+
+def _check_parameters(before: State, after: State) -> None:
+    """Reject a forward that writes to parameters."""
+    if parameters := written(before, after):
         raise SourceError(
             f"forward writes to the model's parameter {', '.join(parameters[:_MAX_LISTED])}",
             "load trained weights together with the flag that marks them as initialized, or set them in the factory",
@@ -248,26 +262,34 @@ def _check_no_call_state(harness: _ReplayHarness, state_after_first: State, stat
         raise SourceError(
             f"forward changes the model's attribute {', '.join(updated[:_MAX_LISTED])} at every call, and its outputs "
             "depend on it",
-            "make it an input and an output: an ONNX graph has no state, and always runs as at the first call",
+            _STATE_HINT,
             code="source.stateful",
         )
 
 
-def _check_no_first_call_state(
-    harness: _ReplayHarness, twin: torch.nn.Module | None, initial: State, once: State
-) -> None:
-    """Reject attributes that the first call sets if later outputs depend on the inputs of the first call."""
-    initialized = changed(initial, once)
-    if not initialized or twin is None:
+def _check_no_early_state(harness: _ReplayHarness, twin: torch.nn.Module | None, initial: State, once: State) -> None:
+    """Reject buffers and attributes that some calls set if later outputs depend on the inputs of these calls."""
+    if twin is None:
         return
     twin_harness = replace(harness, flat=harness.flat.of(twin))
-    if twin_harness.run_others() and not twin_harness.same_result():
+    succeeded, after = twin_harness.run_others(), state_of(twin)
+    _check_parameters(initial, after)  # the twin shares them
+    updated = changed(initial, after)
+    if not succeeded or not updated or twin_harness.same_result():
+        return
+    if initialized := changed(initial, once):
         raise SourceError(
             f"the first call sets the model's {', '.join(initialized[:_MAX_LISTED])} from its inputs, and "
             "later outputs depend on it",
             "set it in __init__, or load it; the first call of repogen uses example inputs, not your data",
             code="source.stateful",
         )
+    raise SourceError(
+        f"forward changes the model's {', '.join(updated[:_MAX_LISTED])} for some inputs, and later outputs depend on "
+        "it",
+        _STATE_HINT,
+        code="source.stateful",
+    )
 
 
 def _run(flat: FlatModule, tensors: Mapping[str, torch.Tensor], root: Path, seed: int) -> list[tuple[str, object]]:

@@ -173,3 +173,33 @@ class SharedName(nn.Module):
 def bfloat16_examples(batch: int) -> Tensor:
     """Return examples in bfloat16."""
     return torch.randn(batch, 4, generator=torch.Generator().manual_seed(batch)).to(torch.bfloat16)
+
+
+class Repeated(nn.Module):
+    """Sets each row to zero that equals an earlier row."""
+
+    def forward(self, x: Tensor) -> Any:
+        equal = (x[:, None] == x[None]).all(-1).to(torch.int64)
+        return x * (torch.tril(equal, diagonal=-1).sum(1, keepdim=True) == 0).to(x.dtype)
+
+
+class Quota(nn.Module):
+    """Sets the third and later rows to zero whose first value is large."""
+
+    def forward(self, x: Tensor) -> Any:
+        large = (x[:, :1] > 3.2).to(x.dtype)
+        return x * (1 - large * (large.cumsum(0) > 2).to(x.dtype))
+
+
+class Peak(nn.Module):
+    """Divides by the largest value of all requests so far, at least 10."""
+
+    peak: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("peak", torch.tensor(10.0))
+
+    def forward(self, x: Tensor) -> Any:
+        self.peak = torch.maximum(self.peak, x.abs().max())
+        return x / self.peak

@@ -53,6 +53,29 @@ class Inverted(nn.Module):
         return inverse.abs()
 
 
+class LastState(nn.Module):
+    """A GRU over packed rows whose output is not used."""
+
+    def __init__(self) -> None:
+        """Create the GRU."""
+        super().__init__()
+        self.gru = nn.GRU(4, 3, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the final state."""
+        lengths = torch.full((x.shape[0],), 2)
+        state: torch.Tensor = self.gru(nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True))[1]
+        return state[0]
+
+
+class NarrowRange(nn.Module):
+    """Fake quantization with a range that ONNX's operator does not have."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Quantize to -127 to 127."""
+        return torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -127, 127)
+
+
 class Baked(nn.Module):
     """Supports one batch size only."""
 
@@ -190,3 +213,20 @@ def test_graph_that_differs_from_the_declaration_is_rejected(
 def test_graph_that_matches_the_declaration_is_accepted() -> None:
     """A dynamic dim may have another name."""
     assert check_dims(signature("float32", "s0", 4), signature("float32", "batch", 4)) is None  # type: ignore[func-returns-value]
+
+
+@pytest.mark.parametrize(
+    ("module", "shape", "hint"),
+    [
+        (LastState(), ["batch", 3, 4], "unpack its output with pad_packed_sequence"),
+        (NarrowRange(), ["batch", 4], "with torch.round and torch.clamp"),
+    ],
+)
+def test_unclear_errors_of_the_exporter_have_hints(
+    as_source: Callable[..., SourceModel], tmp_path: Path, module: nn.Module, shape: list[int | str], hint: str
+) -> None:
+    """Errors about the exporter's internals do not say what to change in the model."""
+    with pytest.raises(ExportError, match="tracing failed") as caught:
+        export(as_source(module, {"x": shape}), tmp_path, exporter="torchscript")
+    assert hint in caught.value.hint
+    assert "Caused by" not in caught.value.message

@@ -83,6 +83,11 @@ def test_buffer_filled_once_is_allowed(load: Load) -> None:
             "self.seen = self.seen if self.seen.any() else x.mean().reshape(1); x = x - self.seen",
             "sets the model's seen",
         ),
+        (
+            "self.seen = torch.maximum(self.seen, x.abs().max() - 9).detach(); x = x / (1 + self.seen)",
+            "forward changes the model's seen for some inputs",
+        ),
+        ("self.p.data.add_((x.abs().max() > 9).float())", "forward writes to the model's parameter p"),
         ("self.p.data.add_(1)", "forward writes to the model's parameter p"),
     ],
 )

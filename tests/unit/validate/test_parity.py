@@ -417,3 +417,13 @@ def test_output_that_stays_constant_has_a_note(as_source: Callable[..., SourceMo
     parity = validated(exported(source, tmp_path), source, tmp_path).parity
     assert parity.passed
     assert any("'output' is the same for all" in note for note in parity.notes)
+
+
+def test_small_probabilities_are_outside_the_precision_of_the_runtime(
+    as_source: Callable[..., SourceModel], tmp_path: Path
+) -> None:
+    """Of 1e-7, ONNX Runtime's Sigmoid returns about half; the hint says that another exporter does not help."""
+    source = as_source(Faulty(lambda x: torch.sigmoid(x - 16)), {"x": ["batch", 4]})
+    with pytest.raises(ParityError, match=r"aten\.sigmoid .* is the first to differ") as caught:
+        validated(exported(source, tmp_path), source, tmp_path)
+    assert "return the logits" in caught.value.hint
