@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 _MAX_NAME_LENGTH = 128
 _YAML_KEYWORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
@@ -42,6 +43,7 @@ class ModelDescription:
         comments: Facts and remarks, one line each.
         keys: Further lines of the model's block in the spec; some are comments.
         missing: What to add before the spec builds; empty when nothing is missing.
+        copies: Files to copy into the spec's directory, by their path there: only files in it can be published.
     """
 
     name: str
@@ -49,6 +51,7 @@ class ModelDescription:
     comments: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     missing: str = ""
+    copies: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.errors import SpecError
+from repogen.files import MAX_GRAPH_BYTES, read_bytes
 from repogen.resources import templates_dir
 from repogen.scaffold.code import defined_names
 from repogen.scaffold.description import flow, one_line
@@ -104,12 +105,22 @@ def scaffold_from(description: SpecDescription, directory: Path, *, force: bool)
         repository=flow(description.repository),
         omitted=[one_line(line) for line in description.omitted],
     )
-    files = {directory / SPEC: text, **{directory / name: code for name, code in description.files.items()}}
+    files: dict[Path, str | bytes] = {directory / SPEC: text}
+    files |= {directory / name: code for name, code in description.files.items()}
+    for model in description.models:
+        files |= {directory / name: _content(path) for name, path in model.copies.items()}
     _write(files, directory, force=force)
     return tuple(files)
 
 
-def _write(files: Mapping[Path, str], directory: Path, *, force: bool) -> None:
+def _content(path: Path) -> bytes:
+    try:
+        return read_bytes(path, MAX_GRAPH_BYTES)
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read: {error.strerror}", code="init.from") from error
+
+
+def _write(files: Mapping[Path, str | bytes], directory: Path, *, force: bool) -> None:
     """Write files; nothing if one exists that may not be overwritten: code, or any file without ``force``."""
     code = next((path for path in files if path.suffix == ".py" and os.path.lexists(path)), None)
     if code is not None:
@@ -126,10 +137,10 @@ def _write(files: Mapping[Path, str], directory: Path, *, force: bool) -> None:
             "use another directory, or overwrite it with --force",
             code="init.exists",
         )
-    for path, text in files.items():
+    for path, content in files.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
         except OSError as error:
             raise SpecError(f"cannot write {path}: {error.strerror}", code="init.unwritable") from error
 

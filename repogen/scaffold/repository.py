@@ -19,6 +19,7 @@ from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.check.files import model_file
 from repogen.check.layout import is_model
 from repogen.errors import ConfigError, RepogenError, SpecError
+from repogen.files import is_file, is_inside
 from repogen.onnx_graph.facts import read_graph
 from repogen.repository.layout import latest_version, models_of
 from repogen.repository.publish import is_foreign
@@ -30,12 +31,13 @@ from repogen.spec.paths import check_repository
 from repogen.spec.sources import PythonSource
 from repogen.triton_config.render.expected import expected_config
 from repogen.triton_config.render.model_facts import ModelFacts
+from repogen.triton_config.rules.file_names import data_files
 from repogen.triton_config.rules.identity import ONNX_BACKEND, is_ensemble, is_onnx
 from repogen.triton_config.text.parse import PbtxtError, parse
 from repogen.triton_config.text.view import tensor_views
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from repogen.triton_config.sections.model import TritonSpec
     from repogen.triton_config.text.parse import ModelConfig
@@ -72,6 +74,22 @@ class _Existing:
     def relative(self, path: Path) -> str:
         """Return a path relative to the spec."""
         return os.path.relpath(path, self.spec_dir)
+
+    @property
+    def files_dir(self) -> str:
+        """The directory of its published files, relative to the spec: its own, or one for copies beside the spec."""
+        return self.relative(self.directory) if is_inside(self.directory, self.spec_dir) else self.name
+
+    def published(self, path: Path) -> str:
+        """Return the path in the spec of a file that a build publishes."""
+        return f"{self.files_dir}/{os.path.relpath(path, self.directory)}"
+
+    def copies(self, paths: Iterable[Path]) -> dict[str, Path]:
+        """Return the published files that have to be copied into the spec's directory, by their path there."""
+        named_files = [self.directory / file.path for file in data_files(self.config)]
+        inside = is_inside(self.directory, self.spec_dir)
+        files = () if inside else (path for path in (*paths, *named_files) if is_file(path))
+        return {self.published(path): path for path in files}
 
 
 def describe_repository(path: Path, spec_dir: Path) -> SpecDescription:
@@ -165,7 +183,7 @@ def _onnx(existing: _Existing, file: Path) -> ModelDescription:
     if facts is None:
         raise _unsupported(f"{existing.relative(file)}: {findings[0].message}")
     signature, config = facts.signature, existing.config
-    section, spec, notes = triton_section(config, existing.relative(existing.directory), signature)
+    section, spec, notes = triton_section(config, existing.files_dir, signature)
     unknown = [
         tensor.dtype for tensor in (*signature.inputs, *signature.outputs) if tensor.dtype not in _DTYPES.values()
     ]
@@ -183,6 +201,7 @@ def _onnx(existing: _Existing, file: Path) -> ModelDescription:
         name=existing.name,
         comments=(*described.comments, *_not_expressed(notes)),
         keys=(*_yaml_lines({**keys, "triton": section}), *hints),
+        copies=existing.copies(()),
     )
 
 
@@ -192,11 +211,12 @@ def _python(existing: _Existing) -> ModelDescription:
     if not file.is_file():
         raise _unsupported(f"{existing.relative(file)} does not exist")
     signature = _config_signature(config)
-    section, spec, notes = triton_section(config, existing.relative(existing.directory), signature)
+    section, spec, notes = triton_section(config, existing.files_dir, signature)
     source: dict[str, object] = {"kind": "python", "path": existing.relative(file)}
     others = sorted(entry for entry in existing.version_dir.iterdir() if entry != file and entry.name != "__pycache__")
-    if data := [existing.relative(entry) for entry in others if entry.is_file()]:
-        source["data"] = data
+    data = [entry for entry in others if entry.is_file()]
+    if data:
+        source["data"] = [existing.published(entry) for entry in data]
     notes += [f"the directory {entry.name}/ next to {PYTHON_FILE}" for entry in others if entry.is_dir()]
     keys: dict[str, object] = {
         "inputs": {tensor.name: _declared(tensor, values=True) for tensor in signature.inputs},
@@ -217,9 +237,8 @@ def _python(existing: _Existing) -> ModelDescription:
         *(f"CHECK: {note}." for note in _imports(file, existing, source)),
         *_not_expressed(notes),
     )
-    return ModelDescription(
-        existing.name, source, comments, tuple(_yaml_lines({k: v for k, v in keys.items() if v})), missing
-    )
+    lines = tuple(_yaml_lines({k: v for k, v in keys.items() if v}))
+    return ModelDescription(existing.name, source, comments, lines, missing, existing.copies(data))
 
 
 def _missing(existing: _Existing, signature: Signature) -> str:
@@ -246,7 +265,7 @@ def _ensemble(existing: _Existing) -> ModelDescription:
     config = existing.config
     steps = ensemble_steps(config)
     signature = _config_signature(config)
-    section, spec, notes = triton_section(config, existing.relative(existing.directory), signature)
+    section, spec, notes = triton_section(config, existing.files_dir, signature)
     notes += _differences(existing, spec, signature, "")
     entries = [
         {
@@ -265,6 +284,7 @@ def _ensemble(existing: _Existing) -> ModelDescription:
         {"kind": "ensemble", "steps": entries},
         tuple(_not_expressed(notes)),
         tuple(_yaml_lines({k: v for k, v in keys.items() if v})),
+        copies=existing.copies(()),
     )
 
 
@@ -300,7 +320,7 @@ def _differences(existing: _Existing, triton: TritonSpec, signature: Signature, 
     config = existing.config
     labels = {output.name: output.label_filename for output in config.output if output.label_filename}
     states = {
-        existing.relative(existing.directory / "initial_state" / initial.data_file): initial.data_file
+        existing.published(existing.directory / "initial_state" / initial.data_file): initial.data_file
         for state in config.sequence_batching.state
         for initial in state.initial_state
         if initial.data_file

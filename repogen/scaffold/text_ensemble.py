@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
 from repogen.errors import RepogenError, SpecError
+from repogen.files import is_inside
 from repogen.scaffold.description import ModelDescription, SpecDescription, flow, model_name
 from repogen.source.huggingface.checkpoint import CONFIG, ConfigFile, read_json
 from repogen.spec.models import ModelSpec
@@ -84,7 +86,15 @@ def describe_text_ensemble(
     files = {f"{step}.py": render(f"{step}.py.j2", values) for step in ("tokenizer", "labels", "examples")}
     base = name or model_name(path.resolve().name)
     models = _models(base, relative, inputs, classes, (longest, version))
-    return SpecDescription(models, files=files)
+    if is_inside(path, directory):
+        return SpecDescription(models, files=files)
+    # The files that are published must be in the spec's directory.
+    tokenizer, encoder, labels, ensemble = models
+    tokenizer = replace(
+        tokenizer, source={**tokenizer.source, "data": [_TOKENIZER]}, copies={_TOKENIZER: path / _TOKENIZER}
+    )
+    labels = replace(labels, source={**labels.source, "data": [CONFIG]}, copies={CONFIG: path / CONFIG})
+    return SpecDescription((tokenizer, encoder, labels, ensemble), files=files)
 
 
 def _models(

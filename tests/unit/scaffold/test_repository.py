@@ -79,7 +79,7 @@ def test_repository(repository: Path) -> None:
         "triton": {"max_batch_size": 8, "instance_group": [{"kind": "KIND_CPU", "count": 1}]},
     }
     assert models["p"] == {
-        "source": {"kind": "python", "path": "../repo/p/1/model.py", "data": ["../repo/p/1/vocab.txt"]},
+        "source": {"kind": "python", "path": "../repo/p/1/model.py", "data": ["p/1/vocab.txt"]},
         "inputs": {"IN": {"dtype": "int64", "shape": ["batch", "IN_0"], "range": [0, 1]}},
         "outputs": {"OUT": {"dtype": "float32", "shape": ["batch", 4]}},
         "dims": {"batch": {"min": 1, "max": 4}, "IN_0": {"min": 1, "max": 16}},
@@ -162,7 +162,7 @@ def test_labels_and_reshape(repository: Path) -> None:
     (repository / "m" / "config.pbtxt").write_text(config + GROUP)
     text, models = spec_of(repository / "m")
     assert "Different from config.pbtxt" not in text
-    assert models["m"]["triton"]["output"] == {"y": {"label_filename": "../repo/m/labels.txt", "dims": [3, 1]}}
+    assert models["m"]["triton"]["output"] == {"y": {"label_filename": "m/labels.txt", "dims": [3, 1]}}
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_unsupported_models(repository: Path) -> None:
     assert [model.name for model in description.models] == ["p"]
     reasons = dict(line.split(": ", 1) for line in description.omitted)
     assert reasons["trt"] == "backend tensorrt is not supported"
-    assert "git-LFS pointer" in reasons["m"]
+    assert "Git LFS pointer" in reasons["m"]
     assert "cannot be the name of a model" in reasons["a b"]
     assert reasons["e"] == "its step m cannot be described"
     assert set(reasons) == {"trt", "broken", "a b", "m", "e"}
