@@ -30,7 +30,7 @@ def test_size_is_limited(tmp_path: Path) -> None:
     """The limit is inclusive."""
     (tmp_path / "a").write_bytes(b"1234")
     assert read_bytes(tmp_path / "a", 4) == b"1234"
-    with pytest.raises(OSError, match="larger than 0 MiB"):
+    with pytest.raises(OSError, match="larger than 3 bytes"):
         read_bytes(tmp_path / "a", 3)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING
 
 from repogen.triton_config.text.source_map import entry_path
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
 _ENVIRONMENT = "EXECUTION_ENV_PATH"
 _MODEL_DIRECTORY = "$$TRITON_MODEL_DIRECTORY/"
+_MAX_BYTES = 2**63 - 1
 _ITEM_BYTES = {
     **dict.fromkeys(("BOOL", "UINT8", "INT8"), 1),
     **dict.fromkeys(("UINT16", "INT16", "FP16", "BF16"), 2),
@@ -98,5 +98,8 @@ def library_filenames(config: ModelConfig) -> Iterator[tuple[str, str]]:
 
 
 def _bytes(data_type: int, dims: Sequence[int]) -> int:
-    """Return the size of a tensor in bytes; 0 for strings, which have any length."""
-    return max(prod(dims), 0) * _ITEM_BYTES.get(dtype_name(data_type), 0)
+    """Return the size of a tensor in bytes, at most 2**63 - 1; 0 for strings, which have any length."""
+    size = _ITEM_BYTES.get(dtype_name(data_type), 0)
+    for dim in dims:
+        size = min(size * max(dim, 0), _MAX_BYTES)
+    return size

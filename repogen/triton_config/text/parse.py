@@ -133,6 +133,9 @@ def parse(text: str, origin: str) -> ModelConfig:
         where = f"{origin}:{line}:{column}"
         hint = _field_hint(message) or "see Triton's model_configuration.md for the fields of config.pbtxt"
         raise PbtxtError(f"{where}: {message}", hint, line=line, column=column, where=where) from error
+    except ValueError as error:  # the number of an enum is not checked by the parser, which then has no position
+        hint = "write the name of the value, such as TYPE_FP32"
+        raise PbtxtError(f"{origin}: {error}", hint, line=1, column=1, where=f"{origin}:1:1") from error
 
 
 def _field_hint(message: str) -> str:

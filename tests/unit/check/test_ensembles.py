@@ -82,9 +82,9 @@ def test_one_model_reads_only_what_its_steps_name(repository: Path, monkeypatch:
     with_ensemble(repository, ENSEMBLE)
     parsed: list[str] = []
 
-    def counted(path: Path, release: str) -> ConfigText:
+    def counted(path: Path, release: str, text: str | None) -> ConfigText:
         parsed.append(path.parent.name)
-        return read_config(path, release)
+        return read_config(path, release, text)
 
     monkeypatch.setattr(import_module("repogen.check.checker"), "read_config", counted)
     assert check(repository / "m") == []

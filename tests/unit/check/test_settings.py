@@ -105,7 +105,7 @@ def test_fix(project: Path) -> None:
     result = run("--fix")
     assert (result.exit_code, config.read_text()) == (0, WRONG.replace("[ 4 ] }\ninst", "[ 3 ] }\ninst"))
     assert result.stdout.splitlines()[-2:] == [
-        "checked 1 model: 1 warning; `repogen explain CODE` explains a code",
+        "checked 1 model: 1 warning; run `repogen explain CODE` for details",
         "fixed 1 finding in 1 file",
     ]
     assert run("--diff").exit_code == 0

@@ -87,6 +87,7 @@ def test_signal_during_the_imports_of_a_check(module: str, tmp_path: Path) -> No
     assert "Traceback" not in ended.stderr
 
 
+PUBLISHED = str(Path(__file__).parents[3] / "model_repository")
 CLEANUP = """\
 import os, signal, sys, time
 from repogen.cli import interrupts
@@ -154,23 +155,21 @@ def test_ignored_signal_stays_ignored() -> None:
     assert run(program).returncode == 0
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("schema",), ("check", "{empty}")])
-def test_reader_that_has_ended_is_not_an_error(arguments: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize("arguments", [("--help",), ("schema",), ("check", PUBLISHED)])
+def test_reader_that_has_ended_is_not_an_error(arguments: tuple[str, ...]) -> None:
     """As in ``repogen check | head -0``: the exit code is that of the command, and nothing is printed."""
-    (tmp_path / "empty").mkdir()
     reader, writer = os.pipe()
     os.close(reader)
-    ended = repogen(*(argument.format(empty=tmp_path / "empty") for argument in arguments), stdout=writer)
+    ended = repogen(*arguments, stdout=writer)
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("explain",), ("check", "--format=json", "{empty}")])
-def test_full_disk_is_an_error(arguments: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize("arguments", [("--help",), ("explain",), ("check", "--format=json", PUBLISHED)])
+def test_full_disk_is_an_error(arguments: tuple[str, ...]) -> None:
     """The report is lost, so the exit code is not 0."""
-    (tmp_path / "empty").mkdir()
     with Path("/dev/full").open("w") as full:
-        ended = repogen(*(argument.format(empty=tmp_path / "empty") for argument in arguments), stdout=full)
+        ended = repogen(*arguments, stdout=full)
     assert ended.returncode == ExitCode.SPEC
     assert ended.stderr.startswith("error: standard output can't be written: ")
     assert "Traceback" not in ended.stderr
@@ -178,10 +177,10 @@ def test_full_disk_is_an_error(arguments: tuple[str, ...], tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
-def test_closed_standard_streams(closed: str, spec: str, tmp_path: Path) -> None:
+def test_closed_standard_streams(closed: str, spec: str) -> None:
     """No file that repogen opens is mistaken for one of them, and the exit code is that of the command."""
     command = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-P", "-m", "repogen"]
-    found = subprocess.run([*command, "check", str(tmp_path)], capture_output=True, text=True, check=False)
+    found = subprocess.run([*command, "check", PUBLISHED], capture_output=True, text=True, check=False)
     command += ["build", spec, "--model", "none"]
     missing = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (found.returncode, missing.returncode) == (0, 2)
@@ -215,13 +214,13 @@ def test_deleted_working_directory(arguments: tuple[str, ...], tmp_path: Path) -
 
 @pytest.mark.full
 @pytest.mark.parametrize("variable", ["HOME", "TMPDIR", "XDG_CACHE_HOME"])
-def test_unusable_directory_of_the_environment(variable: str, spec: str, tmp_path: Path) -> None:
+def test_unusable_directory_of_the_environment(variable: str, spec: str) -> None:
     """Commands that do not need it work; others have a message."""
     variables = {**os.environ, variable: "/dev/null/directory"}
     if variable != "XDG_CACHE_HOME":
         variables.pop("XDG_CACHE_HOME", None)
-    checked = repogen("check", str(tmp_path), env=variables)
-    assert (checked.returncode, checked.stdout) == (0, "no findings\n")
+    checked = repogen("check", PUBLISHED, env=variables)
+    assert (checked.returncode, checked.stdout) == (0, "checked 1 model: no findings\n")
     for arguments, codes in ((("server", "path"), {0, 6}), (("build", spec, "--dry-run", "--no-smoke"), {3})):
         ended = repogen(*arguments, env=variables)
         assert ended.returncode in codes

@@ -28,7 +28,10 @@ def test_ensemble_of_a_classifier(here: Path) -> None:
     """The spec is complete: inputs, sizes and classes are those of the model."""
     write_text_classifier(here / "mood")
     written = scaffold_from(describe_ensemble("mood", Path("spec"), None), Path("spec"), force=False)
-    assert [path.name for path in written] == ["repogen.yaml", "tokenizer.py", "labels.py", "examples.py"]
+    assert [path.name for path in written] == [
+        *("repogen.yaml", "tokenizer.py", "labels.py", "examples.py"),
+        *("tokenizer.json", "config.json"),
+    ]
     spec: Spec = load_spec(Path("spec/repogen.yaml"))
     assert list(spec.models) == ["mood_tokenizer", "mood_encoder", "mood_labels", "mood"]
     assert list(spec.models["mood_tokenizer"].declared_outputs) == ["input_ids", "attention_mask", "token_type_ids"]

@@ -216,12 +216,10 @@ def test_crash_of_native_code_has_signal_and_location(tmp_path: Path) -> None:
 def test_diagnostics_survive_a_crash_and_started_processes_do_not(tmp_path: Path) -> None:
     """After a crash in the export, notes and the times of earlier steps are available."""
     code = """
-    from torch import nn
-    class Fatal(nn.Module):
-        calls = 0
+    import torch
+    class Fatal(torch.nn.Module):
         def forward(self, x):
-            Fatal.calls += 1
-            if Fatal.calls > 2:
+            if type(x) is not torch.Tensor:
                 os.kill(os.getpid(), 9)
             return x
     def build():
@@ -284,7 +282,7 @@ def test_model_that_closes_the_files_of_the_worker(tmp_path: Path) -> None:
         ),
         ("raise ValueError('\\udcff' * 10)", "source.user-code", "ValueError: \\udcff"),
         ("raise GeneratorExit", "source.user-code", "GeneratorExit"),
-        ("sys.setrecursionlimit(120)", "source.process", "lowered the recursion limit, after which RecursionError"),
+        ("sys.setrecursionlimit(120)", "source.library", "RecursionError"),
         ("sys.path.clear()", "source.process", "removed entries of sys.path, after which ModuleNotFoundError"),
         ("import io; io.open = io.BytesIO = None", "source.process", "replaced io.open and replaced io.BytesIO"),
         ("sys.settrace(lambda *_: 1 / 0)", "source.user-code", "ZeroDivisionError"),

@@ -41,3 +41,9 @@ assert type(config) is ModelConfig
 assert type(empty_config()) is ModelConfig
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_number_of_an_enum_that_is_out_of_range() -> None:
+    """The parser does not check it, and the message class raises another error."""
+    with pytest.raises(PbtxtError, match="Value out of range: 999999999999"):
+        parse('input { name: "x" data_type: 999999999999 dims: 1 }', "m/config.pbtxt")
