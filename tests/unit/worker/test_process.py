@@ -219,7 +219,7 @@ def test_diagnostics_survive_a_crash_and_started_processes_do_not(tmp_path: Path
     import torch
     class Fatal(torch.nn.Module):
         def forward(self, x):
-            if type(x) is not torch.Tensor:
+            if not isinstance(x.shape[0], int):
                 os.kill(os.getpid(), 9)
             return x
     def build():
