@@ -130,10 +130,10 @@ def _write(files: Mapping[Path, str | bytes], directory: Path, *, force: bool) -
             f"{_callables_hint(code)}; for the example, use an empty directory",
             code="init.exists",
         )
-    existing = [os.path.relpath(path, directory) for path in files if os.path.lexists(path)]
+    existing = [str(path) for path in files if os.path.lexists(path)]
     if existing and not force:
         raise SpecError(
-            f"already exists in {directory}: {', '.join(existing)}; nothing was written",
+            f"already exists: {', '.join(existing)}; nothing was written",
             "use another directory, or overwrite it with --force",
             code="init.exists",
         )

@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PYTHON_FILE
 from repogen.files import is_directory, is_file, is_inside
 from repogen.files.content import ContentError
-from repogen.onnx_graph.external_data import external
-from repogen.onnx_graph.facts import parse_model
 from repogen.triton_config.rules.file_names import data_files, leaves, model_filenames
 from repogen.triton_config.text.parse import empty_config, parse_file
 
@@ -112,6 +110,9 @@ def _graph_files(model: Path, config: ModelConfig) -> Iterator[Path]:
 @lru_cache(maxsize=4096)
 def _locations(path: Path, mtime: int, size: int, inode: int) -> frozenset[str]:  # noqa: ARG001 - the key of the cache
     """Return where the external data of a graph is; the server rejects a file that is not a graph."""
+    from repogen.onnx_graph.external_data import external  # noqa: PLC0415 - `doctor` does not need onnx
+    from repogen.onnx_graph.facts import parse_model  # noqa: PLC0415 - the same
+
     try:
         return frozenset(entry.location for entry in external(parse_model(path)))
     except (OSError, ContentError):

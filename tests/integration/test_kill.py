@@ -61,7 +61,7 @@ def signalled(project: Project, step: str, number: signal.Signals, *flags: str) 
         assert process.stderr is not None
         for line in process.stderr:
             lines.append(line)
-            if line.endswith(f"tiny: {step}\n"):
+            if line.partition("tiny: ")[2].startswith(step):
                 os.killpg(process.pid, number)
                 break
         lines += process.stderr

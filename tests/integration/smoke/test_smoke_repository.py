@@ -25,7 +25,7 @@ def failures(report: SmokeReport) -> list[tuple[str, str]]:
 def two_versions(stage: Any, linear: Any, request: pytest.FixtureRequest) -> Path:
     """Return a model directory with versions 1, 2 and 10; its policy serves the last two."""
     section = TritonSpec(version_policy=VersionPolicySpec(latest=LatestPolicy(num_versions=2)))
-    name = request.node.name.removeprefix("test_")
+    name = request.node.originalname.removeprefix("test_")
     staged = stage.add(name, replace(linear, triton=section))
     for version in ("2", "10"):
         shutil.copytree(staged.version_dir, staged.model_dir / version)

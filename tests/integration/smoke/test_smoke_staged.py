@@ -92,7 +92,7 @@ def test_scalars_are_sent_as_one_element(triton: Any, stage: Any, linear: Any) -
 
 def test_every_dtype_and_hostile_names_are_served(triton: Any, stage: Any, linear: Any) -> None:
     """Tensors of each dtype are returned unchanged, under names that need escaping."""
-    names = [name for name in DTYPES if name != "string"]
+    names = [name for name in DTYPES if name not in {"string", "bfloat16"}]  # the embedded server has no BF16
     x = {f'{name} "x"\\\n é\t\u2028': np.array([[0, 1], [1, 1]], name) for name in names}
     model = replace(
         linear,

@@ -52,7 +52,7 @@ def test_existing_workflow_is_not_overwritten(tmp_path: Path) -> None:
     workflow = tmp_path / ".github" / "workflows" / "repogen.yml"
     workflow.parent.mkdir(parents=True)
     workflow.write_text("mine", encoding="utf-8")
-    with pytest.raises(SpecError, match=r"already exists in .*: .*workflows/repogen\.yml; nothing was written"):
+    with pytest.raises(SpecError, match=r"already exists: .*workflows/repogen\.yml; nothing was written"):
         scaffold(tmp_path, force=False, github=True)
     assert workflow.read_text(encoding="utf-8") == "mine"
     assert not (tmp_path / "repogen.yaml").exists()
@@ -250,7 +250,7 @@ def test_existing_spec_is_not_overwritten(here: Path) -> None:
     """It is overwritten only with force."""
     onnx.save_model(graphs.matmul(), here / "net.onnx")
     (here / "repogen.yaml").write_text("mine", encoding="utf-8")
-    with pytest.raises(SpecError, match=r"already exists in .*: repogen\.yaml; nothing was written"):
+    with pytest.raises(SpecError, match=r"already exists: repogen\.yaml; nothing was written"):
         from_model("net.onnx")
     assert (here / "repogen.yaml").read_text(encoding="utf-8") == "mine"
     scaffold_from(describe("net.onnx", here), here, force=True)
