@@ -39,7 +39,7 @@ _SPEC = Path("repogen.yaml")
 @click.option("--force", is_flag=True, help="Also build and publish models that are up to date.")
 @click.option("--allow-breaking", is_flag=True, help="Allow inputs and outputs that differ from the published version.")
 @click.option(
-    "adopt", "--adopt", multiple=True, metavar="NAME", help="Take over this model of the repository; repeatable."
+    "adopt", "--adopt", multiple=True, metavar="NAME", help="Take over a model that repogen did not build; repeatable."
 )
 @click.option("--breaking", "allow_breaking", is_flag=True, hidden=True, help="Old name of --allow-breaking.")
 @click.option("--dry-run", is_flag=True, help="Do everything except tracking and publishing.")
@@ -104,7 +104,7 @@ def build(  # noqa: PLR0913 - one parameter per option
 def diagnose(*, model: str, spec: Path, target: str | None, as_json: bool, debug: bool) -> None:
     """Try every exporter on MODEL; publish nothing.
 
-    For each exporter that fails parity, names the first operator whose result differs from PyTorch.
+    For each exporter that fails parity, names the first operator whose result differs from PyTorch's.
     """
     with handle_errors(debug=debug, as_json=as_json):
         loaded_spec = load_spec(spec, target)

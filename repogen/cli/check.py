@@ -26,7 +26,7 @@ from repogen.targets import DEFAULT_RELEASE
 
 @click.command()
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1, metavar="[DIR|FILE]...")
-@click.option("--target", metavar="RELEASE", help=f"Triton release that will serve it (default: {DEFAULT_RELEASE}).")
+@click.option("--target", metavar="RELEASE", help=f"Triton release to check for (default: {DEFAULT_RELEASE}).")
 @click.option(
     "output_format", "--format", type=click.Choice(["text", "json", "github"]), default="text", show_default=True,
     help="Text, one JSON document, or GitHub Actions annotations.",

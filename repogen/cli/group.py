@@ -1,4 +1,4 @@
-"""The command group, loaded lazily, and the plumbing that commands share: options, output, and errors to exit codes."""
+"""The command group, loaded lazily, and code that commands share: options, output, and exit codes of errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ control_header_option = click.option(
     metavar="KEY=VALUE",
     expose_value=False,
     callback=lambda _context, _option, value: _set_control_header(value),
-    help=f"Header that the server's control API requires; other users can read it here, but not in {CONTROL_VARIABLE}.",
+    help=f"Header that the server's control API requires; visible to other users, unlike {CONTROL_VARIABLE}.",
 )
 debug_option = click.option("--debug", is_flag=True, help="Show tracebacks and logs.")
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "source",
     "--from",
     metavar="PATH",
-    help="Write a spec for this model or models: a file, a directory, a Triton repository, or file.py:callable.",
+    help="Write a spec for an existing model file, model directory, Triton repository, or file.py:callable.",
 )
 @click.option("--weights", metavar="FILE", help="With --from file.py:callable: weights to load into the model.")
 @click.option("--examples", metavar="FILE", help="With --from: example inputs, a .npz file or file.py:callable.")
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     "--ensemble", is_flag=True, help="With --from a Hugging Face text classifier: write an ensemble from text to label."
 )
 @click.option("--github", is_flag=True, help="Also write a GitHub Actions workflow; if a spec exists, write only that.")
-@click.option("--force", is_flag=True, help="Overwrite repogen.yaml, and the workflow of --github; never code.")
+@click.option("--force", is_flag=True, help="Overwrite repogen.yaml and, with --github, the workflow; never code.")
 @debug_option
 def init(  # noqa: PLR0913 - one parameter per option
     directory: Path,
@@ -50,8 +50,8 @@ def init(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Write a commented, working repogen.yaml.
 
-    Writes the spec to DIRECTORY (default: the current one). It describes the model of --from; without --from, it comes
-    with a tiny example model.
+    Writes the spec to DIRECTORY (default: the current one). With --from, the spec describes the given model. Without
+    --from, it describes a tiny example model, whose code is also written.
     """
     with handle_errors(debug=debug):
         spec = _description(source, directory, Hints(weights, examples, name), ensemble=ensemble)

@@ -1,9 +1,8 @@
 """Ctrl-C, SIGTERM and SIGHUP end a command with one line and exit code 130, at any moment.
 
-While no command runs, so during the imports and at the end, a signal ends the process: nothing is left to clean up.
-While a command runs, the first signal raises ``KeyboardInterrupt``, and later ones do not disturb the cleanup: the
-second one prints a line, and the third one ends the process. The next build then removes what is left, as after
-``kill -9``.
+While no command runs, that is, during the imports and at the end, a signal ends the process: there is nothing to clean
+up. While a command runs, the first signal raises ``KeyboardInterrupt``, and the command cleans up. The second one only
+prints a line. The third one ends the process, and the next build removes what is left, as after ``kill -9``.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _RETRY_SECONDS = 0.05
 
 
 class _State:
-    """What the handler knows: whether a command runs, and how many signals it has received."""
+    """The state of the handler: whether a command runs, and how many signals were received."""
 
     command_runs = False
     received = 0
@@ -43,7 +42,7 @@ def install() -> None:
 
 @contextmanager
 def command_running() -> Iterator[None]:
-    """Raise ``KeyboardInterrupt`` for a signal in the block, which cleans up."""
+    """Raise ``KeyboardInterrupt`` for a signal in the block; the block cleans up."""
     _State.command_runs, _State.received = True, 0
     try:
         yield

@@ -128,7 +128,7 @@ def server() -> None:
 )
 @debug_option
 def server_install(*, wheels: Path | None, target: str, debug: bool) -> None:
-    """Install the server now; otherwise, the first build installs it."""
+    """Install the server now; otherwise, it is installed on first use."""
     with handle_errors(debug=debug):
         with progress_view(quiet=False) as progress:
             path = commands.install_server(wheels, progress, target)

@@ -75,7 +75,7 @@ class ExporterDocument(TypedDict):
     ok: bool
     """Whether its graph passed validation"""
     reason: str
-    """Why it failed; empty if it did not"""
+    """Why the attempt failed; empty if it succeeded"""
     seconds: float
     """Duration"""
 
@@ -89,7 +89,7 @@ class PassDocument(TypedDict):
     applied: bool
     """Whether the result is used"""
     reason: str
-    """Why it is not used; may be empty"""
+    """Why the result is not used; may be empty"""
     nodes_before: int
     """Number of nodes before the pass"""
     nodes_after: int
@@ -359,7 +359,7 @@ class PromotionDocument(TypedDict):
     gates: list[GateDocument]
     """One entry per limit or measurement"""
     server: str | None
-    """Triton that measured"""
+    """Triton server that was used for the measurements"""
     indicative: bool
     """Whether times are only indicative"""
     move: MoveDocument | None

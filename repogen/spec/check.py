@@ -16,9 +16,9 @@ Codes = Annotated[
 class CheckSpec(Section):
     """Settings of `repogen check`; options on the command line replace them."""
 
-    target: str | None = Field(default=None, description="Triton release; the spec's own if left out")
-    select: Codes = Field(default=(), description="Report only these codes, or starts of codes")
-    ignore: Codes = Field(default=(), description="Do not report these codes")
+    target: str | None = Field(default=None, description="Triton release; that of the spec if omitted")
+    select: Codes = Field(default=(), description="Report only these codes or families, such as RG1")
+    ignore: Codes = Field(default=(), description="Do not report these codes or families")
     per_path_ignores: dict[str, Codes] = Field(
         default_factory=dict, description="Pattern of paths, relative to this file -> codes not to report there"
     )

@@ -40,20 +40,20 @@ class SizeGate(Section):
     """Bytes of the graph and its weights; 1 MB is 2^20 bytes."""
 
     max_mb: Positive | None = Field(default=None, description="Largest size in MB")
-    max_ratio: Positive | None = Field(default=None, description="Relative to the current champion")
+    max_ratio: Positive | None = Field(default=None, description="Largest size relative to the current champion's")
 
 
 class LatencyGate(Section):
     """Single-row requests, one after another, alternating with the champion."""
 
     p95_max_ms: Positive | None = Field(default=None, description="Largest 95th percentile, in milliseconds")
-    max_ratio: Positive | None = Field(default=None, description="Median relative to the current champion's")
+    max_ratio: Positive | None = Field(default=None, description="Largest median relative to the current champion's")
 
 
 class ThroughputGate(Section):
     """Single-row requests, many at once, alternating with the champion."""
 
-    min_ratio: Positive | None = Field(default=None, description="Rows per second relative to the current champion's")
+    min_ratio: Positive | None = Field(default=None, description="Lowest throughput relative to the current champion's")
 
 
 class EvaluationGate(Section):
@@ -63,7 +63,7 @@ class EvaluationGate(Section):
     data: str | None = Field(default=None, description="File passed to the callable, relative to the spec")
     metric: str | None = Field(default=None, min_length=1, description="Name of the figure, if it returns several")
     min: Figure | None = Field(default=None, description="Smallest figure that passes")
-    max_drop: Tolerance | None = Field(default=None, description="How far below the current champion's it may be")
+    max_drop: Tolerance | None = Field(default=None, description="Largest drop below the current champion's figure")
     timeout_seconds: Seconds = Field(default=300.0, description="Time limit of the callable, including imports")
 
 

@@ -80,7 +80,7 @@ class InputSpec(Section):
 
 
 class OutputSpec(Section):
-    """An output of Python code: dtype and full shape; a dim of an input has the same size here."""
+    """An output of Python code: dtype and full shape; a dim that is also in an input has the same size."""
 
     dtype: DtypeName = Field(description="Data type of the elements")
     shape: tuple[ShapeItem, ...] = Field(description="Full shape with the batch: sizes, and names of dynamic dims")
@@ -189,7 +189,7 @@ class LimitsSpec(Section):
     timeout_seconds: Seconds = Field(default=900.0, description="Time limit of the worker process, in seconds")
     memory_mb: MemoryMb | None = Field(
         default=None,
-        description="Limit of the resident memory of the worker and of what it started, in MiB; none if omitted",
+        description="Limit of the resident memory of the worker and its descendants, in MiB; none if omitted",
     )
 
 

@@ -72,7 +72,7 @@ class HuggingFaceSource(SourceOptions):
     task: str = Field(
         default="auto",
         min_length=1,
-        description="Such as text-classification; auto uses the architecture in config.json",
+        description="Task, such as text-classification; auto uses the architecture in config.json",
     )
     trust_remote_code: StrictBool = Field(default=False, description="Run the Python code stored with the weights")
     dtype: Precision | None = Field(
@@ -138,7 +138,7 @@ class PythonSource(SourceOptions):
     path: Path = Field(description="Path of the file, which is published as model.py")
     data: tuple[Path, ...] = Field(default=(), description="Files that are published next to model.py")
     requirements: tuple[Requirement, ...] = Field(
-        default=(), description="Packages that it imports besides NumPy, each NAME==VERSION"
+        default=(), description="Packages that the code imports besides NumPy, each NAME==VERSION"
     )
 
     files: ClassVar[tuple[str, ...]] = ("path",)

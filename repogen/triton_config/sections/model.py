@@ -162,7 +162,7 @@ class OptimizationSpec(Section):
     input_pinned_memory: PinnedMemorySpec | None = None
     output_pinned_memory: PinnedMemorySpec | None = None
     gather_kernel_buffer_threshold: Count | None = Field(
-        default=None, description="Number of buffers from which a CUDA kernel gathers them"
+        default=None, description="Smallest number of buffers that a CUDA kernel gathers"
     )
     eager_batching: StrictBool | None = Field(
         default=None, description="Whether the next batch is prepared before an instance is free"
@@ -178,7 +178,7 @@ class WarmupSpec(Section):
     data: Literal["zero", "random", "golden"] = Field(
         default="random", description="golden: a row of the golden tensors, in files published with the model"
     )
-    sizes: dict[str, Size] = Field(default_factory=dict, description="Sizes of dynamic dims; from dims: if omitted")
+    sizes: dict[str, Size] = Field(default_factory=dict, description="Sizes of dynamic dims; as in dims: if omitted")
 
 
 class ResponseCacheSpec(Section):
@@ -231,7 +231,7 @@ class TritonSpec(Section):
     extra: str = Field(
         default="",
         max_length=2**16,
-        description="Text of config.pbtxt for fields without a key here; checked like all others",
+        description="Text of config.pbtxt for fields without a key here; checked like all other fields",
     )
 
     @property

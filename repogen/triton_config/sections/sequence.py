@@ -35,7 +35,7 @@ class DirectSpec(Section):
         default=0, description="Longest time that a request waits for others in a batch"
     )
     minimum_slot_utilization: Share = Field(
-        default=0.0, description="Share of slots with a request from which a batch runs without waiting"
+        default=0.0, description="Share of slots that must have a request for a batch to run without waiting"
     )
 
 
@@ -53,7 +53,7 @@ class OldestSpec(Section):
 
 
 class ControlSpec(Section):
-    """The meaning of a control tensor; without values its type is the graph's, and false and true are 0 and 1."""
+    """The meaning of a control tensor; without values, the type is the graph's, and 0 and 1 are false and true."""
 
     kind: Literal[
         "CONTROL_SEQUENCE_START", "CONTROL_SEQUENCE_END", "CONTROL_SEQUENCE_READY", "CONTROL_SEQUENCE_CORRID"
@@ -73,7 +73,7 @@ class ControlSpec(Section):
             must_be("TYPE_UINT64, TYPE_INT64, TYPE_UINT32, TYPE_INT32 or TYPE_STRING (RG120)"),
         ]
         | None
-    ) = Field(default=None, description="For CONTROL_SEQUENCE_CORRID; the graph's if omitted")
+    ) = Field(default=None, description="Data type of CONTROL_SEQUENCE_CORRID; the graph's if omitted")
 
 
 class ControlInputSpec(Section):
@@ -87,8 +87,8 @@ class InitialStateSpec(Section):
     """The value of a state when a sequence starts: exactly one of zero_data and data_file."""
 
     name: TensorName | None = Field(default=None, description="Name of the initial state")
-    data_type: DataType | None = Field(default=None, description="The state's if omitted")
-    dims: InitialDims | None = Field(default=None, description="Without the batch; the state's if omitted")
+    data_type: DataType | None = Field(default=None, description="Data type; the state's if omitted")
+    dims: InitialDims | None = Field(default=None, description="Dims without the batch; the state's if omitted")
     zero_data: Literal[True] | None = Field(default=None, description="Start with zeros")
     data_file: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
         default=None, description="Raw values, row-major and little-endian; relative to the spec"
@@ -100,8 +100,8 @@ class StateSpec(Section):
 
     input_name: TensorName = Field(description="Input of the graph that receives the state")
     output_name: TensorName = Field(description="Output of the graph that is the new state")
-    data_type: DataType | None = Field(default=None, description="The graph's if omitted")
-    dims: StateDims | None = Field(default=None, description="Without the batch; the graph's if omitted")
+    data_type: DataType | None = Field(default=None, description="Data type; the graph's if omitted")
+    dims: StateDims | None = Field(default=None, description="Dims without the batch; the graph's if omitted")
     initial_state: tuple[InitialStateSpec, ...] = Field(default=(), description="At most one; zeros if omitted")
     use_same_buffer_for_input_output: StrictBool = Field(
         default=False, description="Whether the input and the output share a buffer"

@@ -16,7 +16,7 @@ OneName = Annotated[tuple[TensorName], must_be("a list with one tensor name (RG1
 
 
 class ReshapeSpec(Section):
-    """The shape that the model receives or returns; it must be the graph's, so it can be left out."""
+    """The shape that the model receives or returns; it must be the graph's shape, so it can be omitted."""
 
     shape: tuple[_Dim, ...] = Field(description="Shape in the graph, without the batch")
 
@@ -59,7 +59,7 @@ class BatchInputSpec(Section):
     target_name: OneName = Field(description="Name of the graph's input, in a list")
     source_input: OneName = Field(description="Name of the input that it is computed from, in a list")
     data_type: Annotated[Literal["TYPE_INT32", "TYPE_FP32"], must_be("TYPE_INT32 or TYPE_FP32 (RG125)")] | None = Field(
-        default=None, description="The graph's if omitted"
+        default=None, description="Data type; the graph's if omitted"
     )
 
 
