@@ -89,7 +89,8 @@ def _files_elsewhere(model: Path, config: ModelConfig) -> Iterator[str]:
         if leaves(name.lstrip("/")):
             yield f"{field} {name!r} is outside of the version's directory"
     for file in data_files(config):
-        if leaves(file.path) or not is_inside(model / file.path, model.parent):
+        path = model / file.path  # the model's directory may be a link itself
+        if leaves(file.path) or not (is_inside(path, model.parent) or is_inside(path, model)):
             yield f"{file.field} {file.name!r} is outside of the repository"
     for path in _graph_files(model, config):
         status = path.stat()

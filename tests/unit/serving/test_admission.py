@@ -121,6 +121,15 @@ def test_external_data_outside_of_its_directory_is_refused(tmp_path: Path, locat
     assert f"external data {location!r} is outside of its directory" in reason
 
 
+def test_directory_of_a_model_may_be_a_link(tmp_path: Path) -> None:
+    """Its files are in the model, wherever that is."""
+    config = ONNX + 'output { name: "y" data_type: TYPE_FP32 dims: [ 4 ] label_filename: "labels.txt" }'
+    directory = model(tmp_path / "models", config, "m", "labels.txt")
+    (tmp_path / "repository").mkdir()
+    (tmp_path / "repository" / "m").symlink_to(directory)
+    assert read_refusals(tmp_path / "repository" / "m") == ()
+
+
 def test_external_data_beside_the_graph_is_allowed(tmp_path: Path) -> None:
     """As repogen writes it."""
     directory = model(tmp_path)
