@@ -363,8 +363,8 @@ def test_rows_of_a_ragged_batch_are_concatenated_and_scattered(
             pool.map(lambda row: infer(client, name, {"x": np.array([row], np.float32)}, ["y", "ends"]), rows)
         )
 
-    statistics = client.get_inference_statistics(name).model_stats[0]
-    assert statistics.execution_count == 1
+    counts = (client.get_inference_statistics(name).model_stats[0].execution_count for _ in range(1000))
+    assert next(filter(None, counts)) == 1  # Triton counts a run after it has answered
     ends = [int(answer["ends"].ravel()[0]) for answer in answers]
     in_order = sorted(range(3), key=lambda index: ends[index])
     assert max(ends) == 6
