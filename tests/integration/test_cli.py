@@ -201,7 +201,7 @@ def test_smoke_of_a_server_address(scaffolded: tuple[Project, dict[str, Any]]) -
     with project.start("serve", "--http-port", "0", "--grpc-port", "0", "--metrics-port", "0") as serve:
         assert serve.stdout is not None
         output = list(iter(serve.stdout.readline, "press Ctrl-C to stop\n"))
-        assert output[0].startswith("Triton 2.51.0 (embedded, ONNX Runtime 1.19.2 (Python-hosted, CPU)) serves ")
+        assert output[0].startswith("Triton 2.51.0 (embedded, ONNX Runtime ")
         words = [line.split() for line in output[1:4]]
         assert [word for word, _ in words] == ["gRPC", "HTTP", "metrics"]
         assert any(line.split() == ["tiny", "READY", "1", "-"] for line in output)
