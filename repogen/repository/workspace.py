@@ -176,15 +176,27 @@ def _probe(source: Path, target: Path, repository: Path, parent: Path) -> None:
     Triton ignores files in a repository's root. Equal device numbers do not prove that a rename works: there may be two
     bind mounts of one filesystem.
     """
-    name = f"{PROBE_PREFIX}{os.urandom(8).hex()}"
-    lock = None
     try:
-        lock = try_lock(source / name)  # so that no sweep removes it
-        (source / name).rename(target / name)
+        for _ in range(_ATTEMPTS):
+            if _renamed(source, target):
+                return
     except OSError as error:
         if error.errno == errno.EXDEV:
             raise _other_filesystem(repository, parent) from error
         raise _not_writable(f"{source} and {target}", repository, error) from error
+    raise _contended(source)
+
+
+def _renamed(source: Path, target: Path) -> bool:
+    """Rename an empty file; return False if another build's sweep removed it before it was locked."""
+    name = f"{PROBE_PREFIX}{os.urandom(8).hex()}"
+    lock = None
+    try:
+        (source / name).touch()
+        lock = try_lock(source / name)  # so that no sweep removes it
+        if lock is not None:
+            (source / name).rename(target / name)
+        return lock is not None
     finally:
         for directory in (source, target):
             with suppress(OSError):  # removing it fails where it could not be written
@@ -211,6 +223,12 @@ def _not_writable(paths: str, repository: Path, error: OSError) -> PublishError:
     )
 
 
+def _contended(path: Path) -> PublishError:
+    return PublishError(
+        f"other processes keep removing the files that repogen creates in {path}", code="stage.contended"
+    )
+
+
 def _create(container: Path) -> tuple[Path, FileLock]:
     """Create and lock a build directory; another build's sweep may remove one before it is locked."""
     for _ in range(_ATTEMPTS):
@@ -221,7 +239,7 @@ def _create(container: Path) -> tuple[Path, FileLock]:
             if lock is not None:
                 root.chmod(0o755)  # mkdtemp sets 0700, and a Triton of another user reads the private repository
                 return root, lock
-    raise PublishError(f"{container} keeps being removed by another process", code="stage.contended")
+    raise _contended(container)
 
 
 def _remove(root: Path) -> None:

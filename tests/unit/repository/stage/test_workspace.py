@@ -6,10 +6,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from repogen.errors import PublishError
+from repogen.repository import workspace
+from repogen.repository.lock import try_lock
 from repogen.repository.workspace import preflight, prepare_stage_root, private_repository
 
 BUILD = """
@@ -127,6 +130,21 @@ def test_nothing_can_be_removed(tmp_path: Path) -> None:
     with pytest.raises(PublishError, match=r"must be writable .*File name too long") as caught:
         preflight(repository, None)
     assert caught.value.code == "stage.not-writable"
+
+
+def test_swept_before_it_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another build's sweep may remove the file between its creation and its lock: the next one is tried."""
+    monkeypatch.setattr(workspace, "try_lock", mock.Mock(wraps=try_lock, side_effect=[None, mock.DEFAULT]))
+    preflight(tmp_path / "repo", None)
+    assert _names(tmp_path) == []
+
+
+def test_swept_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that removes each file is named as the reason."""
+    monkeypatch.setattr(workspace, "try_lock", lambda _: None)
+    with pytest.raises(PublishError, match="keep removing the files") as caught:
+        preflight(tmp_path / "repo", None)
+    assert caught.value.code == "stage.contended"
 
 
 def test_linked_repository(tmp_path: Path) -> None:
