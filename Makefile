@@ -75,7 +75,7 @@ lint: $(READY)
 	$(BIN)/python tools/check_wording.py
 	$(BIN)/codespell
 	$(BIN)/actionlint
-	$(BIN)/zizmor --offline --quiet .github
+	$(BIN)/zizmor --offline --quiet .github action.yml
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.promotion import GateResult, PromotionReport
     from repogen.artifacts.serving import SmokeReport
+    from repogen.check.checker import CheckReport
     from repogen.errors import ErrorRecord, RepogenError
+    from repogen.triton_config.rules.findings import Finding
 
 # A backslash is enough for some; in some renderers the others would still end a table cell or start a tag.
 _INLINE = str.maketrans(
@@ -67,6 +69,18 @@ def smoke_markdown(reports: Sequence[SmokeReport]) -> str:
     )
     sorted_reports = sorted(reports, key=lambda report: report.passed)
     return _render("smoke.md.j2", headline=f"repogen smoke: {verdict}", reports=sorted_reports)
+
+
+def check_markdown(report: CheckReport) -> str:
+    """Return the findings of a check: a table with one row per finding, errors first."""
+    counts = [
+        f"{number} {severity}{'' if number == 1 else 's'}"
+        for severity in ("error", "warning")
+        if (number := sum(finding.severity == severity for finding in report.findings))
+    ]
+    headline = f"repogen check: {_count_text(report.models)}, {', '.join(counts) or 'no findings'}"
+    findings = sorted(report.findings, key=lambda finding: finding.severity != "error")
+    return _render("check.md.j2", headline=headline, findings=findings)
 
 
 def promotion_markdown(report: PromotionReport) -> str:
@@ -167,6 +181,10 @@ def _verdict(gate: GateResult) -> str:
     return _Markdown("**failed**") if gate.verdict is Verdict.FAILED else gate.verdict.value
 
 
+def _severity(finding: Finding) -> str:
+    return _Markdown("**error**") if finding.severity == "error" else finding.severity
+
+
 def _nodes(model: ModelReport) -> str:
     if not model.nodes_exported:
         return "-"
@@ -202,6 +220,7 @@ _FILTERS: dict[str, Callable[..., object]] = {
     "parity": _parity,
     "seconds": _seconds,
     "size": size_text,
+    "severity": _severity,
     "smoke": _smoke,
     "smoke_notes": smoke_notes,
     "status": _status,
