@@ -120,3 +120,21 @@ def test_steps_in_reverse_order_are_not_a_cycle(repository: Path) -> None:
     tensors = 'input { name: "t0" data_type: TYPE_FP32 dims: [ 4 ] } output { name: "t1200" data_type: TYPE_FP32 }'
     add_model(repository, "e", f'platform: "ensemble" max_batch_size: 8 {tensors} ensemble_scheduling {{ {steps} }}')
     assert "RG505" not in {finding.code for finding in check(repository)}
+
+
+@pytest.mark.parametrize("name", ["..", ".", "../outside", "m/../../outside", "/", "a\\000b", "n" * 300])
+def test_step_name_does_not_leave_the_repository(repository: Path, name: str) -> None:
+    """Findings must not show what a config.pbtxt elsewhere contains."""
+    outside = CONFIG.replace('"x"', '"SECRET"').replace("8", "3")
+    add_model(repository.parent, "outside", outside)
+    (repository.parent / "config.pbtxt").write_text(outside, encoding="utf-8")
+    step = f'model_name: "{name}" model_version: -1 input_map {{ key: "x" value: "in" }}'
+    step += ' output_map { key: "y" value: "out" }'
+    tensors = (
+        'input { name: "in" data_type: TYPE_FP32 dims: [ 4 ] } output { name: "out" data_type: TYPE_FP32 dims: [ 3 ] }'
+    )
+    config = f'platform: "ensemble" max_batch_size: 8 {tensors} ensemble_scheduling {{ step {{ {step} }} }}'
+    add_model(repository, "e", config)
+    findings = check(repository / "e")
+    assert {finding.code for finding in findings} == {"RG501"}
+    assert "SECRET" not in str(findings)
