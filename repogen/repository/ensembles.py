@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
+from repogen.errors import RepogenError
 from repogen.files import is_file
-from repogen.repository.layout import triton_versions
+from repogen.repository.layout import directory_of_step, triton_versions
 from repogen.repository.version_policy import served_versions
 from repogen.triton_config.rules.ensemble_repository import ModelInRepository, ensemble_findings
 from repogen.triton_config.rules.findings import errors_of
 from repogen.triton_config.text.parse import parse, parse_file, read_config_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from repogen.artifacts.versions import StagedVersion
@@ -30,6 +32,24 @@ def neighbor_at(directory: Path) -> ModelInRepository:
     path = directory / CONFIG_FILE
     config = parse_file(path, f"{directory.name}/{CONFIG_FILE}") if is_file(path) else None
     return ModelInRepository(config, served_versions(config, triton_versions(directory)))
+
+
+def with_steps(repository: Path, names: Iterable[str]) -> list[str]:
+    """Return names of models, and of the models that they use as ensembles, directly or not.
+
+    The names of steps need not be those of models. A config.pbtxt that cannot be read has no steps here.
+    """
+    selection: dict[str, None] = {}
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        directory = None if name in selection else directory_of_step(repository, name)
+        selection[name] = None
+        if directory is not None:
+            with suppress(RepogenError, OSError):
+                config = parse_file(directory / CONFIG_FILE, f"{name}/{CONFIG_FILE}")
+                pending += [step.model_name for step in config.ensemble_scheduling.step]
+    return list(selection)
 
 
 def unfit_users(repository: Path, staged: StagedVersion, building: Collection[str]) -> dict[str, str]:
@@ -72,6 +92,7 @@ def _reason(config: ModelConfig, repository: Path, new: Mapping[str, ModelInRepo
     if not config.HasField("ensemble_scheduling"):
         return ""
     names = {step.model_name for step in config.ensemble_scheduling.step} - new.keys()
-    neighbors = {name: neighbor_at(repository / name) for name in names if (repository / name).is_dir()}
+    directories = {name: directory_of_step(repository, name) for name in names}
+    neighbors = {name: neighbor_at(path) for name, path in directories.items() if path is not None}
     errors = errors_of(list(ensemble_findings(config, {**neighbors, **new})))
     return errors[0].message if errors else ""

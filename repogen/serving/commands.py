@@ -9,19 +9,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
 from repogen.errors import RepogenError, ServerError, SpecError
-from repogen.files import is_directory, read_text
-from repogen.repository.layout import latest_version, models_of
+from repogen.files import is_directory
+from repogen.repository.ensembles import with_steps
+from repogen.repository.layout import directory_of_step, latest_version, models_of
 from repogen.repository.manifest import read_manifest
 from repogen.serving.embedded import EmbeddedTriton
 from repogen.serving.process import PortOptions, choose_ports, load_failures, require_loaded
 from repogen.serving.served_models import served_models
 from repogen.serving.servers import is_address, open_triton
 from repogen.targets import DEFAULT_RELEASE, find_target, targets
-from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -82,22 +81,10 @@ def _selected(repository: Path, names: tuple[str, ...], server: str) -> Iterator
     if server != "embedded":
         raise ServerError("--model works with the embedded server only", "omit it", code="server.options")
     with TemporaryDirectory(prefix="repogen-serve-") as directory:
-        for name in _with_steps(repository, names):
-            (Path(directory) / name).symlink_to((repository / name).absolute())
+        for name in with_steps(repository, names):
+            if (path := directory_of_step(repository, name)) is not None:
+                (Path(directory) / name).symlink_to(path.absolute())
         yield Path(directory)
-
-
-def _with_steps(repository: Path, names: tuple[str, ...]) -> list[str]:
-    """Return models and the models that their ensembles use, directly or not."""
-    selection, pending = dict.fromkeys(names), list(names)
-    existing = set(models_of(repository))
-    while pending:
-        with suppress(RepogenError, OSError, UnicodeDecodeError):
-            config = parse(read_text(repository / pending.pop() / CONFIG_FILE), CONFIG_FILE)
-            steps = [step.model_name for step in config.ensemble_scheduling.step]
-            pending += [step for step in steps if step not in selection and step in existing]
-            selection |= dict.fromkeys(step for step in steps if step in existing)
-    return list(selection)
 
 
 def with_ports(server: str, ports: Mapping[str, int | None]) -> str:

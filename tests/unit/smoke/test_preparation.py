@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -11,9 +12,11 @@ from repogen.artifacts.serving import Endpoint
 from repogen.artifacts.tensors import Signature
 from repogen.artifacts.versions import Manifest, ModelConfig, Provenance, StagedVersion
 from repogen.errors import ConfigError, SmokeError
+from repogen.smoke.inference import RefusedError
 from repogen.smoke.preparation import (
     as_json,
     check_supported,
+    loaded,
     override_config,
     prepare_published,
     prepare_staged,
@@ -153,3 +156,21 @@ def test_config_that_cannot_be_parsed(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "config.pbtxt").write_bytes(content)
     with pytest.raises(ConfigError):
         prepare_published(LOCAL, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["..", "../outside"])
+def test_steps_outside_of_the_repository(tmp_path: Path, name: str) -> None:
+    """Their requirements must not be installed, and no such ensemble is loaded."""
+    step = f'ensemble_scheduling {{ step {{ model_name: "{name}" model_version: 1 }} }}'
+    for directory, config in ((tmp_path, ""), (tmp_path / "outside", ""), (tmp_path / "repository" / "e", step)):
+        (directory / "1").mkdir(parents=True)
+        (directory / "1" / "model.py").touch()
+        (directory / "1" / "requirements.txt").write_text("outside==1\n", encoding="utf-8")
+        (directory / "config.pbtxt").write_text(config, encoding="utf-8")
+    (tmp_path / "repository" / "e" / "1" / "model.py").unlink()
+    model = prepare_published(LOCAL, tmp_path / "repository" / "e")
+    assert model.requirements() == []
+    server, client = MagicMock(), MagicMock()
+    with pytest.raises(RefusedError, match="is not the name of a model"), loaded(server, client, model):
+        pass
+    client.load.assert_not_called()
