@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,10 +36,12 @@ class Validation:
     Attributes:
         parity: The comparison with the original.
         batch: Whether the model can be batched.
+        wrong_sizes: Names and axes of outputs that had other sizes than the graph declares.
     """
 
     parity: ParityReport
     batch: BatchReport
+    wrong_sizes: frozenset[tuple[str, int]] = frozenset()
 
 
 def validate(
@@ -63,7 +65,9 @@ def validate(
         ConfigError: The spec sets max_batch_size, and the model cannot be batched (exit 5).
     """
     explain = partial(_explain, artifact, source, limits(source.signature, model.parity, source.precision))
-    return prove(source, OnnxModel(artifact), model, golden_dir, explain=explain, extra_sizes=extra_sizes)
+    published = OnnxModel(artifact)
+    validation = prove(source, published, model, golden_dir, explain=explain, extra_sizes=extra_sizes)
+    return replace(validation, wrong_sizes=frozenset(published.wrong_sizes))
 
 
 def prove(

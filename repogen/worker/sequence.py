@@ -12,10 +12,11 @@ from repogen.artifacts.source import PassThroughSource
 from repogen.errors import ExportError, ParityError, RepogenError, SourceError, error_from_record
 from repogen.export.fallback_chain import export_with, fallback_chain
 from repogen.onnx_graph.normalize import NormalizeOptions
-from repogen.onnx_graph.written_shapes import with_output_shapes
+from repogen.onnx_graph.written_shapes import with_output_shapes, without_sizes
 from repogen.optimize.passes import optimize
 from repogen.source.load import load_source
 from repogen.targets import BFLOAT16_SINCE, target_of
+from repogen.validate.runtime import OTHER_EXPORTER
 from repogen.validate.structure import TargetLimitError, check_structure
 from repogen.validate.validation import Validation, prove, validate
 from repogen.worker.imports import imported_code
@@ -179,13 +180,30 @@ def _validate(
     target = target_of(job.release)
     check_structure(artifact, target)
     runtime = target_runtime(target, job.threads)
+    artifact, validation = _measure(artifact, source, job, golden, extra_sizes)
+    if validation.wrong_sizes:
+        artifact = without_sizes(artifact, validation.wrong_sizes)
+        artifact, validation = _measure(artifact, source, job, golden, extra_sizes)
+    for name, axis in sorted(validation.wrong_sizes):
+        raise ExportError(
+            f"the size of axis {axis} of output {name!r} changes, but ONNX Runtime infers that it is fixed",
+            OTHER_EXPORTER,
+            code="export.specialized-dim",
+        )
+    runtime.check(artifact, golden)
+    return artifact, validation
+
+
+def _measure(
+    artifact: OnnxArtifact, source: SourceModel, job: Job, golden: Path, extra_sizes: list[dict[str, int]]
+) -> tuple[OnnxArtifact, Validation]:
+    """Write the output shapes that the target's ONNX Runtime infers, and compare the graph with the original."""
+    runtime = target_runtime(target_of(job.release), job.threads)
     try:
         artifact = with_output_shapes(artifact, runtime.load(artifact))
     except ParityError as error:
         raise _with_precision(error, source.precision) from error
-    validation = validate(artifact, source, job.model, golden, extra_sizes)
-    runtime.check(artifact, golden)
-    return artifact, validation
+    return artifact, validate(artifact, source, job.model, golden, extra_sizes)
 
 
 def _with_precision(error: ParityError, precision: str) -> ParityError:
