@@ -2,7 +2,7 @@
 
 >>> import repogen
 >>> sorted(set(repogen.__all__) - {"__version__"})
-['as_dict', 'build', 'check', 'history', 'load_spec', 'promote', 'rollback', 'smoke', 'sync']
+['as_dict', 'build', 'check', 'history', 'load_spec', 'promote', 'rollback', 'smoke', 'sync', 'verify', 'versions']
 
 Every function is imported on first use: ``import repogen`` alone imports nothing heavy.
 """
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from repogen.api.build import build
     from repogen.api.check import check
     from repogen.api.registry import history, promote, rollback, sync
+    from repogen.api.repository import verify, versions
     from repogen.api.smoke import smoke
     from repogen.api.spec import load_spec
     from repogen.reporting.json import as_dict
@@ -35,6 +36,8 @@ __all__ = [
     "rollback",
     "smoke",
     "sync",
+    "verify",
+    "versions",
 ]
 
 _MODULES = {
@@ -47,6 +50,8 @@ _MODULES = {
     "rollback": "repogen.api.registry",
     "smoke": "repogen.api.smoke",
     "sync": "repogen.api.registry",
+    "verify": "repogen.api.repository",
+    "versions": "repogen.api.repository",
 }
 
 

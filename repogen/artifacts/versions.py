@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from repogen.artifacts.named_file import NamedFile
     from repogen.artifacts.tensors import Signature
 
+REGISTERED = "registered"
+"""Key in the fingerprint of a version that went into a model registry."""
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -68,6 +71,11 @@ class Provenance:
     parity_cases: int
     parity_max_abs_diff: float
     parity_max_rel_diff: float
+
+    @property
+    def registered(self) -> bool:
+        """Whether the version went into a model registry."""
+        return REGISTERED in self.fingerprint
 
 
 @dataclass(frozen=True)

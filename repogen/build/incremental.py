@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.file_names import UNCONFIRMED_FILE
 from repogen.artifacts.report import ModelReport, Status
 from repogen.build.dependencies import ensemble_dependencies
-from repogen.build.fingerprint import changes, steps_changed, was_registered
+from repogen.build.fingerprint import changes, steps_changed
 from repogen.errors import RepogenError
 from repogen.files import exists, is_directory, is_file
 from repogen.repository.layout import (
@@ -78,7 +78,7 @@ def is_up_to_date(
     return not (
         changes(inputs, spec, name)
         or steps_changed(inputs, ensemble_dependencies(spec.models, name), repository)
-        or (registered and not was_registered(inputs))
+        or (registered and not manifest.provenance.registered)
         or damaged_files(directory / str(version), manifest)
         or damaged_named_files(directory, manifest.files)
     )

@@ -53,6 +53,8 @@ _COMMANDS = {
     "server": ("repogen.cli.serving", "Install or locate the embedded Triton server."),
     "smoke": ("repogen.cli.serving", "Test a published repository on a real Triton server."),
     "sync": ("repogen.cli.registry", "Make a repository serve what an alias points to."),
+    "verify": ("repogen.cli.repository", "Compare every file of a repository with the manifests."),
+    "versions": ("repogen.cli.repository", "List the versions of a repository, and which are served."),
 }
 """Command -> the module that defines it, and its line in ``repogen --help``, which imports none of these modules."""
 

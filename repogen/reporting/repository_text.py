@@ -1,0 +1,83 @@
+"""Reports about the versions of a repository as text."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from repogen.reporting.json import relative_path
+from repogen.reporting.notes import size_text
+from repogen.reporting.table import table
+from repogen.spec.problems import printable
+
+if TYPE_CHECKING:
+    from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
+    from repogen.artifacts.verification import Discrepancy, VerifyReport
+
+_VERSION_HEADINGS = ("model", "version", "served", "size", "created", "parity", "registry", "commit", "sha256")
+_DIGITS = 12
+_MAX_LENGTH = 2_000
+
+
+def versions_text(report: VersionsReport) -> str:
+    """Return one row per version, then notes."""
+    rows = [_version_row(model, version) for model in report.models for version in model.versions]
+    notes = [
+        *(f"{model.name}: {model.problem}" for model in report.models if model.problem),
+        *(
+            f"{version.model}: version {version.version}: {version.problem}"
+            for model in report.models
+            for version in model.versions
+            if version.problem
+        ),
+        *(
+            f"{model.name}: version {model.held} is held; `repogen rollback {model.name} --release` ends the hold"
+            for model in report.models
+            if model.held is not None
+        ),
+        *report.notes,
+    ]
+    parts = [table(_VERSION_HEADINGS, rows)] if rows else []
+    if notes:
+        parts.append("notes:\n" + "\n".join(f"  {printable(note, _MAX_LENGTH)}" for note in notes))
+    if not report.models:
+        parts.append(f"{relative_path(str(report.repository))} has no models")
+    return "\n\n".join(parts)
+
+
+def verify_text(report: VerifyReport) -> str:
+    """Return one line per finding, and a line with what was compared."""
+    lines = [printable(_finding_line(report, finding), _MAX_LENGTH) for finding in report.findings]
+    compared = f"{_count(report.models, 'model')}, {_count(report.versions, 'version')}, {_count(report.files, 'file')}"
+    result = _count(len(report.findings), "finding") if report.findings else "no findings"
+    return "\n".join([*lines, f"compared {compared} ({size_text(report.size)}) with the manifests: {result}"])
+
+
+def _finding_line(report: VerifyReport, finding: Discrepancy) -> str:
+    path = os.path.join(  # noqa: PTH118 - for relative_path, which takes text
+        report.repository, finding.model, "" if finding.version is None else str(finding.version)
+    )
+    return f"{relative_path(path)}: {finding.message}"
+
+
+def _version_row(model: ModelRecord, version: VersionRecord) -> tuple[str, ...]:
+    manifest = version.manifest
+    origin = None if manifest is None else manifest.provenance
+    served = "held" if version.version == model.held else "yes" if version.served else "-"
+    registry = "-" if version.registry_version is None else str(version.registry_version)
+    return (
+        version.model,
+        str(version.version),
+        served,
+        size_text(version.size),
+        version.created or "-",
+        f"{origin.parity_max_abs_diff:.1e} in {origin.parity_cases}" if origin and origin.parity_cases else "-",
+        f"{registry} ({', '.join(version.aliases)})" if version.aliases else registry,
+        (origin.git_commit[:_DIGITS] + ("-dirty" if origin.git_commit.endswith("-dirty") else "") if origin else "")
+        or "-",
+        "-" if manifest is None else manifest.sha256[:_DIGITS],
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
