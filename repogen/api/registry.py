@@ -1,4 +1,4 @@
-"""``repogen.promote``, ``rollback``, ``history`` and ``sync``: releases through the MLflow model registry."""
+"""``repogen.promote``, ``rollback_alias``, ``history`` and ``sync``: releases through the MLflow model registry."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def promote(  # noqa: PLR0913 - one parameter per option of `repogen promote`
     return promotion.promote(open_registry(spec, tracking_uri), request, progress or Silent())
 
 
-def rollback(
+def rollback_alias(
     name: str,
     *,
     alias: str = "champion",
@@ -77,7 +77,9 @@ def rollback(
     dry_run: bool = False,
     tracking_uri: str | None = None,
 ) -> PromotionReport:
-    """Move an alias back to the version that it pointed to before, without gates.
+    """Move an alias back to the version that it pointed to before, without gates, as ``promote --rollback`` does.
+
+    It does not change a repository; ``repogen.rollback`` does that.
 
     Args:
         name: The registered model.

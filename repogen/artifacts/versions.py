@@ -145,9 +145,18 @@ class StagedVersion:
 
 @dataclass(frozen=True)
 class PublishedVersion:
-    """A version in the real repository."""
+    """A version in the real repository.
+
+    Attributes:
+        name: The model.
+        version: Its number.
+        path: Its directory.
+        sha256: As ``Manifest.sha256``.
+        held: The version that is served instead, because `repogen rollback` holds it; None without a hold.
+    """
 
     name: str
     version: int
     path: Path
     sha256: str
+    held: int | None = None

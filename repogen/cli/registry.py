@@ -74,7 +74,9 @@ def promote(  # noqa: PLR0913 - one parameter per option
         loaded_spec = load_optional_spec(spec)
         with progress_view(quiet=as_json) as progress:
             if rolls_back:
-                report = api.rollback(name, alias=alias, spec=loaded_spec, dry_run=dry_run, tracking_uri=tracking_uri)
+                report = api.rollback_alias(
+                    name, alias=alias, spec=loaded_spec, dry_run=dry_run, tracking_uri=tracking_uri
+                )
             else:
                 report = api.promote(
                     name,

@@ -1,4 +1,4 @@
-"""``repogen versions`` and ``repogen verify``: commands on the versions of a repository."""
+"""``repogen versions``, ``repogen verify`` and ``repogen rollback``: commands on the versions of a repository."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import click
 from repogen.api import repository as api
 from repogen.cli.group import DIRECTORY, FILE, debug_option, handle_errors, json_option, print_report, tracking_option
 from repogen.cli.spec_option import load_optional_spec
-from repogen.errors import ExitCode
+from repogen.errors import ExitCode, SpecError
 from repogen.reporting.json import as_dict
-from repogen.reporting.repository_text import verify_text, versions_text
+from repogen.reporting.repository_text import rollback_text, verify_text, versions_text
 
 _REPOSITORY = Path("model_repository")
 _repository_option = click.option(
@@ -20,6 +20,9 @@ _repository_option = click.option(
 )
 _spec_option = click.option(
     "--spec", type=FILE, help="Spec that sets the MLflow server; default: repogen.yaml, if it exists."
+)
+_stage_option = click.option(
+    "--stage-dir", type=DIRECTORY, metavar="DIR", help="Stage here instead of next to the repository."
 )
 
 
@@ -59,3 +62,47 @@ def verify(*, directory: Path, models: tuple[str, ...], as_json: bool, debug: bo
         report = api.verify(directory, models=models)
         print_report(lambda: verify_text(report), lambda: as_dict(report), as_json=as_json)
         sys.exit(int(ExitCode.GATE if report.findings else ExitCode.OK))
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--to", type=click.IntRange(min=0), metavar="N", help="Version to serve; default: the newest below the served one."
+)
+@click.option("--release", is_flag=True, help="End the hold: serve the newest version again.")
+@_repository_option
+@click.option("--allow-breaking", is_flag=True, help="Roll back although an ensemble would no longer load.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, but change nothing.")
+@_stage_option
+@json_option
+@debug_option
+def rollback(  # noqa: PLR0913 - one parameter per option
+    *,
+    name: str,
+    to: int | None,
+    release: bool,
+    repository: Path,
+    allow_breaking: bool,
+    dry_run: bool,
+    stage_dir: Path | None,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """Make a repository serve an older version of NAME again.
+
+    The version is served with its own config.pbtxt, and held: build and sync keep it until --release. Nothing is
+    deleted. To move an alias of the MLflow registry back instead, use `repogen promote NAME --rollback`.
+    """
+    with handle_errors(debug=debug, as_json=as_json):
+        if release and to is not None:
+            raise SpecError("--release accepts no --to: it serves the newest version again")
+        report = api.rollback(
+            name,
+            to,
+            repository=repository,
+            release=release,
+            allow_breaking=allow_breaking,
+            dry_run=dry_run,
+            stage_dir=stage_dir,
+        )
+        print_report(lambda: rollback_text(report), lambda: as_dict(report), as_json=as_json)

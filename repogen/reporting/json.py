@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
 from repogen.artifacts.promotion import GateResult, History, PromotionReport
 from repogen.artifacts.report import BuildReport, ModelReport
+from repogen.artifacts.rollback import RollbackReport
 from repogen.artifacts.serving import SmokeCheck, SmokeReport
 from repogen.artifacts.sync import SyncReport
 from repogen.artifacts.verification import VerifyReport
@@ -36,8 +37,8 @@ def as_dict(report: object) -> dict[str, object]:
         repogen.as_dict(repogen.build("repogen.yaml"))["models"][0]["status"]  # 'published'
 
     Args:
-        report: What ``repogen.build``, ``promote``, ``rollback``, ``history``, ``sync``, ``versions`` or ``verify``
-            returned, an element of what ``smoke`` or ``check`` returned, or a ``RepogenError``.
+        report: The report that a function of ``repogen`` returned, an element of what ``smoke`` or ``check`` returned,
+            or a ``RepogenError``.
 
     Raises:
         TypeError: It is something else.
@@ -158,6 +159,18 @@ def _(report: VerifyReport) -> dict[str, object]:
         "files": report.files,
         "size": report.size,
         "findings": [dataclasses.asdict(finding) for finding in report.findings],
+    }
+
+
+@as_dict.register
+def _(report: RollbackReport) -> dict[str, object]:
+    return {
+        **dataclasses.asdict(report),
+        "repository": str(report.repository),
+        "outcome": report.outcome.value,
+        "before": list(report.before),
+        "after": list(report.after),
+        "notes": list(report.notes),
     }
 
 

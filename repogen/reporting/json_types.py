@@ -572,6 +572,28 @@ class VerifyDocument(TypedDict):
     """Every difference"""
 
 
+@with_config(_STRICT)
+class RollbackDocument(TypedDict):
+    """``repogen rollback --json``."""
+
+    repository: str
+    """Directory of the repository"""
+    model: str
+    """Name of the model"""
+    outcome: Literal["held", "released", "unchanged"]
+    """What was done, or would be done without `--dry-run`"""
+    before: list[int]
+    """Versions that were served before, newest first"""
+    after: list[int]
+    """Versions that are served now, newest first"""
+    held: int | None
+    """Version that is held now; null without a hold"""
+    dry_run: bool
+    """Whether nothing was changed"""
+    notes: list[str]
+    """What clients and ensembles notice"""
+
+
 DOCUMENTS: dict[str, type] = {
     "build": BuildDocument,
     "check": FindingsDocument,
@@ -581,6 +603,7 @@ DOCUMENTS: dict[str, type] = {
     "sync": SyncDocument,
     "versions": VersionsDocument,
     "verify": VerifyDocument,
+    "rollback": RollbackDocument,
     "doctor": DoctorDocument,
     "a command that failed": FailureDocument,
 }

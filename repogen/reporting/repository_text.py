@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.rollback import RollbackOutcome
 from repogen.reporting.json import relative_path
 from repogen.reporting.notes import size_text
 from repogen.reporting.table import table
+from repogen.repository.hold import hold_note
 from repogen.spec.problems import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
+    from repogen.artifacts.rollback import RollbackReport
     from repogen.artifacts.verification import Discrepancy, VerifyReport
 
 _VERSION_HEADINGS = ("model", "version", "served", "size", "created", "parity", "registry", "commit", "sha256")
@@ -30,16 +35,11 @@ def versions_text(report: VersionsReport) -> str:
             for version in model.versions
             if version.problem
         ),
-        *(
-            f"{model.name}: version {model.held} is held; `repogen rollback {model.name} --release` ends the hold"
-            for model in report.models
-            if model.held is not None
-        ),
+        *(f"{model.name}: {hold_note(model.name, model.held)}" for model in report.models if model.held is not None),
         *report.notes,
     ]
     parts = [table(_VERSION_HEADINGS, rows)] if rows else []
-    if notes:
-        parts.append("notes:\n" + "\n".join(f"  {printable(note, _MAX_LENGTH)}" for note in notes))
+    parts += _note_lines(notes)
     if not report.models:
         parts.append(f"{relative_path(str(report.repository))} has no models")
     return "\n\n".join(parts)
@@ -51,6 +51,28 @@ def verify_text(report: VerifyReport) -> str:
     compared = f"{_count(report.models, 'model')}, {_count(report.versions, 'version')}, {_count(report.files, 'file')}"
     result = _count(len(report.findings), "finding") if report.findings else "no findings"
     return "\n".join([*lines, f"compared {compared} ({size_text(report.size)}) with the manifests: {result}"])
+
+
+def rollback_text(report: RollbackReport) -> str:
+    """Return the notes, then what is served."""
+    before, after = (", ".join(map(str, numbers)) or "none" for numbers in (report.before, report.after))
+    parts = (
+        ["notes:\n" + "\n".join(f"  {printable(note, _MAX_LENGTH)}" for note in report.notes)] if report.notes else []
+    )
+    if report.outcome is RollbackOutcome.UNCHANGED:
+        hold = "no version is held" if report.held is None else f"version {report.held} was held before"
+        parts.append(f"{report.model}: unchanged; {hold}, and version {after} is served")
+        return "\n\n".join(parts)
+    verb = "would serve" if report.dry_run else "serves"
+    parts.append(f"{report.model}: {verb} version {after} instead of {before}")
+    if report.outcome is RollbackOutcome.HELD:
+        parts.append(f"build and sync keep it until `repogen rollback {report.model} --release`")
+    return "\n\n".join(parts)
+
+
+def _note_lines(notes: Sequence[str]) -> list[str]:
+    """Return a paragraph with the notes; none without notes."""
+    return ["notes:\n" + "\n".join(f"  {printable(note, _MAX_LENGTH)}" for note in notes)] if notes else []
 
 
 def _finding_line(report: VerifyReport, finding: Discrepancy) -> str:

@@ -8,8 +8,15 @@ there is no second record that a kill could leave in a different state. Triton i
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
+from repogen.repository.decode import MalformedRecordError
+from repogen.repository.layout import config_bytes
 from repogen.repository.version_policy import serving_only
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _FIRST_LINE = "# repogen: held at version {version}"
 _HOLD = re.compile(re.escape(_FIRST_LINE.encode()).replace(re.escape(b"{version}"), rb"([0-9]{1,19})") + rb"\r?\n")
@@ -24,6 +31,22 @@ def held_version(config: bytes | None) -> int | None:
     """
     match = None if config is None else _HOLD.match(config)
     return None if match is None else int(match[1])
+
+
+def hold_of(model: Path) -> int | None:
+    """Return the version that a model's config.pbtxt holds; None without a hold, or if it can't be read.
+
+    Args:
+        model: The model's directory.
+    """
+    with suppress(OSError, MalformedRecordError):
+        return held_version(config_bytes(model))
+    return None
+
+
+def hold_note(name: str, version: int) -> str:
+    """Return the note that a hold decides what is served."""
+    return f"version {version} is held and served; `repogen rollback {name} --release` ends the hold"
 
 
 def hold_text(config: str, version: int) -> str:

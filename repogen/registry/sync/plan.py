@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.registry import EntryState, RegistryEntry
 from repogen.artifacts.sync import DesiredVersion, SyncAction, SyncedVersion, SyncOptions
 from repogen.errors import PublishError, RepogenError
+from repogen.repository.hold import hold_note, hold_of
 from repogen.repository.layout import archive_dir, model_dir
 from repogen.repository.mirror import LocalModel, inspect_model, is_from_registry, served_from, stale_versions
 
@@ -51,6 +52,9 @@ def plan(repository: Path, options: SyncOptions, name: str, entry: RegistryEntry
         PublishError: The repository contains files that repogen does not manage.
         OSError: It can't be read.
     """
+    held = hold_of(model_dir(repository, name))
+    if held is not None:
+        return [Step(SyncedVersion(name, SyncAction.IGNORED, None, f"not changed: {hold_note(name, held)}"))]
     if entry is None:
         return _plan_without_alias(repository, options, name)
     if entry.state is EntryState.PENDING:

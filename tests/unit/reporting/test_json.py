@@ -14,6 +14,7 @@ from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsRepo
 from repogen.artifacts.promotion import GateResult, History, Outcome, Period, PromotionReport, Verdict
 from repogen.artifacts.registry import AliasMove
 from repogen.artifacts.report import BuildReport, ModelReport, Status
+from repogen.artifacts.rollback import RollbackOutcome, RollbackReport
 from repogen.artifacts.serving import Latency, SmokeCheck, SmokeReport
 from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncReport
 from repogen.artifacts.tensors import Signature
@@ -57,6 +58,7 @@ MANIFEST = Manifest("m", 8, SIGNATURE, (FileRecord("model.onnx", "0" * 64, 1),),
 VERSION = VersionRecord("m", 2, Path("m/2"), served=True, manifest=MANIFEST, problem="", size=1, created="")
 FOREIGN = VersionRecord("m", 1, Path("m/1"), served=False, manifest=None, problem="no manifest", size=1, created="")
 MODEL_RECORD = ModelRecord("m", Path("m"), (VERSION, FOREIGN), served=(2,), held=None, problem="")
+ROLLBACK = RollbackReport(Path("r"), "m", RollbackOutcome.HELD, (2,), (1,), 1, dry_run=False, notes=("x",))
 EXAMPLES = {
     "build": [as_dict(BuildReport(Path("r"), (MODEL, ModelReport("n", Status.UNCHANGED, version=1)), ERROR))],
     "check": [findings_document([Finding("RG101", "error", "m", "h", path="a/config.pbtxt")], 1)],
@@ -68,6 +70,7 @@ EXAMPLES = {
         as_dict(VersionsReport(Path("r"), "", (ModelRecord("m", Path("m"), (VERSION, FOREIGN), (2,), None, ""),)))
     ],
     "verify": [as_dict(VerifyReport(Path("r"), 1, 1, 5, 100, (Discrepancy("m", None, "config.pbtxt is missing"),)))],
+    "rollback": [as_dict(ROLLBACK)],
     "doctor": [doctor_document([Check("python", "3.11", ok=True)])],
     "a command that failed": [
         as_dict(PublishError("x")),
