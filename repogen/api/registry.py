@@ -135,7 +135,7 @@ def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
         alias: Serve the versions that it points to.
         models: Names of the models to look at; every registered one when empty.
         dry_run: Change nothing.
-        prune: Delete versions and models that are not served.
+        prune: Delete old versions that nothing needs, see ``repogen.prune``, and models without the alias.
         spec: A loaded spec that names the MLflow server.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
         progress: Receives progress events; silent by default.

@@ -1,4 +1,4 @@
-"""``repogen.versions``, ``verify`` and ``rollback``: the versions of a repository."""
+"""``repogen.versions``, ``verify``, ``rollback`` and ``prune``: the versions of a repository."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.api.registry import open_registry
+from repogen.artifacts.prune import PruneOptions
 from repogen.artifacts.rollback import RollbackOptions
 from repogen.errors import SpecError
 from repogen.versions import listing
+from repogen.versions import prune as pruning
 from repogen.versions import rollback as rolling_back
 from repogen.versions import verify as verification
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
 
     from repogen.artifacts.inventory import VersionsReport
+    from repogen.artifacts.prune import PruneReport
     from repogen.artifacts.registry import ModelRegistry
     from repogen.artifacts.rollback import RollbackReport
     from repogen.artifacts.verification import VerifyReport
@@ -112,6 +116,56 @@ def rollback(  # noqa: PLR0913 - one parameter per option of `repogen rollback`
     directory = None if stage_dir is None else Path(stage_dir)
     options = RollbackOptions(to, release, allow_breaking, dry_run, directory)
     return rolling_back.roll_back(Path(repository), name, options)
+
+
+def prune(  # noqa: PLR0913 - one parameter per option of `repogen prune`
+    name: str | None = None,
+    *,
+    keep: int,
+    repository: Path | str = "model_repository",
+    older_than: timedelta | None = None,
+    dry_run: bool = False,
+    ignore_registry: bool = False,
+    stage_dir: Path | str | None = None,
+    spec: Spec | None = None,
+    tracking_uri: str | None = None,
+) -> PruneReport:
+    """Delete old versions that nothing needs, as ``repogen prune`` does.
+
+    A version is kept if it is served, held, newer than the served one, aliased in the model registry, named by an
+    ensemble, or not built by repogen.
+
+    Example::
+
+        report = repogen.prune("digits", keep=3, dry_run=True)
+        [version.version for version in report.deleted]  # [2, 1]
+
+    Args:
+        name: Only this model; all when None.
+        keep: Number of versions to keep of each model: the newest one that is served, and those before it.
+        repository: A repository.
+        older_than: Keep versions that were created less than this time ago.
+        dry_run: Delete nothing.
+        ignore_registry: Delete registered versions without asking the model registry for aliases.
+        stage_dir: Move versions here before they are deleted, instead of next to the repository; it must be on the
+            same filesystem.
+        spec: A loaded spec that names the MLflow server.
+        tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
+
+    Returns:
+        Every version, with the reason for which it was kept.
+
+    Raises:
+        repogen.errors.SpecError: The repository, or the model, does not exist, or ``keep`` is negative.
+        repogen.errors.TrackingError: The model registry did not respond; nothing was deleted.
+        repogen.errors.PublishError: A directory can't be read or written.
+    """
+    if keep < 0:
+        raise SpecError(f"keep is {keep}: the number of versions to keep is not negative", code="prune.keep")
+    directory = None if stage_dir is None else Path(stage_dir)
+    options = PruneOptions(keep, older_than, dry_run, ignore_registry, directory)
+    names = () if name is None else (name,)
+    return pruning.prune(Path(repository), names, options, partial(_configured_registry, spec, tracking_uri))
 
 
 def _configured_registry(spec: Spec | None, tracking_uri: str | None) -> ModelRegistry | None:

@@ -48,6 +48,7 @@ _COMMANDS = {
     "history": ("repogen.cli.registry", "Show which version each alias of NAME pointed to, and when."),
     "init": ("repogen.cli.init", "Write a commented, working repogen.yaml."),
     "promote": ("repogen.cli.registry", "Point an alias of NAME to VERSION if it passes its gates."),
+    "prune": ("repogen.cli.repository", "Delete old versions that nothing needs."),
     "rollback": ("repogen.cli.repository", "Make a repository serve an older version of NAME again."),
     "schema": ("repogen.cli.about", "Print the JSON Schema of the spec, for editors."),
     "serve": ("repogen.cli.serving", "Run a Triton server on a repository until Ctrl-C."),

@@ -126,7 +126,7 @@ def history(
 )
 @click.option("models", "--model", multiple=True, metavar="NAME", help="Sync only this model; repeatable.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, but change nothing.")
-@click.option("--prune", is_flag=True, help="Delete versions and models that are not served.")
+@click.option("--prune", is_flag=True, help="Delete old versions that nothing needs, and models without the alias.")
 @click.option("--spec", type=FILE, help=_SERVER_SPEC)
 @tracking_option
 @json_option

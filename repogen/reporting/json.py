@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
 from repogen.artifacts.promotion import GateResult, History, PromotionReport
+from repogen.artifacts.prune import PruneReport
 from repogen.artifacts.report import BuildReport, ModelReport
 from repogen.artifacts.rollback import RollbackReport
 from repogen.artifacts.serving import SmokeCheck, SmokeReport
@@ -171,6 +172,17 @@ def _(report: RollbackReport) -> dict[str, object]:
         "before": list(report.before),
         "after": list(report.after),
         "notes": list(report.notes),
+    }
+
+
+@as_dict.register
+def _(report: PruneReport) -> dict[str, object]:
+    return {
+        "repository": str(report.repository),
+        "dry_run": report.dry_run,
+        "deleted": len(report.deleted),
+        "freed": sum(version.size for version in report.deleted),
+        "versions": [{**dataclasses.asdict(version), "deleted": not version.kept} for version in report.versions],
     }
 
 

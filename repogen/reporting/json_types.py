@@ -594,6 +594,38 @@ class RollbackDocument(TypedDict):
     """What clients and ensembles notice"""
 
 
+@with_config(_STRICT)
+class PrunedVersionDocument(TypedDict):
+    """What a prune did with one version."""
+
+    model: str
+    """Name of the model"""
+    version: int
+    """The version"""
+    size: int
+    """Total size of its files in bytes"""
+    deleted: bool
+    """Whether it was deleted, or would be without `--dry-run`"""
+    kept: str
+    """Why it was kept; empty if it was deleted"""
+
+
+@with_config(_STRICT)
+class PruneDocument(TypedDict):
+    """``repogen prune --json``."""
+
+    repository: str
+    """Directory of the repository"""
+    dry_run: bool
+    """Whether nothing was deleted"""
+    deleted: int
+    """Number of versions that were deleted, or would be"""
+    freed: int
+    """Total size of their files in bytes"""
+    versions: list[PrunedVersionDocument]
+    """Every version of the selected models"""
+
+
 DOCUMENTS: dict[str, type] = {
     "build": BuildDocument,
     "check": FindingsDocument,
@@ -604,6 +636,7 @@ DOCUMENTS: dict[str, type] = {
     "versions": VersionsDocument,
     "verify": VerifyDocument,
     "rollback": RollbackDocument,
+    "prune": PruneDocument,
     "doctor": DoctorDocument,
     "a command that failed": FailureDocument,
 }

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
+    from repogen.artifacts.prune import PruneReport
     from repogen.artifacts.rollback import RollbackReport
     from repogen.artifacts.verification import Discrepancy, VerifyReport
 
 _VERSION_HEADINGS = ("model", "version", "served", "size", "created", "parity", "registry", "commit", "sha256")
+_PRUNE_HEADINGS = ("model", "version", "action", "size", "reason")
 _DIGITS = 12
 _MAX_LENGTH = 2_000
 
@@ -68,6 +70,19 @@ def rollback_text(report: RollbackReport) -> str:
     if report.outcome is RollbackOutcome.HELD:
         parts.append(f"build and sync keep it until `repogen rollback {report.model} --release`")
     return "\n\n".join(parts)
+
+
+def prune_text(report: PruneReport) -> str:
+    """Return one row per version, and a line with what was deleted."""
+    action = "would be deleted" if report.dry_run else "deleted"
+    rows = [
+        (version.model, str(version.version), "kept" if version.kept else action, size_text(version.size), version.kept)
+        for version in report.versions
+    ]
+    deleted = report.deleted
+    freed = f" ({size_text(sum(version.size for version in deleted))})" if deleted else ""
+    line = f"{_count(len(deleted), 'version')}{freed} {action}"
+    return "\n\n".join([*([table(_PRUNE_HEADINGS, rows)] if rows else []), line])
 
 
 def _note_lines(notes: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ from repogen.artifacts.built_model import ExportAttempt, FileRecord, PassOutcome
 from repogen.artifacts.environment import Check
 from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
 from repogen.artifacts.promotion import GateResult, History, Outcome, Period, PromotionReport, Verdict
+from repogen.artifacts.prune import PrunedVersion, PruneReport
 from repogen.artifacts.registry import AliasMove
 from repogen.artifacts.report import BuildReport, ModelReport, Status
 from repogen.artifacts.rollback import RollbackOutcome, RollbackReport
@@ -71,6 +72,7 @@ EXAMPLES = {
     ],
     "verify": [as_dict(VerifyReport(Path("r"), 1, 1, 5, 100, (Discrepancy("m", None, "config.pbtxt is missing"),)))],
     "rollback": [as_dict(ROLLBACK)],
+    "prune": [as_dict(PruneReport(Path("r"), dry_run=True, versions=(PrunedVersion("m", 1, 10, ""),)))],
     "doctor": [doctor_document([Check("python", "3.11", ok=True)])],
     "a command that failed": [
         as_dict(PublishError("x")),

@@ -13,9 +13,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from repogen.artifacts.prune import PruneOptions
 from repogen.artifacts.rollback import RollbackOptions
 from repogen.repository import filesystem
 from repogen.repository.filesystem import Disk, Filesystem
+from repogen.versions.prune import prune
 from repogen.versions.rollback import roll_back
 from tests.unit.repository.publish.killed_publish import Killed
 
@@ -60,6 +62,8 @@ def run(command: str, repository: Path, arguments: dict[str, Any], disk: Filesys
     """Run one command."""
     if command == "rollback":
         roll_back(repository, "m", RollbackOptions(**arguments), disk)
+    elif command == "prune":
+        prune(repository, (), PruneOptions(**arguments), lambda: None, disk)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
@@ -22,6 +22,8 @@ from .killed_command import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    State: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], int | None]
 
 ROOT = Path(__file__).parents[3]
 
@@ -47,6 +49,8 @@ SCENARIOS = {
     "back": Scenario("rollback", 1),
     "back to other files": Scenario("rollback", 3, {"to": 1}),
     "further back": Scenario("rollback", 3, {"to": 1}, held=2),
+    "prune": Scenario("prune", 2, {"keep": 1}),
+    "prune under a hold": Scenario("prune", 1, {"keep": 1}, held=2),
     "release": Scenario("rollback", 1, {"release": True}, held=2),
 }
 KILLS = [(name, at) for name, scenario in SCENARIOS.items() for at in range(scenario.operations + 1)]
@@ -63,7 +67,7 @@ def prepare(publisher: Publisher, scenario: Scenario) -> None:
         path.unlink()
 
 
-def state(repository: Path) -> tuple[Any, ...]:
+def state(repository: Path) -> State:
     """Return versions, served versions and hold of `m`; every file is verified."""
     assert repogen.verify(repository).findings == ()
     (model,) = repogen.versions(repository=repository).models
@@ -83,13 +87,18 @@ def killed(scenario: Scenario, repository: Path, at: int, *, every: bool) -> int
     return subprocess.run(program, cwd=ROOT, check=False).returncode
 
 
-def require_whole(publisher: Publisher, scenario: Scenario, before: object, after: object) -> None:
+def require_whole(publisher: Publisher, scenario: Scenario, before: State, after: State) -> None:
     """Require the old or the new state, which Triton can serve, and that a rerun completes without leftovers.
 
     A completed rollback without a version is not run again: it would go back further.
     """
-    assert state(publisher.repository) in {before, after}
-    if state(publisher.repository) == before or "to" in scenario.arguments or scenario.arguments.get("release"):
+    current = state(publisher.repository)
+    if scenario.command == "prune":  # each version is deleted by its own rename
+        assert set(after[0]) <= set(current[0]) <= set(before[0])
+        assert current[1:] == before[1:]
+    else:
+        assert current in {before, after}
+    if current == before or scenario.arguments:
         run(scenario.command, publisher.repository, scenario.arguments, Disk())
     assert state(publisher.repository) == after
     names = {path.name for path in publisher.repository.parent.iterdir()}
@@ -98,10 +107,10 @@ def require_whole(publisher: Publisher, scenario: Scenario, before: object, afte
 
 
 @pytest.fixture
-def after(tmp_path: Path) -> Callable[[Scenario], object]:
+def after(tmp_path: Path) -> Callable[[Scenario], State]:
     """Return a function to the state after a command that is not interrupted."""
 
-    def completed(scenario: Scenario) -> object:
+    def completed(scenario: Scenario) -> State:
         publisher = Publisher(tmp_path / "completed" / "repo")
         prepare(publisher, scenario)
         run(scenario.command, publisher.repository, scenario.arguments, Disk())
@@ -111,7 +120,7 @@ def after(tmp_path: Path) -> Callable[[Scenario], object]:
 
 
 @pytest.mark.parametrize(("name", "at"), KILLS)
-def test_kill_at_an_operation(publisher: Publisher, after: Callable[[Scenario], object], name: str, at: int) -> None:
+def test_kill_at_an_operation(publisher: Publisher, after: Callable[[Scenario], State], name: str, at: int) -> None:
     """SIGKILL at any operation on the repository."""
     scenario = SCENARIOS[name]
     prepare(publisher, scenario)
@@ -123,7 +132,7 @@ def test_kill_at_an_operation(publisher: Publisher, after: Callable[[Scenario], 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_kill_at_any_call(tmp_path: Path, after: Callable[[Scenario], object], name: str) -> None:
+def test_kill_at_any_call(tmp_path: Path, after: Callable[[Scenario], State], name: str) -> None:
     """SIGKILL before each call that changes the disk: in the staging directory, the repository, and the lock."""
     scenario, at, code, expected = SCENARIOS[name], 0, -signal.SIGKILL, after(SCENARIOS[name])
     while code:
@@ -140,10 +149,12 @@ def test_kill_at_any_call(tmp_path: Path, after: Callable[[Scenario], object], n
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(("name", "at"), [(name, at) for name, at in KILLS if at < SCENARIOS[name].operations])
 def test_full_disk_at_an_operation(publisher: Publisher, name: str, at: int, *, late: bool) -> None:
-    """A full disk at any operation leaves the state unchanged."""
+    """A full disk at any operation leaves the state unchanged, except for versions that were deleted before."""
     scenario = SCENARIOS[name]
     prepare(publisher, scenario)
     before = state(publisher.repository)
     with pytest.raises(PublishError, match="No space left on device"):
         run(scenario.command, publisher.repository, scenario.arguments, Failing(at, late=late))
+    if scenario.command == "prune":
+        before = (before[0][: len(before[0]) - at], *before[1:])
     assert state(publisher.repository) == before
