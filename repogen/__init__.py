@@ -1,8 +1,8 @@
 """repogen: from a trained PyTorch model to a verified, versioned Triton model repository.
 
 >>> import repogen
->>> sorted(set(repogen.__all__) - {"__version__"})
-['as_dict', 'build', 'check', 'history', 'load_spec', 'promote', 'rollback', 'smoke', 'sync']
+>>> print(*sorted(set(repogen.__all__) - {"__version__"}))
+as_dict build check history load_spec promote prune rollback rollback_alias smoke sync verify versions
 
 Every function is imported on first use: ``import repogen`` alone imports nothing heavy.
 """
@@ -19,7 +19,8 @@ from repogen.version import __version__
 if TYPE_CHECKING:
     from repogen.api.build import build
     from repogen.api.check import check
-    from repogen.api.registry import history, promote, rollback, sync
+    from repogen.api.registry import history, promote, rollback_alias, sync
+    from repogen.api.repository import prune, rollback, verify, versions
     from repogen.api.smoke import smoke
     from repogen.api.spec import load_spec
     from repogen.reporting.json import as_dict
@@ -32,9 +33,13 @@ __all__ = [
     "history",
     "load_spec",
     "promote",
+    "prune",
     "rollback",
+    "rollback_alias",
     "smoke",
     "sync",
+    "verify",
+    "versions",
 ]
 
 _MODULES = {
@@ -44,9 +49,13 @@ _MODULES = {
     "history": "repogen.api.registry",
     "load_spec": "repogen.api.spec",
     "promote": "repogen.api.registry",
-    "rollback": "repogen.api.registry",
+    "prune": "repogen.api.repository",
+    "rollback": "repogen.api.repository",
+    "rollback_alias": "repogen.api.registry",
     "smoke": "repogen.api.smoke",
     "sync": "repogen.api.registry",
+    "verify": "repogen.api.repository",
+    "versions": "repogen.api.repository",
 }
 
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from repogen.artifacts.named_file import NamedFile
     from repogen.artifacts.tensors import Signature
 
+REGISTERED = "registered"
+"""Key in the fingerprint of a version that went into a model registry."""
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -68,6 +71,11 @@ class Provenance:
     parity_cases: int
     parity_max_abs_diff: float
     parity_max_rel_diff: float
+
+    @property
+    def registered(self) -> bool:
+        """Whether the version went into a model registry."""
+        return REGISTERED in self.fingerprint
 
 
 @dataclass(frozen=True)
@@ -137,9 +145,18 @@ class StagedVersion:
 
 @dataclass(frozen=True)
 class PublishedVersion:
-    """A version in the real repository."""
+    """A version in the real repository.
+
+    Attributes:
+        name: The model.
+        version: Its number.
+        path: Its directory.
+        sha256: As ``Manifest.sha256``.
+        held: The version that is served instead, because `repogen rollback` holds it; None without a hold.
+    """
 
     name: str
     version: int
     path: Path
     sha256: str
+    held: int | None = None

@@ -20,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.versions import REGISTERED
 from repogen.build.code_digest import code_digest
 from repogen.errors import RepogenError
 from repogen.plugins import plugin_distributions
@@ -41,7 +42,6 @@ _TEMPLATES = "*.pbtxt.j2"
 # More than any directory of overrides holds; a spec that names a home directory must not be hashed for hours.
 _MAX_OVERRIDES = 1000
 _FILE, _DIST, _TEMPLATE, _STEP = "file:", "dist:", "template:", "step:"
-_REGISTERED = "registered"
 _DIST_INFO = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+)\.dist-info")
 
 
@@ -78,12 +78,7 @@ def fingerprint(inputs: Mapping[str, str], imported: ImportedCode) -> dict[str, 
 
 def registered(inputs: Mapping[str, str]) -> dict[str, str]:
     """Return the inputs of a build whose version goes into a model registry."""
-    return {**inputs, _REGISTERED: "yes"}
-
-
-def was_registered(recorded: Mapping[str, str]) -> bool:
-    """Return whether a recorded version went into a model registry; ``changes`` ignores that."""
-    return _REGISTERED in recorded
+    return {**inputs, REGISTERED: "yes"}
 
 
 def step_inputs(dependencies: Iterable[str], repository: Path) -> dict[str, str]:
@@ -114,7 +109,7 @@ def changes(recorded: Mapping[str, str], spec: Spec, name: str) -> list[str]:
         One readable reason per change; empty if nothing changed.
     """
     new = _current(spec, name, [key for key in recorded if key.startswith((_FILE, _DIST))])
-    old = {key: value for key, value in recorded.items() if key != _REGISTERED and not key.startswith(_STEP)}
+    old = {key: value for key, value in recorded.items() if key != REGISTERED and not key.startswith(_STEP)}
     return [_reason(key, old.get(key), new.get(key)) for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
 
 

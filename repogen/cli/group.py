@@ -48,11 +48,15 @@ _COMMANDS = {
     "history": ("repogen.cli.registry", "Show which version each alias of NAME pointed to, and when."),
     "init": ("repogen.cli.init", "Write a commented, working repogen.yaml."),
     "promote": ("repogen.cli.registry", "Point an alias of NAME to VERSION if it passes its gates."),
+    "prune": ("repogen.cli.repository", "Delete old versions that nothing needs."),
+    "rollback": ("repogen.cli.repository", "Make a repository serve an older version of NAME again."),
     "schema": ("repogen.cli.about", "Print the JSON Schema of the spec, for editors."),
     "serve": ("repogen.cli.serving", "Run a Triton server on a repository until Ctrl-C."),
     "server": ("repogen.cli.serving", "Install or locate the embedded Triton server."),
     "smoke": ("repogen.cli.serving", "Test a published repository on a real Triton server."),
     "sync": ("repogen.cli.registry", "Make a repository serve what an alias points to."),
+    "verify": ("repogen.cli.repository", "Compare every file of a repository with the manifests."),
+    "versions": ("repogen.cli.repository", "List the versions of a repository, and which are served."),
 }
 """Command -> the module that defines it, and its line in ``repogen --help``, which imports none of these modules."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -20,17 +19,13 @@ from repogen.cli.group import (
     print_report,
     tracking_option,
 )
+from repogen.cli.spec_option import load_optional_spec
 from repogen.errors import SpecError
 from repogen.reporting.github import write_promotion
 from repogen.reporting.json import as_dict
 from repogen.reporting.progress import progress_view
 from repogen.reporting.registry_text import history_text, promotion_text, sync_text
-from repogen.spec.load import load_spec
 
-if TYPE_CHECKING:
-    from repogen.spec.models import Spec
-
-_SPEC = Path("repogen.yaml")
 _SERVER_SPEC = "Spec that sets the MLflow server; default: repogen.yaml, if it exists."
 
 
@@ -76,10 +71,12 @@ def promote(  # noqa: PLR0913 - one parameter per option
     with handle_errors(debug=debug, as_json=as_json):
         if rolls_back and (version is not None or gates):
             raise SpecError("--rollback accepts neither VERSION nor --gate: it goes back one version, without gates")
-        loaded_spec = _load_spec(spec)
+        loaded_spec = load_optional_spec(spec)
         with progress_view(quiet=as_json) as progress:
             if rolls_back:
-                report = api.rollback(name, alias=alias, spec=loaded_spec, dry_run=dry_run, tracking_uri=tracking_uri)
+                report = api.rollback_alias(
+                    name, alias=alias, spec=loaded_spec, dry_run=dry_run, tracking_uri=tracking_uri
+                )
             else:
                 report = api.promote(
                     name,
@@ -113,7 +110,7 @@ def history(
     For each move, shows who moved the alias, why, and what the gates measured.
     """
     with handle_errors(debug=debug, as_json=as_json):
-        periods = api.history(name, alias=alias, spec=_load_spec(spec), tracking_uri=tracking_uri)
+        periods = api.history(name, alias=alias, spec=load_optional_spec(spec), tracking_uri=tracking_uri)
         print_report(lambda: history_text(periods), lambda: as_dict(periods), as_json=as_json)
 
 
@@ -129,7 +126,7 @@ def history(
 )
 @click.option("models", "--model", multiple=True, metavar="NAME", help="Sync only this model; repeatable.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, but change nothing.")
-@click.option("--prune", is_flag=True, help="Delete versions and models that are not served.")
+@click.option("--prune", is_flag=True, help="Delete old versions that nothing needs, and models without the alias.")
 @click.option("--spec", type=FILE, help=_SERVER_SPEC)
 @tracking_option
 @json_option
@@ -157,16 +154,9 @@ def sync(  # noqa: PLR0913 - one parameter per option
             models=models,
             dry_run=dry_run,
             prune=prune,
-            spec=_load_spec(spec),
+            spec=load_optional_spec(spec),
             tracking_uri=tracking_uri,
             progress=progress,
         )
         print_report(lambda: sync_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)
         sys.exit(report.exit_code)
-
-
-def _load_spec(path: Path | None) -> Spec | None:
-    """Return the spec of ``--spec``, or repogen.yaml of the working directory; None when neither exists."""
-    if path is None and not _SPEC.is_file():
-        return None
-    return load_spec(path or _SPEC)

@@ -8,17 +8,23 @@ import os
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
 from repogen.artifacts.promotion import GateResult, History, PromotionReport
+from repogen.artifacts.prune import PruneReport
 from repogen.artifacts.report import BuildReport, ModelReport
+from repogen.artifacts.rollback import RollbackReport
 from repogen.artifacts.serving import SmokeCheck, SmokeReport
 from repogen.artifacts.sync import SyncReport
+from repogen.artifacts.verification import VerifyReport
 from repogen.errors import ErrorRecord, RepogenError
+from repogen.repository.decode import json_number
 from repogen.triton_config.rules.findings import Finding, count_findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from repogen.artifacts.environment import Check
+    from repogen.artifacts.versions import Provenance
 
 _FINDINGS_SCHEMA = 1
 
@@ -32,8 +38,8 @@ def as_dict(report: object) -> dict[str, object]:
         repogen.as_dict(repogen.build("repogen.yaml"))["models"][0]["status"]  # 'published'
 
     Args:
-        report: What ``repogen.build``, ``promote``, ``rollback``, ``history`` or ``sync`` returned, an element of what
-            ``smoke`` or ``check`` returned, or a ``RepogenError``.
+        report: The report that a function of ``repogen`` returned, an element of what ``smoke`` or ``check`` returned,
+            or a ``RepogenError``.
 
     Raises:
         TypeError: It is something else.
@@ -135,6 +141,52 @@ def _(report: SyncReport) -> dict[str, object]:
 
 
 @as_dict.register
+def _(report: VersionsReport) -> dict[str, object]:
+    return {
+        "repository": str(report.repository),
+        "owner": report.owner or None,
+        "models": [_model_record(model) for model in report.models],
+        "notes": list(report.notes),
+    }
+
+
+@as_dict.register
+def _(report: VerifyReport) -> dict[str, object]:
+    return {
+        "repository": str(report.repository),
+        "ok": not report.findings,
+        "models": report.models,
+        "versions": report.versions,
+        "files": report.files,
+        "size": report.size,
+        "findings": [dataclasses.asdict(finding) for finding in report.findings],
+    }
+
+
+@as_dict.register
+def _(report: RollbackReport) -> dict[str, object]:
+    return {
+        **dataclasses.asdict(report),
+        "repository": str(report.repository),
+        "outcome": report.outcome.value,
+        "before": list(report.before),
+        "after": list(report.after),
+        "notes": list(report.notes),
+    }
+
+
+@as_dict.register
+def _(report: PruneReport) -> dict[str, object]:
+    return {
+        "repository": str(report.repository),
+        "dry_run": report.dry_run,
+        "deleted": len(report.deleted),
+        "freed": sum(version.size for version in report.deleted),
+        "versions": [{**dataclasses.asdict(version), "deleted": not version.kept} for version in report.versions],
+    }
+
+
+@as_dict.register
 def _(finding: Finding) -> dict[str, object]:
     """``line`` and ``column`` are null where a finding is about a whole file."""
     return {
@@ -208,6 +260,47 @@ def relative_path(path: str) -> str:
     """Return a path relative to the working directory if it is below that, else unchanged."""
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative
+
+
+def _model_record(model: ModelRecord) -> dict[str, object]:
+    return {
+        "name": model.name,
+        "served": list(model.served),
+        "held": model.held,
+        "problem": model.problem,
+        "versions": [_version_record(model, version) for version in model.versions],
+    }
+
+
+def _version_record(model: ModelRecord, version: VersionRecord) -> dict[str, object]:
+    manifest = version.manifest
+    origin = None if manifest is None else manifest.provenance
+    return {
+        "version": version.version,
+        "served": version.served,
+        "held": version.version == model.held,
+        "problem": version.problem,
+        "size": version.size,
+        "created": version.created or None,
+        "sha256": None if manifest is None else manifest.sha256,
+        "content_sha256": None if manifest is None else manifest.content_sha256,
+        "target": None if origin is None else origin.target,
+        "parity": None if origin is None else _recorded_parity(origin),
+        "smoke": None,
+        "confirmed": version.confirmed,
+        "registry_version": version.registry_version,
+        "aliases": list(version.aliases),
+        "git_commit": None if origin is None else origin.git_commit or None,
+        "signature": None,
+    }
+
+
+def _recorded_parity(origin: Provenance) -> dict[str, object]:
+    return {
+        "cases": origin.parity_cases,
+        "max_abs_diff": json_number(origin.parity_max_abs_diff) if origin.parity_cases else None,
+        "max_rel_diff": json_number(origin.parity_max_rel_diff) if origin.parity_cases else None,
+    }
 
 
 def _smoke_result(report: SmokeReport) -> dict[str, object]:

@@ -460,6 +460,172 @@ class DoctorDocument(TypedDict):
     """All checks"""
 
 
+@with_config(_STRICT)
+class RecordedParityDocument(TypedDict):
+    """Parity with PyTorch, as recorded in a manifest."""
+
+    cases: int
+    """Number of cases"""
+    max_abs_diff: float | str | None
+    """Largest absolute difference; null if nothing was measured; `nan` and `inf` are strings"""
+    max_rel_diff: float | str | None
+    """Largest relative difference; null if nothing was measured; `nan` and `inf` are strings"""
+
+
+@with_config(_STRICT)
+class VersionDocument(TypedDict):
+    """One version of a model in a repository."""
+
+    version: int
+    """Number of its directory"""
+    served: bool
+    """Whether Triton serves it"""
+    held: bool
+    """Whether `repogen rollback` holds it"""
+    problem: str
+    """Why it has no manifest that can be read; empty if it has one"""
+    size: int
+    """Total size of its files in bytes"""
+    created: str | None
+    """When its manifest was written, in UTC; without a manifest, when its directory was changed"""
+    sha256: str | None
+    """Digest of `model.onnx`, of `model.py` for Python code, or of `config.pbtxt` for an ensemble"""
+    content_sha256: str | None
+    """Digest of the paths and digests of all its files"""
+    target: str | None
+    """Triton release that it was built for"""
+    parity: RecordedParityDocument | None
+    """Comparison with PyTorch"""
+    smoke: str | None
+    """Result of the smoke test before it was published; null if that is not recorded"""
+    confirmed: bool
+    """False if the model registry still lists it as pending"""
+    registry_version: int | None
+    """Version in the MLflow registry; null if it is not in one, or if none was read"""
+    aliases: list[str]
+    """Aliases that point to it in the MLflow registry"""
+    git_commit: str | None
+    """Commit of the spec, with `-dirty` if files were changed"""
+    signature: str | None
+    """Who signed it; null if it is not signed"""
+
+
+@with_config(_STRICT)
+class ModelVersionsDocument(TypedDict):
+    """One model of a repository."""
+
+    name: str
+    """Name of the model"""
+    served: list[int]
+    """Versions that config.pbtxt serves, newest first"""
+    held: int | None
+    """Version that `repogen rollback` holds"""
+    problem: str
+    """Why it is not known which versions are served, or why none is; may be empty"""
+    versions: list[VersionDocument]
+    """Its versions, newest first"""
+
+
+@with_config(_STRICT)
+class VersionsDocument(TypedDict):
+    """``repogen versions --json``."""
+
+    repository: str
+    """Directory of the repository"""
+    owner: Literal["built", "synced"] | None
+    """Command that writes the repository; null if it has no `repogen.json`"""
+    models: list[ModelVersionsDocument]
+    """Its models"""
+    notes: list[str]
+    """What could not be determined, and why"""
+
+
+@with_config(_STRICT)
+class DiscrepancyDocument(TypedDict):
+    """A difference between a repository and its manifests."""
+
+    model: str
+    """Name of the model"""
+    version: int | None
+    """Version; null for a file of the model's directory"""
+    message: str
+    """What differs"""
+
+
+@with_config(_STRICT)
+class VerifyDocument(TypedDict):
+    """``repogen verify --json``."""
+
+    repository: str
+    """Directory of the repository"""
+    ok: bool
+    """Whether there are no findings"""
+    models: int
+    """Number of models"""
+    versions: int
+    """Number of versions"""
+    files: int
+    """Number of files that manifests list"""
+    size: int
+    """Total size of these files in bytes"""
+    findings: list[DiscrepancyDocument]
+    """Every difference"""
+
+
+@with_config(_STRICT)
+class RollbackDocument(TypedDict):
+    """``repogen rollback --json``."""
+
+    repository: str
+    """Directory of the repository"""
+    model: str
+    """Name of the model"""
+    outcome: Literal["held", "released", "unchanged"]
+    """What was done, or would be done without `--dry-run`"""
+    before: list[int]
+    """Versions that were served before, newest first"""
+    after: list[int]
+    """Versions that are served now, newest first"""
+    held: int | None
+    """Version that is held now; null without a hold"""
+    dry_run: bool
+    """Whether nothing was changed"""
+    notes: list[str]
+    """What clients and ensembles notice"""
+
+
+@with_config(_STRICT)
+class PrunedVersionDocument(TypedDict):
+    """What a prune did with one version."""
+
+    model: str
+    """Name of the model"""
+    version: int
+    """The version"""
+    size: int
+    """Total size of its files in bytes"""
+    deleted: bool
+    """Whether it was deleted, or would be without `--dry-run`"""
+    kept: str
+    """Why it was kept; empty if it was deleted"""
+
+
+@with_config(_STRICT)
+class PruneDocument(TypedDict):
+    """``repogen prune --json``."""
+
+    repository: str
+    """Directory of the repository"""
+    dry_run: bool
+    """Whether nothing was deleted"""
+    deleted: int
+    """Number of versions that were deleted, or would be"""
+    freed: int
+    """Total size of their files in bytes"""
+    versions: list[PrunedVersionDocument]
+    """Every version of the selected models"""
+
+
 DOCUMENTS: dict[str, type] = {
     "build": BuildDocument,
     "check": FindingsDocument,
@@ -467,6 +633,10 @@ DOCUMENTS: dict[str, type] = {
     "promote": PromotionDocument,
     "history": HistoryDocument,
     "sync": SyncDocument,
+    "versions": VersionsDocument,
+    "verify": VerifyDocument,
+    "rollback": RollbackDocument,
+    "prune": PruneDocument,
     "doctor": DoctorDocument,
     "a command that failed": FailureDocument,
 }

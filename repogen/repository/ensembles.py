@@ -77,6 +77,20 @@ def unfit_users(repository: Path, staged: StagedVersion, building: Collection[st
     return reasons
 
 
+def steps_of(text: str, name: str) -> tuple[str, ...]:
+    """Return the models that an ensemble's steps name, sorted; empty for another model.
+
+    Args:
+        text: Text of the model's config.pbtxt.
+        name: The model.
+
+    Raises:
+        PbtxtError: It can't be parsed.
+    """
+    config = parse(text, f"{name}/{CONFIG_FILE}")
+    return tuple(sorted({step.model_name for step in config.ensemble_scheduling.step}))
+
+
 def unfit(text: str, name: str, repository: Path) -> str:
     """Return why Triton could not load an ensemble with a repository's models; empty if it could.
 

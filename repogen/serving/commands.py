@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
 from repogen.errors import RepogenError, ServerError, SpecError
-from repogen.files import is_directory
 from repogen.repository.ensembles import with_steps
+from repogen.repository.inventory import require_models
 from repogen.repository.layout import directory_of_step, latest_version, models_of
 from repogen.repository.manifest import read_manifest
 from repogen.serving.embedded import EmbeddedTriton
@@ -54,7 +54,7 @@ def serve(
         SpecError: The repository does not exist.
         ServerError: The server cannot be started, or it loaded no model and does not poll.
     """
-    check_models(repository, models)
+    require_models(repository, models)
     mode, name = ControlMode.POLL if poll else ControlMode.NONE, server.partition(":")[0]
     if name == "remote" or is_address(server):
         raise ServerError(
@@ -141,24 +141,6 @@ def recorded_target(repository: Path) -> Target:
             target = find_target(release)
             recorded += [target] if target is not None else []
     return max(recorded, key=lambda target: target.release, default=targets()[DEFAULT_RELEASE])
-
-
-def check_models(repository: Path, names: tuple[str, ...]) -> None:
-    """Raise SpecError when a repository, or one of its models ``names``, does not exist."""
-    if not is_directory(repository):
-        raise SpecError(
-            f"{repository} is not a directory",
-            "build a repository with `repogen build`, or pass the path of another one",
-            code="repository.missing",
-        )
-    missing_models = [name for name in names if not is_directory(repository / name)]
-    if missing_models:
-        existing = ", ".join(models_of(repository)) or "none"
-        raise SpecError(
-            f"{repository} has no model {', '.join(missing_models)}",
-            f"models of the repository: {existing}",
-            code="repository.no-such-model",
-        )
 
 
 def wait(triton: RunningTriton, progress: Progress) -> None:

@@ -9,9 +9,10 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from repogen.artifacts.serving import ControlMode, SmokeCheck
 from repogen.errors import RepogenError
+from repogen.repository.inventory import require_models
 from repogen.repository.layout import models_of
 from repogen.repository.manifest import read_manifest
-from repogen.serving.commands import check_models, recorded_target
+from repogen.serving.commands import recorded_target
 from repogen.serving.servers import open_triton
 from repogen.smoke.deployed_model import read_deployed_model
 from repogen.smoke.grpc_client import GrpcClient
@@ -41,7 +42,7 @@ def smoke(repository: Path, names: tuple[str, ...], server: str, progress: Progr
         SpecError: The repository or a model does not exist.
         ServerError: The server cannot be started or reached.
     """
-    check_models(repository, names)
+    require_models(repository, names)
     target = recorded_target(repository)
     with open_triton(server, target, repository, ControlMode.EXPLICIT, progress) as triton:
         progress.step("", "smoke")

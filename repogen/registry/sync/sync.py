@@ -88,7 +88,7 @@ def sync(
     require_same_registry(registry, repository, aliased)
     if not options.dry_run:
         sweep(repository, None)
-    plans = {name: plan_or_failure(repository, options, name, aliased.get(name)) for name in names}
+    plans = {name: plan_or_failure(repository, options, name, aliased.get(name), _entries(run, name)) for name in names}
     results = {name: tuple(step.result for step in steps) for name, steps in plans.items()}
     changed_names = [
         name for name, versions in results.items() if any(version.action in CHANGES for version in versions)
@@ -135,13 +135,18 @@ def _sync_model(run: _Run, root: Path, steps: list[Step], entry: RegistryEntry |
         run.progress.step(name, "publish")
         with synced_repository(run.repository, run.options.alias, run.filesystem):
             require_unmoved_alias(run.registry, run.options.alias, name, entry)
-            for step in plan(run.repository, run.options, name, entry):
+            for step in plan(run.repository, run.options, name, entry, _entries(run, name)):
                 _execute(run, root, step, staged)
                 results.append(step.result)
     except (RepogenError, OSError) as error:
         results.append(failed(name, entry, error))
     run.progress.step(name, "done")
     return tuple(results)
+
+
+def _entries(run: _Run, name: str) -> tuple[RegistryEntry, ...]:
+    """Return every version in the registry, if versions are to be pruned."""
+    return run.registry.entries(name) if run.options.prune else ()
 
 
 def _stage(run: _Run, root: Path, step: Step, entry: RegistryEntry) -> StagedVersion | None:

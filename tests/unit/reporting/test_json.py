@@ -8,13 +8,19 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from repogen.artifacts.built_model import ExportAttempt, PassOutcome
+from repogen.artifacts.built_model import ExportAttempt, FileRecord, PassOutcome
 from repogen.artifacts.environment import Check
+from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
 from repogen.artifacts.promotion import GateResult, History, Outcome, Period, PromotionReport, Verdict
+from repogen.artifacts.prune import PrunedVersion, PruneReport
 from repogen.artifacts.registry import AliasMove
 from repogen.artifacts.report import BuildReport, ModelReport, Status
+from repogen.artifacts.rollback import RollbackOutcome, RollbackReport
 from repogen.artifacts.serving import Latency, SmokeCheck, SmokeReport
 from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncReport
+from repogen.artifacts.tensors import Signature
+from repogen.artifacts.verification import Discrepancy, VerifyReport
+from repogen.artifacts.versions import Manifest, Provenance
 from repogen.errors import ErrorRecord, PublishError
 from repogen.reporting.json import as_dict, doctor_document, findings_document, smoke_document
 from repogen.reporting.json_types import DOCUMENTS
@@ -47,6 +53,13 @@ MODEL = ModelReport(
 GATE = GateResult("latency.max_ratio", "n/a", "", Verdict.RECORDED, value=float("inf"))
 MOVE = AliasMove("champion", None, 2, "me", "2026-01-01T00:00:00Z", "promote", {"size": "1"})
 SYNCED = (SyncedVersion("m", SyncAction.FAILED, 1, "", ERROR),)
+PROVENANCE = Provenance({}, "", "", {}, "24.10", "dynamo", 20, 10, 1, 1, 1, float("inf"), 0.0)
+SIGNATURE = Signature((), ())
+MANIFEST = Manifest("m", 8, SIGNATURE, (FileRecord("model.onnx", "0" * 64, 1),), PROVENANCE)
+VERSION = VersionRecord("m", 2, Path("m/2"), served=True, manifest=MANIFEST, problem="", size=1, created="")
+FOREIGN = VersionRecord("m", 1, Path("m/1"), served=False, manifest=None, problem="no manifest", size=1, created="")
+MODEL_RECORD = ModelRecord("m", Path("m"), (VERSION, FOREIGN), served=(2,), held=None, problem="")
+ROLLBACK = RollbackReport(Path("r"), "m", RollbackOutcome.HELD, (2,), (1,), 1, dry_run=False, notes=("x",))
 EXAMPLES = {
     "build": [as_dict(BuildReport(Path("r"), (MODEL, ModelReport("n", Status.UNCHANGED, version=1)), ERROR))],
     "check": [findings_document([Finding("RG101", "error", "m", "h", path="a/config.pbtxt")], 1)],
@@ -54,6 +67,12 @@ EXAMPLES = {
     "promote": [as_dict(PromotionReport("m", "champion", None, 2, Outcome.REFUSED, (GATE,), move=MOVE))],
     "history": [as_dict(History("m", (Period("champion", None, "", "", present=True, by="", why="outside"),)))],
     "sync": [as_dict(SyncReport(Path("r"), "a", dry_run=True, versions=SYNCED))],
+    "versions": [
+        as_dict(VersionsReport(Path("r"), "", (ModelRecord("m", Path("m"), (VERSION, FOREIGN), (2,), None, ""),)))
+    ],
+    "verify": [as_dict(VerifyReport(Path("r"), 1, 1, 5, 100, (Discrepancy("m", None, "config.pbtxt is missing"),)))],
+    "rollback": [as_dict(ROLLBACK)],
+    "prune": [as_dict(PruneReport(Path("r"), dry_run=True, versions=(PrunedVersion("m", 1, 10, ""),)))],
     "doctor": [doctor_document([Check("python", "3.11", ok=True)])],
     "a command that failed": [
         as_dict(PublishError("x")),

@@ -1,0 +1,42 @@
+"""A real Triton serves what `repogen rollback` holds, and answers every request while that changes."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from tritonclient.grpc import InferenceServerClient
+
+import repogen
+from repogen.artifacts.progress import Silent
+from repogen.serving import commands as live
+from tests.integration.test_sync import adds, answer, waits_for
+from tests.support.published import Publisher
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_rollback_is_served(tmp_path: Path) -> None:
+    """A server that polls follows a rollback, a publish under the hold, and the release; a new one serves the hold."""
+    publisher = Publisher(tmp_path / "repository")
+    for number, batch in ((1, 8), (2, 0)):  # under one config.pbtxt, each would make the other unservable
+        publisher.publish("m", adds(number), batch=batch)
+    with (
+        live.serve(publisher.repository, "embedded", poll=True, progress=Silent()) as triton,
+        closing(InferenceServerClient(triton.endpoint.grpc)) as client,
+    ):
+        assert answer(client, "m") == 2
+        assert repogen.rollback("m", repository=publisher.repository).after == (1,)
+        assert waits_for(lambda: answer(client, "m"), 1)
+        publisher.publish("m", adds(3), batch=0)
+        assert answer(client, "m") == 1
+        repogen.rollback("m", repository=publisher.repository, release=True)
+        assert waits_for(lambda: answer(client, "m"), 3)
+    repogen.rollback("m", 2, repository=publisher.repository)
+    assert [finding for finding in repogen.check(publisher.repository) if finding.severity == "error"] == []
+    with (
+        live.serve(publisher.repository, "embedded", poll=False, progress=Silent()) as triton,
+        closing(InferenceServerClient(triton.endpoint.grpc)) as client,
+    ):
+        assert answer(client, "m") == 2
