@@ -20,6 +20,7 @@ from repogen.serving.embedded import EmbeddedTriton
 from repogen.serving.process import PortOptions, choose_ports, load_failures, require_loaded
 from repogen.serving.served_models import served_models
 from repogen.serving.servers import is_address, open_triton
+from repogen.spec.problems import suggestion
 from repogen.targets import DEFAULT_RELEASE, find_target, targets
 from repogen.triton_config.text.parse import parse
 
@@ -166,10 +167,10 @@ def check_models(repository: Path, names: tuple[str, ...]) -> None:
         )
     missing_models = [name for name in names if not is_directory(repository / name)]
     if missing_models:
-        existing = ", ".join(models_of(repository)) or "none"
+        existing = models_of(repository)
         raise SpecError(
             f"{repository} has no model {', '.join(missing_models)}",
-            f"models of the repository: {existing}",
+            suggestion(missing_models, existing, f"models of the repository: {', '.join(existing) or 'none'}"),
             code="repository.no-such-model",
         )
 
