@@ -24,10 +24,10 @@ MINORS = (10, 11, 12)
 PLATFORMS = [*(f"manylinux_2_{minor}_x86_64" for minor in range(35, 16, -1)), "manylinux2014_x86_64"]
 
 
-def wheels(project: str, versions: set[str], minor: int, *, sizes: bool = False) -> dict[str, dict[str, str | int]]:
-    """Return ``{version: {"file", "sha256"}}`` of the wheels of ``project`` that CPython 3.``minor`` takes.
+def wheels(project: str, versions: set[str], minor: int) -> dict[str, dict[str, str | int]]:
+    """Return ``{version: {"file", "sha256", "size"}}`` of the wheels of ``project`` that CPython 3.``minor`` accepts.
 
-    With ``sizes`` each has its ``size`` too, which costs a HEAD request; a progress bar wants it of the large one.
+    The size, which progress bars show, costs one HEAD request per wheel.
     """
     command = create_command("download")
     if not isinstance(command, DownloadCommand):
@@ -41,9 +41,8 @@ def wheels(project: str, versions: set[str], minor: int, *, sizes: bool = False)
         for candidate in sorted(finder.find_all_candidates(project), key=lambda each: each.link.filename):
             link, version = candidate.link, str(candidate.version)
             if version in versions and link.hash_name == "sha256":
-                found[version] = {"file": link.filename, "sha256": str(link.hash)}
-                if sizes:
-                    found[version]["size"] = int(session.head(link.url_without_fragment).headers["Content-Length"])
+                size = int(session.head(link.url_without_fragment).headers["Content-Length"])
+                found[version] = {"file": link.filename, "sha256": str(link.hash), "size": size}
     return found
 
 
@@ -52,7 +51,7 @@ def main() -> None:
     runtimes = {target.onnxruntime for target in targets().values()}
     project, version = TRITON
     lock: dict[str, object] = {
-        "tritonserver": {"version": TRITON_SERVER, "wheel": wheels(project, {version}, MINORS[0], sizes=True)[version]},
+        "tritonserver": {"version": TRITON_SERVER, "wheel": wheels(project, {version}, MINORS[0])[version]},
         "numpy": {f"cp3{minor}": wheels("numpy", {NUMPY}, minor)[NUMPY] for minor in MINORS},
         "onnxruntime": {f"cp3{minor}": wheels("onnxruntime", runtimes, minor) for minor in MINORS},
     }

@@ -26,6 +26,7 @@ from repogen.errors import RepogenError, SpecError
 from repogen.registry.mlflow.uri import tracking_of
 from repogen.repository.ownership import require_built
 from repogen.spec.paths import check_repository
+from repogen.spec.problems import suggestion
 from repogen.spec.sources import MlflowSource
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _select_names(spec: Spec, selection: tuple[str, ...]) -> list[str]:
     if unknown:
         raise SpecError(
             f"{spec.path.name} has no model {', '.join(map(repr, unknown))}",
-            f"its models are {', '.join(spec.models)}",
+            suggestion(unknown, list(spec.models), f"its models are {', '.join(spec.models)}"),
             code="spec.no-such-model",
         )
     return [name for name in spec.models if not selection or name in selection]

@@ -16,13 +16,14 @@ import click
 from repogen.cli.interrupts import command_running
 from repogen.errors import ExitCode, InterruptedBuildError, OutputError, RepogenError, SpecError
 from repogen.reporting.output import write_json, write_text
+from repogen.spec.problems import suggestion
 from repogen.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
-FILE = click.Path(dir_okay=False, path_type=Path)
+FILE = click.Path(path_type=Path)  # `load_spec` has a message for a directory
 CONTROL_VARIABLE = "REPOGEN_CONTROL_HEADER"
 SERVER = "embedded, docker, HOST:PORT of a running server, or the name of a plug-in server"
 
@@ -74,6 +75,15 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = getattr(import_module(_COMMANDS[cmd_name][0]), cmd_name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command and its arguments; an unknown command is an error with the most similar one."""
+        if args and not ctx.resilient_parsing and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            hint = suggestion(args[:1], sorted(_COMMANDS), "see `repogen --help`")
+            ctx.fail(f"No such command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
         """Write the list of commands."""

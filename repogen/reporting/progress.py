@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
-_MEGABYTE = 2**20
+_MEGABYTE = 10**6
 _MAX_LENGTH = 2_000
 _ENDED = {"done": "green", "failed": "red"}
 """The last steps of a model, and their colors."""

@@ -19,6 +19,7 @@ from repogen.repository.hold import held_version
 from repogen.repository.layout import config_bytes, model_dir, models_of, triton_versions, versions
 from repogen.repository.manifest import read_manifest
 from repogen.repository.version_policy import served_versions
+from repogen.spec.problems import suggestion
 from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def require_models(repository: Path, names: Iterable[str]) -> None:
     if missing_models:
         raise SpecError(
             f"{repository} has no model {', '.join(missing_models)}",
-            f"models of the repository: {', '.join(existing) or 'none'}",
+            suggestion(missing_models, existing, f"models of the repository: {', '.join(existing) or 'none'}"),
             code="repository.no-such-model",
         )
 

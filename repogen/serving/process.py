@@ -356,7 +356,8 @@ def _lock(directory: Path) -> int:
 
 def _is_secret(launch: Launch, part: str) -> bool:
     """Return whether an option contains a header with which other users could control the server."""
-    return launch.ports is not None and control.is_sendable(launch.control) and launch.control.value in part
+    is_last = part.endswith(f"={launch.control.value}")
+    return launch.ports is not None and control.is_sendable(launch.control) and is_last
 
 
 def _spawn(launch: Launch, command: list[str]) -> ServerProcess:

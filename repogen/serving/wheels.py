@@ -37,12 +37,12 @@ class Wheel:
     Attributes:
         file: File name, which states project, version and tags.
         sha256: Hex digest.
-        size: Bytes; 0 when the lock does not state it.
+        size: Bytes.
     """
 
     file: str
     sha256: str
-    size: int = 0
+    size: int
 
     @property
     def requirement(self) -> str:
@@ -233,10 +233,11 @@ class _DownloadMonitor:
         self._thread.join()
 
     def _report(self) -> None:
-        while not self._done.wait(_REPORT_SECONDS):
-            self._progress.download(self._wheel.file, self._size() - self._before, self._wheel.size)
-        arrived = self._size() - self._before
-        self._progress.download(self._wheel.file, arrived, self._wheel.size or arrived)
+        ended = False
+        while not ended:
+            ended = self._done.wait(_REPORT_SECONDS)
+            size = min(self._size() - self._before, self._wheel.size)  # pip may have two copies for a moment
+            self._progress.download(self._wheel.file, size, self._wheel.size)
 
     def _size(self) -> int:
         total = 0

@@ -167,18 +167,8 @@ def loaded(server: RunningTriton, client: InferenceClient, model: PreparedModel)
     try:
         client.load(model.served_as, as_json(model.config) if model.replaces_config else None, model.files())
     except RefusedError as refusal:
-        if "is restricted" in refusal.message:
-            raise SmokeError(
-                f"the server's control API requires a header: {refusal.message}",
-                f"set {control.VARIABLE}=KEY=VALUE, or pass --control-header",
-                code="smoke.control-header",
-            ) from refusal
-        if "explicit model load" in refusal.message:
-            raise SmokeError(
-                f"the server does not load models on request: {refusal.message}",
-                "start it with --model-control-mode=explicit, or use --server embedded",
-                code="smoke.not-explicit",
-            ) from refusal
+        if (error := control.refusal(refusal.message)) is not None:
+            raise error from refusal
         raise
     try:
         yield

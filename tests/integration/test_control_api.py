@@ -16,7 +16,9 @@ from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
 from repogen.artifacts.progress import Silent
+from repogen.errors import SmokeError
 from repogen.serving import commands, control
+from repogen.serving.servers import prepare_server
 from tests.integration.test_hostile_repository import add
 
 if TYPE_CHECKING:
@@ -148,3 +150,23 @@ def test_header_of_the_user_opens_the_control_api(tmp_path: Path, monkeypatch: p
         assert value not in repr(triton.endpoint)
         assert status(triton, PATHS[2], {"X-Ops": value}) == 200
         assert status(triton, PATHS[2], {"X-Ops": "other"}) == 403
+
+
+def test_build_checks_first_that_a_remote_server_loads_models(
+    triton: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server in explicit mode does, if it gets its header; nothing is loaded into it, and other modes are errors."""
+    endpoint = triton.running.endpoint
+    with pytest.raises(SmokeError, match="requires a header") as caught:
+        prepare_server(endpoint.grpc, triton.target, Silent(), loads=True)
+    assert caught.value.code == "smoke.control-header"
+    monkeypatch.setenv(control.VARIABLE, f"{endpoint.control.key}={endpoint.control.value}")
+    prepare_server(endpoint.grpc, triton.target, Silent(), loads=True)
+
+    add(tmp_path, "good")
+    monkeypatch.setenv(control.VARIABLE, "key=v")  # a value that occurs in other arguments of the server
+    with commands.serve(tmp_path, "embedded", poll=False, progress=Silent()) as served:
+        prepare_server(served.endpoint.grpc, triton.target, Silent())
+        with pytest.raises(SmokeError, match="does not load models on request") as caught:
+            prepare_server(served.endpoint.grpc, triton.target, Silent(), loads=True)
+    assert caught.value.code == "smoke.not-explicit"

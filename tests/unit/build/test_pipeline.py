@@ -80,6 +80,15 @@ def test_unknown_model_is_rejected(spec: Spec) -> None:
     assert (caught.value.code, caught.value.hint) == ("spec.no-such-model", "its models are a, b, e")
 
 
+@pytest.mark.parametrize("options", [BuildOptions(models=("digitz",)), BuildOptions(adopt=("digitz",))])
+def test_misspelled_model_has_a_suggestion(tmp_path: Path, options: BuildOptions) -> None:
+    """The most similar name."""
+    spec = write_spec(tmp_path, digits=PLAIN, text=PLAIN)
+    with pytest.raises(SpecError) as caught:
+        plan_build(spec, options)
+    assert caught.value.hint == 'did you mean "digits"?'
+
+
 def test_repository_option_is_checked_like_the_spec_s(spec: Spec) -> None:
     """The directory of the spec cannot be a model repository."""
     with pytest.raises(SpecError, match="--repository") as caught:

@@ -24,7 +24,7 @@ def wheel(folder: Path, file: str, members: dict[str, str]) -> wheels.Wheel:
     with zipfile.ZipFile(folder / file, "w") as archive:
         for name, text in members.items():
             archive.writestr(name, text)
-    return wheels.Wheel(file, sha256_file(folder / file))
+    return wheels.Wheel(file, sha256_file(folder / file), (folder / file).stat().st_size)
 
 
 @pytest.fixture
@@ -54,6 +54,19 @@ def installation(source: Path, tmp_path: Path) -> install.Installation:
         {tag: {RUNTIME: wheel(source, "onnxruntime-1.19.2-x.whl", {"onnxruntime/__init__.py": ""})}},
     )
     return install.locate(RUNTIME, tmp_path / "cache", lock)
+
+
+class Downloads(Silent):
+    """Records the progress of downloads."""
+
+    def __init__(self) -> None:
+        """Begin without events."""
+        self.events: list[tuple[int, int]] = []
+
+    def download(self, what: str, done: int, total: int) -> None:
+        """Record the event."""
+        assert what == "numpy-1.26.4-x.whl"
+        self.events.append((done, total))
 
 
 def files(root: Path) -> set[str]:
@@ -95,6 +108,27 @@ def test_missing_wheel_is_named(source: Path, installation: install.Installation
         install.install(installation, Silent(), source)
 
     assert "--from DIR" in caught.value.hint
+
+
+def test_progress_of_a_download_has_the_size_of_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while pip has two copies of the file."""
+    archive = wheel(tmp_path, "numpy-1.26.4-x.whl", {"numpy/data.bin": "x" * 5000})
+    pip = tmp_path / "pip"
+    lines = (
+        'for word in "$@"; do if [ "$previous" = --dest ]; then dest=$word; fi; previous=$word; done',
+        f'mkdir "$TMPDIR/unpack"; cp {tmp_path}/numpy-1.26.4-x.whl "$TMPDIR/unpack"',
+        f'cp {tmp_path}/numpy-1.26.4-x.whl "$dest"; sleep 0.5; rm -r "$TMPDIR/unpack"',
+    )
+    pip.write_text("\n".join(("#!/bin/sh", *lines, "")), encoding="utf-8")
+    pip.chmod(0o755)
+    monkeypatch.setattr(wheels, "python_with_pip", lambda: str(pip))
+    progress = Downloads()
+    (tmp_path / "folder").mkdir()
+
+    wheels.fetch(archive, "cp311", tmp_path / "folder", progress)
+
+    assert {total for _, total in progress.events} == {archive.size}
+    assert max(done for done, _ in progress.events) == archive.size == progress.events[-1][0]
 
 
 def test_remains_of_a_killed_installation_are_deleted(source: Path, installation: install.Installation) -> None:

@@ -65,3 +65,14 @@ def test_repository_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
     for repository, models in ((tmp_path / name, ()), (tmp_path, (name,))):
         with pytest.raises(SpecError):
             require_models(repository, models)
+
+
+def test_misspelled_model_has_a_suggestion(tmp_path: Path) -> None:
+    """The most similar name; all names if none is similar."""
+    (tmp_path / "digits").mkdir()
+    hints = []
+    for name in ("digitz", "nobody"):
+        with pytest.raises(SpecError) as caught:
+            require_models(tmp_path, (name,))
+        hints.append(caught.value.hint)
+    assert hints == ['did you mean "digits"?', "models of the repository: digits"]

@@ -220,6 +220,10 @@ def test_model_option_limits_the_sync(registry: SimulatedRegistry, register: Reg
     with pytest.raises(SpecError, match="'nobody' has the alias champion") as caught:
         sync(registry, repository, SyncOptions("champion", ("b", "nobody")), Silent())
     assert caught.value.code == "sync.no-such-model"
+    register("digits", b"1", "champion")
+    with pytest.raises(SpecError) as caught:
+        sync(registry, repository, SyncOptions("champion", ("digitz",)), Silent())
+    assert caught.value.hint == 'did you mean "digits"?'
 
 
 def test_pending_entry_is_ignored(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
