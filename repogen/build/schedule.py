@@ -116,7 +116,7 @@ def _build(
     if isinstance(publish, ModelReport):
         return PendingBuild(run, publish)
     if hold:
-        session.progress.step(run.name, "verified; waits for the models that it is published with")
+        session.progress.step(run.name, "verified; waiting for the models that are published with it")
         return PendingBuild(run, run.report(Status.VERIFIED), publish)
     return PendingBuild(run, _publish(session, run, publish))
 

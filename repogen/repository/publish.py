@@ -227,8 +227,8 @@ def _manifest(model: Path, version: int) -> Manifest:
     except MalformedRecordError as error:
         raise PublishError(
             f"{model.name}: the newest version {version} is damaged: {error.message}",
-            f"restore {model / str(version)}, or move it out of the repository; its number is not used again while it "
-            "is there",
+            f"restore {model / str(version)}, or move it out of the repository; its number is not reused while that "
+            "directory exists",
             code="publish.damaged-version",
         ) from error
 

@@ -163,7 +163,7 @@ def describe_program(path: Path, relative: str) -> ModelDescription:
     ranges = [f"  {symbol} is {limits}" for symbol, limits in program.ranges.items()]
     keys = (
         "# Inputs, dynamic dims and example inputs come from the program. Optional keys:",
-        "# dims: {batch: {min: 1, max: 16}}   # narrower than the program's own",
+        "# dims: {batch: {min: 1, max: 16}}   # narrower bounds than the program's",
         "# examples: examples.npz             # real inputs",
     )
     return ModelDescription(

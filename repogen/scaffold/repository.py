@@ -138,7 +138,7 @@ def describe_repository(path: Path, spec_dir: Path) -> SpecDescription:
     )
 
 
-_SUPPORTED = "supported are ONNX models, code for the Python backend, and ensembles of them"
+_SUPPORTED = "repogen supports ONNX models, code for the Python backend, and ensembles of these"
 
 
 def _read(directory: Path, spec_dir: Path) -> _Existing:

@@ -125,7 +125,7 @@ def _judge_ratio(
 ) -> GateResult:
     limit = at_most if at_most is not None else at_least
     is_close = limit is not None and ratio.low < limit < ratio.high
-    note = "the limit is within the confidence interval: a second run may have another result" if is_close else ""
+    note = "the limit is within the confidence interval: a second run may have a different result" if is_close else ""
     text = f"{ratio.value:.3f} ({ratio.low:.3f} to {ratio.high:.3f}), {text}"
     return judge_figure(gate, ratio.value, text, at_most=at_most, at_least=at_least, note=note)
 

@@ -128,7 +128,7 @@ def _check_sizes(graph: tuple[GraphInput, ...]) -> None:
             size = dim.min if isinstance(dim, Limits) else dim
             if not 1 <= size <= INT32_MAX:
                 raise SourceError(
-                    f"input {graph_input.name!r} has a dim of size {size}, and sizes are from 1 to {INT32_MAX}",
+                    f"input {graph_input.name!r} has a dim of size {size}; valid sizes are 1 to {INT32_MAX}",
                     "export the model again with its real shape",
                     code="source.dim-size",
                 )
