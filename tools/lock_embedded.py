@@ -1,8 +1,8 @@
 """Writes repogen/data/embedded.lock.json: the wheels of the embedded Triton, each with its SHA-256.
 
-Run it after triton_releases.csv names a new ONNX Runtime: ``python tools/lock_embedded.py``. It asks the index that pip
-is configured for, through pip itself (a few pages), and downloads no wheel. pip's inner modules are not a public API:
-this runs with pip 23.2.
+Run it when triton_releases.csv lists a new ONNX Runtime: ``python tools/lock_embedded.py``. It queries pip's configured
+index through pip (a few pages), and downloads no wheel. pip's internal modules are not a public API: this program works
+with pip 23.2.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ PLATFORMS = [*(f"manylinux_2_{minor}_x86_64" for minor in range(35, 16, -1)), "m
 
 
 def wheels(project: str, versions: set[str], minor: int, *, sizes: bool = False) -> dict[str, dict[str, str | int]]:
-    """Return ``{version: {"file", "sha256"}}`` of the wheels of ``project`` that CPython 3.``minor`` takes.
+    """Return ``{version: {"file", "sha256"}}`` of the wheels of ``project`` that CPython 3.``minor`` accepts.
 
-    With ``sizes`` each has its ``size`` too, which costs a HEAD request; a progress bar wants it of the large one.
+    With ``sizes``, each entry also has its ``size``, for progress bars; it costs one HEAD request.
     """
     command = create_command("download")
     if not isinstance(command, DownloadCommand):
@@ -37,18 +37,18 @@ def wheels(project: str, versions: set[str], minor: int, *, sizes: bool = False)
     with command.main_context():
         session = command.get_default_session(options)
         finder = command._build_package_finder(options, session, target_python=python)  # noqa: SLF001 - see above
-        found: dict[str, dict[str, str | int]] = {}
+        records: dict[str, dict[str, str | int]] = {}
         for candidate in sorted(finder.find_all_candidates(project), key=lambda each: each.link.filename):
             link, version = candidate.link, str(candidate.version)
             if version in versions and link.hash_name == "sha256":
-                found[version] = {"file": link.filename, "sha256": str(link.hash)}
+                records[version] = {"file": link.filename, "sha256": str(link.hash)}
                 if sizes:
-                    found[version]["size"] = int(session.head(link.url_without_fragment).headers["Content-Length"])
-    return found
+                    records[version]["size"] = int(session.head(link.url_without_fragment).headers["Content-Length"])
+    return records
 
 
 def main() -> None:
-    """Ask for every wheel, and write the lock."""
+    """Look up every wheel, and write the lock file."""
     runtimes = {target.onnxruntime for target in targets().values()}
     project, version = TRITON
     lock: dict[str, object] = {

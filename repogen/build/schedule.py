@@ -1,4 +1,4 @@
-"""Runs the models of a build: several at a time, ensembles after their dependencies, and each failure on its own."""
+"""Runs the models of a build: several at a time, ensembles after their dependencies. Failures are isolated."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def name_findings(model: ModelSpec) -> Findings:
 
 
 def _conflicts(triton: TritonSpec) -> Findings:
-    """Yield keys that exclude each other, which config.pbtxt cannot express because its fields are a ``oneof``."""
+    """Yield mutually exclusive keys, which config.pbtxt cannot express because its fields are a ``oneof``."""
     policy, sequence = triton.version_policy, triton.sequence_batching
     keys = [name for name in ("latest", "all", "specific") if getattr(policy, name, None) is not None]
     if policy is not None and len(keys) != 1:

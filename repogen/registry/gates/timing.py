@@ -48,7 +48,7 @@ class Latency(Gate[LatencyGate, Times]):
         return options.max_ratio is not None or options.p95_max_ms is None
 
     def measure(self, options: LatencyGate, versions: Versions) -> Times:
-        """Time both versions in turns."""
+        """Time both versions alternately."""
         candidate = versions.candidate.require_served()
         request = candidate.row()
         champion = _comparable_champion(versions.champion, request)
@@ -81,7 +81,7 @@ class Throughput(Gate[ThroughputGate, Times]):
         return True
 
     def measure(self, options: ThroughputGate, versions: Versions) -> Times:
-        """Time bursts of both versions in turns."""
+        """Time bursts of both versions alternately."""
         candidate = versions.candidate.require_served()
         request, size = candidate.row(), candidate.burst_size()
         champion = _comparable_champion(versions.champion, request)

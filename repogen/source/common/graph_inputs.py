@@ -66,7 +66,7 @@ class GraphInputs:
         dims: Their symbolic dims.
         examples: Creates example inputs.
         undeclared: Dims without bounds in both the graph and the spec.
-        declare: What to declare so that more values are tried than a guess; empty if nothing was guessed.
+        declare: What to declare if example values were guessed; empty otherwise.
         notes: Messages for the report.
     """
 

@@ -24,7 +24,7 @@ _BACKENDS = frozenset({
     "onnxruntime", "python", "pytorch", "tensorrt", "tensorflow", "openvino", "dali", "fil", "identity", "vllm",
     "tensorrtllm", "repeat", "square",
 })  # fmt: skip
-# Backends of the containers that are a model.py in their directory, or have one beside their library.
+# Backends of the containers that are a model.py in their directory, or have one next to their library.
 _PYTHON_BASED = frozenset({"pytorch", "tensorrtllm", "vllm"})
 _PLATFORMS = {
     "onnxruntime_onnx": "onnxruntime",
