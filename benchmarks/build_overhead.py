@@ -1,8 +1,8 @@
-"""What `repogen build` costs over the script that a team writes by hand, side by side in one run.
+"""Compares `repogen build` with a typical hand-written export script: time and memory, side by side in one run.
 
 ``make bench``, or ``python benchmarks/build_overhead.py [--rounds 3] [--only overhead|jobs|idle]``. Every round runs
-the baseline and ours in turn, so that a drift of the machine's speed meets both. Ratios are medians of the ratios of
-each round.
+the script and then repogen, so that changes in the machine's speed affect both. Ratios are medians of the ratios of
+the rounds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EXPORTERS = ("dynamo", "torchscript")
 
 
 def example(name: str) -> dict[str, dict[str, object]]:
-    """Return the models of an example's spec, its paths made absolute."""
+    """Return the models of an example's spec, with absolute paths."""
     directory = ROOT / "examples" / name
     models: dict[str, dict[str, dict[str, object]]] = yaml.safe_load((directory / "repogen.yaml").read_text())["models"]
     for model in models.values():
@@ -55,7 +55,7 @@ def write_spec(directory: Path, models: dict[str, dict[str, object]]) -> Path:
 
 
 def two_shapes(name: str, exporter: str) -> dict[str, dict[str, object]]:
-    """Return an example's models with the baseline's work and no more: one exporter, two shapes, no passes."""
+    """Return an example's models with only the work of the baseline: one exporter, two shapes, no passes."""
     models = example(name)
     for model in models.values():
         model["export"] = {"exporter": exporter}
@@ -71,7 +71,7 @@ def build(spec: Path, *flags: str) -> Run:
 
 
 def overhead(name: str, rounds: int, scratch: Path) -> None:
-    """Print the table of one model."""
+    """Print the results for one model."""
     runs: dict[str, list[Run]] = defaultdict(list)
     specs = {}
     for exporter in EXPORTERS:
@@ -87,12 +87,12 @@ def overhead(name: str, rounds: int, scratch: Path) -> None:
         command = [sys.executable, plain, name, exporter, str(scratch / "plain.onnx")]
         cases[f"plain script, {exporter}"] = partial(measure, command)
         cases[f"repogen --no-smoke, {exporter}, two shapes"] = partial(build, specs[exporter], "--no-smoke")
-    cases["repogen --no-smoke, as the example says"] = partial(build, specs["whole"], "--no-smoke")
-    cases["repogen, whole: sweep, passes, smoke"] = partial(build, specs["whole"])
+    cases["repogen --no-smoke, the example's settings"] = partial(build, specs["whole"], "--no-smoke")
+    cases["repogen, complete: sweep, passes, smoke"] = partial(build, specs["whole"])
     for _ in range(rounds):
         for label, run in cases.items():
             runs[label].append(run())
-    print(f"\n{name}: {rounds} rounds in turn, median (min-max)\n")
+    print(f"\n{name}: {rounds} alternating rounds, median (min-max)\n")
     base = {exporter: runs[f"plain script, {exporter}"] for exporter in EXPORTERS}
     rows = [_row(label, measured, base) for label, measured in runs.items()]
     print(table(("command", "wall s", "peak RSS MB", "export s", "verify s", "wall ratio", "RSS ratio"), rows))
@@ -123,7 +123,7 @@ def _split(run: Run) -> tuple[float, float]:
 
 
 def jobs(rounds: int, scratch: Path) -> None:
-    """Print four models one after the other against two at a time, and how long a build waits for Triton."""
+    """Compare building four models one at a time with two at a time; print how long a model waits for Triton."""
     directory = scratch / "jobs"
     directory.mkdir()
     merged = {name: model for part in ALL for name, model in example(part).items()}
@@ -134,17 +134,17 @@ def jobs(rounds: int, scratch: Path) -> None:
         two.append(build(spec, "--jobs", "2"))
     ratio = median(a.wall / b.wall for a, b in zip(two, one, strict=True))
     waits = [m["seconds"]["server"] for run in one for m in json.loads(run.stdout)["models"]]
-    print("\nfour models, whole builds\n")
+    print("\nfour models, complete builds\n")
     rows = [
         ("--jobs 1", middle([r.wall for r in one]), middle([r.rss for r in one]), "1.00"),
         ("--jobs 2", middle([r.wall for r in two]), middle([r.rss for r in two]), f"{ratio:.2f}"),
     ]
     print(table(("command", "wall s", "peak RSS MB", "wall ratio"), rows))
-    print(f"\nseconds that a model waited for Triton, whose start overlaps with export: at most {max(waits):.2f}")
+    print(f"\nlongest wait of a model for Triton, which starts while models are exported, in seconds: {max(waits):.2f}")
 
 
 def idle(rounds: int, scratch: Path) -> None:
-    """Print an unchanged build of all examples, and --help, against the imports that any such tool needs."""
+    """Compare an unchanged build of all examples, and --help, with the imports that any such tool needs."""
     directory = scratch / "idle"
     directory.mkdir()
     merged = {name: model for part in ALL for name, model in example(part).items()}
@@ -163,7 +163,7 @@ def idle(rounds: int, scratch: Path) -> None:
     if any(model["status"] != "unchanged" for model in json.loads(run.stdout)["models"]):
         raise RuntimeError(f"expected four unchanged models: {run.stdout}")
     base = next(iter(runs.values()))
-    print(f"\nnothing to do: {5 * rounds} rounds in turn, median (min-max)\n")
+    print(f"\nnothing to do: {5 * rounds} alternating rounds, median (min-max)\n")
     rows = [
         (
             label,
@@ -176,7 +176,7 @@ def idle(rounds: int, scratch: Path) -> None:
 
 
 def main() -> None:
-    """Run the chosen parts."""
+    """Run the selected benchmarks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=("overhead", "jobs", "idle"))

@@ -1,7 +1,7 @@
-"""How long `repogen check` takes on repositories of 10 to 1,000 small models, beside a program that only reads them.
+"""Times `repogen check` on repositories of 10 to 1,000 small models, next to a program that only reads them.
 
-The baseline parses each config.pbtxt with tritonclient's classes and each model.onnx with onnx, and judges nothing. It
-also prints which heavy modules `check` imported: none may be there.
+The baseline parses each config.pbtxt with tritonclient's classes and each model.onnx with onnx, and checks nothing. The
+program also prints which large modules `check` imported; there should be none.
 
     python benchmarks/check_speed.py
 """
@@ -42,14 +42,14 @@ for directory in Path(sys.argv[1]).iterdir():
 OURS = """\
 import sys
 import repogen
-found = repogen.check(sys.argv[1])
-assert not found, found[0]
+findings = repogen.check(sys.argv[1])
+assert not findings, findings[0]
 print(*(name for name in sys.argv[2:] if name in sys.modules))
 """
 
 
 def main() -> None:
-    """Print a line for each size: seconds of both, their ratio, and memory."""
+    """Print one line per size: both times in seconds, their ratio, and the memory."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     rounds = parser.parse_args().rounds
@@ -61,7 +61,7 @@ def main() -> None:
             for _ in range(rounds):
                 plain.append(measure([sys.executable, "-c", BASELINE, str(repository)]))
                 ours.append(measure([sys.executable, "-c", OURS, str(repository), *HEAVY]))
-            # The least of a few: what else runs on the machine only adds to it.
+            # The minimum of several runs: other load on the machine only increases the time.
             one, two = min(run.wall for run in plain), min(run.wall for run in ours)
             heavy = ours[0].stdout.strip() or "none"
             print(

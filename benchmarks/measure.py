@@ -1,4 +1,4 @@
-"""Runs a command and measures it from outside: wall time, and resident memory of its whole process tree."""
+"""Runs a command and measures its wall time and the resident memory of its process tree."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Run:
     Attributes:
         wall: Seconds.
         rss: Largest sum of the resident memory of the process and all its descendants, in MB, sampled every 50 ms.
-        stdout: What it printed.
+        stdout: Its standard output.
     """
 
     wall: float
@@ -34,12 +34,12 @@ class Run:
 
 
 def measure(command: Sequence[str], cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> Run:
-    """Run ``command`` to its end, with ``environment`` added to this process's.
+    """Run ``command`` until it exits, with ``environment`` added to that of this process.
 
     Raises:
         RuntimeError: It failed.
     """
-    begun = time.monotonic()
+    start = time.monotonic()
     process = subprocess.Popen(
         command,
         cwd=cwd,
@@ -58,7 +58,7 @@ def measure(command: Sequence[str], cwd: Path | None = None, environment: Mappin
     sampler = threading.Thread(target=sample)
     sampler.start()
     out, err = process.communicate()
-    wall = time.monotonic() - begun
+    wall = time.monotonic() - start
     ended.set()
     sampler.join()
     if process.returncode:
@@ -80,7 +80,7 @@ def _tree_rss(root: int) -> float:
 
 
 def middle(values: Sequence[float]) -> str:
-    """Return the median with the range behind it.
+    """Return the median, followed by the range.
 
     >>> middle([1.0, 2.0, 4.0])
     '2.0 (1.0-4.0)'

@@ -1,4 +1,4 @@
-"""The script that a team writes by hand: the baseline of build_overhead.py.
+"""A typical hand-written export script: the baseline of build_overhead.py.
 
 ``python plain_export.py resnet18|distilbert dynamo|torchscript OUTPUT``: import, load, export, onnx.checker, and
 parity with ONNX Runtime at two shapes. Prints the seconds of export and of verification as JSON.
@@ -29,10 +29,10 @@ INPUTS = {
 
 
 class Logits(torch.nn.Module):
-    """Unwraps the ModelOutput, as every such script does."""
+    """Returns the logits of a ModelOutput, as such scripts usually do."""
 
     def __init__(self, model: torch.nn.Module) -> None:
-        """Keep the model."""
+        """Store the model."""
         super().__init__()
         self.model = model
 
@@ -53,13 +53,13 @@ def make_inputs(name: str, sizes: dict[str, int]) -> tuple[torch.Tensor, ...]:
 
 
 def main() -> None:
-    """Export, check, compare."""
+    """Export the model, check the file, and compare its outputs."""
     name, exporter, output = sys.argv[1:]
     sys.path.insert(0, str(EXAMPLES / name))
-    import models  # type: ignore[import-not-found] # noqa: PLC0415 - found through the line above
+    import models  # type: ignore[import-not-found] # noqa: PLC0415 - on the path since the line above
 
     model = Logits(models.build()).eval()
-    begun = time.monotonic()
+    start = time.monotonic()
     inputs = make_inputs(name, SHAPES[name][0])
     if exporter == "dynamo":
         torch.onnx.export(
@@ -92,7 +92,7 @@ def main() -> None:
             expected = model(*tensors).numpy()
         feed = {key: tensor.numpy() for key, tensor in zip(INPUTS[name], tensors, strict=True)}
         np.testing.assert_allclose(session.run(None, feed)[0], expected, rtol=1e-3, atol=1e-5)
-    print(json.dumps({"export": exported - begun, "verify": time.monotonic() - exported}))
+    print(json.dumps({"export": exported - start, "verify": time.monotonic() - exported}))
 
 
 if __name__ == "__main__":

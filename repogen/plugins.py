@@ -96,7 +96,7 @@ def load_plugin(group: Group, name: str) -> object:
     if name not in registered:
         raise SpecError(
             f"{name!r} is not registered in {group}",
-            f"registered are {', '.join(sorted(registered)) or 'none'}",
+            f"registered names: {', '.join(sorted(registered)) or 'none'}",
             code="plugin.unknown",
         )
     entry = registered[name]

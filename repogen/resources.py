@@ -1,4 +1,4 @@
-"""Where repogen's own templates lie: inside the wheel, or at the top of a checkout (editable install)."""
+"""The location of repogen's own templates: in the wheel, or at the top of a checkout (editable install)."""
 
 from __future__ import annotations
 

@@ -37,13 +37,13 @@ def wheels(project: str, versions: set[str], minor: int) -> dict[str, dict[str, 
     with command.main_context():
         session = command.get_default_session(options)
         finder = command._build_package_finder(options, session, target_python=python)  # noqa: SLF001 - see above
-        found: dict[str, dict[str, str | int]] = {}
+        records: dict[str, dict[str, str | int]] = {}
         for candidate in sorted(finder.find_all_candidates(project), key=lambda each: each.link.filename):
             link, version = candidate.link, str(candidate.version)
             if version in versions and link.hash_name == "sha256":
                 size = int(session.head(link.url_without_fragment).headers["Content-Length"])
-                found[version] = {"file": link.filename, "sha256": str(link.hash), "size": size}
-    return found
+                records[version] = {"file": link.filename, "sha256": str(link.hash), "size": size}
+    return records
 
 
 def main() -> None:

@@ -1,12 +1,13 @@
-"""Writes repogen/data/model_config_fields.csv: which fields of ModelConfig each Triton release knows.
+"""Writes repogen/data/model_config_fields.csv: the fields of ModelConfig that each Triton release supports.
 
-Run it after triton_releases.csv names a new release: ``python tools/model_config_fields.py``. It downloads a wheel of
-tritonclient for each release, the small ones without shared libraries, and reads the serialized descriptor in each.
-``--check`` writes nothing and exits with 1 when the shipped file differs.
+Run it when triton_releases.csv lists a new release: ``python tools/model_config_fields.py``. For each release, it
+downloads the small tritonclient wheel without shared libraries, and reads the serialized descriptor in it. ``--check``
+writes nothing, and exits with 1 if the shipped file differs.
 
-A row is a field of a message, or a value of an enum, that ModelConfig reaches. ``since`` is the first release with it
-(the first of all: or an earlier one), ``until`` the last, empty while the newest has it. Map entries are not
-messages of their own, and the fields of a oneof are ordinary fields. The names count alone: not their numbers or types.
+Each row is a field of a message, or a value of an enum, that is reachable from ModelConfig. ``since`` is the first
+release that has it (for the oldest release, possibly an earlier one), and ``until`` is the last; it is empty if the
+newest release has it. Map entries are not separate messages, and the fields of a oneof are ordinary fields. Only names
+are compared, not numbers or types.
 """
 
 from __future__ import annotations
@@ -43,15 +44,15 @@ Name = tuple[str, str]
 def download(version: str, directory: Path) -> Path:
     """Return tritonclient's wheel of ``version``, or of the nearest lower version that is published.
 
-    A version with a build number behind it (2.37.0.9383150) counts as that version.
+    A version that is followed by a build number (2.37.0.9383150) counts as that version.
     """
     major, minor, patch = map(int, version.split("."))
     below = f"tritonclient<{major}.{minor}.{patch + 1}"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir", "download", "--quiet"]
     wheels = ["--no-deps", "--only-binary=:all:", "--platform=any", f"--dest={directory}"]
-    done = subprocess.run([*pip, *wheels, below], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"pip cannot download {below}:\n{done.stderr}")
+    outcome = subprocess.run([*pip, *wheels, below], capture_output=True, text=True, check=False)
+    if outcome.returncode:
+        raise SystemExit(f"pip cannot download {below}:\n{outcome.stderr}")
     (wheel,) = directory.glob("tritonclient-*.whl")
     return wheel
 
@@ -59,65 +60,65 @@ def download(version: str, directory: Path) -> Path:
 def descriptor(wheel: Path) -> FileDescriptorProto:
     """Return the descriptor of model_config.proto in ``wheel``.
 
-    The generated module is not imported: all versions of it register the same names. The descriptor is its longest
-    bytes literal, in every layout that protoc has had; the others are options.
+    The generated module is not imported, because all its versions register the same names. In every layout that protoc
+    has used, the descriptor is the longest bytes literal of the module; the others are options.
     """
     with zipfile.ZipFile(wheel) as archive:
-        # The wheels keep their modules under NAME.data/purelib/ or at the top.
+        # A wheel has its modules under NAME.data/purelib/ or at the top.
         (member,) = (name for name in archive.namelist() if f"/{name}".endswith(f"/{MODULE}"))
         tree = ast.parse(archive.read(member))
     literals = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
     file = FileDescriptorProto.FromString(max((each for each in literals if isinstance(each, bytes)), key=len))
     if (file.name, file.package) != ("model_config.proto", PACKAGE):
-        raise SystemExit(f"{wheel.name}: {member} holds {file.name!r} of package {file.package!r}")
+        raise SystemExit(f"{wheel.name}: {member} contains {file.name!r} of package {file.package!r}")
     return file
 
 
-def named(
+def qualified(
     messages: Sequence[DescriptorProto], enums: Sequence[EnumDescriptorProto], prefix: str
 ) -> Iterator[tuple[str, DescriptorProto | EnumDescriptorProto]]:
-    """Yield every message and enum, the nested ones too, with its full name."""
+    """Yield every message and enum, including nested ones, with its full name."""
     for enum in enums:
         yield f"{prefix}.{enum.name}", enum
     for message in messages:
         name = f"{prefix}.{message.name}"
         yield name, message
-        yield from named(message.nested_type, message.enum_type, name)
+        yield from qualified(message.nested_type, message.enum_type, name)
 
 
 def fields(file: FileDescriptorProto) -> set[Name]:
-    """Return every field and enum value that ModelConfig reaches."""
-    types = dict(named(file.message_type, file.enum_type, f".{PACKAGE}"))
-    found: set[Name] = set()
-    pending, seen = [f".{PACKAGE}.{ROOT}"], set[str]()
+    """Return every field and enum value that is reachable from ModelConfig."""
+    types = dict(qualified(file.message_type, file.enum_type, f".{PACKAGE}"))
+    names: set[Name] = set()
+    pending, visited = [f".{PACKAGE}.{ROOT}"], set[str]()
     while pending:
         name = pending.pop()
-        if name in seen:
+        if name in visited:
             continue
-        seen.add(name)
+        visited.add(name)
         kind = types[name]
         short = name.removeprefix(f".{PACKAGE}.")
         if isinstance(kind, EnumDescriptorProto):
-            found |= {(short, value.name) for value in kind.value}
+            names |= {(short, value.name) for value in kind.value}
             continue
         pending += [field.type_name for field in kind.field if field.type_name]
         if not kind.options.map_entry:
-            found |= {(short, field.name) for field in kind.field}
-    return found
+            names |= {(short, field.name) for field in kind.field}
+    return names
 
 
 def row(name: Name, releases: dict[str, set[Name]]) -> tuple[str, str, str, str]:
     """Return the row of one field, given the fields of every release, oldest first."""
     order = list(releases)
-    having = [place for place, release in enumerate(order) if name in releases[release]]
-    first, last = having[0], having[-1]
-    if len(having) != last - first + 1:
-        raise SystemExit(f"{'.'.join(name)} was gone for a while and came back: since and until cannot say that")
+    indexes = [index for index, release in enumerate(order) if name in releases[release]]
+    first, last = indexes[0], indexes[-1]
+    if len(indexes) != last - first + 1:
+        raise SystemExit(f"{'.'.join(name)} was removed and added again, which since and until cannot express")
     return (*name, order[first], "" if last == len(order) - 1 else order[last])
 
 
 def read_releases() -> dict[str, set[Name]]:
-    """Download and read every release of triton_releases.csv; say which of them have no wheel of their own."""
+    """Download and read every release in triton_releases.csv; print those without a wheel of their own version."""
     with RELEASES.open(encoding="utf-8", newline="") as file:
         versions = {each["release"]: each["server_version"] for each in csv.DictReader(file)}
     releases: dict[str, set[Name]] = {}
@@ -125,9 +126,9 @@ def read_releases() -> dict[str, set[Name]]:
         with tempfile.TemporaryDirectory() as directory:
             wheel = download(version, Path(directory))
             releases[release] = fields(descriptor(wheel))
-        taken = wheel.name.split("-")[1]
-        if taken != version:
-            print(f"{release}: no tritonclient {version} is published, read {taken}")
+        wheel_version = wheel.name.split("-")[1]
+        if wheel_version != version:
+            print(f"{release}: tritonclient {version} was not published; read {wheel_version} instead")
     return releases
 
 
@@ -141,9 +142,9 @@ def table(releases: dict[str, set[Name]]) -> str:
 
 
 def main() -> int:
-    """Write the file, or compare it, and return the exit code."""
+    """Write the file, or compare it with the shipped one; return the exit code."""
     parser = argparse.ArgumentParser(description="Write repogen/data/model_config_fields.csv.")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 when the file differs")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the file differs")
     check = parser.parse_args().check
     new = table(read_releases())
     if not check:

@@ -22,7 +22,7 @@ def check(
 ) -> list[Finding]:
     """Return what Triton rejects, crashes on, or loads with unexpected behavior, in any model repository.
 
-    Needs no server, and no repository that repogen built. Nothing is run.
+    It needs no server, works on any repository, and runs no code.
 
     Example::
 

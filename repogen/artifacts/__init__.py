@@ -1,1 +1,1 @@
-"""What one step hands to the next: frozen, typed values and the Protocols that packages share. No I/O."""
+"""Values that steps pass to each other, frozen and typed, and the Protocols that packages share. No I/O."""

@@ -12,7 +12,7 @@ class Progress(Protocol):
         """``model`` entered ``step``; ``model`` is empty for a step of the whole build."""
 
     def note(self, model: str, text: str) -> None:
-        """The user should read ``text`` about ``model``."""
+        """Report the note ``text`` about ``model`` to the user."""
 
     def download(self, what: str, done: int, total: int) -> None:
         """``done`` of ``total`` bytes of ``what`` were downloaded."""

@@ -71,7 +71,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Paired:
-    """Times of the candidate and, if there is one, of the champion, measured in turns on one server.
+    """Times of the candidate and, if there is one, of the champion, measured alternately on one server.
 
     Attributes:
         candidate: Over all rounds.

@@ -31,7 +31,7 @@ class DimRange:
 
     @property
     def other(self) -> int:
-        """A size next to the example's, within the bounds where they leave a choice."""
+        """A size next to the example size, within the bounds if they allow more than one size."""
         return self.example + 1 if self.example < self.max else self.example - 1
 
 
@@ -179,7 +179,7 @@ class SourceModel:
         operators: Translations of the user's operators.
         labels: Class labels by output, in the order of the last axis.
         against: The reference that the spec names; empty if the model is compared with itself.
-        declare: What to declare so that more values are tried than a guess; empty if nothing was guessed.
+        declare: What to declare if example values were guessed; empty otherwise.
     """
 
     origin: Origin

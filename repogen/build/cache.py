@@ -37,7 +37,7 @@ class Entry:
     """An entry.
 
     Attributes:
-        document: JSON of whoever stored it.
+        document: JSON from the code that stored the entry.
         files: SHA-256 of each file, by its name in the entry.
         directory: The entry's directory.
     """

@@ -1,4 +1,4 @@
-"""Reasons for which a build, or one of its models, would fail in its last step; checked before anything is exported."""
+"""Reasons why a build, or one of its models, would fail in its last step; checked before anything is exported."""
 
 from __future__ import annotations
 

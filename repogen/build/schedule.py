@@ -1,4 +1,4 @@
-"""Runs the models of a build: several at a time, ensembles after their dependencies, and each failure on its own."""
+"""Runs the models of a build: several at a time, ensembles after their dependencies. Failures are isolated."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _build(
     if isinstance(publish, ModelReport):
         return PendingBuild(run, publish)
     if hold:
-        session.progress.step(run.name, "verified; waits for the models that it is published with")
+        session.progress.step(run.name, "verified; waiting for the models that are published with it")
         return PendingBuild(run, run.report(Status.VERIFIED), publish)
     return PendingBuild(run, _publish(session, run, publish))
 

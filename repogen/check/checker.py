@@ -163,7 +163,7 @@ def check(
     """
     target = find_target(release)
     if target is None:
-        raise SpecError(f"release {release!r} is unknown", f"one of {', '.join(targets())}", code="check.release")
+        raise SpecError(f"release {release!r} is unknown", f"use one of {', '.join(targets())}", code="check.release")
     requests = _requests(Path(path) for path in paths)
     try:
         reports = [_check_repository(request, target, texts) for request in requests]
@@ -322,7 +322,9 @@ def _readable_findings(model: _Model, neighbors: dict[str, ModelInRepository], t
         yield replace(finding, path=str(directory))
     yield from case_findings(directory)
     if text is None:
-        message = f"{directory.name} has no config.pbtxt: Triton guesses it, and treats a dynamic first axis as a batch"
+        message = (
+            f"{directory.name} has no config.pbtxt: Triton generates one, and treats a dynamic first axis as the batch"
+        )
         yield Finding("RG402", "warning", message, "write one", path=str(directory))
     else:
         yield from text.findings

@@ -99,11 +99,11 @@ def _in(path: Path, findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def _text(path: Path) -> tuple[str, Finding | None]:
     reason = unreadable_config(path)
     if reason:
-        return "", Finding("RG005", "error", f"{path.name} {reason}", "make it a file")
+        return "", Finding("RG005", "error", f"{path.name} {reason}", "replace it with a regular file")
     try:
         content = read_bytes(path, MAX_CONFIG_BYTES)
     except ContentError as error:
-        hint = "a config has a few kilobytes: is it the right file?"
+        hint = "a config is usually a few kilobytes: check that this is the right file"
         return "", Finding("RG005", "error", f"{path.name} {error}", hint)
     except OSError as error:
         return "", Finding("RG005", "error", f"{path.name} cannot be read: {error.strerror}", "make it readable")

@@ -71,10 +71,10 @@ def version_file_findings(version: Path, config: ModelConfig | None) -> Iterator
     file = model_file(version, config)
     if file is None:
         if not any(version.iterdir()):
-            message = f"version {version.name} is empty, and it is served"
+            message = f"version {version.name} is served, but is empty"
             yield Finding("RG404", "error", message, "put the model there, or remove it", path=str(version))
     elif not exists(file):
-        message = f"version {version.name} has no {file.name}, and it is served"
+        message = f"version {version.name} is served, but has no {file.name}"
         hint = "put the model there, or remove the directory; another name requires default_model_filename"
         yield Finding("RG404", "error", message, hint, path=str(version))
 
@@ -111,13 +111,13 @@ def _data_file_problem(directory: Path, file: DataFile) -> tuple[Severity, str, 
     if "\0" in relative:
         return "error", f"{file.name!r} is not a file name", "remove the NUL"
     if leaves(relative):
-        return "error", f"{relative!r} is outside the model's directory", "keep the file in it"
+        return "error", f"{relative!r} is outside the model's directory", "keep the file in the model's directory"
     if is_file(path) or (file.may_be_directory and is_directory(path)):
         return _content_problem(directory, file)
     if is_directory(path):
         return "error", f"{relative!r} is a directory, which crashes tritonserver 2.51", "name a file"
     problem = "is not a regular file" if exists(path) else "does not exist"
-    return "error", f"{relative!r} {problem}", "add it, or remove its name"
+    return "error", f"{relative!r} {problem}", "add it, or remove its name from the config"
 
 
 def _content_problem(directory: Path, file: DataFile) -> tuple[Severity, str, str] | None:
@@ -126,7 +126,11 @@ def _content_problem(directory: Path, file: DataFile) -> tuple[Severity, str, st
         message = f"{relative!r} has {size} bytes, but its dims and data type require {file.size}"
         return "error", message, "write the raw values, row by row"
     if not is_inside(path, directory):
-        return "warning", f"{relative!r} is a link out of the model's directory", "replace the link with a copy"
+        return (
+            "warning",
+            f"{relative!r} is a link that leads out of the model's directory",
+            "replace the link with a copy",
+        )
     return None
 
 
@@ -137,7 +141,7 @@ def link_findings(directory: Path, root: Path) -> Iterator[Finding]:
             message = f"{path.name} is a broken symlink; Triton fails to load the model"
             yield Finding("RG406", "error", message, "remove it, or fix it", path=str(path))
         elif not is_inside(path, root):
-            message = f"{path.name} is a symlink out of the repository; a copy or mount will not contain its target"
+            message = f"{path.name} is a symlink that leads out of the repository; copies and mounts lack its target"
             yield Finding("RG406", "warning", message, "replace the symlink with a copy of the file", path=str(path))
 
 
@@ -170,7 +174,7 @@ def case_findings(directory: Path) -> Iterator[Finding]:
             names.setdefault(name.casefold(), []).append(name)
         for group in names.values():
             if len(group) > 1:
-                message = f"{' and '.join(group)} differ only by upper and lower case"
+                message = f"{' and '.join(group)} differ only in case"
                 hint = "rename one: a copy on macOS or Windows contains only one of them"
                 yield Finding("RG408", "warning", message, hint, path=str(Path(parent, group[-1])))
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from repogen.triton_config.text.source_map import Token
 
 _MAX_ROUNDS = 10
-"""Limit of rounds; a correction may reveal the next finding, as a wrong number of dims hides their sizes."""
+"""Limit of rounds; a correction may reveal another finding, because a wrong number of dims hides wrong sizes."""
 _BOM = "\N{BYTE ORDER MARK}"
 _INDEX = re.compile(r"\[\d+\]$")
 _MAP_KEY = re.compile(r"\[\"")

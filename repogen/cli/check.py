@@ -63,10 +63,11 @@ def check(  # noqa: PLR0913 - one parameter per option
     isolated: bool,
     debug: bool,
 ) -> None:
-    """Report what Triton rejects, crashes on, or loads unexpectedly.
+    """Find problems in a model repository, without a server.
 
-    Accepts repositories, model directories and files in them; the default is model_repository. Needs no server, and
-    works on any repository, not only on those that repogen built. Exits with code 1 if there are errors.
+    Reports what Triton rejects, crashes on, or loads with unexpected behavior. Works on any repository, not only on
+    those that repogen built. Accepts repositories, model directories and files in them; the default is
+    model_repository. Exits with code 1 if there are errors.
     """
     with handle_errors(debug=debug, as_json=output_format == "json"):
         settings = None if isolated else find_settings(Path())

@@ -57,7 +57,7 @@ def _handle(_number: int, _frame: object) -> None:
     if _State.received == 1:
         raise KeyboardInterrupt
     if _State.received < _MAX_SIGNALS:
-        _print("cleaning up; interrupt again to end at once")
+        _print("cleaning up; interrupt again to exit immediately")
     else:
         _end("interrupted during the cleanup; the next build removes the remaining files")
 

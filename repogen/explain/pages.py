@@ -35,7 +35,7 @@ def explain(code: str) -> str:
 
         similar = [codes_by_lower[match] for match in get_close_matches(code.lower(), codes_by_lower, n=5, cutoff=0.5)]
         hint = f"did you mean {', '.join(similar)}?" if similar else "`repogen explain` lists all codes"
-        raise SpecError(f"{code!r} is not a code of repogen", hint, code="explain.unknown")
+        raise SpecError(f"{code!r} is not a known code", hint, code="explain.unknown")
     if _RULE.fullmatch(name):
         return (_pages() / "rules" / f"{name}.md").read_text(encoding="utf-8")
     return _error_sections()[name]

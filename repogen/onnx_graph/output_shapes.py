@@ -25,7 +25,7 @@ _MAX_BYTES = 64 * 2**20
 _MAX_VALUES = 64
 """Elements of an initializer whose values may be a shape."""
 _NEW_SYMBOL = "unk__"
-"""How onnx begins the names of dims that it could not derive."""
+"""Prefix of the names that onnx gives to dims that it could not derive."""
 
 
 @dataclass(frozen=True)

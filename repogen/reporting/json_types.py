@@ -355,7 +355,7 @@ class PromotionDocument(TypedDict):
     new: int | None
     """Version that was measured"""
     outcome: str
-    """Result"""
+    """`promoted`, `rolled back`, `already` (nothing to do), `would move` (`--dry-run`) or `refused` (a gate failed)"""
     gates: list[GateDocument]
     """One entry per limit or measurement"""
     server: str | None

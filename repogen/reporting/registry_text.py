@@ -20,7 +20,7 @@ _HISTORY_HEADINGS = ("alias", "version", "from", "until", "by", "why", "figures"
 _SYNC_HEADINGS = ("model", "action", "version", "alias")
 _INDICATIVE = (
     "times are indicative: the embedded Triton hosts ONNX Runtime in Python; measure on NVIDIA's container "
-    "(--server docker) for the times in production"
+    "(--server docker) for production times"
 )
 _OUTSIDE = "outside"
 _ALIASED_ACTIONS = frozenset({SyncAction.PUBLISHED, SyncAction.KEPT, SyncAction.FAILED, SyncAction.IGNORED})

@@ -126,7 +126,7 @@ def require_servable(model: Path, number: int, staged: StagedVersion) -> None:
         )
     if lines := misfits(model, set(served_numbers) - {number}, staged):
         raise PublishError(
-            f"{staged.name}: version_policy would also serve older versions that the new config.pbtxt does not fit:\n"
+            f"{staged.name}: version_policy would also serve older versions that do not match the new config.pbtxt:\n"
             + "\n".join(f"  {line}" for line in lines),
             "set `triton.version_policy: {latest: {num_versions: 1}}`, or move those version directories away",
             code="publish.version-policy",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 GOLDEN_JSON = "golden.json"
 GOLDEN_NPZ = "golden.npz"
 SEQUENCE_REQUEST = "request of a sequence"
-"""In place of a dim in the names of golden cases that are the requests of one sequence, in order."""
+"""Replaces a dim in the names of golden cases that are consecutive requests of one sequence."""
 SEQUENCE_ID = 2**19
 """The ID of that sequence, in case the model receives it."""
 _ENDS = ".ends"

@@ -38,8 +38,8 @@ def locked(repository: Path, seconds: float) -> Iterator[None]:
         lock.acquire()
     except Timeout as error:
         raise PublishError(
-            f"another repogen has been publishing into {repository} for {seconds:g} s (it holds {path})",
-            "wait for it, or end it; the lock is released when that process ends",
+            f"another process has been publishing into {repository} for {seconds:g} s (it holds the lock {path})",
+            "wait for that process or stop it; the lock is released when it ends",
             code="publish.locked",
         ) from error
     try:

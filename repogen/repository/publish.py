@@ -6,7 +6,7 @@ every version that it serves:
 1. **The model is new**: one rename of its directory.
 2. **config.pbtxt is unchanged**: one rename of the version directory.
 3. **config.pbtxt changes, the signature does not**: two renames. Either config loads either graph, so only what a
-   config *claims* of a version matters. If max_batch_size decreases, the config comes first, because the old config
+   config *claims* about a version matters. If max_batch_size decreases, the config comes first, because the old config
    would batch a version that was not verified to batch. The version comes first if max_batch_size increases, or if the
    new version policy names a version that does not exist yet, or would temporarily serve an older version that the
    config does not fit.
@@ -233,8 +233,8 @@ def _manifest(model: Path, version: int) -> Manifest:
     except MalformedRecordError as error:
         raise PublishError(
             f"{model.name}: the newest version {version} is damaged: {error.message}",
-            f"restore {model / str(version)}, or move it out of the repository; its number is not used again while it "
-            "is there",
+            f"restore {model / str(version)}, or move it out of the repository; its number is not reused while that "
+            "directory exists",
             code="publish.damaged-version",
         ) from error
 

@@ -227,8 +227,8 @@ def _renamed(source: Path, target: Path) -> bool:
 
 def _other_filesystem(repository: Path, parent: Path) -> PublishError:
     return PublishError(
-        f"the staging directory {parent} is on another filesystem than the model repository {repository}, so a version "
-        "could not be published by a rename",
+        f"the staging directory {parent} and the model repository {repository} are on different filesystems, so a "
+        "version could not be published by a rename",
         "set --stage-dir to a directory on the repository's filesystem, outside the repository; if the repository is "
         "itself a mount point, use a subdirectory of the mount as the repository",
         code="stage.other-filesystem",

@@ -103,7 +103,7 @@ def _inspected(description: ModelDescription, examples: str, directory: Path) ->
         comments=(*description.comments, "Outputs:", *outputs),
         keys=(
             f"examples: {flow(examples)}",
-            "inputs: # as the examples have them; names are dynamic dims",
+            "inputs: # derived from the examples; names are dynamic dims",
             *inputs,
             *([f"dims: {flow(dims)}"] if dims else []),
         ),

@@ -31,7 +31,7 @@ _MAX_EXPRESSION_LENGTH = 40
 _UNBOUNDED = 2**31
 _MAX_PROGRAM_BYTES = 2**28
 _DEFINITION = "def forward(self: "
-# At most so many characters: the time to split parameters grows with the square of their length.
+# A limit on the length: the time to split parameters grows with its square.
 _FORWARD = re.compile(r"[\w.]+,?(?P<parameters>[^{]{0,5000}?)\)\s*->", re.DOTALL)
 
 
@@ -163,7 +163,7 @@ def describe_program(path: Path, relative: str) -> ModelDescription:
     ranges = [f"  {symbol} is {limits}" for symbol, limits in program.ranges.items()]
     keys = (
         "# Inputs, dynamic dims and example inputs come from the program. Optional keys:",
-        "# dims: {batch: {min: 1, max: 16}}   # narrower than the program's own",
+        "# dims: {batch: {min: 1, max: 16}}   # narrower bounds than the program's",
         "# examples: examples.npz             # real inputs",
     )
     return ModelDescription(

@@ -76,7 +76,7 @@ class _Existing:
 
     @property
     def files_dir(self) -> str:
-        """The directory of its published files, relative to the spec: its own, or one for copies beside the spec."""
+        """The directory of its published files, relative to the spec: its own, or one for copies next to the spec."""
         return self.relative(self.directory) if is_inside(self.directory, self.spec_dir) else self.name
 
     def published(self, path: Path) -> str:
@@ -140,7 +140,7 @@ def describe_repository(path: Path, spec_dir: Path) -> SpecDescription:
     )
 
 
-_SUPPORTED = "supported are ONNX models, code for the Python backend, and ensembles of them"
+_SUPPORTED = "repogen supports ONNX models, code for the Python backend, and ensembles of these"
 
 
 def _read(directory: Path, spec_dir: Path) -> _Existing:
@@ -243,7 +243,7 @@ def _python(existing: _Existing) -> ModelDescription:
 
 
 def _missing(existing: _Existing, signature: Signature) -> str:
-    """Return what config.pbtxt does not say about Python code, and repogen cannot guess."""
+    """Return what the user must add for Python code: config.pbtxt does not contain it."""
     if not signature.inputs or not signature.outputs:
         return f"declare inputs: and outputs: of {existing.name}, as its code expects them"
     if any(tensor.dtype == "string" for tensor in signature.inputs):

@@ -1,4 +1,4 @@
-"""Which models of a repository Triton may load: those of which it runs no code and that read no other file.
+"""Decides which models of a repository Triton may load: those that run no code and read no files elsewhere.
 
 Python models are the exception: they run their code by design.
 

@@ -58,8 +58,8 @@ def serve(
     mode, name = ControlMode.POLL if poll else ControlMode.NONE, server.partition(":")[0]
     if name == "remote" or is_address(server):
         raise ServerError(
-            f"{server} is a server that already runs",
-            "its own --model-repository decides what it serves; to start a server here, use --server embedded",
+            f"{server} is already running",
+            "its own --model-repository determines what it serves; to start a server here, use --server embedded",
             code="server.kind",
         )
     with (
@@ -184,7 +184,7 @@ def install_server(wheels: Path | None, progress: Progress, release: str = DEFAU
     """
     target = find_target(release)
     if target is None:
-        raise SpecError(f"release {release!r} is unknown", f"one of {', '.join(targets())}", code="check.release")
+        raise SpecError(f"release {release!r} is unknown", f"use one of {', '.join(targets())}", code="check.release")
     server = EmbeddedTriton(target, progress)
     server.preflight()
     server.install(wheels)

@@ -103,7 +103,7 @@ def _stopped_program(pid: int) -> bytes:
     """
     _, status = os.waitpid(pid, 0)
     if not os.WIFSTOPPED(status):
-        raise ChildProcessError(f"the server ended before it was started: status {status}")
+        raise ChildProcessError(f"the server exited before it could be started: status {status}")
     return Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0]
 
 

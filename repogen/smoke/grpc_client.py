@@ -197,7 +197,7 @@ def _infer_inputs(tensors: Sequence[WireTensor]) -> list[InferInput]:
     inputs = []
     for tensor in tensors:
         infer_input = InferInput(tensor.name, list(tensor.array.shape), tensor.dtype)
-        bfloat16 = tensor.dtype == "BF16"  # ml_dtypes.bfloat16 from tritonclient 2.70 on, float32 before
+        bfloat16 = tensor.dtype == "BF16"  # ml_dtypes.bfloat16 since tritonclient 2.70, float32 before
         infer_input.set_data_from_numpy(tensor.array.astype(triton_to_np_dtype("BF16")) if bfloat16 else tensor.array)
         inputs.append(infer_input)
     return inputs

@@ -103,7 +103,7 @@ def _check_transitions(model: DeployedModel, requests: list[WireCase]) -> SmokeC
         if not comparison.equal:
             detail = f"request {index + 1}: {comparison.detail}"
             return SmokeCheck(name, passed=False, detail=detail, max_abs_diff=largest)
-    detail = f"outputs with the states of the requests before: max_abs_diff {largest:.3g}"
+    detail = f"outputs with the states of the preceding requests: max_abs_diff {largest:.3g}"
     return SmokeCheck(name, passed=True, detail=detail, max_abs_diff=largest)
 
 

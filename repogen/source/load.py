@@ -44,7 +44,7 @@ def load_source(
     Raises:
         SourceError: The source, its inputs or its outputs cannot be used.
     """
-    # The fast path of nested tensors differs from every export on padded rows (torch 2.3; see triton-facts).
+    # The fast path of nested tensors differs from every export on padded rows (measured with torch 2.3).
     torch.backends.mha.set_fastpath_enabled(False)
     torch.manual_seed(model.parity.seed)
     load = partial(load_source, root=root, steps=steps, work_dir=work_dir)

@@ -102,7 +102,7 @@ def _range(path: tuple[str, ...], declared: InputSpec) -> Findings:
         yield Finding(range_path, f"range is for integers, but this input is {declared.dtype}", "remove it")
         return
     if declared.fill is not None:
-        yield Finding(range_path, "range and fill exclude each other", "keep one of the two")
+        yield Finding(range_path, "range and fill are mutually exclusive", "keep one of the two")
     if low > high:
         yield Finding(range_path, f"the lowest value {low} is above the highest {high}")
     bits = int(declared.dtype.rpartition("int")[2])
@@ -134,7 +134,7 @@ def _batching(model: ModelSpec) -> Findings:
     firsts = {declared.shape[0] if declared.shape else None for declared in model.inputs.values()}
     first = firsts.pop() if len(firsts) == 1 else None
     if not isinstance(first, str):
-        what = f"{size} needs axis 0 of every input to be one shared dim, the batch"
+        what = f"{size} requires axis 0 of every input to be the same dim, the batch"
         yield Finding(path, what, "use 0, or write shape: [batch, …] and declare batch in dims")
         return
     dim = model.dims.get(first)
@@ -169,7 +169,7 @@ def _bfloat16(model: ModelSpec, target: Target) -> Findings:
             what = f"bfloat16 is supported for sources of kind {kinds}, not {model.source.kind}"
             yield Finding(path, what, "declare float32 or float16")
         elif not target.serves_bfloat16:
-            what = f"Triton serves bfloat16 from release {BFLOAT16_SINCE} on, and the target is {target.release}"
+            what = f"Triton serves bfloat16 in release {BFLOAT16_SINCE} and later, and the target is {target.release}"
             hint = "declare float32 or float16, and cast inside the model; or choose a newer target.triton"
             yield Finding(path, what, hint)
 

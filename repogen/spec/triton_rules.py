@@ -43,14 +43,14 @@ def name_findings(model: ModelSpec) -> Findings:
 
 
 def _conflicts(triton: TritonSpec) -> Findings:
-    """Yield keys that exclude each other, which config.pbtxt cannot express because its fields are a ``oneof``."""
+    """Yield mutually exclusive keys, which config.pbtxt cannot express because its fields are a ``oneof``."""
     policy, sequence = triton.version_policy, triton.sequence_batching
     keys = [name for name in ("latest", "all", "specific") if getattr(policy, name, None) is not None]
     if policy is not None and len(keys) != 1:
         what = f"needs exactly one of latest, all, specific, not {' and '.join(keys) or 'none'}"
         yield Finding(("triton", "version_policy"), what, "latest: {num_versions: 2}")
     if triton.dynamic_batching is not None and sequence is not None:
-        what = "RG130: sequence_batching and dynamic_batching exclude each other: a model has one scheduler"
+        what = "RG130: sequence_batching and dynamic_batching are mutually exclusive: a model has one scheduler"
         yield Finding(_SEQUENCE, what, "keep one; oldest batches requests of different sequences")
     if sequence is not None:
         yield from _sequence_conflicts(sequence)
@@ -58,7 +58,7 @@ def _conflicts(triton: TritonSpec) -> Findings:
 
 def _sequence_conflicts(sequence: SequenceBatchingSpec) -> Findings:
     if sequence.direct is not None and sequence.oldest is not None:
-        what = "direct and oldest exclude each other: sequence_batching has one strategy"
+        what = "direct and oldest are mutually exclusive: sequence_batching has one strategy"
         yield Finding((*_SEQUENCE, "oldest"), what, "keep one")
     for index, state in enumerate(sequence.state):
         for number, initial in enumerate(state.initial_state):

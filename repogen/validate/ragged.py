@@ -152,7 +152,7 @@ def _target_limit(source: SourceModel, batch: _RaggedBatch, requested: int) -> s
             continue
         most = len(batch_input(entry.kind, [(1, 1)] * requested, "int32"))
         if source.dims[dim].max < most:
-            return f"{entry.target_name[0]!r} has {most} values then, and dims.{dim}.max is {source.dims[dim].max}"
+            return f"{entry.target_name[0]!r} has {most} values, but dims.{dim}.max is {source.dims[dim].max}"
     return ""
 
 

@@ -142,7 +142,7 @@ class RowProbe:
         for group in filter(None, groups):
             copies = [pair for pair in group for _ in range(self._max_joined // len(group))]
             if reason := self._joined([row for row, _ in copies], [alone for _, alone in copies]):
-                return f"a row gives another output alone than with copies of itself: {reason}"
+                return f"a row has a different output alone than with copies of itself: {reason}"
         return ""
 
     def _alone(self, row: Arrays, factors: Sequence[float]) -> Iterator[tuple[Tensors, Tensors]]:

@@ -19,9 +19,9 @@ class TargetLimitError(ConfigError):
 
 
 def check_structure(artifact: OnnxArtifact, target: Target) -> None:
-    """Run onnx.checker with shape inference, and hold opset and IR against the target's limits.
+    """Run onnx.checker with shape inference, and compare opset and IR version with the target's limits.
 
-    The checker alone accepts IR 14 and opset 999, and reads an empty file as an empty model (triton-facts).
+    The checker alone accepts IR 14 and opset 999, and reads an empty file as an empty model.
 
     Raises:
         ExportError: The model is broken.

@@ -99,8 +99,8 @@ def _check_outputs(source: SourceModel, target: Target) -> None:
     names = [repr(spec.name) for spec in source.signature.outputs if spec.dtype == "bfloat16"]
     if names and not target.serves_bfloat16:
         raise SourceError(
-            f"output {', '.join(names)} is bfloat16, which Triton's ONNX Runtime backend serves from release "
-            f"{BFLOAT16_SINCE} on, and the target is {target.release}",
+            f"output {', '.join(names)} is bfloat16, which Triton's ONNX Runtime backend serves in release "
+            f"{BFLOAT16_SINCE} and later, and the target is {target.release}",
             "return x.float() in the model, or choose a newer target.triton",
             code="source.output-dtype",
         )
@@ -130,7 +130,7 @@ def _built(verified: _Verified, source: SourceModel, job: Job, log: BuildLog) ->
     log.add_notes(parity.notes)
     if parity.unanswered:
         cases = ", ".join(name.rpartition(" seed=")[0] for name in parity.unanswered[:3])
-        log.add_notes((f"the model itself rejects some sizes within dims:, as does what is published: {cases}",))
+        log.add_notes((f"the model itself rejects some sizes within dims:, and so does the published model: {cases}",))
     return BuiltModel(
         artifact=verified.artifact,
         golden_dir=verified.golden_dir,

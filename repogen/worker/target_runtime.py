@@ -2,7 +2,7 @@
 
 Triton compares config.pbtxt with the shapes that ONNX Runtime infers when it loads a graph, which may differ from those
 in the file and between versions of ONNX Runtime. The embedded Triton's private packages for the target are used where
-they are installed, in a process of their own, which may crash. Otherwise the installed ONNX Runtime stands in.
+they are installed, in a process of their own, which may crash. Otherwise the installed ONNX Runtime is used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _RESULTS = "target-results.npz"
 
 @dataclass(frozen=True)
 class TargetRuntime:
-    """ONNX Runtime as the target has it.
+    """The ONNX Runtime of a target release.
 
     Attributes:
         target: The target release.

@@ -53,4 +53,4 @@ def test_requests_of_a_sequence_are_compared(tmp_path: Path) -> None:
     transitions = checks["sequence of 3 requests"]
     assert transitions.passed
     assert not transitions.warning
-    assert transitions.detail.startswith("outputs with the states of the requests before: max_abs_diff")
+    assert transitions.detail.startswith("outputs with the states of the preceding requests: max_abs_diff")

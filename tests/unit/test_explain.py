@@ -25,7 +25,7 @@ def test_code_is_case_insensitive() -> None:
 
 def test_unknown_code_suggests_similar_codes() -> None:
     """An unknown code is rejected with similar codes."""
-    with pytest.raises(SpecError, match=r"'source\.randm' is not a code of repogen") as caught:
+    with pytest.raises(SpecError, match=r"'source\.randm' is not a known code") as caught:
         explain("source.randm")
     assert "source.random" in caught.value.hint
 

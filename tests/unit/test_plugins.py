@@ -32,7 +32,7 @@ def test_unknown_name_lists_the_registered_names(monkeypatch: pytest.MonkeyPatch
     register(monkeypatch, EntryPoint("known", "json:loads", "repogen.gates"))
     with pytest.raises(SpecError, match=r"'unknown' is not registered in repogen\.gates") as caught:
         plugins.load_plugin("repogen.gates", "unknown")
-    assert caught.value.hint == "registered are known"
+    assert caught.value.hint == "registered names: known"
 
 
 def test_duplicate_name_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Times two versions in turns on one server, so that a temporary slowdown of the machine affects both."""
+"""Times two versions alternately on one server, so that a temporary slowdown of the machine affects both."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def alternate(
     schedule: Schedule,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Paired:
-    """Time two versions in turns, in blocks of four short rounds.
+    """Time two versions alternately, in blocks of four short rounds.
 
     Args:
         candidate: Sends one request and waits for its response.

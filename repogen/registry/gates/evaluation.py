@@ -46,7 +46,7 @@ class Evaluations:
 
 
 class Evaluation(Gate[EvaluationGate, Evaluations]):
-    """A figure that the user's code computes from Triton's responses; more is better."""
+    """A figure that the user's code computes from Triton's responses; higher is better."""
 
     options = EvaluationGate
     requires = Requires.SERVED

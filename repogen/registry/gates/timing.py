@@ -48,7 +48,7 @@ class Latency(Gate[LatencyGate, Times]):
         return options.max_ratio is not None or options.p95_max_ms is None
 
     def measure(self, options: LatencyGate, versions: Versions) -> Times:
-        """Time both versions in turns."""
+        """Time both versions alternately."""
         candidate = versions.candidate.require_served()
         request = candidate.row()
         champion = _comparable_champion(versions.champion, request)
@@ -81,7 +81,7 @@ class Throughput(Gate[ThroughputGate, Times]):
         return True
 
     def measure(self, options: ThroughputGate, versions: Versions) -> Times:
-        """Time bursts of both versions in turns."""
+        """Time bursts of both versions alternately."""
         candidate = versions.candidate.require_served()
         request, size = candidate.row(), candidate.burst_size()
         champion = _comparable_champion(versions.champion, request)
@@ -125,7 +125,7 @@ def _judge_ratio(
 ) -> GateResult:
     limit = at_most if at_most is not None else at_least
     is_close = limit is not None and ratio.low < limit < ratio.high
-    note = "the limit is within the confidence interval: a second run may have another result" if is_close else ""
+    note = "the limit is within the confidence interval: a second run may have a different result" if is_close else ""
     text = f"{ratio.value:.3f} ({ratio.low:.3f} to {ratio.high:.3f}), {text}"
     return judge_figure(gate, ratio.value, text, at_most=at_most, at_least=at_least, note=note)
 

@@ -129,7 +129,7 @@ def rollback(registry: ModelRegistry, name: str, alias: str, *, dry_run: bool = 
     if not dry_run:
         outcome, move = Outcome.ROLLED_BACK, _move(alias, current.version, version, ROLLBACK, {})
         registry.move_alias(name, move)
-    notes = ["no gate was measured: the version has served before"]
+    notes = ["no gates were measured, because the version was served before"]
     if not moves or moves[-1].new != current.version:
         notes.append(f"the alias was moved to version {current.version} outside of repogen")
     return PromotionReport(name, alias, current.version, version, outcome, move=move, notes=tuple(notes))

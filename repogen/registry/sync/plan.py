@@ -150,7 +150,7 @@ def _reason(repository: Path, desired: DesiredVersion, local: LocalModel) -> str
     if local.directory is None:
         return "new"
     if not local.visible:
-        return f"back from {archive_dir(repository).name}"
+        return f"restored from {archive_dir(repository).name}"
     if others:
         return f"replaces version {', '.join(map(str, others))}"
     return "config.pbtxt differed" if local.intact else "its files differed"

@@ -83,8 +83,8 @@ def require_same_registry(registry: ModelRegistry, repository: Path, aliased: di
     model_names = [name for name in models_of(repository) if is_from_registry(repository / name)]
     if model_names and not any(name in aliased or registry.entries(name) for name in model_names):
         raise TrackingError(
-            f"the registry has no model of {repository} ({', '.join(model_names)}): it is not the registry that the "
-            "repository was synced from, or it lost its data; nothing was changed",
+            f"the registry has none of the models in {repository} ({', '.join(model_names)}): it is not the registry "
+            "that the repository was synced from, or it lost its data; nothing was changed",
             "check --tracking-uri and MLFLOW_TRACKING_URI; to remove the models, delete their directories",
             code="sync.other-registry",
         )

@@ -110,14 +110,14 @@ def named_call(parameters: Parameters, names: tuple[str, ...]) -> Call:
         others = ", ".join(name for name in names if name not in by_name)
         raise SourceError(
             f"inputs {others} are not parameters of {signature}, but {', '.join(matching)} are",
-            "name every input like a parameter of forward, or none of them (they are then passed by position)",
+            "use the names of forward's parameters for all inputs, or for none (they are then passed by position)",
             code="source.inputs-mixed",
         )
     positional = [p for p in parameters.values() if p.kind in _BY_POSITION]
     if not _accepts_any_count(parameters) and not len(required) <= len(names) <= len(positional):
         raise SourceError(
             f"{signature} does not accept {len(names)} inputs by position ({', '.join(names)})",
-            "declare one input per parameter, or name the inputs like the parameters",
+            "declare one input per parameter, or use the names of the parameters",
             code="source.inputs-count",
         )
     return Call(placeholders, {})

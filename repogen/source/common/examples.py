@@ -306,7 +306,7 @@ def fit(
         fitted[spec.name] = array
     if problems:
         raise SourceError(
-            f"examples do not fit the declared inputs: {'; '.join(problems)}",
+            f"examples do not match the declared inputs: {'; '.join(problems)}",
             "change inputs: or the examples",
             code="source.examples-fit",
             where=reference,

@@ -66,7 +66,7 @@ class GraphInputs:
         dims: Their symbolic dims.
         examples: Creates example inputs.
         undeclared: Dims without bounds in both the graph and the spec.
-        declare: What to declare so that more values are tried than a guess; empty if nothing was guessed.
+        declare: What to declare if example values were guessed; empty otherwise.
         notes: Messages for the report.
     """
 
@@ -128,7 +128,7 @@ def _check_sizes(graph: tuple[GraphInput, ...]) -> None:
             size = dim.min if isinstance(dim, Limits) else dim
             if not 1 <= size <= INT32_MAX:
                 raise SourceError(
-                    f"input {graph_input.name!r} has a dim of size {size}, and sizes are from 1 to {INT32_MAX}",
+                    f"input {graph_input.name!r} has a dim of size {size}; valid sizes are 1 to {INT32_MAX}",
                     "export the model again with its real shape",
                     code="source.dim-size",
                 )

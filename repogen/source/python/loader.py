@@ -110,7 +110,7 @@ def _check_reproducible(model: PythonModel, sizes: dict[str, int], examples: Exa
     if name := _first_difference(model(requests[0]), model(requests[0])):
         raise SourceError(
             f"{model.code.file}: output {name!r} differs when the same request is sent twice",
-            "remove state that is kept between requests and random numbers: server instances differ in both",
+            "remove random numbers, and state that is kept between requests: both differ between server instances",
             code="source.python",
             where=model.code.file,
         )

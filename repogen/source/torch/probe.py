@@ -34,7 +34,7 @@ _FACTORS = (10.0, -10.0)
 _STRING_KEY = re.compile(r"""\w\[["']""")
 """A subscript with a string, as in ``batch["x"]``."""
 _NOISE_HINT = "make the noise an input, or return values before the random step, such as a mean or logits"
-_STATE_HINT = "make it an input and an output: an ONNX graph has no state, and always runs as at the first call"
+_STATE_HINT = "make it an input and an output: an ONNX graph has no state, so every call runs like the first one"
 _DROPOUT_HINT = "it looks like dropout: use F.dropout(x, p, training=self.training), or model.eval() before tracing"
 
 

@@ -83,7 +83,7 @@ def merge_extra(message: Message, extra: str, where: str) -> None:
         already_set = message.HasField(field.name) if _has_presence(field) else bool(getattr(message, field.name))
         if field.name in _NOT_IN_EXTRA or already_set:
             decided = field.name in _NOT_IN_EXTRA
-            reason = "the spec and the graph decide" if decided else "another key of the spec sets"
+            reason = "the spec and the graph determine" if decided else "another key of the spec sets"
             raise ConfigError(
                 f"triton.extra contains {field.name}, which {reason}",
                 "set it once, with the spec's own key if there is one",

@@ -58,7 +58,7 @@ def configure(
 
     The text is parsed with tritonclient's protobuf classes, compared with the requested configuration, and checked
     with the rules in ``repogen.triton_config.rules``: against the graph, or against the models of an ensemble's steps.
-    A template override may add fields, but not change or remove those that the spec and the graph decide.
+    A template override may add fields, but not change or remove those that the spec and the graph determine.
 
     Args:
         name: Model name.

@@ -39,7 +39,7 @@ def section_findings(triton: TritonSpec, kind: str) -> Iterator[tuple[KeyPath, F
     The message gets a valid placeholder for everything that the graph determines: types, dims, inputs of warmups.
 
     Args:
-        triton: A section without keys that exclude each other.
+        triton: A section without mutually exclusive keys.
         kind: The kind of the model's source.
     """
     if kind == "ensemble":

@@ -1,4 +1,4 @@
-"""Renders config.pbtxt from a template, in a sandbox because a spec may bring its own template."""
+"""Renders config.pbtxt from a template, in a sandbox because a spec may have its own template."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _TEMPLATE_FIELDS = (
 
 @dataclass(frozen=True)
 class TemplateVariables:
-    """The variables of a template, documented in docs/config.md.
+    """The variables of a template, documented in docs/reference/config.md.
 
     Attributes:
         name: Model name.

@@ -84,7 +84,11 @@ def _parameter_findings(
         subject = f"parameter {name!r} of accelerator {accelerator.name!r}"
         if not parameters:
             yield Finding(
-                "RG135", "warning", f"{subject} has no effect: the backend reads no parameters of it", "remove it", path
+                "RG135",
+                "warning",
+                f"{subject} has no effect: the backend does not read its parameters",
+                "remove it",
+                path,
             )
         elif name not in parameters:
             yield _unknown_finding(accelerator, name, values[name], path, severity)

@@ -125,7 +125,7 @@ def _count_findings(path: str, group: ModelInstanceGroup) -> Iterator[Finding]:
         yield Finding("RG111", "warning", message, "use a count of 1 or more", f"{path}.count")
     if group.count > _MAX_PLAUSIBLE_INSTANCES:
         message = f"an instance group has {group.count} instances, each with a copy of the model in memory"
-        yield Finding("RG111", "warning", message, "a few are usually enough: measure", f"{path}.count")
+        yield Finding("RG111", "warning", message, "a few instances are usually enough; measure first", f"{path}.count")
     for index, resource in enumerate(group.rate_limiter.resources):
         field = f"{path}.rate_limiter.resources[{index}]"
         if not resource.name:

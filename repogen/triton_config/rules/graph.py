@@ -243,7 +243,7 @@ def _scattered_outputs(config: ModelConfig, signature: Signature) -> dict[str, T
 
 
 def _scatter_findings(path: str, tensor: TensorView, spec: TensorSpec, source: TensorSpec | None) -> Iterator[Finding]:
-    """Yield dims with which a response has other elements than those of its request; the server does not report it."""
+    """Yield dims with which a response contains elements of other requests, which the server does not report."""
     subject = f"output {spec.name!r}"
     yield from _dtype_findings(subject, path, tensor, spec)
     if source is None or not _has_dynamic_first_dim(spec):

@@ -24,7 +24,7 @@ _BACKENDS = frozenset({
     "onnxruntime", "python", "pytorch", "tensorrt", "tensorflow", "openvino", "dali", "fil", "identity", "vllm",
     "tensorrtllm", "repeat", "square",
 })  # fmt: skip
-# Backends of the containers that are a model.py in their directory, or have one beside their library.
+# Backends of the containers that are a model.py in their directory, or have one next to their library.
 _PYTHON_BASED = frozenset({"pytorch", "tensorrtllm", "vllm"})
 _PLATFORMS = {
     "onnxruntime_onnx": "onnxruntime",
@@ -94,7 +94,7 @@ def _backend_findings(config: ModelConfig) -> Iterator[Finding]:
         closest = get_close_matches(config.backend.lower().strip(), sorted(_BACKENDS), n=1)
         fix = f'backend: "{closest[0]}"' if closest else ""
         message = f"backend {config.backend!r} is not included in Triton"
-        hint = (f"write {fix}; " if fix else "") + "for a backend of your own: # repogen: ignore[RG102]"
+        hint = (f"write {fix}; " if fix else "") + "to allow a custom backend: # repogen: ignore[RG102]"
         yield Finding("RG102", "error", message, hint, "backend", fix, guess=True)
     if config.runtime and not is_ensemble(config) and config.runtime not in _runtimes(config):
         message = f"runtime {config.runtime!r} is not a library of the backend"
@@ -115,7 +115,7 @@ def _agent_findings(config: ModelConfig) -> Iterator[Finding]:
     for index, agent in enumerate(config.model_repository_agents.agents):
         if agent.name != "checksum":
             message = f"repository agent {agent.name!r} is not included in Triton"
-            hint = "Triton includes checksum; for an agent of your own: # repogen: ignore[RG132]"
+            hint = "Triton includes checksum; to allow a custom agent: # repogen: ignore[RG132]"
             yield Finding("RG132", "error", message, hint, f"model_repository_agents.agents[{index}]")
 
 

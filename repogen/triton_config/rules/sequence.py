@@ -118,7 +118,7 @@ def _state_findings(config: ModelConfig, batching: ModelSequenceBatching) -> Ite
         subject = f"state {state.input_name!r}"
         for key in ("input_name", "output_name", "data_type", "dims"):
             if not getattr(state, key):
-                yield Finding("RG122", "error", f"{subject} has no {key}", "write the one of the graph", path)
+                yield Finding("RG122", "error", f"{subject} has no {key}", "use the graph's", path)
         if not state.initial_state and not has_start:
             message = f"{subject} has no initial_state, and no control input marks the start of a sequence"
             hint = "add initial_state with zero_data: true; otherwise the state starts with uninitialized memory"

@@ -109,7 +109,7 @@ def _dtype_findings(
         hint = "cast to FP32 or FP16 inside the model"
         yield Finding("RG107", "error", message, hint, f"{path}.data_type")
     elif is_onnx(config) and dtype == "BF16" and not target.serves_bfloat16:
-        message = f"{subject} has data_type TYPE_BF16, which the ONNX Runtime backend supports from {BFLOAT16_SINCE} on"
+        message = f"{subject} has data_type TYPE_BF16, which the ONNX Runtime backend supports since {BFLOAT16_SINCE}"
         hint = f"cast to FP32 or FP16 inside the model, or target {BFLOAT16_SINCE} or newer"
         yield Finding("RG107", "error", message, hint, f"{path}.data_type")
 
@@ -131,7 +131,9 @@ def _reshape_findings(
         message = f"{subject} is reshaped to an empty shape, which requires max_batch_size above 0"
         yield Finding("RG114", "error", message, "remove reshape: a scalar has dims: [ 1 ]", f"{path}.reshape")
     elif dims and not same_elements(dims, shape):
-        message = f"{subject} reshapes {dims_text(dims)} to {dims_text(shape)}, which has another number of elements"
+        message = (
+            f"{subject} reshapes {dims_text(dims)} to {dims_text(shape)}, which has a different number of elements"
+        )
         yield Finding("RG114", "error", message, "make the number of elements equal", f"{path}.reshape")
 
 

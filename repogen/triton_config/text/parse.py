@@ -97,7 +97,9 @@ def read_config_text(path: Path, origin: str) -> str:
     try:
         return read_text(path, MAX_CONFIG_BYTES)
     except ContentError as error:
-        raise PbtxtError(f"{origin} {error}", "a config has a few kilobytes of UTF-8 text", where=origin) from error
+        raise PbtxtError(
+            f"{origin} {error}", "a config is usually a few kilobytes of UTF-8 text", where=origin
+        ) from error
 
 
 def parse_file(path: Path, origin: str) -> ModelConfig:

@@ -267,7 +267,7 @@ def test_every_backend_needs_its_model_file(tmp_path: Path, backend: str, file: 
     """model.onnx is not a plan of TensorRT."""
     model = add_model(tmp_path, "m", CONFIG.replace('backend: "onnxruntime"', backend))
     (finding,) = check(model)
-    assert (finding.code, finding.message) == ("RG404", f"version 1 has no {file}, and it is served")
+    assert (finding.code, finding.message) == ("RG404", f"version 1 is served, but has no {file}")
     (model / "1" / file).touch()
     assert check(model) == []
 

@@ -140,7 +140,7 @@ def test_names_that_differ_by_case(repository: Path) -> None:
     """A copy on another system contains one of them."""
     shutil.copy(repository / "m" / "1" / "model.onnx", repository / "m" / "1" / "Model.onnx")
     assert said(repository) == [
-        ("RG408", "warning", "Model.onnx and model.onnx differ only by upper and lower case"),
+        ("RG408", "warning", "Model.onnx and model.onnx differ only in case"),
     ]
 
 

@@ -112,7 +112,7 @@ def test_later_signals_do_not_disturb_the_cleanup() -> None:
     """
     second, third = (run(CLEANUP + textwrap.dedent(program), count) for count in ("1", "2"))
     assert (second.returncode, second.stdout) == (0, "clean\n")
-    assert second.stderr == "cleaning up; interrupt again to end at once\n"
+    assert second.stderr == "cleaning up; interrupt again to exit immediately\n"
     assert (third.returncode, third.stdout, len(third.stderr.splitlines())) == (130, "", 2)
 
 

@@ -87,7 +87,7 @@ def test_spec_in_a_new_directory(here: Path) -> None:
     """Paths with `..` are valid before the directory exists."""
     assert here.is_dir()
     description = describe("code/nets.py:build", Path("new/spec"), Hints(examples="code/nets.py:inputs"))
-    assert "inputs: # as the examples have them; names are dynamic dims" in description.models[0].keys
+    assert "inputs: # derived from the examples; names are dynamic dims" in description.models[0].keys
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def failed(checks: list[SmokeCheck]) -> list[str]:
 
 
 def test_correct_server_passes_every_check(simulated: Simulated) -> None:
-    """The checks are those in docs/smoke.md."""
+    """The checks are those in docs/guides/smoke-tests.md."""
     checks = checks_of(simulated)
     assert [check.name for check in checks if check.passed and not check.warning] == [
         "ready",

@@ -103,7 +103,7 @@ REJECTED: dict[str, tuple[str, tuple[str, str, str]]] = {
     ),
     "range and fill": (
         integer("range: [0, 1], fill: ones,"),
-        ("4:32", "models.m.inputs.x.range", "range and fill exclude each other (keep one of the two)"),
+        ("4:32", "models.m.inputs.x.range", "range and fill are mutually exclusive (keep one of the two)"),
     ),
     "neither inputs nor examples": (
         HEAD,
@@ -158,8 +158,8 @@ REJECTED: dict[str, tuple[str, tuple[str, str, str]]] = {
             "4:18",
             "models.m.inputs.x.dtype",
             (
-                "Triton serves bfloat16 from release 26.03 on, and the target is 24.10 (declare float32 or float16, and"
-                " cast inside the model; or choose a newer target.triton)"
+                "Triton serves bfloat16 in release 26.03 and later, and the target is 24.10 (declare float32 or"
+                " float16, and cast inside the model; or choose a newer target.triton)"
             ),
         ),
     ),
@@ -236,7 +236,7 @@ REJECTED: dict[str, tuple[str, tuple[str, str, str]]] = {
             "6:14",
             "models.m.triton.max_batch_size",
             (
-                "8 needs axis 0 of every input to be one shared dim, the batch"
+                "8 requires axis 0 of every input to be the same dim, the batch"
                 " (use 0, or write shape: [batch, …] and declare batch in dims)"
             ),
         ),
@@ -247,7 +247,7 @@ REJECTED: dict[str, tuple[str, tuple[str, str, str]]] = {
             "6:14",
             "models.m.triton.max_batch_size",
             (
-                "8 needs axis 0 of every input to be one shared dim, the batch"
+                "8 requires axis 0 of every input to be the same dim, the batch"
                 " (use 0, or write shape: [batch, …] and declare batch in dims)"
             ),
         ),

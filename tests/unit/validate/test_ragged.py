@@ -125,5 +125,5 @@ def test_dims_that_do_not_allow_a_ragged_batch_are_reported(
 def test_values_per_request_are_limited_by_their_dim(as_source: AsSource) -> None:
     """The graph was verified for up to 4 requests."""
     source = as_source(CenteredRows(), {"values": ["n"], "counts": ["r"]}, n={"max": 64}, r={"max": 4})
-    with pytest.raises(ConfigError, match=r"'counts' has 8 values then, and dims.r.max is 4"):
+    with pytest.raises(ConfigError, match=r"'counts' has 8 values, but dims.r.max is 4"):
         measure(source, batch_input=COUNTS, **named(source))

@@ -112,7 +112,7 @@ def test_bfloat16_output_is_rejected_before_26_03(tmp_path: Path) -> None:
     """Before the export; the hint has the cast, and the message the release."""
     inputs = {"x": {"dtype": "float32", "shape": ["batch", 4]}}
     entry = {"source": {"factory": "model.py:Brain"}, "inputs": inputs, "dims": {"batch": {"max": 4}}}
-    with pytest.raises(SourceError, match=r"output 'output_1' is bfloat16, .* from release 26.03 on") as caught:
+    with pytest.raises(SourceError, match=r"output 'output_1' is bfloat16, .* in release 26.03 and later") as caught:
         built(tmp_path, entry, BRAIN)
     assert caught.value.code == "source.output-dtype"
     assert "x.float()" in caught.value.hint

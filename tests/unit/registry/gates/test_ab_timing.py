@@ -1,4 +1,4 @@
-"""Timing of two versions in turns, on a simulated clock."""
+"""Alternating measurements of two versions, on a simulated clock."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def test_rollback_does_not_measure_gates(registry: SimulatedRegistry, register: 
         (registry.artifacts(entry) / "manifest.json").unlink()
     report = rollback(registry, "m", "champion")
     assert (report.outcome, champion(registry), report.gates) == (Outcome.ROLLED_BACK, 1, ())
-    assert report.notes == ("no gate was measured: the version has served before",)
+    assert report.notes == ("no gates were measured, because the version was served before",)
 
 
 def test_dry_run_of_a_rollback(registry: SimulatedRegistry, register: Register) -> None:

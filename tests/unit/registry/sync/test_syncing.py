@@ -508,7 +508,7 @@ def test_sync_waits_for_the_lock(repository: Path) -> None:
     repository.mkdir(parents=True)
     with (
         locked(repository, 0.0),
-        pytest.raises(PublishError, match="another repogen has been publishing"),
+        pytest.raises(PublishError, match="another process has been publishing"),
         synced_repository(repository, "champion", Disk(), 0.0),
     ):
         pass

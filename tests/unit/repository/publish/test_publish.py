@@ -252,7 +252,7 @@ def test_locked_out(stage: Stage, repository: Path) -> None:
     repository.mkdir()
     with (
         locked(repository, 1.0),
-        pytest.raises(PublishError, match=r"another repogen .*\.repogen\.lock") as caught,
+        pytest.raises(PublishError, match=r"another process .*\.repogen\.lock") as caught,
     ):
         publish(stage(), repository, breaking=False, lock_seconds=0.0)
     assert caught.value.code == "publish.locked"

@@ -312,7 +312,7 @@ def test_bfloat16_is_rendered_for_a_release_that_serves_it() -> None:
     config = configure("digits", spec(), verified, RenderOptions(targets()["26.03"]))
     parsed = parse(config.text, "test")
     assert [view.dtype for view in tensor_views((*parsed.input, *parsed.output))] == ["BF16", "BF16"]
-    with pytest.raises(ConfigError, match=r"RG107 input 'image' has data_type TYPE_BF16.* from 26.03 on"):
+    with pytest.raises(ConfigError, match=r"RG107 input 'image' has data_type TYPE_BF16.* since 26.03"):
         configure("digits", spec(), verified, RenderOptions(targets()["26.02"]))
 
 
@@ -543,7 +543,7 @@ def test_label_file_is_named_by_its_content() -> None:
     ("triton", "code", "message"),
     [
         ({"extra": "max_batchsize: 3"}, "config.syntax", 'no field named "max_batchsize"'),
-        ({"extra": 'name: "other"'}, "config.extra", "contains name, which the spec and the graph decide"),
+        ({"extra": 'name: "other"'}, "config.extra", "contains name, which the spec and the graph determine"),
         (
             {"extra": "response_cache { }", "response_cache": {}},
             "config.extra",
