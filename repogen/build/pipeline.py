@@ -23,7 +23,7 @@ from repogen.build.incremental import (
 )
 from repogen.build.plan import BuildOptions, BuildPlan
 from repogen.errors import RepogenError, SpecError
-from repogen.registry.mlflow.uri import tracking_of
+from repogen.registry.mlflow.uri import TRACKING_URI, tracking_of
 from repogen.repository.ownership import require_built
 from repogen.spec.paths import check_repository
 from repogen.spec.problems import suggestion
@@ -123,7 +123,8 @@ def _repository(spec: Spec, options: BuildOptions) -> Path:
 
 def _tracking(spec: Spec, options: BuildOptions) -> Tracking | None:
     """Return where to track; None if tracking is off or not configured, or if nothing will be published."""
-    if not options.track or options.dry_run or (spec.mlflow is None and options.tracking_uri is None):
+    is_configured = spec.mlflow is not None or options.tracking_uri is not None or os.environ.get(TRACKING_URI)
+    if not options.track or options.dry_run or not is_configured:
         return None
     return tracking_of(spec, options.tracking_uri, spec.root)
 

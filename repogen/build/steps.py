@@ -99,7 +99,8 @@ def publish_model(session: BuildSession, run: ModelRun, staged: StagedVersion, b
     if tracking is not None and tracking.registers:
         content = staged.manifest.content_sha256
         run.step("confirm", tracking.confirm, staged.name, publication.version, content, registry_version)
-    return run.report(Status.PUBLISHED)
+    report = run.report(Status.PUBLISHED)
+    return report if tracking is None else tracking.log_published(report)
 
 
 def _verified_before(session: BuildSession, run: ModelRun, inputs: Mapping[str, str]) -> BuiltModel | None:

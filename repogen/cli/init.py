@@ -11,7 +11,7 @@ from repogen.cli.group import DIRECTORY, debug_option, handle_errors
 from repogen.reporting.output import write_text
 from repogen.scaffold.describe import describe
 from repogen.scaffold.description import NO_HINTS, Hints
-from repogen.scaffold.files import describe_ensemble, scaffold, scaffold_from
+from repogen.scaffold.files import SPEC, can_track, describe_ensemble, scaffold, scaffold_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,6 +62,8 @@ def init(  # noqa: PLR0913 - one parameter per option
             write_text(f"wrote {path}")
         for line in () if spec is None else _remarks(spec):
             write_text(line)
+        if can_track() and any(path.name == SPEC for path in files):
+            write_text("builds are tracked in mlflow.db next to repogen.yaml; remove `mlflow: {}` to turn that off")
         argument = "" if directory == Path() else f" {directory / 'repogen.yaml'}"
         first = f"{spec.missing}, then " if spec is not None and spec.missing else ""
         adopt = "" if spec is None else "".join(f" --adopt {name}" for name in spec.adopt)

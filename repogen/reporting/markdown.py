@@ -42,21 +42,27 @@ class _Markdown(str):
     __slots__ = ()
 
 
-def report_markdown(report: BuildReport) -> str:
+def report_markdown(report: BuildReport, *, collapse: bool = True) -> str:
     """Return the report of a build: failures with hints, a table with one row per model, then details.
 
     Failed models come first in every list.
+
+    Args:
+        report: The report.
+        collapse: Collapse the details of each model with HTML tags, which GitHub supports and MLflow shows as text.
     """
     models = sorted(report.models, key=lambda model: model.status is not Status.FAILED)
     failures = [(model.name, model.error) for model in models if model.error is not None]
     if report.error is not None:
         failures.append(("", report.error))
-    return _render("report.md.j2", headline=_headline(report), failures=failures, models=models)
+    return _render("report.md.j2", headline=_headline(report), failures=failures, models=models, collapse=collapse)
 
 
 def error_markdown(error: RepogenError, command: str) -> str:
     """Return the report of a command, for example ``build``, that failed before it had anything to report."""
-    return _render("report.md.j2", headline=f"repogen {command} failed", failures=[("", error.record)], models=[])
+    return _render(
+        "report.md.j2", headline=f"repogen {command} failed", failures=[("", error.record)], models=[], collapse=True
+    )
 
 
 def smoke_markdown(reports: Sequence[SmokeReport]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,8 @@ def scaffold(directory: Path, *, force: bool, github: bool = False) -> tuple[Pat
     if not (github and (directory / SPEC).exists()):
         sources = sorted(path for path in (templates_dir() / "init").iterdir() if path.is_file())
         files = {directory / source.name: source.read_text(encoding="utf-8") for source in sources}
+        if not can_track():
+            files[directory / SPEC] = files[directory / SPEC].replace("\nmlflow: {}", "\n# mlflow: {}")
         files = {path: text for path, text in files.items() if not _is_same_code(path, text)}
     if github:
         root = _repository_root(directory)
@@ -56,6 +59,11 @@ def scaffold(directory: Path, *, force: bool, github: bool = False) -> tuple[Pat
         files[Path(os.path.relpath(root / WORKFLOW))] = workflow
     _write(files, directory, force=force)
     return tuple(files)
+
+
+def can_track() -> bool:
+    """Return whether MLflow is installed; without it, ``init`` writes ``mlflow:`` as a comment."""
+    return find_spec("mlflow") is not None
 
 
 def describe_ensemble(path: str, directory: Path, name: str | None) -> SpecDescription:
@@ -101,6 +109,7 @@ def scaffold_from(description: SpecDescription, directory: Path, *, force: bool)
     text = template.render(
         release=flow(newest_target().release),
         models=models,
+        tracked=can_track(),
         missing=one_line(description.missing),
         repository=flow(description.repository),
         omitted=[one_line(line) for line in description.omitted],

@@ -196,6 +196,7 @@ class LimitsSpec(Section):
 class ModelSpec(Section):
     """A model, with defaults merged in."""
 
+    description: str = Field(default="", max_length=4000, description="What the model does, for MLflow's pages")
     source: SourceSpec = Field(description="Where the model comes from")
     inputs: dict[TensorName, InputSpec] = Field(
         default_factory=dict, description="Inputs by name; omit them if the source or the examples determine them"

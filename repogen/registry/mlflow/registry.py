@@ -9,7 +9,7 @@ from repogen.errors import TrackingError
 from repogen.registry.mlflow.client import Connection, connect
 from repogen.registry.mlflow.download import fetch_version
 from repogen.registry.mlflow.entries import entry_of, move_key, move_value, moves_of, version_number
-from repogen.registry.mlflow.library import MlflowException, RegisteredModel
+from repogen.registry.mlflow.library import LoggedModel, MlflowException, ModelVersion, RegisteredModel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.tracking import Tracking
 
 _PAGE = 200
+_DESCRIPTION = "Built and verified by repogen. `repogen promote` moves its aliases, and `repogen sync` publishes them."
 
 
 class MlflowRegistry:
@@ -113,21 +114,27 @@ class MlflowRegistry:
             return ()
         return tuple(move for move in moves_of(model.tags, _aliases(model)) if alias in {None, move.alias})
 
-    def register(self, name: str, source: str, run_id: str, tags: dict[str, str]) -> int:
-        """Register a version, and the model if it is not registered; return the number of the version."""
+    def register(self, name: str, logged: LoggedModel, tags: dict[str, str], description: str) -> int:
+        """Register a logged model as a version; return its number. The registered model is created if necessary."""
         with self._connection.doing(f"registering a version of {name}"):
             try:
-                version = self._client.create_model_version(name, source, run_id, tags=tags)
+                version = self._create_version(name, logged, tags, description)
             except MlflowException as error:
                 if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                     raise
-                self._create_model(name)
-                version = self._client.create_model_version(name, source, run_id, tags=tags)
+                self._create_model(name, logged.tags.get("mlflow.note.content", ""))
+                version = self._create_version(name, logged, tags, description)
         return version_number(version.version, name)
 
-    def _create_model(self, name: str) -> None:
+    def _create_version(self, name: str, logged: LoggedModel, tags: dict[str, str], description: str) -> ModelVersion:
+        source, run = f"models:/{logged.model_id}", logged.source_run_id
+        return self._client.create_model_version(
+            name, source, run, tags=tags, description=description, model_id=logged.model_id
+        )
+
+    def _create_model(self, name: str, description: str) -> None:
         try:
-            self._client.create_registered_model(name)
+            self._client.create_registered_model(name, description=description or _DESCRIPTION)
         except MlflowException as error:  # a concurrent build created it
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
