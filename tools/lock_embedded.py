@@ -47,7 +47,7 @@ def wheels(project: str, versions: set[str], minor: int) -> dict[str, dict[str, 
 
 
 def main() -> None:
-    """Ask for every wheel, and write the lock."""
+    """Look up every wheel, and write the lock file."""
     runtimes = {target.onnxruntime for target in targets().values()}
     project, version = TRITON
     lock: dict[str, object] = {
