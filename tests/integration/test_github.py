@@ -241,7 +241,8 @@ def test_check_by_both_paths_of_the_action(hub: Hub) -> None:
 def test_cancelled_step_leaves_no_partial_output(tmp_path: Path) -> None:
     """The runner's signal reaches repogen, which cleans up and sets its outputs as interrupted."""
     scaffold(tmp_path / "project", force=False)
-    inputs = {"COMMAND": "build", "SMOKE": "none", "WORKING_DIRECTORY": str(tmp_path / "project")}
+    project = str(tmp_path / "project")
+    inputs = {"COMMAND": "build", "SMOKE": "none", "EXTRA_ARGS": "--no-track", "WORKING_DIRECTORY": project}
     environment = os.environ | {f"INPUT_{name}": value for name, value in inputs.items()}
     environment |= {"GITHUB_OUTPUT": str(tmp_path / "output")}
     program = [sys.executable, str(ROOT / ".github" / "actions" / "repogen" / "action.py"), "run"]
