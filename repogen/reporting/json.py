@@ -9,7 +9,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
-from repogen.artifacts.promotion import GateResult, History, PromotionReport
+from repogen.artifacts.promotion import GateResult, History, Period, PromotionReport
 from repogen.artifacts.prune import PruneReport
 from repogen.artifacts.report import BuildReport, ModelReport
 from repogen.artifacts.rollback import RollbackReport
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from repogen.artifacts.environment import Check
+    from repogen.artifacts.registry import AliasMove
     from repogen.artifacts.versions import Provenance
 
 _FINDINGS_SCHEMA = 1
@@ -106,7 +107,7 @@ def _(report: PromotionReport) -> dict[str, object]:
         "gates": [_gate(gate) for gate in report.gates],
         "server": report.server or None,
         "indicative": report.indicative,
-        "move": None if report.move is None else dataclasses.asdict(report.move),
+        "move": None if report.move is None else _with_figures(report.move),
         "notes": list(report.notes),
     }
 
@@ -114,10 +115,18 @@ def _(report: PromotionReport) -> dict[str, object]:
 @as_dict.register
 def _(history: History) -> dict[str, object]:
     periods = [
-        {**dataclasses.asdict(period), "since": period.since or None, "until": period.until or None}
+        {**_with_figures(period), "since": period.since or None, "until": period.until or None}
         for period in history.periods
     ]
     return {"model": history.model, "periods": periods}
+
+
+def _with_figures(record: AliasMove | Period) -> dict[str, object]:
+    """Return the fields of a record; each figure has its number and its text."""
+    fields = dataclasses.asdict(record)
+    values = fields.pop("values")
+    fields["figures"] = {gate: {"value": values.get(gate), "text": text} for gate, text in record.figures.items()}
+    return fields
 
 
 @as_dict.register

@@ -323,6 +323,16 @@ class GateDocument(TypedDict):
 
 
 @with_config(_STRICT)
+class FigureDocument(TypedDict):
+    """A measurement of a gate."""
+
+    value: float | None
+    """The number; null if it has none, or if an older version of repogen recorded it"""
+    text: str
+    """The measurement with its details, and the limit in brackets"""
+
+
+@with_config(_STRICT)
 class MoveDocument(TypedDict):
     """A move of an alias."""
 
@@ -338,7 +348,7 @@ class MoveDocument(TypedDict):
     """Time in UTC, ISO 8601"""
     why: str
     """`promote`, `rollback` or `outside`"""
-    figures: dict[str, str]
+    figures: dict[str, FigureDocument]
     """Measurements by gate"""
 
 
@@ -386,7 +396,7 @@ class PeriodDocument(TypedDict):
     """Who moved the alias"""
     why: str
     """`promote`, `rollback` or `outside`"""
-    figures: dict[str, str]
+    figures: dict[str, FigureDocument]
     """Measurements by gate"""
 
 

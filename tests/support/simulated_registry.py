@@ -20,7 +20,7 @@ from repogen.repository.stage import stage_version
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.artifacts.registry import AliasMove
+    from repogen.artifacts.registry import AliasMove, PromotionRun
     from repogen.artifacts.tensors import Dim
 
 CONFIG = """\
@@ -60,6 +60,7 @@ class SimulatedRegistry:
     Attributes:
         calls_left: Calls that are answered before the server goes down for good; None for ever. A `fetch` that it goes
             down in has written one file by then.
+        runs: The recorded promotions.
         litter: Model -> ``more`` or ``link``: what a `fetch` leaves beside the files that the manifest lists.
     """
 
@@ -71,6 +72,7 @@ class SimulatedRegistry:
         self._versions: dict[str, list[RegistryEntry]] = {}
         self._aliases: dict[str, dict[str, int]] = {}
         self._moves: dict[str, list[AliasMove]] = {}
+        self.runs: list[PromotionRun] = []
 
     def register(
         self,
@@ -162,6 +164,11 @@ class SimulatedRegistry:
         """Return the recorded moves, oldest first."""
         self._answer()
         return tuple(move for move in self._moves.get(name, []) if alias in {None, move.alias})
+
+    def record(self, run: PromotionRun) -> None:
+        """Keep a run."""
+        self._answer()
+        self.runs.append(run)
 
     def _answer(self) -> None:
         if self.calls_left == 0:

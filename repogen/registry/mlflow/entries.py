@@ -36,7 +36,7 @@ _MAX_FIGURES = 4000
 _MAX_DIGITS = 19  # of a 64-bit version number; Python reads no number of more than 4300 digits
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _RecordedMove(AliasMove):
     """An alias move in a tag.
 
@@ -107,8 +107,8 @@ def move_key(move: AliasMove) -> str:
 
 def move_value(move: AliasMove, *, done: bool) -> str:
     """Return a move as the value of a tag."""
-    if len(json.dumps(move.figures)) > _MAX_FIGURES:
-        move = replace(move, figures={"": "too many to store"})
+    if len(json.dumps([move.figures, move.values])) > _MAX_FIGURES:
+        move = replace(move, figures={"": "too many to store"}, values={})
     return _RECORDED_MOVE.dump_json(_RecordedMove(**asdict(move), done=done)).decode()
 
 

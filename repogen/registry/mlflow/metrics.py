@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # Source: mlflow.utils.validation: a param may have 6,000 characters, a tag 8,000.
 _MAX_LENGTH = 5000
+REPORT_FILE = "report.md"
 SECONDS = "seconds/"
 """Section of the metrics with the duration of each step."""
 
@@ -106,12 +107,13 @@ def version_description(staged: StagedVersion, report: ModelReport) -> str:
     return "".join(f"- {line}\n" for line in lines)
 
 
-def run_tags(root: Path, environment: Mapping[str, str]) -> dict[str, str]:
+def run_tags(root: Path, environment: Mapping[str, str], command: str = "repogen build") -> dict[str, str]:
     """Return tags for the user, commit, branch and CI run of a build; unknown values are left out.
 
     Args:
         root: Directory of the spec.
         environment: The process's environment variables.
+        command: The command that creates the run.
     """
     branch = (
         environment.get("GITHUB_HEAD_REF")
@@ -121,7 +123,7 @@ def run_tags(root: Path, environment: Mapping[str, str]) -> dict[str, str]:
     run_url = _ci_run(environment)
     tags = {
         "mlflow.user": environment.get("GITHUB_ACTOR") or _user(),
-        "mlflow.source.name": "repogen build",
+        "mlflow.source.name": command,
         "mlflow.source.type": "JOB" if run_url else "LOCAL",
         "mlflow.source.git.commit": _git(root, "rev-parse", "HEAD"),
         "mlflow.source.git.branch": branch,

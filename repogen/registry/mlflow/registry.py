@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from typing import TYPE_CHECKING, Self
 
 from repogen.artifacts.registry import EntryState, RegistryEntry
@@ -9,12 +11,13 @@ from repogen.errors import TrackingError
 from repogen.registry.mlflow.client import Connection, connect
 from repogen.registry.mlflow.download import fetch_version
 from repogen.registry.mlflow.entries import entry_of, move_key, move_value, moves_of, version_number
-from repogen.registry.mlflow.library import LoggedModel, MlflowException, ModelVersion, RegisteredModel
+from repogen.registry.mlflow.library import LoggedModel, Metric, MlflowException, ModelVersion, RegisteredModel
+from repogen.registry.mlflow.metrics import REPORT_FILE, run_tags
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.artifacts.registry import AliasMove
+    from repogen.artifacts.registry import AliasMove, PromotionRun
     from repogen.artifacts.tracking import Tracking
 
 _PAGE = 200
@@ -144,6 +147,18 @@ class MlflowRegistry:
         with self._connection.doing(f"confirming version {version} of {name}"):
             for key, value in tags.items():
                 self._client.set_model_version_tag(name, str(version), key, value)
+
+    def record(self, run: PromotionRun) -> None:
+        """Log a promotion as a finished or failed run; see ``ModelRegistry.record``."""
+        tags = run_tags(self._connection.tracking.root, os.environ, "repogen promote") | run.tags
+        experiment = self._connection.experiment()
+        with self._connection.doing("recording a promotion"):
+            logged = self._client.create_run(experiment, tags=tags, run_name=run.name)
+            run_id = str(logged.info.run_id)
+            timestamp = int(time.time() * 1000)
+            self._client.log_batch(run_id, [Metric(key, value, timestamp, 0) for key, value in run.metrics.items()])
+            self._client.log_text(run_id, run.page, REPORT_FILE)
+            self._client.set_terminated(run_id, "FINISHED" if run.passed else "FAILED")
 
     def _model(self, name: str) -> RegisteredModel | None:
         with self._connection.doing(f"reading the registered model {name}"):

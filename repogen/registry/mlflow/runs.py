@@ -30,7 +30,15 @@ from repogen.registry.mlflow.library import (
     RunTag,
     get_artifact_repository,
 )
-from repogen.registry.mlflow.metrics import SECONDS, headlines, metrics, params, run_tags, version_description
+from repogen.registry.mlflow.metrics import (
+    REPORT_FILE,
+    SECONDS,
+    headlines,
+    metrics,
+    params,
+    run_tags,
+    version_description,
+)
 from repogen.registry.mlflow.mlmodel import write_model
 from repogen.registry.mlflow.registry import MlflowRegistry
 from repogen.repository.golden import GOLDEN_NPZ
@@ -49,7 +57,6 @@ if TYPE_CHECKING:
 _MAX_METRICS = 800
 _MAX_PARAMS = 100
 _MODEL_TYPE = "triton"
-_REPORT = "report.md"
 _MAX_LENGTH = 5000  # a tag may have 8,000 characters
 _MAX_CALLS = 8
 _MAX_DIGEST = 36  # Source: mlflow.store.tracking.dbmodels, SqlDataset.digest
@@ -202,7 +209,7 @@ class MlflowTracker:
 
     def _log_page(self, run: Run, page: str) -> None:
         with self._connection.doing("logging a report"), tempfile.TemporaryDirectory() as directory:
-            path = Path(directory) / _REPORT
+            path = Path(directory) / REPORT_FILE
             path.write_text(page, encoding="utf-8")
             self._store(run).log_artifact(str(path))
 
