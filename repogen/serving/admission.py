@@ -23,6 +23,7 @@ from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PYTHON_FILE
 from repogen.errors import ConfigError
 from repogen.files import is_directory, is_file, is_inside
 from repogen.files.content import ContentError
+from repogen.repository.ensembles import cycle_reason
 from repogen.triton_config.rules.file_names import (
     accelerator_files,
     data_files,
@@ -71,12 +72,15 @@ def read_refusals(model: Path) -> tuple[str, ...]:
 
 
 def load_refusals(model: Path, config: ModelConfig) -> tuple[str, ...]:
-    """Return why Triton may not load a model with a config, because of its code or of files elsewhere.
+    """Return why Triton may not load a model with a config: its code, files elsewhere, or a cycle of ensembles.
 
     Raises:
         OSError: A directory cannot be read.
     """
-    return refusals(model, config) or tuple(_files_elsewhere(model, config))
+    if reasons := refusals(model, config) or tuple(_files_elsewhere(model, config)):
+        return reasons
+    cycle = cycle_reason(config, model.name, model.parent)
+    return (cycle,) if cycle else ()
 
 
 def require_admitted(model: Path, text: str) -> None:
