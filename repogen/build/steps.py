@@ -21,6 +21,7 @@ from repogen.repository.golden import first_golden_inputs
 from repogen.repository.hold import hold_note, hold_of
 from repogen.repository.publish import publish
 from repogen.repository.stage import stage_dependencies, stage_version
+from repogen.serving.admission import require_admitted
 from repogen.smoke.run_checks import raise_for_failures
 from repogen.smoke.staged import smoke_staged
 from repogen.spec.sources import MlflowSource
@@ -170,10 +171,12 @@ def _configure(session: BuildSession, name: str, built: BuiltModel) -> ModelConf
 def _stage(session: BuildSession, config: ModelConfig, built: BuiltModel, inputs: Mapping[str, str]) -> StagedVersion:
     """Write the version to the private repository."""
     origin = provenance(session.spec, inputs, built)
-    return stage_version(
+    staged = stage_version(
         *(session.staging, session.repository, config, built.artifact, built.golden_dir, origin),
         companions=built.companions,
     )
+    require_admitted(staged.model_dir, config.text)  # also without a smoke test
+    return staged
 
 
 def _notes(session: BuildSession, staged: StagedVersion) -> Iterator[str]:

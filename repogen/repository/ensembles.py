@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
@@ -47,9 +48,24 @@ def with_steps(repository: Path, names: Iterable[str]) -> list[str]:
         selection[name] = None
         if directory is not None:
             with suppress(RepogenError, OSError):
-                config = parse_file(directory / CONFIG_FILE, f"{name}/{CONFIG_FILE}")
-                pending += [step.model_name for step in config.ensemble_scheduling.step]
+                status = (directory / CONFIG_FILE).stat()
+                pending += _steps(directory / CONFIG_FILE, status.st_mtime_ns, status.st_size, status.st_ino)
     return list(selection)
+
+
+@lru_cache(maxsize=4096)
+def _steps(path: Path, mtime: int, size: int, inode: int) -> tuple[str, ...]:  # noqa: ARG001 - the key of the cache
+    config = parse_file(path, f"{path.parent.name}/{path.name}")
+    return tuple(dict.fromkeys(step.model_name for step in config.ensemble_scheduling.step))
+
+
+def cycle_reason(config: ModelConfig, name: str, repository: Path) -> str:
+    """Return that the steps of an ensemble lead back to it; empty if they do not.
+
+    tritonserver 2.51 crashes when another ensemble uses such a model.
+    """
+    steps = (step.model_name for step in config.ensemble_scheduling.step)
+    return f"the steps of {name!r} lead back to {name!r}" if name in with_steps(repository, steps) else ""
 
 
 def unfit_users(repository: Path, staged: StagedVersion, building: Collection[str]) -> dict[str, str]:
@@ -99,7 +115,8 @@ def unfit(text: str, name: str, repository: Path) -> str:
         name: The model.
         repository: The repository.
     """
-    return _reason(parse(text, f"{name}/{CONFIG_FILE}"), repository, {})
+    config = parse(text, f"{name}/{CONFIG_FILE}")
+    return cycle_reason(config, name, repository) or _reason(config, repository, {})
 
 
 def _reason(config: ModelConfig, repository: Path, new: Mapping[str, ModelInRepository]) -> str:

@@ -20,8 +20,10 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PYTHON_FILE
+from repogen.errors import ConfigError
 from repogen.files import is_directory, is_file, is_inside
 from repogen.files.content import ContentError
+from repogen.repository.ensembles import cycle_reason
 from repogen.triton_config.rules.file_names import (
     accelerator_files,
     data_files,
@@ -29,7 +31,7 @@ from repogen.triton_config.rules.file_names import (
     model_filenames,
     session_files,
 )
-from repogen.triton_config.text.parse import empty_config, parse_file
+from repogen.triton_config.text.parse import empty_config, parse, parse_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,12 +72,34 @@ def read_refusals(model: Path) -> tuple[str, ...]:
 
 
 def load_refusals(model: Path, config: ModelConfig) -> tuple[str, ...]:
-    """Return why Triton may not load a model with a config, because of its code or of files elsewhere.
+    """Return why Triton may not load a model with a config: its code, files elsewhere, or a cycle of ensembles.
 
     Raises:
         OSError: A directory cannot be read.
     """
-    return refusals(model, config) or tuple(_files_elsewhere(model, config))
+    if reasons := refusals(model, config) or tuple(_files_elsewhere(model, config)):
+        return reasons
+    cycle = cycle_reason(config, model.name, model.parent)
+    return (cycle,) if cycle else ()
+
+
+def require_admitted(model: Path, text: str) -> None:
+    """Require that Triton may load a staged model, before it is published.
+
+    Args:
+        model: Its directory.
+        text: Text of its config.pbtxt.
+
+    Raises:
+        ConfigError: It may not; the message has every reason.
+        OSError: A directory cannot be read.
+    """
+    if reasons := load_refusals(model, parse(text, f"config.pbtxt of {model.name}")):
+        raise ConfigError(
+            f"{model.name} would run code, or use files outside of its repository:\n" + "\n".join(reasons),
+            "remove what the reasons name; only Python models may contain code",
+            code="config.not-admitted",
+        )
 
 
 def refusals(model: Path, config: ModelConfig) -> tuple[str, ...]:

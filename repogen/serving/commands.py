@@ -20,6 +20,7 @@ from repogen.serving.embedded import EmbeddedTriton
 from repogen.serving.process import PortOptions, choose_ports, load_failures, require_loaded
 from repogen.serving.served_models import served_models
 from repogen.serving.servers import is_address, open_triton
+from repogen.serving.view import refusal_reasons
 from repogen.targets import DEFAULT_RELEASE, find_target, targets
 
 if TYPE_CHECKING:
@@ -113,9 +114,11 @@ def _usual_port(service: str) -> int:
 
 
 def states(triton: RunningTriton, repository: Path, names: tuple[str, ...]) -> list[ServedModel]:
-    """Return what a server serves of a repository, or of some of its models."""
-    failures = load_failures(triton.log_tail(_LOG_LINES))
-    return served_models(triton.endpoint.http, names or models_of(repository), failures)
+    """Return what a server serves of a repository, or of some of its models; the others with the reason."""
+    selected = names or models_of(repository)
+    refused = {name: "; ".join(refusal_reasons(repository / name)) for name in selected}
+    failures = load_failures(triton.log_tail(_LOG_LINES)) | {name: text for name, text in refused.items() if text}
+    return served_models(triton.endpoint.http, selected, failures)
 
 
 def _report_failures(triton: RunningTriton, progress: Progress, reported: dict[str, str]) -> dict[str, str]:

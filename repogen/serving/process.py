@@ -23,6 +23,7 @@ from pydantic import Field, TypeAdapter
 from repogen.artifacts.serving import ControlHeader, ControlMode, Endpoint
 from repogen.errors import ServerError
 from repogen.serving import control
+from repogen.serving.environment import without_secrets
 from repogen.serving.interface import ServerOptions
 
 if TYPE_CHECKING:
@@ -371,7 +372,7 @@ def _spawn(launch: Launch, command: list[str]) -> ServerProcess:
     with launch.log.open("wb") as log:
         supervisor = subprocess.Popen(
             [names.get(part, part) for part in supervised],
-            env={**os.environ, **hidden},
+            env=without_secrets() | hidden,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import stat
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from pydantic import TypeAdapter
 
 from repogen.errors import ServerError
 from repogen.repository.digest import sha256_file
+from repogen.serving.environment import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,7 +126,7 @@ def fetch(wheel: Wheel, tag: str, folder: Path, progress: Progress) -> Path:
     with _DownloadMonitor(folder, wheel, progress):
         outcome = subprocess.run(
             command,
-            env=os.environ | {"TMPDIR": str(folder)},
+            env=without_secrets() | {"TMPDIR": str(folder)},
             capture_output=True,
             text=True,
             check=False,

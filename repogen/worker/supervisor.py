@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
+from repogen.serving.environment import without_secrets
 from repogen.worker.log import read_log
 from repogen.worker.process_tree import memory_above
 
@@ -126,7 +127,7 @@ class SupervisedProcess:
                 stderr=log,
                 pass_fds=(write_end,),
                 start_new_session=True,
-                env={**os.environ, **_ENVIRONMENT, **task.environment},
+                env={**without_secrets(), **_ENVIRONMENT, **task.environment},
             )
         os.close(write_end)
 

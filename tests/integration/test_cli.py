@@ -300,6 +300,26 @@ def test_changed_signature_needs_allow_breaking(tiny: Project, tmp_path: Path) -
     assert (allowed.returncode, json.loads(allowed.stdout)["models"][0]["version"]) == (0, 2)
 
 
+@pytest.mark.parametrize(
+    "section",
+    [
+        """optimization: {execution_accelerators: {gpu_execution_accelerator: [
+          {name: tensorrt, parameters: {trt_extra_plugin_lib_paths: /tmp/x.so}}]}}""",
+        "parameters: {session.optimized_model_filepath: /tmp/x}",
+        "extra: \"model_operations { op_library_filename: 'x.so' }\"",
+    ],
+)
+def test_config_that_runs_code_is_not_published(tiny: Project, tmp_path: Path, section: str) -> None:
+    """Without a smoke test as well, which would not load the model."""
+    project = copied(tiny, tmp_path)
+    project.edit("instance_group: [{count: 1, kind: KIND_CPU}]", section)
+    before = project.published()
+    result = project.run("build", "--no-smoke", "--json")
+    error = json.loads(result.stdout)["models"][0]["error"]
+    assert (result.returncode, error["code"]) == (5, "config.not-admitted")
+    assert before == project.published()
+
+
 def test_build_smoke_tests_on_a_running_server(
     triton: SharedTriton, tiny: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from repogen.artifacts.progress import Silent
 from repogen.errors import SmokeError
 from repogen.serving import commands, control
 from repogen.serving.servers import prepare_server
-from tests.integration.test_hostile_repository import add
+from tests.integration.test_hostile_repository import CONFIG, add
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,6 +113,37 @@ def test_control_api_of_a_served_repository_is_closed(tmp_path: Path, *, poll: b
         key, _, value = option.partition(":")[2].partition("=")
         for line in value.split("\n"):
             assert {status(triton, path, {key: line}) for path in PATHS} == {403}
+
+
+DUMP = """\
+import json, os
+import numpy as np
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def initialize(self, args):
+        with open(os.environ["DUMP"], "w") as file:
+            json.dump(dict(os.environ), file)
+    def execute(self, requests):
+        return []
+"""
+
+
+def test_code_of_a_model_does_not_inherit_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the control header of its server nor credentials for MLflow; other variables are inherited."""
+    model = add(tmp_path / "repository", "code", CONFIG.replace("onnxruntime", "python"))
+    (model / "1" / "model.py").write_text(DUMP, encoding="utf-8")
+    value = secrets.token_hex(16)
+    monkeypatch.setenv(control.VARIABLE, f"X-Ops={value}")
+    for name in ("USERNAME", "PASSWORD", "TOKEN"):
+        monkeypatch.setenv(f"MLFLOW_TRACKING_{name}", value)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"https://user:{value}@host/path")
+    monkeypatch.setenv("DUMP", str(tmp_path / "dump.json"))
+    with commands.serve(tmp_path / "repository", "embedded", poll=False, progress=Silent()) as triton:
+        assert status(triton, PATHS[2], {"X-Ops": value}) == 200
+    variables = json.loads((tmp_path / "dump.json").read_text())
+    assert [name for name, text in variables.items() if value in text] == []
+    assert variables["DUMP"] == str(tmp_path / "dump.json")
+    assert variables["MLFLOW_TRACKING_URI"] == "https://host/path"
 
 
 def status(triton: Any, path: tuple[str, str], headers: dict[str, str]) -> int:

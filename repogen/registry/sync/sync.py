@@ -32,6 +32,7 @@ from repogen.repository.filesystem import Disk, Filesystem
 from repogen.repository.mirror import archive, discard, serve, synced_repository
 from repogen.repository.ownership import require_synced
 from repogen.repository.workspace import prepare_stage_root, private_repository, sweep
+from repogen.serving.admission import require_admitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,13 +156,17 @@ def _stage(run: _Run, root: Path, step: Step, entry: RegistryEntry) -> StagedVer
         return None
     desired, scratch = desired_version(entry), private_repository(root)
     if step.local.intact and step.local.directory is not None:
-        return stage_download(scratch, desired, step.local.directory / str(desired.version))
+        staged = stage_download(scratch, desired, step.local.directory / str(desired.version))
+        require_admitted(step.local.directory, staged.config.text)
+        return staged
     run.progress.step(entry.name, "fetch")
     directory = scratch / entry.name / str(entry.version)
     shutil.rmtree(directory.parent, ignore_errors=True)  # an ensemble's first attempt
     directory.mkdir(parents=True)
     run.registry.fetch(entry, directory)
-    return stage_download(scratch, desired, directory)
+    staged = stage_download(scratch, desired, directory)
+    require_admitted(staged.model_dir, staged.config.text)
+    return staged
 
 
 def _execute(run: _Run, root: Path, step: Step, staged: StagedVersion | None) -> None:

@@ -76,3 +76,12 @@ def test_config_that_cannot_be_read_has_no_steps(repository: Path) -> None:
     (repository / "e").mkdir()
     (repository / "e" / "config.pbtxt").symlink_to(repository / "fifo")
     assert with_steps(repository, ["e", "missing"]) == ["missing", "e"]
+
+
+def test_new_version_that_closes_a_cycle_does_not_fit(repository: Path) -> None:
+    """An ensemble that uses it would crash the server of the repository."""
+    for name, config in (("e", steps("m")), ("f", steps("e"))):
+        (repository / name / "1").mkdir(parents=True)
+        (repository / name / "config.pbtxt").write_text(config, encoding="utf-8")
+    assert "lead back" not in unfit(steps("m"), "e", repository)
+    assert unfit(steps("f"), "e", repository) == "the steps of 'e' lead back to 'e'"

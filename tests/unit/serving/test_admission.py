@@ -213,3 +213,14 @@ def test_cache_of_an_accelerator_is_a_warning(tmp_path: Path, key: str) -> None:
     (finding,) = (finding for finding in check(directory) if finding.code == "RG405")
     assert (finding.severity, finding.line) == ("warning", 2)
     assert "'/tmp/x' names files" in finding.message
+
+
+def test_ensembles_in_a_cycle_are_refused(tmp_path: Path) -> None:
+    """Tritonserver 2.51 crashes if another ensemble uses one of them."""
+    for name, step in {"a": "b", "b": "c", "c": "a", "user": "a", "other": "m"}.items():
+        step_text = f'ensemble_scheduling {{ step {{ model_name: "{step}" }} }}'
+        model(tmp_path, f'platform: "ensemble" {step_text}', name)
+    model(tmp_path)
+    refused = {name: read_refusals(tmp_path / name) for name in ("a", "b", "c", "user", "other", "m")}
+    cycle = {name: (f"the steps of {name!r} lead back to {name!r}",) for name in "abc"}
+    assert refused == cycle | dict.fromkeys(("user", "other", "m"), ())

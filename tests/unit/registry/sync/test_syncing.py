@@ -324,6 +324,33 @@ def test_invalid_config_is_rejected(registry: SimulatedRegistry, register: Regis
     assert not repository.exists()
 
 
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ('parameters { key: "EXECUTION_ENV_PATH" }', "EXECUTION_ENV_PATH runs code"),
+        ('parameters { key: "ep.context_file_path" value { string_value: "/tmp/x" } }', "read or write files"),
+        ('instance_group { name: "a;b" }', "passes to a shell"),
+    ],
+)
+def test_version_that_triton_may_not_load_is_not_published(
+    registry: SimulatedRegistry, register: Register, repository: Path, fields: str, reason: str
+) -> None:
+    """A registry is not trusted: neither a new model nor a new version runs code in the server."""
+    template = CONFIG + fields.replace("{", "{{").replace("}", "}}")
+    register("new", b"1", "champion", template=template)
+    register("m", b"1", "champion")
+    assert actions(sync(registry, repository, CHAMPION, Silent()))[0] == ("m", "published", 1)
+    register("m", b"2", "champion", template=template)
+    report = sync(registry, repository, CHAMPION, Silent())
+    assert actions(report) == [("m", "failed", 2), ("new", "failed", 1)]
+    for version in report.versions:
+        assert version.error is not None
+        assert version.error.code == "config.not-admitted"
+        assert reason in version.error.message
+    assert served(repository) == 1
+    assert not (repository / "new").exists()
+
+
 @pytest.mark.parametrize("name", ["../m", "m/n", ".m", "repogen.json"])
 def test_unsafe_model_names_are_rejected(
     registry: SimulatedRegistry, register: Register, repository: Path, name: str
