@@ -20,7 +20,7 @@ from repogen.artifacts.file_names import (
 )
 from repogen.artifacts.named_file import is_named_file, path_in_model
 from repogen.artifacts.serving import SmokeCheck
-from repogen.errors import SmokeError
+from repogen.errors import RepogenError, SmokeError
 from repogen.files import is_file, read_bytes
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
 from repogen.repository.layout import latest_version, requirements_in, triton_versions
@@ -200,21 +200,35 @@ def _load_refusals(model: PreparedModel) -> tuple[str, ...]:
 
 def _step_names(config: ModelConfig, repository: Path) -> set[str]:
     """Return the names of the models of an ensemble's steps, of their steps, and so on."""
-    names: set[str] = set()
+    return set(_step_configs(config, repository))
+
+
+def _step_configs(config: ModelConfig, repository: Path) -> dict[str, ModelConfig]:
+    """Return the configs of the models of an ensemble's steps, and of their steps; empty for a model without one."""
+    configs: dict[str, ModelConfig] = {}
     pending = [step.model_name for step in config.ensemble_scheduling.step]
     while pending:
         name = pending.pop()
+        if name in configs:
+            continue
         path = repository / name / CONFIG_FILE
-        if name not in names and is_safe_name(name) and path.is_file():
-            step_config = parse(path.read_text(encoding="utf-8"), f"config.pbtxt of {name}")
-            pending += [step.model_name for step in step_config.ensemble_scheduling.step]
-        names.add(name)
-    return names
+        readable = is_safe_name(name) and path.is_file()
+        configs[name] = parse_file(path, f"config.pbtxt of {name}") if readable else ModelConfig()
+        pending += [step.model_name for step in configs[name].ensemble_scheduling.step]
+    return configs
 
 
-def check_supported(endpoint: Endpoint, config: ModelConfig) -> SmokeCheck | None:
-    """Return a warning when this server, unlike NVIDIA's, does not support a feature of the config; else None."""
-    unsupported = list(_unsupported_features(config)) if endpoint.kind == "embedded" else []
+def check_supported(endpoint: Endpoint, model: PreparedModel) -> SmokeCheck | None:
+    """Return a warning when this server, unlike NVIDIA's, does not support a feature of the config; else None.
+
+    The features of an ensemble are also those of its steps, which Triton loads with it.
+    """
+    if endpoint.kind != "embedded":
+        return None
+    unsupported = list(_unsupported_features(model.config))
+    with suppress(RepogenError, OSError, UnicodeDecodeError):  # the load fails, and its check has the reason
+        for name, config in _step_configs(model.config, model.directory.parent).items():
+            unsupported += [f"{feature} (of its step {name})" for feature in _unsupported_features(config)]
     if not unsupported:
         return None
     detail = (

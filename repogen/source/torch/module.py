@@ -200,8 +200,8 @@ def _no_cache(module: torch.nn.Module) -> tuple[str, ...]:
     if not caching:
         return ()
     note = (
-        "set config.use_cache to False: the graph does not return a key-value cache, so a loop that generates one "
-        "token per request computes its whole sequence each time"
+        "published without the key-value cache (config.use_cache is set to False): each request computes all tokens "
+        "of its sequence, so a loop that generates one token per request repeats that work"
     )
     return (note,)
 

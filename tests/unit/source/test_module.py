@@ -59,8 +59,8 @@ def test_key_value_cache_is_disabled() -> None:
     inner.config = Config()  # like modules of transformers
     _, notes = prepare(nn.Sequential(inner).eval(), None)
     assert inner.config.use_cache is False
-    assert [note.partition(",")[0] for note in notes] == [
-        "set config.use_cache to False: the graph does not return a key-value cache"
+    assert [note.partition(":")[0] for note in notes] == [
+        "published without the key-value cache (config.use_cache is set to False)"
     ]
 
 
