@@ -20,7 +20,7 @@ from repogen.artifacts.file_names import (
 )
 from repogen.artifacts.named_file import is_named_file, path_in_model
 from repogen.artifacts.serving import SmokeCheck
-from repogen.errors import SmokeError
+from repogen.errors import RepogenError, SmokeError
 from repogen.files import is_file, read_bytes
 from repogen.repository.ensembles import with_steps
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
@@ -181,8 +181,7 @@ def loaded(server: RunningTriton, client: InferenceClient, model: PreparedModel)
 
 def _load_refusals(model: PreparedModel) -> tuple[str, ...]:
     """Return why Triton may not load a model, or a model of its steps, which Triton loads with an ensemble."""
-    repository = model.directory.parent
-    steps = sorted(with_steps(repository, (step.model_name for step in model.config.ensemble_scheduling.step)))
+    repository, steps = model.directory.parent, _step_names(model)
     if unsafe := [name for name in steps if not is_safe_name(name)]:
         return tuple(f"step {name!r} is not the name of a model" for name in unsafe)
     directories = (directory_of_step(repository, name) for name in steps)
@@ -190,9 +189,26 @@ def _load_refusals(model: PreparedModel) -> tuple[str, ...]:
     return (*load_refusals(model.directory, model.config), *of_steps)
 
 
-def check_supported(endpoint: Endpoint, config: ModelConfig) -> SmokeCheck | None:
-    """Return a warning when this server, unlike NVIDIA's, does not support a feature of the config; else None."""
-    unsupported = list(_unsupported_features(config)) if endpoint.kind == "embedded" else []
+def _step_names(model: PreparedModel) -> list[str]:
+    """Return the names of the models of an ensemble's steps, of their steps, and so on, sorted."""
+    steps = (step.model_name for step in model.config.ensemble_scheduling.step)
+    return sorted(with_steps(model.directory.parent, steps))
+
+
+def check_supported(endpoint: Endpoint, model: PreparedModel) -> SmokeCheck | None:
+    """Return a warning when this server, unlike NVIDIA's, does not support a feature of the config; else None.
+
+    The features of an ensemble are also those of its steps, which Triton loads with it.
+    """
+    if endpoint.kind != "embedded":
+        return None
+    unsupported = list(_unsupported_features(model.config))
+    for name in _step_names(model):
+        directory = directory_of_step(model.directory.parent, name)
+        with suppress(RepogenError, OSError):  # the load fails, and its check has the reason
+            if directory is not None:
+                config = parse_file(directory / CONFIG_FILE, f"config.pbtxt of {name}")
+                unsupported += [f"{feature} (of its step {name})" for feature in _unsupported_features(config)]
     if not unsupported:
         return None
     detail = (

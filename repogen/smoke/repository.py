@@ -94,7 +94,7 @@ class _Tester:
         if not model.versions:
             detail = "the version policy serves none of the existing versions"
             return [report_of(endpoint, model, 0, [SmokeCheck("versions", passed=False, detail=detail)])]
-        if not endpoint.sees_files or check_supported(endpoint, model.config) is not None:
+        if not endpoint.sees_files or check_supported(endpoint, model) is not None:
             return self._smoke_versions(model)
         reports, failures = run_while_loaded(self.server, self.client, model, lambda: self._smoke_versions(model))
         failure_reports = [report_of(endpoint, model, model.versions[-1], failures)] if failures else []
@@ -110,7 +110,7 @@ class _Tester:
         try:
             manifest = read_manifest(version_dir)
             checks.append(files_check(version_dir, manifest))
-            if (warning := check_supported(endpoint, model.config)) is not None:
+            if (warning := check_supported(endpoint, model)) is not None:
                 return report_of(endpoint, model, version, [*checks, warning])
             deployed = read_deployed_model(self.client, model, version_dir, manifest)
         except FileNotFoundError as error:

@@ -14,6 +14,7 @@ from repogen.artifacts.versions import Manifest, ModelConfig, Provenance, Staged
 from repogen.errors import ConfigError, SmokeError
 from repogen.smoke.inference import RefusedError
 from repogen.smoke.preparation import (
+    PreparedModel,
     as_json,
     check_supported,
     loaded,
@@ -130,12 +131,28 @@ def test_ensemble_cannot_be_sent() -> None:
 )
 def test_unsupported_feature_is_a_warning_on_the_embedded_server(added: str, feature: str) -> None:
     """Other servers run NVIDIA's backend."""
-    config = parse(BASE + added, "test")
-    check = check_supported(LOCAL, config)
+    model = PreparedModel(Path("m"), (1,), parse(BASE + added, "test"))
+    check = check_supported(LOCAL, model)
     assert check is not None
     assert (check.passed, check.warning, f"does not support {feature};" in check.detail) == (True, True, True)
-    assert check_supported(REMOTE, config) is None
-    assert check_supported(LOCAL, parse(BASE, "test")) is None
+    assert check_supported(REMOTE, model) is None
+    assert check_supported(LOCAL, PreparedModel(Path("m"), (1,), parse(BASE, "test"))) is None
+
+
+@pytest.mark.parametrize("outer", ["a", "b"])
+def test_unsupported_feature_of_a_step_is_a_warning(tmp_path: Path, outer: str) -> None:
+    """Triton loads the steps with the ensemble, also those of an ensemble among them; before, the load failed."""
+    step = 'platform: "ensemble" ensemble_scheduling {{ step {{ model_name: "{}" model_version: -1 }} }}'
+    configs = {"a": step.format("b"), "b": step.format("c"), "c": 'input { name: "x" data_type: TYPE_BF16 dims: 4 }'}
+    for name, text in configs.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.pbtxt").write_text(text, encoding="utf-8")
+    check = check_supported(LOCAL, prepare_published(LOCAL, tmp_path / outer))
+    assert check is not None
+    assert (check.passed, check.warning) == (True, True)
+    assert "does not support TYPE_BF16 (of its step c);" in check.detail
+    (tmp_path / "c" / "config.pbtxt").write_text("{", encoding="utf-8")
+    assert check_supported(LOCAL, prepare_published(LOCAL, tmp_path / outer)) is None  # the load check has the reason
 
 
 def test_steps_that_form_a_cycle(tmp_path: Path) -> None:
