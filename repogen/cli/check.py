@@ -14,6 +14,7 @@ from repogen.check.checker import check as check_paths
 from repogen.check.fix import FixReport, write
 from repogen.check.fix import fix as fix_paths
 from repogen.check.settings import CheckSettings, find_settings
+from repogen.cli.completion import releases, rule_codes
 from repogen.cli.group import debug_option, handle_errors
 from repogen.errors import ExitCode
 from repogen.reporting.annotations import finding_annotations
@@ -29,7 +30,10 @@ _FORMATS = ("text", "json", "github", "sarif")
 
 @click.command()
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1, metavar="[DIR|FILE]...")
-@click.option("--target", metavar="RELEASE", help=f"Triton release to check for (default: {DEFAULT_RELEASE}).")
+@click.option(
+    "--target", metavar="RELEASE", shell_complete=releases,
+    help=f"Triton release to check for (default: {DEFAULT_RELEASE}).",
+)  # fmt: skip
 @click.option(
     "output_format", "--format", type=click.Choice(list(_FORMATS)), default="text", show_default=True,
     help="Text, one JSON document, GitHub Actions annotations, or SARIF for code scanning.",
@@ -39,9 +43,13 @@ _FORMATS = ("text", "json", "github", "sarif")
     "--select",
     multiple=True,
     metavar="CODE",
+    shell_complete=rule_codes,
     help="Report only these codes (RG101) or families (RG1), separated by commas; repeatable.",
 )
-@click.option("--ignore", multiple=True, metavar="CODE", help="Do not report these codes or families; repeatable.")
+@click.option(
+    "--ignore", multiple=True, metavar="CODE", shell_complete=rule_codes,
+    help="Do not report these codes or families; repeatable.",
+)  # fmt: skip
 @click.option("--fix", is_flag=True, help="Correct config.pbtxt where there is exactly one correction.")
 @click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also apply corrections that are guesses.")
 @click.option("--diff", is_flag=True, help="Print what --fix would change; exit 1 if there are changes.")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from repogen.cli.interrupts import command_running
 from repogen.errors import ExitCode, InterruptedBuildError, OutputError, RepogenError, SpecError
@@ -75,6 +76,12 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = getattr(import_module(_COMMANDS[cmd_name][0]), cmd_name)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that start with ``incomplete``, without importing the commands."""
+        names = [name for name in sorted(_COMMANDS) if name.startswith(incomplete)]
+        commands = [CompletionItem(name, help=_COMMANDS[name][1]) for name in names]
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

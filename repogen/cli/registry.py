@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from repogen.api import registry as api
+from repogen.cli.completion import repository_models, server_names, spec_models
 from repogen.cli.group import (
     DIRECTORY,
     FILE,
@@ -30,7 +31,7 @@ _SERVER_SPEC = "Spec that sets the MLflow server; default: repogen.yaml, if it e
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=spec_models)
 @click.argument("version", type=click.IntRange(min=1), required=False)
 @click.option("--alias", default="champion", show_default=True, help="Alias to move.")
 @click.option(
@@ -43,7 +44,10 @@ _SERVER_SPEC = "Spec that sets the MLflow server; default: repogen.yaml, if it e
 @click.option(
     "rolls_back", "--rollback", is_flag=True, help="Move the alias back to its previous version, without gates."
 )
-@click.option("--server", default="embedded", show_default=True, help=f"Triton to measure on: {SERVER}.")
+@click.option(
+    "--server", default="embedded", show_default=True, shell_complete=server_names,
+    help=f"Triton to measure on: {SERVER}.",
+)  # fmt: skip
 @control_header_option
 @click.option("--dry-run", is_flag=True, help="Measure and evaluate, but do not move the alias.")
 @click.option("--spec", type=FILE, help="Spec with the gates of the model; default: repogen.yaml, if it exists.")
@@ -96,7 +100,7 @@ def promote(  # noqa: PLR0913 - one parameter per option
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=spec_models)
 @click.option("--alias", help="Show only this alias; default: all.")
 @click.option("--spec", type=FILE, help=_SERVER_SPEC)
 @tracking_option
@@ -124,7 +128,10 @@ def history(
     metavar="DIR",
     help="Repository to sync.",
 )
-@click.option("models", "--model", multiple=True, metavar="NAME", help="Sync only this model; repeatable.")
+@click.option(
+    "models", "--model", multiple=True, metavar="NAME", shell_complete=repository_models,
+    help="Sync only this model; repeatable.",
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show what would be done, but change nothing.")
 @click.option("--prune", is_flag=True, help="Delete old versions that nothing needs, and models without the alias.")
 @click.option("--spec", type=FILE, help=_SERVER_SPEC)

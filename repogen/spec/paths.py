@@ -12,7 +12,7 @@ from repogen.artifacts.file_names import RESERVED_FILES
 from repogen.files import is_directory, is_file, is_inside
 from repogen.spec.problems import closest, printable
 from repogen.spec.python_names import defined_names
-from repogen.spec.sources import OnnxSource, PythonSource, TorchSource
+from repogen.spec.sources import HuggingFaceSource, OnnxSource, PythonSource, TorchSource, is_hub_id
 from repogen.spec.structure import Finding, PartialModel
 
 if TYPE_CHECKING:
@@ -119,6 +119,8 @@ def _source(source: SourceSpec, root: Path) -> Findings:
         file = getattr(source, key)
         if file is not None:
             yield from _read_file(("source", key), file, root)
+    if isinstance(source, HuggingFaceSource) and not is_hub_id(source.model) and not is_directory(root / source.model):
+        yield Finding(("source", "model"), f'directory "{printable(source.model)}" does not exist', _RELATIVE_HINT)
     if isinstance(source, PythonSource):
         yield from _python_data(source.data, root)
     if isinstance(source, OnnxSource) and source.reference is not None:

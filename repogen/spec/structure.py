@@ -167,6 +167,8 @@ def _source_hint(key: str, kind: str, value: object) -> str:
     """Return the hint for a key that other kinds of source have; empty for others."""
     kinds = [other for other in source_kinds() if other != kind and key in source_options(other).model_fields]
     suffix = value.rpartition(".")[2].lower() if isinstance(value, str) else ""
+    if kind == "torch" and suffix.startswith("py:"):
+        return f'write factory: "{printable(str(value))}"'
     if _KIND_OF_FILE.get(suffix) in kinds:
         return f"{_ADD_KIND} {_KIND_OF_FILE[suffix]}"
     return f"kind: {kind} does not have it; {' and '.join(kinds)} do" if len(kinds) > 1 else _kind_hint(kinds)
