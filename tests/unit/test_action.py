@@ -179,8 +179,8 @@ def test_workflow_uses_the_action_of_its_own_release() -> None:
     """The reusable workflow uses the action by the tag of this version."""
     text = (ROOT / ".github" / "workflows" / "repogen.yml").read_text(encoding="utf-8")
     jobs = yaml.safe_load(text)["jobs"]
-    used = {step["uses"] for job in jobs.values() for step in job["steps"]}
-    own = {name for name in used if name.startswith(ACTION)}
+    actions = {step["uses"] for job in jobs.values() for step in job["steps"]}
+    own = {name for name in actions if name.startswith(ACTION)}
     assert own == {f"{ACTION}/.github/actions/repogen@v{repogen.__version__}"}
 
 

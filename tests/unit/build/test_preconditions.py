@@ -1,4 +1,4 @@
-"""What a build refuses before it exports anything."""
+"""What a build rejects before it exports anything."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_model_directory_that_cannot_be_written(
 
 
 def test_step_that_is_not_published(tmp_path: Path) -> None:
-    """An ensemble is refused if a step is neither built nor in the repository."""
+    """An ensemble is rejected if a step is neither built nor in the repository."""
     spec = write_spec(tmp_path, a=PLAIN, e=ensemble_of("a"))
     assert errors(spec, models=("e",))["e"][0] == "stage.no-step"
     assert errors(spec) == {}

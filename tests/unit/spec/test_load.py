@@ -208,7 +208,7 @@ def test_error_can_be_pickled(folder: Path) -> None:
     path.write_text("repositry: x\n" + GOOD)
     with pytest.raises(SpecProblemsError) as caught:
         load_spec(path)
-    # Our own bytes of a moment ago.
+    # Bytes that this test has just written.
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
     assert (caught.value.problems, str(caught.value)) == (again.problems, str(again))
 

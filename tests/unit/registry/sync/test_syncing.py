@@ -308,7 +308,7 @@ def damage_artifacts(registry: SimulatedRegistry, entry: RegistryEntry, what: st
         shutil.rmtree(place)
         shutil.copytree(place.parent / "1", place)
     else:
-        registry.litter = {entry.name: what}
+        registry.extra_entries = {entry.name: what}
 
 
 def test_invalid_config_is_rejected(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
