@@ -52,7 +52,7 @@ def errors(spec: Spec, **options: object) -> dict[str, tuple[str, str]]:
 
 
 def test_foreign_model_is_refused_before_anything_is_imported(tmp_path: Path) -> None:
-    """The build ends at once, with the exit code of publishing; the files stay."""
+    """The build fails immediately, with the exit code of publishing; the files stay."""
     spec = write_spec(tmp_path, a=PLAIN)
     version = foreign(spec, "a")
     command = [sys.executable, "-c", BUILD, str(spec.path)]

@@ -27,7 +27,7 @@ holdout.min        -                                            >= 0.9  FAILED
 notes:
   holdout.min: gates.py:3: no such label
   times are indicative: the embedded Triton hosts ONNX Runtime in Python; measure on NVIDIA's container (--server \
-docker) for the times in production
+docker) for production times
 
 measured on Triton 2.51.0 (embedded), ORT
 
