@@ -61,7 +61,7 @@ def verify_model(session: BuildSession, run: ModelRun, threads: int) -> Callable
     dependencies = ensemble_dependencies(session.spec.models, name)
     with session.linking:
         stage_dependencies(session.private_repository, session.repository, dependencies)
-    # Before the worker reads any of them: an input that is edited during the build counts as changed afterwards.
+    # Before the worker reads any of them: an input that is edited during the build counts as changed afterward.
     inputs = build_inputs(session.spec, name) | step_inputs(dependencies, session.private_repository)
     built = _verified_before(session, run, inputs) or _export(session, run, threads, inputs)
     if session.tracking is not None and session.tracking.registers:

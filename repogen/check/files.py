@@ -167,7 +167,7 @@ def admission_findings(directory: Path, config: ModelConfig) -> Iterator[Finding
 
 
 def case_findings(directory: Path) -> Iterator[Finding]:
-    """Yield names in a model's directory that differ by upper and lower case only."""
+    """Yield names in a model's directory that differ only in case."""
     for parent, folders, files in os.walk(directory):
         names: dict[str, list[str]] = {}
         for name in sorted((*folders, *files)):

@@ -23,7 +23,7 @@ def explain(code: str) -> str:
     '# RG103: max_batch_size is 0 or more'
 
     Args:
-        code: For example ``RG101`` or ``source.random``; upper and lower case are the same.
+        code: For example ``RG101`` or ``source.random``; not case-sensitive.
 
     Raises:
         SpecError: There is no such code; the hint names similar ones.

@@ -38,7 +38,7 @@ class Archive:
             limit: Largest size in bytes; no more is unpacked.
 
         Raises:
-            ContentError: The member is larger, is encrypted, has another compression than deflate, or is damaged.
+            ContentError: The member is larger, is encrypted, has a compression other than deflate, or is damaged.
         """
         info = self._opened.getinfo(name)
         if info.flag_bits & _ENCRYPTED:

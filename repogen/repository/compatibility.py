@@ -56,9 +56,9 @@ def require_same_tensors(config: bytes, staged: StagedVersion) -> None:
     """
     old = parse(config.decode(errors="replace"), f"the existing config.pbtxt of {staged.name}")
     new = parse(staged.config.text, f"config.pbtxt of {staged.name}")
-    fed, states = dict(triton_fed_inputs(new)), {state.output_name for state in new.sequence_batching.state}
+    filled_inputs, states = dict(triton_fed_inputs(new)), {state.output_name for state in new.sequence_batching.state}
     signature = staged.manifest.signature
-    inputs = [tensor for tensor in signature.inputs if tensor.name not in fed]
+    inputs = [tensor for tensor in signature.inputs if tensor.name not in filled_inputs]
     outputs = [tensor for tensor in signature.outputs if tensor.name not in states]
     lines = [
         *_config_differences("input", old, inputs, widened=True),

@@ -54,7 +54,7 @@ def preflight(repository: Path, stage_dir: Path | None) -> None:
 
 @contextmanager
 def prepare_stage_root(repository: Path, stage_dir: Path | None) -> Iterator[Path]:
-    """Yield a private root for one build, which contains an empty ``repository/``; remove it afterwards.
+    """Yield a private root for one build, which contains an empty ``repository/``; remove it afterward.
 
     Args:
         repository: The model repository, which need not exist yet.

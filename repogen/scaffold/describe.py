@@ -53,9 +53,9 @@ def _require_no(hints: Hints, subject: str, *names: str) -> None:
     Raises:
         SpecError: There is one.
     """
-    given = [f"--{name}" for name in names if getattr(hints, name) is not None]
-    if given:
-        raise SpecError(f"{' and '.join(given)} cannot be used for {subject}", "leave it out", code="init.from")
+    options = [f"--{name}" for name in names if getattr(hints, name) is not None]
+    if options:
+        raise SpecError(f"{' and '.join(options)} cannot be used for {subject}", "leave it out", code="init.from")
 
 
 def describe_model(path: str, directory: Path, hints: Hints = NO_HINTS) -> ModelDescription:

@@ -228,7 +228,7 @@ def socket_options(directory: str) -> list[str]:
     ]
 
 
-def choose_ports(wanted: PortOptions) -> Ports:
+def choose_ports(ports: PortOptions) -> Ports:
     """Return three different ports that can be bound now; the chosen ones, and free ones in place of 0.
 
     Another process may take one before Triton does; ``started`` then tries again.
@@ -237,7 +237,7 @@ def choose_ports(wanted: PortOptions) -> Ports:
         ServerError: A port is in use, or needs more rights.
     """
     with contextlib.ExitStack() as stack:
-        numbers = [_bound(stack, port) for port in (wanted.grpc_port, wanted.http_port, wanted.metrics_port)]
+        numbers = [_bound(stack, port) for port in (ports.grpc_port, ports.http_port, ports.metrics_port)]
         return Ports(*numbers)
 
 

@@ -147,7 +147,7 @@ def prepare_published(endpoint: Endpoint, directory: Path) -> PreparedModel:
 
 @contextmanager
 def loaded(server: RunningTriton, client: InferenceClient, model: PreparedModel) -> Iterator[None]:
-    """Load a model while the block runs, and unload it afterwards.
+    """Load a model while the block runs, and unload it afterward.
 
     Args:
         server: A server in explicit mode.

@@ -203,7 +203,7 @@ def _spec(path: Path, file: SpecFile, completed: Node, release: str | None) -> S
         models=file.models,
         locations={key_text(key): position for key, position in walk(completed, (), completed.position) if key},
         mlflow=file.mlflow,
-        shown=str(path),
+        display_path=str(path),
         gpu=file.target.device == "gpu",
         notes=tuple(_release_notes(file, release)),
     )

@@ -286,7 +286,7 @@ class Spec:
         mlflow: Settings for MLflow; None if builds are not tracked.
         locations: Key path (``models.digits.outputs[0]``) -> position, for messages of later steps; inherited values
             have their position in ``defaults``.
-        shown: The spec's path as the user wrote it; the file's name if empty.
+        display_path: The spec's path as the user wrote it; the file's name if empty.
         gpu: Whether models without instance_group run on GPUs.
         notes: What the user should know about the whole spec.
     """
@@ -298,7 +298,7 @@ class Spec:
     models: dict[str, ModelSpec]
     locations: dict[str, Location]
     mlflow: MlflowSpec | None = None
-    shown: str = ""
+    display_path: str = ""
     gpu: bool = False
     notes: tuple[str, ...] = ()
 
@@ -309,7 +309,7 @@ class Spec:
 
     def where(self, key_path: str) -> str:
         """Return ``file:line:col`` of ``key_path``, or of its closest parent with a position."""
-        file = self.shown or self.path.name
+        file = self.display_path or self.path.name
         while key_path:
             position = self.locations.get(key_path)
             if position is not None:

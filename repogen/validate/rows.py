@@ -148,13 +148,13 @@ class RowProbe:
     def _alone(self, row: Arrays, factors: Sequence[float]) -> Iterator[tuple[Tensors, Tensors]]:
         """Yield a row with each factor and its outputs, except where the model does not support such values."""
         for factor in factors:
-            varied = scaled(row, factor)
+            scaled_row = scaled(row, factor)
             try:
-                outputs = None if varied is None else self._model(varied)
+                outputs = None if scaled_row is None else self._model(scaled_row)
             except RepogenError:
                 continue
-            if varied is not None and outputs is not None and not has_nan(outputs):
-                yield varied, outputs
+            if scaled_row is not None and outputs is not None and not has_nan(outputs):
+                yield scaled_row, outputs
 
     def across_cases(self, recorded: Sequence[RecordedRow], index: int) -> str:
         """Compare rows of parity cases with the same rows in a batch that is joined from several cases.
@@ -166,7 +166,7 @@ class RowProbe:
         for sizes in dict.fromkeys(row.sizes for row in recorded):
             rows = [row for row in recorded if row.sizes == sizes][: max(self._max_joined // 2, 1)][::-1]
             inputs, outputs = [row.inputs for row in rows], [row.outputs[index] for row in rows]
-            negated = [varied for row in inputs if (varied := scaled(row, -1.0)) is not None]
+            negated = [negated_row for row in inputs if (negated_row := scaled(row, -1.0)) is not None]
             company = negated[: self._max_joined - len(rows)]
             if len(rows) + len(company) > 1 and (reason := self._joined([*inputs, *company], outputs)):
                 at = ", ".join(f"{name}={size}" for name, size in sizes)

@@ -52,8 +52,8 @@ def _limit_time(cpu_seconds: int) -> None:
 
     signal.signal(signal.SIGPROF, interrupt)
     signal.setitimer(signal.ITIMER_PROF, cpu_seconds, _REPEAT_SECONDS)
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = int(used.ru_utime + used.ru_stime) + cpu_seconds + _GRACE_SECONDS
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = int(usage.ru_utime + usage.ru_stime) + cpu_seconds + _GRACE_SECONDS
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 
 

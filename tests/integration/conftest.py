@@ -1,4 +1,4 @@
-"""One embedded Triton for all integration tests that only need some Triton, and projects to run `repogen` in."""
+"""A shared embedded Triton for integration tests that do not need their own, and projects to run `repogen` in."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class Project:
     """A directory with a spec and a model, and the real `repogen` command run in it.
 
     Attributes:
-        directory: Where `repogen` runs.
-        mark: In the environment of everything that comes of those runs, which tells it apart on this machine.
+        directory: Working directory of `repogen`.
+        mark: Value of an environment variable that identifies the processes that these runs started.
     """
 
     directory: Path
@@ -97,7 +97,7 @@ class Project:
 
     @property
     def scratch(self) -> Path:
-        """Where the runs keep their temporary files."""
+        """Directory for the temporary files of the runs."""
         return self.directory / "tmp"
 
     @contextmanager
@@ -108,7 +108,7 @@ class Project:
         would run forever.
         """
         self.scratch.mkdir(exist_ok=True)
-        # torch sets this one when a test of this process made it compile
+        # torch sets this one if a test in this process compiled a model
         inherited = {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
         with subprocess.Popen(
             [sys.executable, "-m", "repogen", *arguments],
@@ -127,13 +127,13 @@ class Project:
                 raise
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run `repogen` to its end."""
+        """Run `repogen` until it exits."""
         with self.start(*arguments) as process:
             out, err = process.communicate()
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def edit(self, old: str, new: str) -> None:
-        """Replace a part of the spec that must be there."""
+        """Replace a part of the spec, which must exist."""
         text = self.spec.read_text(encoding="utf-8")
         assert old in text
         self.spec.write_text(text.replace(old, new), encoding="utf-8")
@@ -147,16 +147,16 @@ class Project:
         }
 
     def stages(self) -> list[str]:
-        """Return the names of the staging directories that are there."""
+        """Return the names of the existing staging directories."""
         return sorted(path.name for path in self.directory.glob(".*.repogen-stage/build-*"))
 
     def temporary(self) -> list[str]:
-        """Return what the runs left among the temporary files."""
+        """Return the names of temporary files that the runs left behind."""
         names = sorted(path.name for path in self.scratch.iterdir())
-        return [name for name in names if name != ".ses"]  # ONNX Runtime's own session id, written at its import
+        return [name for name in names if name != ".ses"]  # the session ID that ONNX Runtime writes when it is imported
 
     def vanished(self) -> bool:
-        """Wait until no process that comes of a run is left, for up to ten seconds."""
+        """Wait up to ten seconds until every process that a run started has ended; return whether they have."""
         deadline = time.monotonic() + 10
         while self._processes():
             if time.monotonic() > deadline:
@@ -165,25 +165,25 @@ class Project:
         return True
 
     def _processes(self) -> list[str]:
-        found = []
+        pids = []
         for entry in Path("/proc").glob("[0-9]*"):
             try:
                 if f"{_MARK}={self.mark}".encode() in (entry / "environ").read_bytes():
-                    found.append(entry.name)
-            except OSError:  # it ended meanwhile, or is another user's
+                    pids.append(entry.name)
+            except OSError:  # it ended in the meantime, or belongs to another user
                 continue
-        return found
+        return pids
 
 
 @pytest.fixture(scope="session")
 def project_at() -> type[Project]:
-    """Return the maker of a project in a directory as it is."""
+    """Return the class that makes a project of an existing directory."""
     return Project
 
 
 @pytest.fixture(scope="session")
 def new_project() -> Callable[[Path], Project]:
-    """Return the maker of a project with one tiny model; the TorchScript exporter spares it seconds."""
+    """Return a function that creates a project with one tiny model; the TorchScript exporter saves some seconds."""
 
     def make(directory: Path) -> Project:
         directory.mkdir(parents=True, exist_ok=True)
@@ -196,7 +196,7 @@ def new_project() -> Callable[[Path], Project]:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Have children react to SIGINT even where a shell started these tests in the background, ignoring it."""
+    """Let child processes react to SIGINT even if a shell started the tests in the background, where it is ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

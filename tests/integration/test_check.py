@@ -1,4 +1,4 @@
-"""`repogen check` as people and machines run it, and against what a real Triton says of the same files."""
+"""The output formats of `repogen check`, and its findings compared with a real Triton on the same files."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def bad(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_good_repository_is_exit_code_0(tmp_path: Path) -> None:
-    """The one that is shipped, named from elsewhere."""
-    done = run(str(EXAMPLE), cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "checked 1 model: no findings\n", "")
+def test_valid_repository_is_exit_code_0(tmp_path: Path) -> None:
+    """The committed repository, from another working directory."""
+    process = run(str(EXAMPLE), cwd=tmp_path)
+    assert (process.returncode, process.stdout, process.stderr) == (0, "checked 1 model: no findings\n", "")
 
 
-def test_findings_are_told_with_place_and_correction(bad: Path) -> None:
+def test_findings_have_position_and_correction(bad: Path) -> None:
     """Errors are exit code 1."""
-    done = run(cwd=bad)
-    assert done.returncode == 1
-    assert done.stdout.splitlines() == [
+    process = run(cwd=bad)
+    assert process.returncode == 1
+    assert process.stdout.splitlines() == [
         "model_repository/m/config.pbtxt:5:49: error RG207 output 'y' has dim 4 at axis 0, but the graph has 3",
         "  hint: write dims: [ 3 ]",
         "  + dims: [ 3 ]",
@@ -75,13 +75,13 @@ def test_findings_are_told_with_place_and_correction(bad: Path) -> None:
     ],
 )
 def test_exit_codes(bad: Path, arguments: Sequence[str], code: int) -> None:
-    """Warnings count with --strict; a wrong question, and a path without a model, is exit code 2."""
+    """Warnings count with --strict; an invalid option, and a path without a model, are exit code 2."""
     (bad / "empty").mkdir()
     assert run(*arguments, cwd=bad).returncode == code
 
 
-def test_json_for_machines(bad: Path) -> None:
-    """Everything that the text says, by name."""
+def test_json_document(bad: Path) -> None:
+    """It contains everything that the text has."""
     document = json.loads(run("--format", "json", cwd=bad).stdout)
     assert document["schema"] == 1
     assert (document["checked_models"], document["errors"], document["warnings"]) == (1, 1, 1)
@@ -101,18 +101,18 @@ def test_json_for_machines(bad: Path) -> None:
 
 
 def test_annotations_for_github(bad: Path) -> None:
-    """One command a finding, on the line of the file in the workspace."""
-    done = run("--format", "github", cwd=bad, environment={"GITHUB_WORKSPACE": str(bad), "PATH": "/usr/bin"})
-    first, second = done.stdout.splitlines()
+    """One command per finding, on its line of the file in the workspace."""
+    process = run("--format", "github", cwd=bad, environment={"GITHUB_WORKSPACE": str(bad), "PATH": "/usr/bin"})
+    first, second = process.stdout.splitlines()
     assert first.startswith("::error file=model_repository/m/config.pbtxt,line=5,col=49,title=RG207::output 'y'")
     assert second.startswith("::warning file=model_repository/m/config.pbtxt,line=6,col=35,title=RG112::")
 
 
-def test_nothing_heavy_is_imported() -> None:
-    """What trains or serves models is not needed to look at one."""
+def test_large_packages_are_not_imported() -> None:
+    """A check needs no package that trains or serves models."""
     code = f"import sys, repogen; repogen.check({str(EXAMPLE)!r}); print([n for n in {HEAVY!r} if n in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout == "[]\n"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_nothing_heavy_is_imported() -> None:
     ],
 )
 def test_the_real_server_agrees(tmp_path: Path, change: tuple[str, str], loads: bool) -> None:  # noqa: FBT001 - the verdict
-    """An error is what tritonserver does not load; benchmarks/check_agreement.py asks it a thousand times more."""
+    """An error is what tritonserver does not load; benchmarks/check_agreement.py compares a thousand more cases."""
     repository = tmp_path / "repository"
     add_model(repository, "m", CONFIG.replace(*change))
     embedded = find_server("embedded", targets()[DEFAULT_RELEASE], Silent())

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MODEL_KEYS = {
     *("name", "status", "version", "sha256", "exporter", "opset", "ir_version", "max_batch_size", "parity", "nodes"),
-    *("smoke", "seconds", "error"),  # up to here the contract's, in one document with those below
+    *("smoke", "seconds", "error"),  # the documented keys; those below are in the same document
     *("batch_reason", "exporters", "passes", "notes", "peak_rss_bytes", "size", "registry_version"),
 }
 ERROR_KEYS = {"code", "message", "hint", "where", "exit_code"}

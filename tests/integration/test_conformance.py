@@ -78,8 +78,8 @@ def test_the_suite_covers_every_kind_of_verdict() -> None:
 @pytest.mark.first
 def test_every_verdict_is_correct() -> None:
     """`make conformance`, without the plain script, exits with 0."""
-    done = _python("-m", "tests.conformance.run", "--no-naive", directory=ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = _python("-m", "tests.conformance.run", "--no-naive", directory=ROOT)
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 @pytest.mark.full
@@ -92,10 +92,10 @@ def test_a_sample_is_served_by_a_real_triton(tmp_path: Path) -> None:
     assert {name: BY_NAME[name].is_correct(outcome.verdict) for name, outcome in built.items()} == dict.fromkeys(
         SERVED, True
     ), built
-    done = _python("-m", "repogen", "smoke", "--json", directory=tmp_path)
-    reports = json.loads(done.stdout)["models"]
-    assert {report["name"]: report["passed"] for report in reports} == dict.fromkeys(SERVED, True), done.stdout
-    assert done.returncode == 0
+    process = _python("-m", "repogen", "smoke", "--json", directory=tmp_path)
+    reports = json.loads(process.stdout)["models"]
+    assert {report["name"]: report["passed"] for report in reports} == dict.fromkeys(SERVED, True), process.stdout
+    assert process.returncode == 0
 
 
 def _python(*arguments: str, directory: Path) -> subprocess.CompletedProcess[str]:

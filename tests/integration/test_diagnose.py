@@ -39,13 +39,13 @@ def test_custom_operator_with_translations(tmp_path: Path, new_project: Callable
     for name in ("models.py", "ops.py", "repogen.yaml"):
         shutil.copy(EXAMPLE / name, project.directory / name)
     project.edit("../../build/custom_operator/", "")
-    done = project.run("diagnose", "cubes", "--json")
-    (model,) = json.loads(done.stdout)["models"]
+    process = project.run("diagnose", "cubes", "--json")
+    (model,) = json.loads(process.stdout)["models"]
     assert [(attempt["exporter"], attempt["ok"]) for attempt in model["exporters"]] == [
         ("dynamo", True),
         ("torchscript", True),
     ]
-    assert done.returncode == 0
+    assert process.returncode == 0
     assert project.published() == {}
 
 
@@ -53,8 +53,8 @@ def test_first_difference_is_reported(tmp_path: Path, new_project: Callable[[Pat
     """A multiplication by a frozen batch size, with its line; the exit code is that of parity."""
     project = new_project(tmp_path)
     (project.directory / "models.py").write_text(FROZEN, encoding="utf-8")
-    done = project.run("diagnose", "tiny", "--json")
-    (model,) = json.loads(done.stdout)["models"]
+    process = project.run("diagnose", "tiny", "--json")
+    (model,) = json.loads(process.stdout)["models"]
     assert [attempt["ok"] for attempt in model["exporters"]] == [False]
     assert "aten.mul.Tensor (models.py:11) is the first to differ" in model["exporters"][0]["reason"]
-    assert (done.returncode, model["error"]["code"]) == (4, "parity.drift")
+    assert (process.returncode, model["error"]["code"]) == (4, "parity.drift")

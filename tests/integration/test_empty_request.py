@@ -42,7 +42,7 @@ def write_model(directory: Path, shape: list[str | int], reshape: str) -> None:
 
 @pytest.mark.full
 def test_request_without_rows_ends_the_server(tmp_path: Path) -> None:
-    """The same request to an input of shape [batch, 1] is refused; the fix of this rule is to declare such an input."""
+    """The same request to an input of shape [batch, 1] is rejected; the rule's fix is to declare such an input."""
     write_model(tmp_path / "two_axes", ["b", 1], "")
     write_model(tmp_path / "one_axis", ["b"], "reshape { shape: [ ] }")
     empty = InferInput("x", [0, 1], "FP32")

@@ -1,7 +1,7 @@
 """Runs the workflow that `repogen init --github` writes with `act` in host mode, without Docker.
 
-Actions that live on GitHub are replaced by stubs of the test's own (act's ``--local-repository``); the checkout is
-act's, repogen's action and reusable workflow are the project's.
+Actions from GitHub are replaced by stubs of this test (act's ``--local-repository``). The checkout is act's own;
+repogen's action and reusable workflow are those of this project.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.unit.check.conftest import CONFIG, add_model
 ROOT = Path(__file__).parents[2]
 GIT = shutil.which("git") or "git"
 STUBS = {"setup-python": "true", "cache": "true", "upload-artifact": 'cp -r "$INPUT_PATH" "$KEPT"'}
-"""What each stub does; it knows its inputs as the real action does."""
+"""The command of each stub; a stub has the inputs of the real action."""
 
 NEXT_JOB = """
   next:
@@ -50,13 +50,13 @@ class Run:
 
     Attributes:
         code: Its exit code.
-        events: Its log, one event a line.
-        kept: What was uploaded as an artifact.
+        events: Its log, one event per line.
+        uploaded: Directory with the files that were uploaded as an artifact.
     """
 
     code: int
     events: list[dict[str, Any]]
-    kept: Path
+    uploaded: Path
 
     def commands(self, name: str, job: str) -> list[dict[str, Any]]:
         """Return the workflow commands with this name from the job's repogen step."""
@@ -146,7 +146,7 @@ def test_push_publishes_and_promotes(hub: Hub) -> None:
     (model,) = json.loads(outputs["models"])
     assert (model["name"], model["status"], model["version"]) == ("tiny", "published", 1)
     assert (outputs["repository"], outputs["failed"]) == ("model_repository", "false")
-    version = run.kept / "tiny" / "1"
+    version = run.uploaded / "tiny" / "1"
     manifest = read_manifest(version)
     assert (manifest.sha256, manifest.size) == (model["sha256"], model["size"])
     assert damaged_files(version, manifest) == ()
@@ -169,7 +169,7 @@ def test_pull_request_is_a_dry_run(hub: Hub) -> None:
     assert (model["status"], model["version"]) == ("verified", None)
     assert run.summary("dry-run").startswith("### repogen build: 1 verified\n")
     assert {"publish", "promote"}.isdisjoint(run.jobs())
-    assert not run.kept.exists()
+    assert not run.uploaded.exists()
 
 
 def test_spec_problems_are_annotated(hub: Hub) -> None:
@@ -181,11 +181,11 @@ def test_spec_problems_are_annotated(hub: Hub) -> None:
     lines = text.splitlines()
     run = hub.act("pull_request")
     assert (run.code, run.jobs()["dry-run"]) == (1, "failure")
-    errors = [event["kvPairs"] | {"told": event["arg"]} for event in run.commands("error", "dry-run")]
+    errors = [event["kvPairs"] | {"message": event["arg"]} for event in run.commands("error", "dry-run")]
     assert [(e["file"], e["title"]) for e in errors] == [("repogen.yaml", "spec.problems")] * 2
     excerpts = [lines[int(e["line"]) - 1][int(e["col"]) - 1 :].partition(" #")[0] for e in errors]
     assert excerpts == ["outputs: 3", "exporter: none}"]
-    assert errors[1]["told"] == (
+    assert errors[1]["message"] == (
         "models.tiny.export.exporter: must be auto, dynamo, dynamo-eager, onnx, torchscript, torchscript-eager or "
         'torchscript-traced, not "none"'
     )
@@ -194,7 +194,7 @@ def test_spec_problems_are_annotated(hub: Hub) -> None:
     assert run.summary("dry-run").startswith(
         "### repogen build failed\n\n**Failed** (spec.problems):\n\n```text\nrepogen.yaml:"
     )
-    assert not run.kept.exists()
+    assert not run.uploaded.exists()
 
 
 CHECKS = f"""\

@@ -34,8 +34,8 @@ class Kill:
         project: The project, with an environment variable that identifies this build.
         pid: The killed process.
         returncode: Its return code.
-        published: The repository's files afterwards.
-        stages: The staging directories afterwards.
+        published: The repository's files afterward.
+        stages: The staging directories afterward.
     """
 
     project: Project

@@ -1,4 +1,4 @@
-"""After `kill -9` in the midst of publishing, a fresh real Triton serves what is there."""
+"""After `kill -9` during a publish, a newly started Triton serves the repository."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from repogen.serving.embedded import EmbeddedTriton
 from repogen.targets import DEFAULT_RELEASE, targets
 
 PROGRAM = Path(__file__).parents[1] / "unit" / "repository" / "publish" / "killed_publish.py"
-MADE = Provenance({}, "", "", {}, DEFAULT_RELEASE, "dynamo", 17, 8, 1, 1, 1, 0.0, 0.0)
+PROVENANCE = Provenance({}, "", "", {}, DEFAULT_RELEASE, "dynamo", 17, 8, 1, 1, 1, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class Version:
-    """A version of a model that rectifies rows of ``size`` numbers."""
+    """A version of a model that applies Relu to rows of ``size`` numbers."""
 
     batch: int = 8
     size: int = 4
     policy: str = ""
 
 
-# name -> what comes after `Version()`, and at which filesystem operation the publish is killed
+# name -> the version after `Version()`, and the filesystem operation at which its publish is killed
 KILLS = {
     "raise_before_version": (Version(batch=32), 1),
     "raise_between": (Version(batch=32), 2),
@@ -84,7 +84,9 @@ def _stage(root: Path, repository: Path, name: str, version: Version) -> StagedV
         nodes=1,
         exporter="dynamo",
     )
-    return stage_version(root, repository, ModelConfig(name, text, version.batch, signature), artifact, root, MADE)
+    return stage_version(
+        root, repository, ModelConfig(name, text, version.batch, signature), artifact, root, PROVENANCE
+    )
 
 
 def _ready(triton: RunningTriton) -> list[str]:
@@ -102,14 +104,14 @@ def _ready(triton: RunningTriton) -> list[str]:
 
 @pytest.mark.full
 def test_fresh_triton_serves(server: EmbeddedTriton, tmp_path: Path) -> None:
-    """Each model was killed at another point of its second publish: all are served, and again once they are rebuilt."""
+    """Each model's second publish is killed at a different operation: all are served, also after they are rebuilt."""
     repository = tmp_path / "repo"
     for name, (version, at) in KILLS.items():
         publish(_stage(tmp_path / f"{name}-1", repository, name, Version()), repository, breaking=False)
         staged = tmp_path / f"{name}.pickle"
         staged.write_bytes(pickle.dumps(_stage(tmp_path / f"{name}-2", repository, name, version)))
         process = subprocess.run([sys.executable, str(PROGRAM), str(staged), str(repository), str(at)], check=False)
-        survives = {"breaking_after_swap", "pinned_and_lower"}  # a swap has but one operation
+        survives = {"breaking_after_swap", "pinned_and_lower"}  # a swap is a single operation
         assert process.returncode == (0 if name in survives else -signal.SIGKILL)
     with server.running(repository, ControlMode.NONE) as triton:
         assert _ready(triton) == list(KILLS)

@@ -1,4 +1,4 @@
-"""The examples of docs/reference/python-api.md, run as they are written."""
+"""The examples of docs/reference/python-api.md, run as written."""
 
 from __future__ import annotations
 

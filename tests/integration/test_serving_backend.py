@@ -343,7 +343,7 @@ instance_group { count: 1 kind: KIND_CPU }
     ("case", "dims", "expected"),
     [
         ("scattered", "dims: [-1]", [[[2.0, 4.0, 6.0]], [[8.0]], [[10.0, 12.0]]]),
-        # Loads, and answers wrongly: measured on NVIDIA's backend.
+        # Loads, and returns wrong results: measured on NVIDIA's backend.
         ("first_values", "dims: [1] reshape { shape: [] }", [[[2.0]], [[4.0]], [[6.0]]]),
     ],
 )
@@ -364,7 +364,7 @@ def test_rows_of_a_ragged_batch_are_concatenated_and_scattered(
         )
 
     counts = (client.get_inference_statistics(name).model_stats[0].execution_count for _ in range(1000))
-    assert next(filter(None, counts)) == 1  # Triton counts a run after it has answered
+    assert next(filter(None, counts)) == 1  # Triton counts a run after it has sent the response
     ends = [int(answer["ends"].ravel()[0]) for answer in answers]
     in_order = sorted(range(3), key=lambda index: ends[index])
     assert max(ends) == 6
@@ -376,7 +376,7 @@ def test_rows_of_a_ragged_batch_are_concatenated_and_scattered(
 
 
 def test_ragged_input_is_flattened_without_a_batch(triton: Any, client: InferenceServerClient) -> None:
-    """allow_ragged_batch with max_batch_size 0 loads and answers, as on NVIDIA's backend."""
+    """allow_ragged_batch with max_batch_size 0 loads and returns results, as with NVIDIA's backend."""
     config = io_config("FP32", "dims: [-1]").replace("dims: [-1]", "dims: [-1] allow_ragged_batch: true", 1)
     name = model(
         triton.repository, "ragged_unbatched", config, ([value("x", FLOAT, ["n"])], [value("y", FLOAT, ["n"])])

@@ -1,4 +1,4 @@
-"""Start and stop of the embedded Triton: no process, shared memory or file is left."""
+"""Start and stop of the embedded Triton: no process, shared memory or file is left behind."""
 
 from __future__ import annotations
 

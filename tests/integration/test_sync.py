@@ -14,7 +14,7 @@ from repogen.artifacts.progress import Silent
 from repogen.artifacts.sync import SyncOptions
 from repogen.registry.sync.sync import sync
 from repogen.repository.layout import archive_dir, versions
-from repogen.serving import commands as live
+from repogen.serving import commands
 from tests.support.simulated_registry import SimulatedRegistry, version_of_bytes
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CHAMPION = SyncOptions("champion")
-PATIENCE = 60
+WAIT_SECONDS = 60
 
 
 def adds(number: float) -> bytes:
@@ -34,8 +34,8 @@ def adds(number: float) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def answer(client: InferenceServerClient, name: str) -> float:
-    """Return what a model makes of a row of zeros."""
+def output(client: InferenceServerClient, name: str) -> float:
+    """Return the served model's output for a row of zeros."""
     x = InferInput("x", [1, 4], "FP32")
     x.set_data_from_numpy(np.zeros((1, 4), np.float32))
     y = client.infer(name, [x]).as_numpy("y")
@@ -43,10 +43,10 @@ def answer(client: InferenceServerClient, name: str) -> float:
     return float(y[0, 0])
 
 
-def waits_for(answered: Callable[[], float | bool], expected: float | bool) -> bool:  # noqa: FBT001 - an answer
-    """Ask until the expected answer comes; each question must be answered."""
-    deadline = time.monotonic() + PATIENCE
-    while answered() != expected:
+def wait_for(response: Callable[[], float | bool], expected: float | bool) -> bool:  # noqa: FBT001 - a response
+    """Send requests until the expected response arrives; every request must succeed."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while response() != expected:
         if time.monotonic() > deadline:
             return False
         time.sleep(0.01)
@@ -64,27 +64,27 @@ def test_triton_follows_the_alias(tmp_path: Path) -> None:
     sync(registry, repository, CHAMPION, Silent())
 
     with (
-        live.serve(repository, "embedded", poll=True, progress=Silent()) as triton,
+        commands.serve(repository, "embedded", poll=True, progress=Silent()) as triton,
         closing(InferenceServerClient(triton.endpoint.grpc)) as client,
     ):
-        assert [answer(client, "moves"), answer(client, "stays")] == [1, 2]
+        assert [output(client, "moves"), output(client, "stays")] == [1, 2]
         for number in (2, 1):
             registry.point("moves", "champion", number)
             sync(registry, repository, CHAMPION, Silent())
-            assert waits_for(lambda: answer(client, "moves"), number)
+            assert wait_for(lambda: output(client, "moves"), number)
         registry.point("moves", "champion", None)
         sync(registry, repository, CHAMPION, Silent())
-        assert waits_for(lambda: client.is_model_ready("moves"), expected=False)
+        assert wait_for(lambda: client.is_model_ready("moves"), expected=False)
         registry.point("moves", "champion", 2)
         sync(registry, repository, SyncOptions("champion", prune=True), Silent())
-        assert waits_for(lambda: client.is_model_ready("moves"), expected=True)
-        assert [answer(client, "moves"), answer(client, "stays")] == [2, 2]
+        assert wait_for(lambda: client.is_model_ready("moves"), expected=True)
+        assert [output(client, "moves"), output(client, "stays")] == [2, 2]
 
     registry.point("moves", "champion", 1)
     sync(registry, repository, CHAMPION, Silent())
     assert [versions(repository / "moves"), list(archive_dir(repository).iterdir())] == [[1, 2], []]
     with (
-        live.serve(repository, "embedded", poll=False, progress=Silent()) as triton,
+        commands.serve(repository, "embedded", poll=False, progress=Silent()) as triton,
         closing(InferenceServerClient(triton.endpoint.grpc)) as client,
     ):
-        assert [answer(client, "moves"), answer(client, "stays")] == [1, 2]
+        assert [output(client, "moves"), output(client, "stays")] == [1, 2]

@@ -58,8 +58,8 @@ def test_fixed_batch_size_is_rejected(tmp_path: Path, exporter: str) -> None:
     assert all(attempt.reason in error.message for attempt in report.attempts)
     assert "repogen called model.eval()" in report.notes[0]
     assert {"worker", "source", "export"} <= set(report.seconds)
-    named = {"auto": "dim 'batch'", "dynamo": "dim 'batch'", "torchscript": "fails at batch=1"}[exporter]
-    assert named in error.message
+    subject = {"auto": "dim 'batch'", "dynamo": "dim 'batch'", "torchscript": "fails at batch=1"}[exporter]
+    assert subject in error.message
     assert "reshape(2, -1)" in error.hint
 
 

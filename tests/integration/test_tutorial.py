@@ -1,4 +1,4 @@
-"""The tutorial of the docs, done as it is written: its files, its commands, its results."""
+"""The tutorial in the docs, executed as written: its files, commands and results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def repogen(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str
 
 
 def test_the_tutorial(tmp_path: Path) -> None:
-    """Train, build, build again, serve and call, break it."""
+    """Train, build, build again, serve, send a request, and break the model."""
     page = PAGE.read_text(encoding="utf-8")
     for name, text in _FILE.findall(page):
         (tmp_path / name).write_text(text, encoding="utf-8")

@@ -69,7 +69,7 @@ def test_installed_package_finds_its_templates(wheel: Path, tmp_path: Path, kind
     """`repogen init` writes the checkout's templates, and the config template exists."""
     python = fresh_environment(tmp_path / "environment")
     what = [str(wheel)] if kind == "wheel" else ["--no-build-isolation", "--editable", str(ROOT)]
-    # the distribution's metadata in this environment must not pass for an installed one
+    # the metadata in this environment must not be mistaken for an installed distribution
     pip("--python", str(python), "install", "--no-deps", "--ignore-installed", *what)
     command = python.with_name("repogen")
     init = subprocess.run([command, "init", "new"], cwd=tmp_path, capture_output=True, text=True, check=False)

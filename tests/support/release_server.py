@@ -1,6 +1,7 @@
 """A model registry for tests and benchmarks: `mlflow server` on PostgreSQL, proxied artifacts, basic auth, loopback.
 
-Both servers are stopped by their PID. PostgreSQL refuses to run as root: there it runs as its own user, ``postgres``.
+Both servers are stopped by their PID. PostgreSQL does not run as root; if the tests do, it runs as the user
+``postgres``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from werkzeug.security import generate_password_hash
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_STARTS_WITHIN = 120.0
+_START_SECONDS = 120.0
 _USER = "admin"
 
 
@@ -37,7 +38,7 @@ class ReleaseServer:
 
     Attributes:
         uri: Its address; the port stays the same.
-        environment: What a client needs: the address and the credentials.
+        environment: Variables for clients: the address and the credentials.
     """
 
     def __init__(self, home: Path, database: str, port: int, *, hashing: str) -> None:
@@ -80,7 +81,7 @@ class ReleaseServer:
             "MLFLOW_AUTH_CONFIG_PATH": str(self._home / "auth.ini"),
             "MLFLOW_FLASK_SERVER_SECRET_KEY": secrets.token_hex(16),
             "MLFLOW_DISABLE_TELEMETRY": "true",
-            # Seven more processes, for features of MLflow that a registry does not use.
+            # Otherwise MLflow starts seven more processes, for features that a registry does not use.
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         }
         command = [
@@ -95,9 +96,9 @@ class ReleaseServer:
             )
         self._wait()
         if self._hashing != "scrypt":
-            self._hash_anew()
+            self._replace_hash()
 
-    def _hash_anew(self) -> None:
+    def _replace_hash(self) -> None:
         """Store the password with a hash that is fast to check."""
         with closing(sqlite3.connect(self._home / "auth.db")) as database, database:
             new = generate_password_hash(self._password, method=self._hashing)
@@ -106,22 +107,22 @@ class ReleaseServer:
     def kill(self) -> None:
         """Kill the server and its workers."""
         if self._process is not None:
-            with suppress(ProcessLookupError):  # it ended by itself
+            with suppress(ProcessLookupError):  # it has already exited
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
 
     def ask(self, path: str) -> Any:
         """Return the server's response as JSON."""
-        request = urllib.request.Request(self.uri + path)  # noqa: S310 - our own
+        request = urllib.request.Request(self.uri + path)  # noqa: S310 - the address of this server
         pair = base64.b64encode(f"{_USER}:{self._password}".encode()).decode()
         request.add_header("Authorization", f"Basic {pair}")
-        with urllib.request.urlopen(request, timeout=_STARTS_WITHIN) as answer:  # noqa: S310 - the same
-            return json.load(answer)
+        with urllib.request.urlopen(request, timeout=_START_SECONDS) as response:  # noqa: S310 - the same
+            return json.load(response)
 
     def _wait(self) -> None:
-        """Wait for a response to a real request: the first is slower than a health check."""
-        deadline = time.monotonic() + _STARTS_WITHIN
+        """Wait for the response to an API request: the first one is slower than a health check."""
+        deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
             if self._process is None or self._process.poll() is not None:
                 break
@@ -141,8 +142,8 @@ def release_server(hashing: str = "pbkdf2:sha256:1000") -> Iterator[ReleaseServe
     """Run PostgreSQL and MLflow while the block runs.
 
     Args:
-        hashing: How the server keeps the password, as werkzeug names it. MLflow's own is ``scrypt``, which it asks up
-            to three times a request: a third of a second of these machines' processors, for which tests need not wait.
+        hashing: Werkzeug's name of the hash for the password. MLflow's default, ``scrypt``, takes up to a third of a
+            second of CPU time per request, which the tests avoid.
     """
     home = Path(tempfile.mkdtemp(prefix="repogen-mlflow-"))
     try:
@@ -159,7 +160,7 @@ def release_server(hashing: str = "pbkdf2:sha256:1000") -> Iterator[ReleaseServe
 
 @contextmanager
 def _postgres(home: Path) -> Iterator[str]:
-    """Run PostgreSQL on a fresh cluster; yield the URI of its database."""
+    """Run PostgreSQL with a new cluster; yield the URI of its database."""
     binaries = _binaries()
     user = "postgres" if os.geteuid() == 0 else None
     cluster = home / "postgres"
@@ -194,7 +195,7 @@ def _binaries() -> Path:
 
 
 def _accepts(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + _STARTS_WITHIN
+    deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:
             with socket.create_connection(("127.0.0.1", port), 1):

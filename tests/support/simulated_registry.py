@@ -58,16 +58,16 @@ class SimulatedRegistry:
     """Registered models in memory, with their files in a directory.
 
     Attributes:
-        calls_left: Calls that are answered before the server goes down for good; None for ever. A `fetch` that it goes
-            down in has written one file by then.
+        calls_left: Number of calls that succeed before all others fail; None for no limit. A `fetch` that fails has
+            already written one file.
         runs: The recorded promotions.
-        litter: Model -> ``more`` or ``link``: what a `fetch` leaves beside the files that the manifest lists.
+        extra_entries: Model -> ``more`` or ``link``: an entry that `fetch` adds to the files that the manifest lists.
     """
 
     def __init__(self, home: Path) -> None:
-        """Keep the files of versions in ``home``."""
+        """Store the files of versions in ``home``."""
         self.calls_left: int | None = None
-        self.litter: dict[str, str] = {}
+        self.extra_entries: dict[str, str] = {}
         self._home = home
         self._versions: dict[str, list[RegistryEntry]] = {}
         self._aliases: dict[str, dict[str, int]] = {}
@@ -118,12 +118,12 @@ class SimulatedRegistry:
 
     def entries(self, name: str) -> tuple[RegistryEntry, ...]:
         """Return every version, newest first."""
-        self._answer()
+        self._count_call()
         return tuple(self._with_aliases(entry) for entry in reversed(self._versions.get(name, [])))
 
     def with_alias(self, alias: str) -> tuple[RegistryEntry, ...]:
         """Return the entries with an alias, by model name."""
-        self._answer()
+        self._count_call()
         return tuple(
             self._with_aliases(self._versions[name][aliases[alias] - 1])
             for name, aliases in sorted(self._aliases.items())
@@ -137,42 +137,42 @@ class SimulatedRegistry:
             manifest = read_manifest(source)
         except OSError as error:
             raise TrackingError(
-                f"{entry.name}: the registry's artifacts are gone", code="tracking.artifacts"
+                f"{entry.name}: the registry's artifacts do not exist", code="tracking.artifacts"
             ) from error
         names = [MANIFEST_FILE, *(file.path for file in manifest.files)]
         shutil.copyfile(source / names[0], directory / names[0])
-        self._answer()
+        self._count_call()
         if damaged := damaged_files(source, manifest):
             raise TrackingError(f"{entry.name}: altered in the registry: {damaged[0]}", code="tracking.artifacts")
         for name in names[1:]:
             shutil.copyfile(source / name, directory / name)
-        if self.litter.get(entry.name) == "more":
+        if self.extra_entries.get(entry.name) == "more":
             (directory / "MLmodel").touch()
-        elif self.litter.get(entry.name) == "link":
+        elif self.extra_entries.get(entry.name) == "link":
             (directory / "link").symlink_to(source)
         return directory
 
     def move_alias(self, name: str, move: AliasMove) -> None:
         """Move an alias if it still points to the move's old version, and record the move."""
-        self._answer()
+        self._count_call()
         if self._aliases.get(name, {}).get(move.alias) != move.old:
-            raise TrackingError(f"{name}: {move.alias} was moved meanwhile", code="tracking.alias-moved")
+            raise TrackingError(f"{name}: {move.alias} was moved in the meantime", code="tracking.alias-moved")
         self._aliases.setdefault(name, {})[move.alias] = move.new
         self._moves.setdefault(name, []).append(move)
 
     def moves(self, name: str, alias: str | None = None) -> tuple[AliasMove, ...]:
         """Return the recorded moves, oldest first."""
-        self._answer()
+        self._count_call()
         return tuple(move for move in self._moves.get(name, []) if alias in {None, move.alias})
 
     def record(self, run: PromotionRun) -> None:
         """Keep a run."""
-        self._answer()
+        self._count_call()
         self.runs.append(run)
 
-    def _answer(self) -> None:
+    def _count_call(self) -> None:
         if self.calls_left == 0:
-            raise TrackingError("the registry does not answer", code="tracking.unreachable")
+            raise TrackingError("the registry does not respond", code="tracking.unreachable")
         if self.calls_left is not None:
             self.calls_left -= 1
 
@@ -187,7 +187,7 @@ class SimulatedRegistry:
         return replace(entry, aliases=tuple(sorted(alias for alias, version in pointing if version == entry.version)))
 
 
-def version_of_bytes(  # noqa: PLR0913 - all that a version can differ in
+def version_of_bytes(  # noqa: PLR0913 - one parameter per property of a version
     root: Path,
     name: str = "m",
     weights: bytes = b"w",
@@ -201,22 +201,22 @@ def version_of_bytes(  # noqa: PLR0913 - all that a version can differ in
     """Stage a version whose `model.onnx` is a few bytes in the empty directory ``root``; return its directory.
 
     Args:
-        root: Where to.
+        root: The directory.
         name: Model name.
         weights: Content of `model.onnx`.
         batch: ``max_batch_size``.
-        shape: Of input ``x`` and output ``y``, with the batch.
-        policy: What stands in ``version_policy { … }``; no policy when empty.
-        labels: Names of the classes of output ``y``; with them comes data of a warmup.
-        template: Of config.pbtxt.
+        shape: Shape of input ``x`` and output ``y``, with the batch.
+        policy: Content of ``version_policy { … }``; no policy if empty.
+        labels: Class names of output ``y``; if set, the version also has warmup data.
+        template: Template of config.pbtxt.
     """
     root.mkdir(parents=True)
-    for place, content in {"model.onnx": weights, "golden.json": b"{}", "golden.npz": b"npz"}.items():
-        (root / place).write_bytes(content)
+    for file_name, content in {"model.onnx": weights, "golden.json": b"{}", "golden.npz": b"npz"}.items():
+        (root / file_name).write_bytes(content)
     signature = Signature((TensorSpec("x", "float32", shape),), (TensorSpec("y", "float32", shape),))
     dims = ", ".join("-1" if isinstance(dim, str) else str(dim) for dim in (shape[1:] if batch else shape))
-    stated = f"\nversion_policy: {{ {policy} }}\n" if policy else ""
-    config = template.format(name=name, batch=batch, dims=dims, policy=stated)
+    policy_text = f"\nversion_policy: {{ {policy} }}\n" if policy else ""
+    config = template.format(name=name, batch=batch, dims=dims, policy=policy_text)
     files = (label_file(labels), data_file("warmup", repr(labels).encode())) if labels else ()
     for file in files[:1]:
         config = config.replace('name: "y"', f'name: "y" label_filename: "{file.name}"')

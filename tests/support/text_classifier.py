@@ -12,7 +12,7 @@ WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "a", "text", "exampl
 
 def write_text_classifier(directory: Path) -> None:
     """Write a BERT with three labels and its tokenizer."""
-    import torch  # noqa: PLC0415 - most tests live without torch
+    import torch  # noqa: PLC0415 - most tests do not import torch
     from tokenizers import Tokenizer, models, pre_tokenizers, processors  # noqa: PLC0415 - the same
     from transformers import BertConfig, BertForSequenceClassification  # noqa: PLC0415 - the same
 

@@ -1,4 +1,4 @@
-"""SourceModels of tiny modules, for the rooms that take them."""
+"""SourceModels of tiny modules, for tests of the packages that accept them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 def as_source() -> Callable[..., SourceModel]:
     """Return a function from a module and the spec's ``inputs`` and ``dims`` to its SourceModel."""
 
-    def made(
+    def build(
         module: torch.nn.Module, inputs: dict[str, list[int | str]] | None = None, **dims: dict[str, int]
     ) -> SourceModel:
-        # Here: most unit tests live without torch.
+        # Imported here, because most unit tests do not need torch.
         import inspect  # noqa: PLC0415
 
         import torch  # noqa: PLC0415
@@ -37,19 +37,19 @@ def as_source() -> Callable[..., SourceModel]:
         from repogen.spec.models import DimSpec, InputSpec  # noqa: PLC0415
 
         inputs = {"x": ["batch", 4]} if inputs is None else inputs
-        used = {dim for shape in inputs.values() for dim in shape if isinstance(dim, str)}
-        chosen: dict[str, Any] = {name: dims.get(name, {"max": 8}) for name in sorted(used)}
-        ranges = dim_ranges({name: DimSpec.model_validate(dim) for name, dim in chosen.items()})
+        dim_names = {dim for shape in inputs.values() for dim in shape if isinstance(dim, str)}
+        dim_specs: dict[str, Any] = {name: dims.get(name, {"max": 8}) for name in sorted(dim_names)}
+        ranges = dim_ranges({name: DimSpec.model_validate(dim) for name, dim in dim_specs.items()})
         specs = tuple(TensorSpec(name, "float32", tuple(shape)) for name, shape in inputs.items())
         examples = DrawnExamples({s.name: InputSpec(dtype="float32", shape=s.shape) for s in specs})
         call = named_call(inspect.signature(module.eval().forward).parameters, tuple(inputs))
         sample = examples({name: dim.example for name, dim in ranges.items()}, 0)
-        found, _ = tensors_among(
+        tensors, _ = tensors_among(
             FlatModule(module, call).leaves(*(torch.from_numpy(sample[s.name]) for s in specs)), ()
         )
-        select, names = choose_outputs(found, ())
-        signature = Signature(specs, tuple(_output_spec(n, found[i][1]) for n, i in zip(names, select, strict=True)))
+        select, names = choose_outputs(tensors, ())
+        signature = Signature(specs, tuple(_output_spec(n, tensors[i][1]) for n, i in zip(names, select, strict=True)))
         flat = FlatModule(module, call, select).eval()
         return SourceModel(Eager(flat), signature, ranges, examples, TorchReference(flat, signature, Path()))
 
-    return made
+    return build

@@ -56,7 +56,7 @@ def promote(registry: ModelRegistry, request: PromotionRequest, progress: Progre
         GateError: The version is pending, or was not built by repogen; or the gate of a plug-in raised an exception.
         SmokeError: No Triton of the version's target could be started, or it ended.
         TrackingError: The registry cannot be reached, artifacts are missing or modified, or the alias was moved
-            meanwhile. If only the run cannot be recorded, a note in the report says so.
+            in the meantime. If only the run cannot be recorded, a note in the report says so.
     """
     _check_alias(request.alias)
     progress.step(request.name, "registry")
@@ -108,7 +108,7 @@ def rollback(registry: ModelRegistry, name: str, alias: str, *, dry_run: bool = 
     Raises:
         SpecError: The model does not exist.
         GateError: The alias does not exist, has no previous version, or repogen did not build that version.
-        TrackingError: That version was deleted, the registry cannot be reached, or the alias was moved meanwhile.
+        TrackingError: That version was deleted, the registry cannot be reached, or the alias was moved in the meantime.
     """
     _check_alias(alias)
     entries = _entries(registry, name)

@@ -12,7 +12,7 @@ import numpy as np
 from repogen.artifacts.tensors import Array, Dim, Signature, TensorSpec
 from repogen.errors import SourceError
 from repogen.source.common.examples import BlendedExamples, DrawnExamples, StoredExamples
-from repogen.source.common.inputs import BATCH, FOUND_BATCH, Inputs, dim_ranges, find_inputs
+from repogen.source.common.inputs import BATCH, DEFAULT_BATCH, Inputs, dim_ranges, find_inputs
 from repogen.spec.models import DimSpec, InputSpec
 from repogen.triton_config.sections.base import INT32_MAX
 
@@ -223,9 +223,9 @@ def _limits(graph: tuple[GraphInput, ...], names: Mapping[str, str]) -> dict[str
 
 def _bounds(name: str, limits: Limits, declared: DimSpec | None, *, batch: bool) -> DimSpec:
     if declared is None:
-        default = FOUND_BATCH.max if batch else _MAX_SIZE
+        default = DEFAULT_BATCH.max if batch else _MAX_SIZE
         upper = limits.max if limits.max is not None else max(default, 2 * limits.min)
-        example = max(FOUND_BATCH.example, limits.min) if batch and upper > 1 else None
+        example = max(DEFAULT_BATCH.example, limits.min) if batch and upper > 1 else None
         return DimSpec(min=limits.min, max=upper, example=example)
     if declared.min < limits.min or (limits.max is not None and declared.max > limits.max):
         allowed = f"{limits.min} to {limits.max}" if limits.max is not None else f"{limits.min} or more"

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 BATCH = "batch"
-FOUND_BATCH = DimRange(min=1, max=32, example=2)
+DEFAULT_BATCH = DimRange(min=1, max=32, example=2)
 """The bounds of a batch that the spec does not declare."""
 _EXAMPLE = 16
-_ANY = inspect.signature(lambda *inputs, **named: (inputs, named)).parameters
+_ANY = inspect.signature(lambda *inputs, **by_name: (inputs, by_name)).parameters
 """Parameters of a function that accepts inputs by any name or by position."""
 
 
@@ -185,7 +185,7 @@ def _compare_files(
                 shape[axis] = names.setdefault(sizes, new_name)
         specs.append(TensorSpec(name, _dtype_name(name, array.dtype), tuple(shape)))
     ranges = {
-        name: FOUND_BATCH if name == BATCH else DimRange(min(sizes), max(sizes), max(2, *sizes))
+        name: DEFAULT_BATCH if name == BATCH else DimRange(min(sizes), max(sizes), max(2, *sizes))
         for sizes, name in names.items()
     }
     return tuple(specs), {**ranges, **{name: dims[name] for name in ranges if name in dims}}
@@ -247,12 +247,12 @@ def _vary_dims(
     function: ExamplesFunction, dims: dict[str, DimRange]
 ) -> tuple[tuple[TensorSpec, ...], dict[str, DimRange], CapturedCall]:
     """Derive inputs and dims: call the function with two sizes of each dim, and compare the shapes."""
-    varied = dims if BATCH in dims else {**dims, BATCH: FOUND_BATCH}
-    sizes = {name: dim.example for name, dim in varied.items()}
+    all_dims = dims if BATCH in dims else {**dims, BATCH: DEFAULT_BATCH}
+    sizes = {name: dim.example for name, dim in all_dims.items()}
     example, base = function.call(sizes, BATCH, 0)
-    others = {name: function.call({**sizes, name: dim.other}, BATCH, 0)[1] for name, dim in varied.items()}
+    others = {name: function.call({**sizes, name: dim.other}, BATCH, 0)[1] for name, dim in all_dims.items()}
     specs = derive_specs(base, others)
-    for name, dim in varied.items():
+    for name, dim in all_dims.items():
         _check_not_derived(name, (dim.example, dim.other), base, others[name], function.reference)
     used_dims = {dim for spec in specs for dim in spec.shape}
     if unused_dims := [name for name in dims if name not in used_dims]:
@@ -262,13 +262,13 @@ def _vary_dims(
             code="source.dim-unused",
             where=function.reference,
         )
-    return specs, {name: dim for name, dim in varied.items() if name in used_dims}, example
+    return specs, {name: dim for name, dim in all_dims.items() if name in used_dims}, example
 
 
-def _check_not_derived(dim: str, sizes: tuple[int, int], base: Arrays, varied: Arrays, reference: str) -> None:
+def _check_not_derived(dim: str, sizes: tuple[int, int], base: Arrays, other_arrays: Arrays, reference: str) -> None:
     """Reject an axis whose size is derived from a dim, for example twice the batch: it cannot vary independently."""
     for name, array in base.items():
-        for axis, (size, other_size) in enumerate(zip(array.shape, varied[name].shape, strict=True)):
+        for axis, (size, other_size) in enumerate(zip(array.shape, other_arrays[name].shape, strict=True)):
             if size != other_size and (size, other_size) != sizes:
                 raise SourceError(
                     f"axis {axis} of {name!r} from {reference!r} is {size} where {dim} is {sizes[0]}, and "

@@ -11,7 +11,7 @@ import numpy as np
 from repogen.artifacts.tensors import TensorSpec
 from repogen.errors import SourceError
 from repogen.source.common.call import Call, Placeholder
-from repogen.source.common.inputs import FOUND_BATCH, Inputs, dim_ranges
+from repogen.source.common.inputs import DEFAULT_BATCH, Inputs, dim_ranges
 from repogen.spec.models import DimSpec
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 TEXT_BATCH, IMAGE_BATCH = "text_batch", "image_batch"
 """Batch dims of a contrastive model, which scores every image against every text."""
 
-_BATCH = DimSpec(min=FOUND_BATCH.min, max=FOUND_BATCH.max, example=FOUND_BATCH.example)
-_BATCHES = {IMAGE_BATCH: DimSpec(min=FOUND_BATCH.min, max=FOUND_BATCH.max, example=FOUND_BATCH.example + 1)}
+_BATCH = DimSpec(min=DEFAULT_BATCH.min, max=DEFAULT_BATCH.max, example=DEFAULT_BATCH.example)
+_BATCHES = {IMAGE_BATCH: DimSpec(min=DEFAULT_BATCH.min, max=DEFAULT_BATCH.max, example=DEFAULT_BATCH.example + 1)}
 
 Draw: TypeAlias = "Callable[[Mapping[str, int], int], dict[str, Array]]"
 """Returns one random array per input, from the size of every symbolic dim and a seed."""

@@ -23,7 +23,7 @@ def declared_inputs(triton: TritonSpec, facts: ModelFacts) -> tuple[TensorView, 
     """Return the inputs that clients send: those of the graph that Triton does not fill.
 
     Raises:
-        ConfigError: The spec has settings for an unknown input, or reshapes to another shape than the graph's.
+        ConfigError: The spec has settings for an unknown input, or reshapes to a shape other than the graph's.
     """
     views = _views(facts.signature.inputs, triton_fed(triton), facts)
     _check_names("input", triton.input, views, facts)

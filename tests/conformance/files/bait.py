@@ -1,4 +1,4 @@
-"""Pickles that create a file ``bait`` in the case's directory when they are loaded; it must not exist afterwards."""
+"""Pickles that create a file ``bait`` in the case's directory when they are loaded; it must not exist afterward."""
 
 from __future__ import annotations
 

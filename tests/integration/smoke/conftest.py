@@ -138,10 +138,10 @@ class Stage:
         verdict = BatchReport(model.max_batch_size > 0, model.max_batch_size)
         golden_inputs = partial(first_golden_inputs, directory)
         verified = VerifiedModel(artifact, verdict, golden_inputs=golden_inputs)
-        made = configure(name, spec, verified, RenderOptions(TARGET))
+        rendered_config = configure(name, spec, verified, RenderOptions(TARGET))
         if config is not None:
-            made = ModelConfig(name, config, made.max_batch_size, made.signature)
-        return stage_version(self.root, self.scratch / "published", made, artifact, directory, PROVENANCE)
+            rendered_config = ModelConfig(name, config, rendered_config.max_batch_size, rendered_config.signature)
+        return stage_version(self.root, self.scratch / "published", rendered_config, artifact, directory, PROVENANCE)
 
 
 @pytest.fixture(scope="session")

@@ -79,9 +79,9 @@ def test_least_recently_used_entries_are_removed(tmp_path: Path, source: dict[st
     (first,) = cache.entries(digest({"n": "0"}))
     assert cache.copy(first, tmp_path / "used")
     cache.store(digest({"n": "3"}), "one", "{}", source)
-    kept = {str(n) for n in range(4) if list(cache.entries(digest({"n": str(n)})))}
-    assert {"0", "3"} <= kept
-    assert "1" not in kept
+    remaining = {str(n) for n in range(4) if list(cache.entries(digest({"n": str(n)})))}
+    assert {"0", "3"} <= remaining
+    assert "1" not in remaining
     assert not (tmp_path / "cache" / digest({"n": "1"})).exists()
     Cache(tmp_path / "small", 50).store(KEY, "one", "{}", source)
     assert not (tmp_path / "small").exists()

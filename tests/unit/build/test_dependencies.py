@@ -31,7 +31,7 @@ def test_dependencies_include_those_of_the_steps(spec: Spec) -> None:
 
 
 def test_ensemble_is_built_after_its_dependencies(spec: Spec) -> None:
-    """With one thread, an ensemble in front of its steps would wait for ever."""
+    """With one thread, an ensemble before its steps would wait forever."""
     assert build_order(spec, spec.models) == ["a", "b", "inner", "c", "outer", "other"]
     assert build_order(spec, ["outer", "c"]) == ["c", "outer"]
 

@@ -1,4 +1,4 @@
-"""What a build refuses before it exports anything."""
+"""What a build rejects before it exports anything."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def errors(spec: Spec, **options: object) -> dict[str, tuple[str, str]]:
 
 
 def test_foreign_model_is_refused_before_anything_is_imported(tmp_path: Path) -> None:
-    """The build ends at once, with the exit code of publishing; the files stay."""
+    """The build fails immediately, with the exit code of publishing; the files stay."""
     spec = write_spec(tmp_path, a=PLAIN)
     version = foreign(spec, "a")
     command = [sys.executable, "-c", BUILD, str(spec.path)]
@@ -102,7 +102,7 @@ def test_model_directory_that_cannot_be_written(
 
 
 def test_step_that_is_not_published(tmp_path: Path) -> None:
-    """An ensemble is refused if a step is neither built nor in the repository."""
+    """An ensemble is rejected if a step is neither built nor in the repository."""
     spec = write_spec(tmp_path, a=PLAIN, e=ensemble_of("a"))
     assert errors(spec, models=("e",))["e"][0] == "stage.no-step"
     assert errors(spec) == {}

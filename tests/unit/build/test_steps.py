@@ -1,4 +1,4 @@
-"""Publishing a verified version: logged before, confirmed after, and never against an ensemble that is served."""
+"""Publishing a verified version: logged before, confirmed after, and never against a served ensemble."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_ensemble_that_still_loads_is_noted(spec: Spec, tmp_path: Path) -> None:
 
 
 def test_version_that_breaks_an_ensemble_is_rejected(spec: Spec, tmp_path: Path) -> None:
-    """Triton would load the ensemble no more; the hint names the option that allows it."""
+    """Triton would no longer load the ensemble; the hint names the option that allows it."""
     ensemble_in_repository(spec, "renamed")
     session = session_of(spec, tmp_path / "stage")
     staged = stage(spec, session.staging)

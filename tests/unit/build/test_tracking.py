@@ -116,7 +116,7 @@ def plan_of(tmp_path: Path) -> BuildPlan:
 
 
 def failing_connection(_: Tracking) -> BuildTracker:
-    """Raise what a server raises that goes away."""
+    """Raise the error of a server that stopped responding."""
     message = "the server went away"
     raise TrackingError(message)
 

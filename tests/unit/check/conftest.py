@@ -39,7 +39,7 @@ def add_model(repository: Path, name: str, config: str, *versions: int) -> Path:
     return repository / name
 
 
-def told(path: Path, release: str = "24.10") -> list[tuple[str, str, int]]:
+def findings_in(path: Path, release: str = "24.10") -> list[tuple[str, str, int]]:
     """Return code, file name and line of each finding."""
-    found = check(path, target=release)
-    return [(finding.code, finding.path.removeprefix(f"{path}").lstrip("/"), finding.line) for finding in found]
+    findings = check(path, target=release)
+    return [(finding.code, finding.path.removeprefix(f"{path}").lstrip("/"), finding.line) for finding in findings]

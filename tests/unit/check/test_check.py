@@ -15,7 +15,7 @@ from repogen.api.check import check
 from repogen.check import checker
 from repogen.errors import ExitCode, SpecError
 from tests.support import graphs
-from tests.unit.check.conftest import CONFIG, add_model, told
+from tests.unit.check.conftest import CONFIG, add_model, findings_in
 
 EXAMPLE = Path(__file__).parents[3] / "model_repository"
 
@@ -25,7 +25,7 @@ def test_directory_that_is_not_a_model(repository: Path, name: str) -> None:
     """Triton fails to start; files are ignored."""
     (repository / "README.md").touch()
     (repository / name).mkdir()
-    assert told(repository) == [("RG401", name, 0)]
+    assert findings_in(repository) == [("RG401", name, 0)]
 
 
 @pytest.mark.parametrize(
@@ -61,18 +61,18 @@ def test_names_that_are_not_numbers_are_ignored(repository: Path) -> None:
 def test_served_versions_need_a_model(repository: Path) -> None:
     """By default the newest version, even if an older one is complete; otherwise those of the policy."""
     (repository / "m" / "2").mkdir()
-    assert told(repository) == [("RG404", "m/2", 0)]
+    assert findings_in(repository) == [("RG404", "m/2", 0)]
     config = repository / "m" / "config.pbtxt"
     config.write_text(CONFIG + "version_policy { specific { versions: [ 1 ] } }\n", encoding="utf-8")
     assert check(repository) == []
     config.write_text(CONFIG + "version_policy { all { } }\n", encoding="utf-8")
-    assert told(repository) == [("RG404", "m/2", 0)]
+    assert findings_in(repository) == [("RG404", "m/2", 0)]
 
 
 def test_model_without_versions(repository: Path) -> None:
     """Triton has nothing to serve."""
     shutil.rmtree(repository / "m" / "1")
-    assert told(repository) == [("RG404", "m", 0)]
+    assert findings_in(repository) == [("RG404", "m", 0)]
 
 
 def test_model_without_config(repository: Path) -> None:
@@ -90,7 +90,7 @@ def test_files_that_the_config_names(repository: Path) -> None:
         'input_data_file: "rows" } } }\n'
     )
     (repository / "m" / "config.pbtxt").write_text(text, encoding="utf-8")
-    assert told(repository) == [("RG405", "m/config.pbtxt", 5), ("RG405", "m/config.pbtxt", 6)]
+    assert findings_in(repository) == [("RG405", "m/config.pbtxt", 5), ("RG405", "m/config.pbtxt", 6)]
     (repository / "m" / "labels.txt").touch()
     (repository / "m" / "warmup").mkdir()
     (repository / "m" / "warmup" / "rows").write_bytes(bytes(15))
@@ -105,7 +105,7 @@ def test_links_that_leave_the_repository(repository: Path, tmp_path: Path) -> No
     model = repository / "m" / "1" / "model.onnx"
     shutil.move(model, tmp_path / "weights.onnx")
     model.symlink_to(tmp_path / "weights.onnx")
-    assert told(repository) == [("RG406", "m/1/model.onnx", 0)]
+    assert findings_in(repository) == [("RG406", "m/1/model.onnx", 0)]
     model.unlink()
     shutil.move(tmp_path / "weights.onnx", repository / "m" / "weights.onnx")
     model.symlink_to("../weights.onnx")
@@ -116,14 +116,14 @@ def test_links_that_leave_the_repository(repository: Path, tmp_path: Path) -> No
 def test_model_file_that_is_not_a_graph(repository: Path, content: bytes) -> None:
     """Also a file that onnx.load accepts."""
     (repository / "m" / "1" / "model.onnx").write_bytes(content)
-    assert told(repository) == [("RG210", "m/1/model.onnx", 0)]
+    assert findings_in(repository) == [("RG210", "m/1/model.onnx", 0)]
 
 
 @pytest.mark.parametrize("location", ["../../etc/passwd", "/etc/passwd", "absent", ""])
 def test_external_data_must_be_next_to_the_model(repository: Path, location: str) -> None:
     """Any other location is reported, and not opened."""
     graphs.with_external(repository / "m" / "1" / "model.onnx", location)
-    assert told(repository) == [("RG211", "m/1/model.onnx", 0)]
+    assert findings_in(repository) == [("RG211", "m/1/model.onnx", 0)]
 
 
 def test_every_version_is_compared_with_the_config(repository: Path) -> None:
@@ -137,10 +137,10 @@ def test_every_version_is_compared_with_the_config(repository: Path) -> None:
         ir=11,
     )
     onnx.save_model(graph, repository / "n" / "1" / "model.onnx")
-    found = check(repository)
-    assert sorted(finding.code for finding in found) == ["RG205", "RG205", "RG207", "RG301", "RG302"]
-    assert all(finding.message.endswith("(version 1, which is not served now)") for finding in found)
-    assert {finding.severity for finding in found} == {"warning"}
+    findings = check(repository)
+    assert sorted(finding.code for finding in findings) == ["RG205", "RG205", "RG207", "RG301", "RG302"]
+    assert all(finding.message.endswith("(version 1, which is not served now)") for finding in findings)
+    assert {finding.severity for finding in findings} == {"warning"}
     with (repository / "n" / "config.pbtxt").open("a", encoding="utf-8") as stream:
         stream.write("version_policy { all { } }\n")
     assert [finding.severity for finding in check(repository)] == ["error"] * 5
@@ -157,7 +157,7 @@ def test_files_are_compared_with_the_manifest(tmp_path: Path) -> None:
     (finding,) = check(repository)
     assert (finding.code, finding.message.partition(",")[0]) == ("RG407", "version 1: golden.npz has 0 bytes")
     (version / "manifest.json").write_text("{}", encoding="utf-8")
-    assert [code for code, *_ in told(repository)] == ["RG407"]
+    assert [code for code, *_ in findings_in(repository)] == ["RG407"]
 
 
 def test_kinds_of_paths(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def test_kinds_of_paths(repository: Path, monkeypatch: pytest.MonkeyPatch) -> No
     bad = CONFIG.replace('name: "m"', 'name: "other"')
     add_model(repository, "n", bad)
     (repository / "junk").mkdir()
-    assert [code for code, *_ in told(repository)] == ["RG401", "RG101"]
+    assert [code for code, *_ in findings_in(repository)] == ["RG401", "RG101"]
     for path in (repository / "n", repository / "n" / "config.pbtxt", repository / "n" / "1" / "model.onnx"):
         assert [finding.code for finding in check(path)] == ["RG101"]
     assert check(repository / "m") == []
@@ -290,13 +290,13 @@ def test_external_data_of_any_declared_size(repository: Path, dims: list[int]) -
     del stored.graph.initializer[0].external_data[1:]  # keep the location only
     onnx.save_model(stored, path)
     expected = [("RG211", "m/1/model.onnx", 0)] if dims[0] > 0 else []
-    assert told(repository) == expected
+    assert findings_in(repository) == expected
 
 
 def test_external_data_with_a_long_name(repository: Path) -> None:
     """A name that is longer than a file name is a finding."""
     graphs.with_external(repository / "m" / "1" / "model.onnx", "x" * 300)
-    assert told(repository) == [("RG211", "m/1/model.onnx", 0)]
+    assert findings_in(repository) == [("RG211", "m/1/model.onnx", 0)]
 
 
 def test_warmup_data_of_any_declared_size(repository: Path) -> None:
@@ -309,7 +309,7 @@ def test_warmup_data_of_any_declared_size(repository: Path) -> None:
     (repository / "m" / "config.pbtxt").write_text(text, encoding="utf-8")
     (repository / "m" / "warmup").mkdir()
     (repository / "m" / "warmup" / "rows").touch()
-    assert ("RG405", "m/config.pbtxt", 6) in told(repository)
+    assert ("RG405", "m/config.pbtxt", 6) in findings_in(repository)
 
 
 def test_manifest_with_a_nul_in_a_path(tmp_path: Path) -> None:

@@ -60,9 +60,9 @@ def test_valid_ensemble_has_no_findings(repository: Path) -> None:
 )
 def test_mismatches(repository: Path, old: str, new: str, code: str, line: int) -> None:
     """Models, versions, tensors, types, shapes and batches, at the line of the ensemble's config."""
-    found = check(with_ensemble(repository, ENSEMBLE.replace(old, new)))
-    assert (code, line) in {(finding.code, finding.line) for finding in found}
-    assert {finding.code for finding in found} <= {code, "RG502"}
+    findings = check(with_ensemble(repository, ENSEMBLE.replace(old, new)))
+    assert (code, line) in {(finding.code, finding.line) for finding in findings}
+    assert {finding.code for finding in findings} <= {code, "RG502"}
 
 
 def test_tensors_between_steps(repository: Path) -> None:

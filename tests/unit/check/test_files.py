@@ -24,7 +24,7 @@ EXAMPLE = Path(__file__).parents[3] / "model_repository"
 NOBODY = 65534
 
 
-def said(repository: Path) -> list[tuple[str, str, str]]:
+def messages(repository: Path) -> list[tuple[str, str, str]]:
     """Return code, severity and message of each finding."""
     return [(finding.code, finding.severity, finding.message) for finding in check(repository)]
 
@@ -35,7 +35,7 @@ def test_model_file_outside_of_the_version(repository: Path, name: str) -> None:
     model = add_model(repository, "m2", f'default_model_filename: "{name}"\n' + CONFIG.replace('"m"', '"m2"'), 1, 2)
     shutil.copy(model / "1" / "model.onnx", repository / "other.onnx")
     shutil.copytree(model / "2", model / "3")
-    findings = said(model)
+    findings = messages(model)
     assert ("RG404", "error", f"'{name}' is outside the directory of version 3") in findings
     assert {finding.line for finding in check(model)} == {1}
 
@@ -44,9 +44,9 @@ def test_absolute_model_file(repository: Path) -> None:
     """Triton appends it as well: the file at that path of the machine is not loaded."""
     model = repository / "m"
     (model / "config.pbtxt").write_text(f'default_model_filename: "{model}/1/model.onnx"\n' + CONFIG)
-    assert [(code, severity) for code, severity, _ in said(repository)] == [("RG404", "error")]
+    assert [(code, severity) for code, severity, _ in messages(repository)] == [("RG404", "error")]
     (model / "config.pbtxt").write_text('default_model_filename: "/model.onnx"\n' + CONFIG)
-    assert said(repository) == []
+    assert messages(repository) == []
 
 
 def test_files_outside_of_the_model(repository: Path) -> None:
@@ -56,7 +56,7 @@ def test_files_outside_of_the_model(repository: Path) -> None:
     text += 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "$$TRITON_MODEL_DIRECTORY/../env" } }\n'
     text += 'model_operations { op_library_filename: "/opt/ops.so" op_library_filename: "libops.so" }\n'
     (repository / "m" / "config.pbtxt").write_text(text)
-    assert [entry for entry in said(repository) if entry[0] == "RG405"] == [
+    assert [entry for entry in messages(repository) if entry[0] == "RG405"] == [
         ("RG405", "error", "'../labels.txt' is outside the model's directory"),
         ("RG405", "error", "'../env' is outside the model's directory"),
         ("RG405", "warning", "'/opt/ops.so' is a path on the server, which loads the library at it as native code"),
@@ -72,7 +72,7 @@ def test_fifo_in_place_of_a_file(repository: Path, file: str) -> None:
     (repository / "m" / "labels.txt").write_text("a\nb\nc\n")
     (repository / "m" / file).unlink(missing_ok=True)
     os.mkfifo(repository / "m" / file)
-    assert [code for code, _, message in said(repository) if "regular file" in message] != []
+    assert [code for code, _, message in messages(repository) if "regular file" in message] != []
 
 
 def test_long_names_and_loops(repository: Path) -> None:
@@ -81,7 +81,7 @@ def test_long_names_and_loops(repository: Path) -> None:
     for name in ("l" * 300, "loop.txt"):
         text = CONFIG.replace('name: "y"', f'name: "y" label_filename: "{name}"')
         (repository / "m" / "config.pbtxt").write_text(f'default_model_filename: "{name}"\n' + text)
-        assert {code for code, severity, _ in said(repository) if severity == "error"} >= {"RG404", "RG405"}
+        assert {code for code, severity, _ in messages(repository) if severity == "error"} >= {"RG404", "RG405"}
 
 
 @pytest.mark.parametrize("kind", ["loop", "long"])
@@ -122,7 +122,7 @@ def test_unreadable_directory(hidden: str) -> None:
             with pytest.raises(SpecError, match="cannot be read: Permission denied"):
                 check(repository)
         else:
-            findings = said(repository)
+            findings = messages(repository)
             assert ("RG101", "error") in [(code, severity) for code, severity, _ in findings]
             unreadable = [message for code, _, message in findings if code == "RG401"]
             assert unreadable == [f"{repository / hidden} cannot be read: Permission denied"]
@@ -139,7 +139,7 @@ def test_proc_as_a_repository() -> None:
 def test_names_that_differ_by_case(repository: Path) -> None:
     """A copy on another system contains one of them."""
     shutil.copy(repository / "m" / "1" / "model.onnx", repository / "m" / "1" / "Model.onnx")
-    assert said(repository) == [
+    assert messages(repository) == [
         ("RG408", "warning", "Model.onnx and model.onnx differ only in case"),
     ]
 
@@ -155,7 +155,7 @@ def test_names_that_differ_by_case(repository: Path) -> None:
 def test_something_else_saved_as_a_model(repository: Path, content: bytes, kind: str) -> None:
     """The message says what the file is."""
     (repository / "m" / "1" / "model.onnx").write_bytes(content)
-    ((code, severity, message),) = said(repository)
+    ((code, severity, message),) = messages(repository)
     assert (code, severity) == ("RG210", "error")
     assert f"model.onnx {kind}" in message
 

@@ -76,8 +76,8 @@ def test_safe_fix(repository: Path, before: str, after: str) -> None:
         line.partition("#")[2] for line in text.splitlines() if "#" in line
     ]
     changed = set(after.strip("\N{BYTE ORDER MARK}").splitlines()) | set(before.splitlines())
-    kept = [line for line in config.splitlines() if not any(part.strip() in line for part in changed)]
-    assert all(line in text.splitlines() for line in kept if "[ 4 ]" not in line)
+    unchanged_lines = [line for line in config.splitlines() if not any(part.strip() in line for part in changed)]
+    assert all(line in text.splitlines() for line in unchanged_lines if "[ 4 ]" not in line)
 
 
 def test_only_the_wrong_field_changes(repository: Path) -> None:

@@ -61,8 +61,8 @@ def test_an_example_breaks_its_rule(tmp_path: Path, code: str) -> None:
     """The rule is reported at each marked line and nowhere else, and a comment there suppresses it."""
     example, _ = blocks(code, "pbtxt")
     marked = {number for number, line in enumerate(example.splitlines(), 1) if line.endswith(HERE)}
-    found = check(repository_of(tmp_path / "marked", example))
-    assert {finding.line for finding in found if finding.code == code} == marked != set()
+    findings = check(repository_of(tmp_path / "marked", example))
+    assert {finding.line for finding in findings if finding.code == code} == marked != set()
     suppressed = repository_of(tmp_path / "suppressed", example.replace(HERE, f"  # repogen: ignore[{code}]"))
     assert code not in {finding.code for finding in check(suppressed)}
 
@@ -71,6 +71,6 @@ def test_an_example_breaks_its_rule(tmp_path: Path, code: str) -> None:
 def test_a_fix_keeps_every_rule(tmp_path: Path, code: str) -> None:
     """The fix violates neither the rule itself nor any rule whose violation is an error."""
     _, fix = blocks(code, "pbtxt")
-    found = check(repository_of(tmp_path, fix))
-    assert errors_of(found) == ()
-    assert code not in {finding.code for finding in found}
+    findings = check(repository_of(tmp_path, fix))
+    assert errors_of(findings) == ()
+    assert code not in {finding.code for finding in findings}

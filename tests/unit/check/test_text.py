@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repogen.api.check import check
-from tests.unit.check.conftest import CONFIG, told
+from tests.unit.check.conftest import CONFIG, findings_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,8 +46,8 @@ def test_valid_repository_has_no_findings(repository: Path) -> None:
 )  # fmt: skip
 def test_invalid_text(repository: Path, content: str | bytes, code: str, line: int) -> None:
     """Each error is one finding with its line."""
-    found = [entry for entry in told(rewritten(repository, content)) if entry[0] != "RG128"]
-    assert found == [(code, "m/config.pbtxt", line)]
+    findings = [entry for entry in findings_in(rewritten(repository, content)) if entry[0] != "RG128"]
+    assert findings == [(code, "m/config.pbtxt", line)]
 
 
 def test_template_syntax_in_a_comment_is_ignored(repository: Path) -> None:
@@ -74,7 +74,7 @@ def test_config_that_is_not_a_file(repository: Path, kind: str) -> None:
         os.mkfifo(path)
     else:
         path.symlink_to("nowhere")
-    assert ("RG005", "m/config.pbtxt", 0) in told(repository)
+    assert ("RG005", "m/config.pbtxt", 0) in findings_in(repository)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_comment_on_its_own_line_suppresses_the_next_line_or_the_file(repository
     """Depending on its keyword."""
     bad = CONFIG.replace("dims: [ 3 ]", "dims: [ 4 ]").replace('name: "m"', 'name: "other"')
     rewritten(repository, bad.replace("output", "# repogen: ignore[RG207]\noutput"))
-    assert [code for code, *_ in told(repository)] == ["RG101"]
+    assert [code for code, *_ in findings_in(repository)] == ["RG101"]
     rewritten(repository, "# repogen: ignore-file[RG2,RG101]\n" + bad)
     assert check(repository) == []
 
@@ -106,7 +106,7 @@ def test_comment_on_its_own_line_suppresses_the_next_line_or_the_file(repository
 def test_time_grows_with_the_length_of_a_config(repository: Path, piece: str) -> None:
     """Searching for an end from each of 24,000 beginnings would take minutes."""
     rewritten(repository, piece * 24_000)
-    assert any(code in {"RG001", "RG004"} for code, _, _ in told(repository)) or piece.startswith("#")
+    assert any(code in {"RG001", "RG004"} for code, _, _ in findings_in(repository)) or piece.startswith("#")
 
 
 @pytest.mark.parametrize(
@@ -135,11 +135,11 @@ def test_long_strings_and_comments_do_not_count(repository: Path) -> None:
 def test_line_numbers_are_those_of_the_parser(repository: Path, separator: str) -> None:
     """Only a line feed ends a line of a config."""
     rewritten(repository, f"# {separator}\n" + CONFIG.replace("8", "${BATCH}"))
-    assert told(repository) == [("RG004", "m/config.pbtxt", 4)]
+    assert findings_in(repository) == [("RG004", "m/config.pbtxt", 4)]
 
 
 def test_template_syntax_after_a_string_with_a_number_sign(repository: Path) -> None:
     """Neither the # in the string nor the end of the string hides it, and a comment after it does."""
     rewritten(repository, CONFIG + 'default_model_filename: "#${A}" ${B} # ${C}\n')
-    found = [(finding.severity, finding.column) for finding in check(repository) if finding.code == "RG004"]
-    assert found == [("warning", 27), ("error", 33)]
+    findings = [(finding.severity, finding.column) for finding in check(repository) if finding.code == "RG004"]
+    assert findings == [("warning", 27), ("error", 33)]

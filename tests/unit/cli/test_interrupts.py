@@ -180,11 +180,11 @@ def test_full_disk_is_an_error(arguments: tuple[str, ...]) -> None:
 def test_closed_standard_streams(closed: str, spec: str) -> None:
     """No file that repogen opens is mistaken for one of them, and the exit code is that of the command."""
     command = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-P", "-m", "repogen"]
-    found = subprocess.run([*command, "check", PUBLISHED], capture_output=True, text=True, check=False)
+    process = subprocess.run([*command, "check", PUBLISHED], capture_output=True, text=True, check=False)
     command += ["build", spec, "--model", "none"]
     missing = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (found.returncode, missing.returncode) == (0, 2)
-    assert "Traceback" not in found.stderr + missing.stderr
+    assert (process.returncode, missing.returncode) == (0, 2)
+    assert "Traceback" not in process.stderr + missing.stderr
 
 
 @pytest.mark.parametrize("number", [1, 2])

@@ -232,9 +232,9 @@ def test_declared_bfloat16_input_is_cast_to_what_the_graph_reads(tmp_path: Path)
         (TensorSpec("x", "bfloat16", ROW), TensorSpec("unused", "bfloat16", ROW)),
         (TensorSpec("y", "float32", ROW), TensorSpec("same", "float32", ROW)),
     )
-    wanted = NormalizeOptions(signature, targets()["26.08"], external_data=False, exporter="dynamo")
-    first = normalize(graph, tmp_path / "model.onnx", wanted)
-    again = normalize(ir.load(first.path), tmp_path / "model.onnx", wanted)
+    options = NormalizeOptions(signature, targets()["26.08"], external_data=False, exporter="dynamo")
+    first = normalize(graph, tmp_path / "model.onnx", options)
+    again = normalize(ir.load(first.path), tmp_path / "model.onnx", options)
     assert again.signature == first.signature == signature
     assert again.unused == ("unused",)
     assert sorted(node.op_type for node in onnx.load(again.path).graph.node) == ["Cast", "Identity", "Neg"]

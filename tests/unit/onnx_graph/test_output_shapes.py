@@ -50,7 +50,7 @@ def custom() -> onnx.ModelProto:
 
 @pytest.mark.parametrize("shape", [("N", "M"), ("N", 3), ()])
 def test_dim_that_the_graph_determines_is_compared(tmp_path: Path, shape: tuple[str | int, ...]) -> None:
-    """`dims: [3]` is served, and `dims: [-1]` is refused, whatever the file declares."""
+    """`dims: [3]` is served, and `dims: [-1]` is rejected, whatever the file declares."""
     assert check(write(tmp_path / "right", matmul(*shape), "3")) == []
     (finding,) = check(write(tmp_path / "wrong", matmul(*shape), "-1"))
     assert (finding.code, finding.severity, finding.fix) == ("RG207", "error", "dims: [ 3 ]")

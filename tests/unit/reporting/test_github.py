@@ -178,8 +178,8 @@ def test_position_outside_of_the_workspace(spec: Spec) -> None:
     error = ErrorRecord("export.x", "no", "", "torch/nn/modules/linear.py:3", 3)
     (annotation,) = build_annotations(BuildReport(Path("r"), (replace(BAD, error=error),)), spec)
     assert annotation.command(Path()) == "::error file=models/repogen.yaml,line=6,col=3,title=bad%3A export.x::no"
-    (beside,) = error_annotations(PublishError("no", where="../summary.md:1"))
-    assert beside.command(Path()) == "::error title=publish::no"
+    (elsewhere,) = error_annotations(PublishError("no", where="../summary.md:1"))
+    assert elsewhere.command(Path()) == "::error title=publish::no"
 
 
 def test_error_of_the_build_is_annotated(spec: Spec) -> None:

@@ -22,10 +22,10 @@ def test_any_bytes_round_trip(items: list[bytes]) -> None:
     file.seek(0)
 
     with np.load(file, allow_pickle=False) as arrays:
-        found = unpacked(dict(arrays), "0.in.0")
+        result = unpacked(dict(arrays), "0.in.0")
 
-    assert found.shape == array.shape
-    assert found.tolist() == array.tolist()
+    assert result.shape == array.shape
+    assert result.tolist() == array.tolist()
 
 
 def test_numbers_are_unchanged() -> None:

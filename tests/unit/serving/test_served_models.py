@@ -88,10 +88,10 @@ def test_model_that_is_not_ready_has_the_reason(address: str) -> None:
 
 def test_ports_are_options_of_the_server() -> None:
     """The usual port of Triton is used if it is free, and any port if not."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
         with pytest.raises(ServerError, match=f"port {port} of 127.0.0.1 cannot be used"):
             choose_ports(PortOptions(http_port=port))
         kind = with_ports("embedded", {"http": port, "grpc": None})

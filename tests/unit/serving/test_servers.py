@@ -360,10 +360,10 @@ def test_sockets_have_a_short_path(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_only_unused_run_directories_are_removed(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run directory without a process that holds its lock was left by a killed process."""
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    unused, used = temporary / "repogen-server-unused", temporary / "repogen-server-used"
-    for directory in (unused, used):
+    free_dir, locked_dir = temporary / "repogen-server-unused", temporary / "repogen-server-used"
+    for directory in (free_dir, locked_dir):
         (directory / "lib").mkdir(parents=True)
-    descriptor = os.open(used, os.O_RDONLY)
+    descriptor = os.open(locked_dir, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
 
     def start() -> None:

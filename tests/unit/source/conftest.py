@@ -22,7 +22,7 @@ HEADER = "import torch\nfrom torch import nn\n"
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return a spec's directory; modules imported from it are removed afterwards."""
+    """Return a spec's directory; modules imported from it are removed afterward."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", sys.dont_write_bytecode)
     before = set(sys.modules)

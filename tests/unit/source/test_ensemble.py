@@ -165,7 +165,7 @@ def test_pinned_version_is_compared_with_itself(compose: Callable[..., SourceMod
 
 
 @pytest.fixture(autouse=True)
-def _given(tmp_path: Path) -> None:
+def _write_examples(tmp_path: Path) -> None:
     (tmp_path / "given.py").write_text(
         "import numpy as np\n\n\ndef rows(batch):\n    return {'x': np.ones((batch, 3), np.float32)}\n"
     )

@@ -20,14 +20,14 @@ from repogen.spec.models import InputSpec, ModelSpec
 ROWS = (TensorSpec("x", "float32", ("batch", 2)),)
 
 
-def drawn(**inputs: dict[str, object]) -> DrawnExamples:
+def random_examples(**inputs: dict[str, object]) -> DrawnExamples:
     """Return random examples for these inputs."""
     return DrawnExamples({name: InputSpec.model_validate(spec) for name, spec in inputs.items()})
 
 
 def test_seed_determines_the_arrays() -> None:
     """The same seed gives the same arrays, another seed gives others."""
-    examples = drawn(x={"dtype": "float32", "shape": ["batch", 3]})
+    examples = random_examples(x={"dtype": "float32", "shape": ["batch", 3]})
     first, again, other = (examples({"batch": 2}, seed)["x"] for seed in (0, 0, 1))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
@@ -36,7 +36,7 @@ def test_seed_determines_the_arrays() -> None:
 def test_inputs_with_the_same_declaration_differ() -> None:
     """Each input has its own random stream, so that swapped inputs are detected."""
     same: dict[str, object] = {"dtype": "float32", "shape": [4]}
-    arrays = drawn(a=same, b=same)({}, 0)
+    arrays = random_examples(a=same, b=same)({}, 0)
     assert not np.array_equal(arrays["a"], arrays["b"])
 
 
@@ -44,14 +44,14 @@ def test_inputs_with_the_same_declaration_differ() -> None:
 @pytest.mark.parametrize("shape", [[], ["n"], [2, "n", 3]])
 def test_floats_and_booleans_need_no_range(dtype: str, shape: list[int | str]) -> None:
     """Dtype and shape are as declared, also for scalars."""
-    array = drawn(x={"dtype": dtype, "shape": shape})({"n": 5}, 0)["x"]
+    array = random_examples(x={"dtype": dtype, "shape": shape})({"n": 5}, 0)["x"]
     assert (array.dtype, array.shape) == (np.dtype(dtype), tuple(5 if d == "n" else d for d in shape))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])
 def test_integers_are_within_their_inclusive_range(dtype: str) -> None:
     """Both ends are drawn."""
-    array = drawn(x={"dtype": dtype, "shape": [200], "range": [3, 5]})({}, 0)["x"]
+    array = random_examples(x={"dtype": dtype, "shape": [200], "range": [3, 5]})({}, 0)["x"]
     assert (array.dtype, sorted(set(array.tolist()))) == (np.dtype(dtype), [3, 4, 5])
 
 
@@ -78,7 +78,7 @@ def test_misspelled_input_is_reported(forward: str, names: list[str], similar: d
 
 def test_fill_is_constant() -> None:
     """``fill: ones`` and ``fill: zeros`` need no range."""
-    arrays = drawn(
+    arrays = random_examples(
         mask={"dtype": "int64", "shape": [2], "fill": "ones"}, bias={"dtype": "float32", "shape": [2], "fill": "zeros"}
     )({}, 0)
     assert (arrays["mask"].tolist(), arrays["bias"].tolist()) == ([1, 1], [0.0, 0.0])
@@ -87,7 +87,7 @@ def test_fill_is_constant() -> None:
 def test_integer_without_range_or_fill_is_rejected() -> None:
     """There is no safe default for integers."""
     with pytest.raises(SourceError, match="neither range nor fill"):
-        drawn(x={"dtype": "int64", "shape": [2]})({}, 0)
+        random_examples(x={"dtype": "int64", "shape": [2]})({}, 0)
 
 
 def test_stored_rows_are_cut_repeated_and_rolled() -> None:

@@ -87,12 +87,12 @@ def test_reference_matches_transformers(tmp_path: Path) -> None:
     """The reference returns what the original model returns."""
     save("text-classification", tmp_path / "model")
     source = load(tmp_path)
-    drawn = source.examples({"batch": 3, "sequence": 9}, 5)
+    arrays = source.examples({"batch": 3, "sequence": 9}, 5)
     torch.manual_seed(0)
     original = MODELS["text-classification"]().eval()
     with torch.no_grad():
-        expected = original(**{name: torch.from_numpy(array) for name, array in drawn.items()}).logits.numpy()
-    actual: Any = source.reference(drawn)["logits"]
+        expected = original(**{name: torch.from_numpy(array) for name, array in arrays.items()}).logits.numpy()
+    actual: Any = source.reference(arrays)["logits"]
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -100,8 +100,8 @@ def test_text_rows_have_different_lengths(tmp_path: Path) -> None:
     """Masks start with ones, no row is empty, the longest is full, padding has the pad ID, seeds are repeatable."""
     save("text-classification", tmp_path / "model")
     source = load(tmp_path)
-    drawn: dict[str, Any] = dict(source.examples({"batch": 4, "sequence": 12}, 7))
-    mask, ids = drawn["attention_mask"], drawn["input_ids"]
+    arrays: dict[str, Any] = dict(source.examples({"batch": 4, "sequence": 12}, 7))
+    mask, ids = arrays["attention_mask"], arrays["input_ids"]
     lengths = mask.sum(axis=1).tolist()
     assert (len(set(lengths)), max(lengths)) == (4, 12)
     assert min(lengths) > 0
@@ -109,9 +109,9 @@ def test_text_rows_have_different_lengths(tmp_path: Path) -> None:
     assert (ids[mask == 0] == 0).all()
     assert (ids[mask == 1] != 0).all()
     assert (ids < 99).all()
-    assert (drawn["token_type_ids"] <= 1).all()
+    assert (arrays["token_type_ids"] <= 1).all()
     again = source.examples({"batch": 4, "sequence": 12}, 7)
-    assert all((drawn[name] == again[name]).all() for name in drawn)
+    assert all((arrays[name] == again[name]).all() for name in arrays)
     assert not (ids == source.examples({"batch": 4, "sequence": 12}, 8)["input_ids"]).all()
 
 
@@ -160,10 +160,10 @@ def test_feature_extractor_with_a_mask(tmp_path: Path) -> None:
     directory = save("automatic-speech-recognition", tmp_path / "model")
     (directory / "preprocessor_config.json").write_text(json.dumps({"return_attention_mask": True}))
     source = load(tmp_path)
-    drawn = source.examples({"batch": 3, "samples": 800}, 0)
-    assert list(drawn) == ["input_values", "attention_mask"]
-    assert (drawn["input_values"][drawn["attention_mask"] == 0] == 0).all()
-    assert len(set(drawn["attention_mask"].sum(axis=1).tolist())) == 3
+    arrays = source.examples({"batch": 3, "samples": 800}, 0)
+    assert list(arrays) == ["input_values", "attention_mask"]
+    assert (arrays["input_values"][arrays["attention_mask"] == 0] == 0).all()
+    assert len(set(arrays["attention_mask"].sum(axis=1).tolist())) == 3
 
 
 def test_declared_inputs_override_derived_ones(tmp_path: Path) -> None:
@@ -253,6 +253,6 @@ def test_sharded_and_pickled_weights(tmp_path: Path) -> None:
     torch.manual_seed(0)
     torch.save(MODELS["text-classification"]().state_dict(), pickled / "pytorch_model.bin")
     sources = [load(tmp_path, name) for name in ("single", "shards", "pickled")]
-    drawn = sources[0].examples({"batch": 2, "sequence": 7}, 0)
-    first, *others = (source.reference(drawn)["logits"] for source in sources)
+    arrays = sources[0].examples({"batch": 2, "sequence": 7}, 0)
+    first, *others = (source.reference(arrays)["logits"] for source in sources)
     assert all((first == other).all() for other in others)

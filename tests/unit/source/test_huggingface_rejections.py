@@ -253,10 +253,10 @@ def test_broken_library_is_not_a_bug_of_repogen(tmp_path: Path) -> None:
         (packages / name).parent.mkdir(parents=True)
         (packages / name).write_text(text)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(packages), *sys.path])}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", BUILD], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
-    assert done.stdout.startswith("source.library torchvision cannot be imported: "), done.stderr
+    assert process.stdout.startswith("source.library torchvision cannot be imported: "), process.stderr
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "é" * 200])

@@ -293,7 +293,7 @@ def test_scalar_inputs_and_integer_outputs_are_supported(load: Load) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "spec", "taken", "example"),
+    ("name", "spec", "excluded", "example"),
     [
         ("batch", {"max": 8}, (), 2),
         ("batch", {"max": 8}, (2,), 3),
@@ -306,10 +306,10 @@ def test_scalar_inputs_and_integer_outputs_are_supported(load: Load) -> None:
     ],
 )
 def test_example_sizes_are_within_bounds_distinct_and_never_one(
-    name: str, spec: dict[str, int], taken: tuple[int, ...], example: int
+    name: str, spec: dict[str, int], excluded: tuple[int, ...], example: int
 ) -> None:
     """Sizes are equal only if the bounds leave no choice, or the spec sets them."""
-    assert example_range(name, DimSpec.model_validate(spec), frozenset(taken)).example == example
+    assert example_range(name, DimSpec.model_validate(spec), frozenset(excluded)).example == example
 
 
 def test_dim_with_maximum_one_is_rejected() -> None:

@@ -71,7 +71,7 @@ def test_pickled_code_is_rejected_and_not_run(tmp_path: Path, *, zipped: bool) -
 
 def test_bomb_runs_when_unpickled(tmp_path: Path) -> None:
     """Without this, the test above would prove nothing."""
-    pickle.loads(pickle.dumps(Bomb(tmp_path / "ran")))  # noqa: S301 - our own bomb
+    pickle.loads(pickle.dumps(Bomb(tmp_path / "ran")))  # noqa: S301 - this test's own pickle
     assert (tmp_path / "ran").exists()
 
 
@@ -106,16 +106,16 @@ def test_missing_file_is_rejected(tmp_path: Path, name: str) -> None:
     assert rejected(nn.Linear(2, 1), tmp_path / name).code == "source.weights-unreadable"
 
 
-@pytest.mark.parametrize("kept", [0.6, 0.9])
+@pytest.mark.parametrize("fraction", [0.6, 0.9])
 @pytest.mark.parametrize("name", ["w.safetensors", "w.pt", "old.pt"])
-def test_truncated_files_are_rejected(tmp_path: Path, name: str, kept: float) -> None:
+def test_truncated_files_are_rejected(tmp_path: Path, name: str, fraction: float) -> None:
     """The error must not suggest loading the file unsafely."""
     if name == "w.safetensors":
         save_file(nn.Linear(2, 1).state_dict(), tmp_path / name)
     else:
         torch.save(nn.Linear(2, 1).state_dict(), tmp_path / name, _use_new_zipfile_serialization=name == "w.pt")
     content = (tmp_path / name).read_bytes()
-    (tmp_path / name).write_bytes(content[: int(len(content) * kept)])
+    (tmp_path / name).write_bytes(content[: int(len(content) * fraction)])
     error = rejected(nn.Linear(2, 1), tmp_path / name)
     assert error.code == ("source.weights-format" if name == "w.pt" else "source.weights-unreadable")
     assert error.hint == "save it again, or download it again"

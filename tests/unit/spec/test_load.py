@@ -174,12 +174,12 @@ def test_kwargs_are_plain_data(loaded: Spec) -> None:
 )
 def test_every_key_path_has_a_position(key_path: str, place: str, loaded: Spec) -> None:
     """The position is that of the key, item, default, or nearest parent."""
-    assert f"{loaded.shown}:{place}" == loaded.where(key_path)
+    assert f"{loaded.display_path}:{place}" == loaded.where(key_path)
 
 
 def test_unknown_key_path_has_the_position_of_the_file(loaded: Spec) -> None:
     """An unknown key path has the position of the file."""
-    assert loaded.shown == loaded.where("nowhere.at[3].all")
+    assert loaded.display_path == loaded.where("nowhere.at[3].all")
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_error_can_be_pickled(folder: Path) -> None:
     path.write_text("repositry: x\n" + GOOD)
     with pytest.raises(SpecProblemsError) as caught:
         load_spec(path)
-    # Our own bytes of a moment ago.
+    # Bytes that this test has just written.
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
     assert (caught.value.problems, str(caught.value)) == (again.problems, str(again))
 

@@ -70,7 +70,7 @@ def measure(source: SourceModel, golden: GoldenRecorder | None = None, **triton:
     return check_ragged(comparison, allowed, section, 0, golden or GoldenRecorder()).max_batch_size
 
 
-def named(source: SourceModel) -> dict[str, Any]:
+def output_section(source: SourceModel) -> dict[str, Any]:
     """Return the batch_output of a source's only output."""
     return {"batch_output": [{"target_name": [source.signature.outputs[0].name], "source_input": ["values"]}]}
 
@@ -78,7 +78,7 @@ def named(source: SourceModel) -> dict[str, Any]:
 def test_independent_rows_of_different_lengths_are_batched(as_source: AsSource, tmp_path: Path) -> None:
     """The golden cases are rows of different lengths, each a request of its own."""
     source, golden = as_source(Double(), {"values": ["n"]}, n={"max": 64}), GoldenRecorder()
-    assert measure(source, golden, **named(source)) == 8
+    assert measure(source, golden, **output_section(source)) == 8
     golden.write(tmp_path, ROW, {source.signature.outputs[0].name: (0.0, 0.0)})
     cases = json.loads((tmp_path / GOLDEN_JSON).read_text(encoding="utf-8"))["cases"]
     arrays = np.load(tmp_path / GOLDEN_NPZ)
@@ -89,14 +89,14 @@ def test_independent_rows_of_different_lengths_are_batched(as_source: AsSource, 
 def test_model_that_mixes_within_a_row_is_batched(as_source: AsSource) -> None:
     """batch_input gives it the lengths of the rows."""
     source = as_source(CenteredRows(), {"values": ["n"], "counts": ["r"]}, n={"max": 64}, r={"max": 16})
-    assert measure(source, batch_input=COUNTS, **named(source)) == 8
+    assert measure(source, batch_input=COUNTS, **output_section(source)) == 8
 
 
 def test_rows_that_affect_each_other_are_detected(as_source: AsSource) -> None:
     """The mean of the batch changes with the other rows."""
     source = as_source(Centered(), {"values": ["n"]}, n={"max": 64})
     with pytest.raises(ConfigError, match="row 0 has a different output alone than in a batch of 8 rows"):
-        measure(source, **named(source))
+        measure(source, **output_section(source))
 
 
 def test_output_without_batch_output_needs_a_row_for_each_request(as_source: AsSource) -> None:
@@ -119,11 +119,11 @@ def test_dims_that_do_not_allow_a_ragged_batch_are_reported(
     """The message says which dim."""
     source = as_source(Double(), {"values": shape}, **dims)
     with pytest.raises(ConfigError, match=message):
-        measure(source, **named(source))
+        measure(source, **output_section(source))
 
 
 def test_values_per_request_are_limited_by_their_dim(as_source: AsSource) -> None:
     """The graph was verified for up to 4 requests."""
     source = as_source(CenteredRows(), {"values": ["n"], "counts": ["r"]}, n={"max": 64}, r={"max": 4})
     with pytest.raises(ConfigError, match=r"'counts' has 8 values, but dims.r.max is 4"):
-        measure(source, batch_input=COUNTS, **named(source))
+        measure(source, batch_input=COUNTS, **output_section(source))

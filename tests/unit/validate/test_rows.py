@@ -39,7 +39,7 @@ class Of(nn.Module):
 
 
 def measured(source: SourceModel, directory: Path) -> BatchReport:
-    """Prove a source against itself."""
+    """Validate a source against itself."""
     spec = ModelSpec.model_validate({"source": {"factory": "m.py:f"}})
     return prove(source, source.reference, spec, directory / "golden").batch
 

@@ -28,11 +28,11 @@ class Steps(Silent):
 
     def __init__(self) -> None:
         """Start without steps."""
-        self.seen: list[str] = []
+        self.steps: list[str] = []
 
     def step(self, model: str, step: str) -> None:
         """Record a step."""
-        self.seen.append(f"{model} {step}")
+        self.steps.append(f"{model} {step}")
 
 
 def job(root: Path, code: str, **limits: Any) -> Job:
@@ -125,7 +125,7 @@ def test_output_of_model_code_does_not_disturb_the_build(tmp_path: Path) -> None
     """
     ended = run_worker(job(tmp_path, code), steps, threading.Event())
     built = ended.model()
-    assert steps.seen == ["tiny source", "tiny export", "tiny optimize", "tiny validate"]
+    assert steps.steps == ["tiny source", "tiny export", "tiny optimize", "tiny validate"]
     assert (built.artifact.exporter, built.parity.passed, built.batch.max_batch_size) == ("torchscript", True, 4)
     log = (tmp_path / "work" / "worker.log").read_bytes()
     assert b"raw bytes" in log
@@ -292,7 +292,7 @@ def test_model_that_closes_the_files_of_the_worker(tmp_path: Path) -> None:
 def test_code_that_damages_its_process_is_an_error_of_the_model(
     tmp_path: Path, statement: str, code: str, message: str
 ) -> None:
-    """The answer is not a bug of repogen, and names the cause."""
+    """The result is not reported as a bug of repogen, and names the cause."""
     error = ended(tmp_path, f"from torch import nn\ndef build():\n    {statement}\n    return nn.Linear(4, 2)\n")
     assert (error.code, error.exit_code) == (code, 3)
     assert message in error.message
@@ -319,7 +319,7 @@ def test_started_processes_are_killed_and_a_fork_does_not_send_events(tmp_path: 
     code = STARTS + "from torch import nn\ndef build(): start(); os.fork(); return nn.Linear(4, 2)\n"
     steps = Steps()
     assert run_worker(job(tmp_path, code), steps, threading.Event()).model().parity.passed
-    assert steps.seen == ["tiny source", "tiny export", "tiny optimize", "tiny validate"]
+    assert steps.steps == ["tiny source", "tiny export", "tiny optimize", "tiny validate"]
     assert leftovers(tmp_path) == []
 
 

@@ -57,7 +57,7 @@ VARIABLES = TemplateVariables(
 
 @pytest.fixture
 def isolated(tmp_path: Path) -> Callable[..., str]:
-    """Return what renders a template of the directory ``templates`` in a process."""
+    """Return a function that renders a template of the directory ``templates`` in a process."""
     (tmp_path / "templates").mkdir()
 
     def render_isolated(text: str | None = None, template: str = TEMPLATE) -> str:
@@ -104,7 +104,7 @@ def test_template_without_end_is_an_error_of_its_line(
 
 
 def test_template_that_crashes_the_process_is_an_error(isolated: Callable[..., str]) -> None:
-    """Expressions that are nested too deeply for Python's compiler end with an answer as well."""
+    """Expressions that are nested too deeply for Python's compiler are reported as well."""
     for depth in (150, 5_000, 200_000):
         with pytest.raises(ConfigError) as caught:
             isolated("{{ " + "(" * depth + "1" + ")" * depth + " }}" if depth < 10_000 else "{{" + "-" * depth + "1 }}")

@@ -54,7 +54,7 @@ def without_champion(champion: Champion) -> dict[str, object]:
     }
 
 
-def judged(gates: Mapping[str, object], measurements: Mapping[str, object] | None = None) -> dict[str, GateResult]:
+def results_of(gates: Mapping[str, object], measurements: Mapping[str, object] | None = None) -> dict[str, GateResult]:
     """Return the results of the active gates by name."""
     active = GatesSpec.model_validate(gates).active()
     return {
@@ -91,12 +91,12 @@ def judged(gates: Mapping[str, object], measurements: Mapping[str, object] | Non
 )
 def test_figure_is_compared_with_its_limit(gate: str, limits: dict[str, object], verdict: str) -> None:
     """A figure at the limit passes."""
-    assert verdict == judged(limits)[gate].verdict.value
+    assert verdict == results_of(limits)[gate].verdict.value
 
 
 def test_failed_smoke_check_fails_the_gate() -> None:
     """The note has the check; the figure counts the passed checks."""
-    result = judged({}, MEASUREMENTS | {"smoke": BAD})["smoke"]
+    result = results_of({}, MEASUREMENTS | {"smoke": BAD})["smoke"]
     assert (result.measured, result.verdict.value, result.note) == ("1/2 checks", "failed", "batch 2: off by 1")
 
 
@@ -104,7 +104,7 @@ def test_nan_fails_every_limit() -> None:
     """Upper and lower ones."""
     measurements = {"parity": Differences(nan, 3e-7), "evaluation": Evaluations({"": nan}, None, CHAMPION)}
     gates = {"parity": {"max_abs_diff": 1}, "evaluation": {"callable": "g.py:f", "min": 0}}
-    results = judged(gates, MEASUREMENTS | measurements)
+    results = results_of(gates, MEASUREMENTS | measurements)
     verdicts = (results["parity.max_abs_diff"].verdict.value, results["evaluation.min"].verdict.value)
     assert verdicts == ("failed", "failed")
 
@@ -119,7 +119,7 @@ RATIOS = {
 
 def test_comparisons_pass_without_a_champion() -> None:
     """With a note."""
-    results = judged(RATIOS, without_champion(Champion()))
+    results = results_of(RATIOS, without_champion(Champion()))
     compared = [result for result in results.values() if result.measured == "-"]
     assert [result.gate for result in compared] == [
         "size.max_ratio",
@@ -133,15 +133,15 @@ def test_comparisons_pass_without_a_champion() -> None:
 
 def test_comparisons_fail_if_the_champion_cannot_be_measured() -> None:
     """With the reason."""
-    results = judged(RATIOS, without_champion(Champion(7, obstacle="gone")))
+    results = results_of(RATIOS, without_champion(Champion(7, obstacle="gone")))
     failed = [result for result in results.values() if result.verdict.value == "failed"]
     assert (len(failed), {result.note for result in failed}) == (4, {"version 7: gone"})
 
 
 def test_limit_within_the_confidence_interval_is_noted() -> None:
     """The median decides."""
-    close = judged({"latency": {"max_ratio": 1.26}})["latency.max_ratio"]
-    clear = judged({"latency": {"max_ratio": 1.4}})["latency.max_ratio"]
+    close = results_of({"latency": {"max_ratio": 1.26}})["latency.max_ratio"]
+    clear = results_of({"latency": {"max_ratio": 1.4}})["latency.max_ratio"]
     assert (close.verdict.value, close.note.partition(":")[0]) == (
         "passed",
         "the limit is within the confidence interval",
@@ -160,7 +160,7 @@ def test_limit_within_the_confidence_interval_is_noted() -> None:
 def test_missing_figure_fails(figures: dict[str, float], metric: str | None, note: str) -> None:
     """If there are several figures, one must be selected by name."""
     gates = {"evaluation": {"callable": "g.py:f", "min": 0, "metric": metric}}
-    result = judged(gates, MEASUREMENTS | {"evaluation": Evaluations(figures, None, CHAMPION)})["evaluation.min"]
+    result = results_of(gates, MEASUREMENTS | {"evaluation": Evaluations(figures, None, CHAMPION)})["evaluation.min"]
     assert ("failed", note) == (result.verdict.value, result.note)
 
 
@@ -168,7 +168,7 @@ def test_other_figures_are_recorded() -> None:
     """The callable may return more figures than the metric."""
     gates = {"evaluation": {"callable": "g.py:f", "min": 0.9, "metric": "a"}}
     figures = {"a": 0.95, "rows": 20.0}
-    results = judged(gates, MEASUREMENTS | {"evaluation": Evaluations(figures, None, CHAMPION)})
+    results = results_of(gates, MEASUREMENTS | {"evaluation": Evaluations(figures, None, CHAMPION)})
     assert {gate: result.verdict.value for gate, result in results.items() if gate.startswith("evaluation")} == {
         "evaluation.min": "passed",
         "evaluation[rows]": "recorded",

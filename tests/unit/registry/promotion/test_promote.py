@@ -185,7 +185,7 @@ def test_alias_that_was_moved_meanwhile_is_not_moved(tmp_path: Path) -> None:
     registry = RacingRegistry(tmp_path / "registry")
     for n in range(3):
         registry.register(version_of_bytes(tmp_path / str(n), weights=b"w" * n), *(("champion",) if n == 1 else ()))
-    with pytest.raises(TrackingError, match="moved meanwhile"):
+    with pytest.raises(TrackingError, match="moved in the meantime"):
         promoted(registry, 3)
     assert (champion(registry), registry.moves("m")) == (1, ())
 
@@ -307,7 +307,7 @@ def test_history_has_moves_outside_of_repogen(registry: SimulatedRegistry, regis
 def test_history_of_an_unknown_model_or_alias_is_an_error(
     registry: SimulatedRegistry, register: Register, name: str, alias: str | None, code: str
 ) -> None:
-    """Not an empty table."""
+    """It is an error, not an empty table."""
     register()
     assert code == error_code(lambda: history(registry, name, alias))
 

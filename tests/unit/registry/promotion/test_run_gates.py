@@ -201,7 +201,7 @@ def test_every_limit_fails_if_the_candidate_is_not_served(
     request = PromotionRequest("m", 1, "champion", GatesSpec.model_validate(gates), tmp_path)
     versions = Versions(Candidate(manifest, obstacle="no"), Champion(), tmp_path, request.schedule)
     (name,) = gates
-    judged = _active(name, request.gates.active()[name]).results(versions)
-    assert [(result.gate, result.verdict.value, result.note) for result in judged] == [
+    gate_results = _active(name, request.gates.active()[name]).results(versions)
+    assert [(result.gate, result.verdict.value, result.note) for result in gate_results] == [
         (result, "failed", "no") for result in results
     ]

@@ -25,7 +25,7 @@ POLICY = re.compile(r"^version_policy: { specific: { versions: \[ (\d+) \] } }$"
 class Register(Protocol):
     """Registers a version of a few bytes."""
 
-    def __call__(  # noqa: PLR0913 - all that a version can differ in
+    def __call__(  # noqa: PLR0913 - one parameter per property of a version
         self,
         name: str = "m",
         weights: bytes = b"w",

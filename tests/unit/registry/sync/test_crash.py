@@ -38,19 +38,19 @@ class Scenario:
 
     Attributes:
         before: Registry version that the first sync serves; None when there is no first sync.
-        after: Registry version that the second is to serve; None when the alias is lost.
+        after: Registry version that the second sync should serve; None when the alias is lost.
         operations: Operations of the second sync.
-        prune: Whether the second prunes.
-        spoil: File in the repository that is overwritten between the two.
-        shelved: Whether the model was unserved between the two.
+        prune: Whether the second sync prunes.
+        edited_file: File in the repository that is overwritten between the two syncs.
+        archived: Whether the model was in the archive between the two syncs.
     """
 
     before: int | None
     after: int | None
     operations: int
     prune: bool = False
-    spoil: str = ""
-    shelved: bool = False
+    edited_file: str = ""
+    archived: bool = False
 
     @property
     def options(self) -> SyncOptions:
@@ -58,19 +58,19 @@ class Scenario:
         return SyncOptions("champion", prune=self.prune)
 
 
-# In the registry, version 2 takes other inputs than version 1 and does not batch.
+# In the registry, version 2 has inputs other than those of version 1, and does not batch.
 SCENARIOS = {
     "first": Scenario(None, 1, 3),
     "next": Scenario(1, 2, 2),
     "next, pruned": Scenario(1, 2, 3, prune=True),
-    "edited config": Scenario(1, 2, 1, spoil="config.pbtxt"),
-    "edited config, same version": Scenario(1, 1, 1, spoil="config.pbtxt"),
-    "damaged": Scenario(1, 1, 1, spoil="1/model.onnx"),
+    "edited config": Scenario(1, 2, 1, edited_file="config.pbtxt"),
+    "edited config, same version": Scenario(1, 1, 1, edited_file="config.pbtxt"),
+    "damaged": Scenario(1, 1, 1, edited_file="1/model.onnx"),
     "lost alias": Scenario(1, None, 1),
     "lost alias, pruned": Scenario(1, None, 1, prune=True),
-    "back": Scenario(1, 1, 1, shelved=True),
-    "back as the next": Scenario(1, 2, 3, shelved=True),
-    "back, damaged": Scenario(1, 1, 2, shelved=True, spoil="1/model.onnx"),
+    "back": Scenario(1, 1, 1, archived=True),
+    "back as the next": Scenario(1, 2, 3, archived=True),
+    "back, damaged": Scenario(1, 1, 2, archived=True, edited_file="1/model.onnx"),
 }
 KILLS = [(name, at) for name, scenario in SCENARIOS.items() for at in range(scenario.operations + 1)]
 
@@ -86,12 +86,12 @@ def between(registry: SimulatedRegistry, register: Register, repository: Path) -
             registry.point("m", "champion", scenario.before)
             sync(registry, repository, CHAMPION, Silent())
         home = repository
-        if scenario.shelved:
+        if scenario.archived:
             registry.point("m", "champion", None)
             sync(registry, repository, CHAMPION, Silent())
             home = archive_dir(repository)
-        if scenario.spoil:
-            (home / "m" / scenario.spoil).write_text(EDITED)
+        if scenario.edited_file:
+            (home / "m" / scenario.edited_file).write_text(EDITED)
         registry.point("m", "champion", scenario.after)
 
     return prepare
@@ -117,10 +117,10 @@ def test_kill_at_any_operation(
     completed = at == scenario.operations
     assert (0 if completed else -signal.SIGKILL) == code
     models = [path.name for path in repository.iterdir() if path.is_dir()] if repository.exists() else []
-    if models and (completed or not scenario.spoil):
+    if models and (completed or not scenario.edited_file):
         assert served(repository) in ({scenario.after} if completed else {scenario.before, scenario.after})
     assert models in ([], ["m"])
-    assert bool(models) or scenario.before is None or scenario.shelved or scenario.after is None
+    assert bool(models) or scenario.before is None or scenario.archived or scenario.after is None
 
     sync(registry, repository, scenario.options, Silent())
     if scenario.after is None:

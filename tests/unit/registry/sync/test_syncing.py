@@ -114,7 +114,7 @@ def test_model_is_archived_and_restored(registry: SimulatedRegistry, register: R
     assert served(archive_dir(repository)) == 1
     registry.point("m", "champion", 1)
     shutil.rmtree(registry.artifacts(registry.entries("m")[0]))
-    assert sync(registry, repository, CHAMPION, Silent()).versions[0].note == "back from repo.unserved"
+    assert sync(registry, repository, CHAMPION, Silent()).versions[0].note == "restored from repo.unserved"
     assert served(repository) == 1
     assert inode == (repository / "m").stat().st_ino
     assert list(archive_dir(repository).iterdir()) == []
@@ -312,7 +312,7 @@ def damage_artifacts(registry: SimulatedRegistry, entry: RegistryEntry, what: st
         shutil.rmtree(place)
         shutil.copytree(place.parent / "1", place)
     else:
-        registry.litter = {entry.name: what}
+        registry.extra_entries = {entry.name: what}
 
 
 def test_invalid_config_is_rejected(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
@@ -426,7 +426,7 @@ def test_registry_without_the_models_is_rejected(
     """A registry that has none of the repository's models is rejected."""
     register("m", b"1", "champion")
     sync(registry, repository, CHAMPION, Silent())
-    with pytest.raises(TrackingError, match=r"has no model of .*repo \(m\)") as caught:
+    with pytest.raises(TrackingError, match=r"has none of the models in .*repo \(m\)") as caught:
         sync(SimulatedRegistry(tmp_path / "empty"), repository, CHAMPION, Silent())
     assert caught.value.code == "sync.other-registry"
     assert served(repository) == 1

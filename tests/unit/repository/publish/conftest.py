@@ -68,14 +68,16 @@ def stage(tmp_path: Path, repository: Path) -> Stage:
         files = (label_file(labels),) if labels else ()
         text += "".join(f'output {{ name: "y" label_filename: "{file.name}" }}\n' for file in files)
         if warmup:
-            fed = data_file("warmup", warmup)
-            inputs = f'inputs {{ key: "x" value {{ input_data_file: "{fed.name}" }} }}'
+            warmup_file = data_file("warmup", warmup)
+            inputs = f'inputs {{ key: "x" value {{ input_data_file: "{warmup_file.name}" }} }}'
             text += f"model_warmup {{ {inputs} }}\n"
-            files = (*files, fed)
-        made = Provenance({}, "", "", {}, "24.10", "dynamo", 20, 10, 1, 1, 1, 0.0, 0.0)
+            files = (*files, warmup_file)
+        provenance = Provenance({}, "", "", {}, "24.10", "dynamo", 20, 10, 1, 1, 1, 0.0, 0.0)
         artifact = OnnxArtifact(root / "model.onnx", external_data=False, signature=signature, opset=20, ir_version=10,
                                 nodes=1, exporter="dynamo")  # fmt: skip
-        return stage_version(root, repository, ModelConfig("m", text, batch, signature, files), artifact, root, made)
+        return stage_version(
+            root, repository, ModelConfig("m", text, batch, signature, files), artifact, root, provenance
+        )
 
     return make
 

@@ -1,4 +1,4 @@
-"""What publish accepts and rejects, and the repository afterwards."""
+"""What publish accepts and rejects, and the repository afterward."""
 
 from __future__ import annotations
 

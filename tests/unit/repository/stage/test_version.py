@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 SIGNATURE = Signature((TensorSpec("x", "float32", ("batch", 4)),), (TensorSpec("y", "int64", ("batch",)),))
 CONFIG = ModelConfig("m", 'name: "m"\n# ü\n', 8, SIGNATURE)
-MADE = Provenance({"torch": "2"}, "c0ffee", "00", {"spec": "1"}, "24.10", "dynamo", 20, 10, 9, 8, 7, 1e-6, float("inf"))
+PROVENANCE = Provenance(
+    {"torch": "2"}, "c0ffee", "00", {"spec": "1"}, "24.10", "dynamo", 20, 10, 9, 8, 7, 1e-6, float("inf")
+)
 
 
 def _outputs(directory: Path, *, data: bool = False) -> OnnxArtifact:
@@ -41,7 +43,7 @@ def _outputs(directory: Path, *, data: bool = False) -> OnnxArtifact:
 
 def _stage(root: Path, repository: Path, *, data: bool = False) -> StagedVersion:
     artifact = _outputs(root / "worker", data=data)
-    return stage_version(root, repository, CONFIG, artifact, root / "worker", MADE)
+    return stage_version(root, repository, CONFIG, artifact, root / "worker", PROVENANCE)
 
 
 def _tree(directory: Path) -> dict[str, bytes]:
@@ -102,7 +104,7 @@ def test_files_in_the_root_are_linked_and_others_copied(tmp_path: Path) -> None:
     outside = _outputs(tmp_path / "outside")
     with prepare_stage_root(tmp_path / "repo", None) as root:
         own = _outputs(root / "worker")
-        staged = stage_version(root, tmp_path / "repo", CONFIG, own, tmp_path / "outside", MADE)
+        staged = stage_version(root, tmp_path / "repo", CONFIG, own, tmp_path / "outside", PROVENANCE)
         assert (staged.version_dir / "model.onnx").samefile(own.path)
         assert not (staged.version_dir / "golden.npz").samefile(outside.path.with_name("golden.npz"))
 
@@ -120,7 +122,7 @@ def test_missing_external_data(tmp_path: Path) -> None:
         artifact = _outputs(root / "worker", data=True)
         artifact.path.with_name("model.onnx.data").unlink()
         with pytest.raises(PublishError, match=r"model\.onnx\.data"):
-            stage_version(root, tmp_path / "repo", CONFIG, artifact, root / "worker", MADE)
+            stage_version(root, tmp_path / "repo", CONFIG, artifact, root / "worker", PROVENANCE)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../m", "a/b", ".hidden", "nul\0"])
@@ -129,7 +131,9 @@ def test_invalid_model_names(tmp_path: Path, name: str) -> None:
     with prepare_stage_root(tmp_path / "repo", None) as root:
         artifact = _outputs(root / "worker")
         with pytest.raises(PublishError, match="cannot be the name of a model's directory"):
-            stage_version(root, tmp_path / "repo", ModelConfig(name, "", 0, SIGNATURE), artifact, root / "worker", MADE)
+            stage_version(
+                root, tmp_path / "repo", ModelConfig(name, "", 0, SIGNATURE), artifact, root / "worker", PROVENANCE
+            )
 
 
 def test_companions_and_labels_are_published(tmp_path: Path) -> None:
@@ -140,7 +144,9 @@ def test_companions_and_labels_are_published(tmp_path: Path) -> None:
     with prepare_stage_root(tmp_path / "repo", None) as root:
         artifact = _outputs(root / "worker")
         companions = {"tokenizer.json": tmp_path / "tokenizer.json"}
-        staged = stage_version(root, tmp_path / "repo", config, artifact, root / "worker", MADE, companions=companions)
+        staged = stage_version(
+            root, tmp_path / "repo", config, artifact, root / "worker", PROVENANCE, companions=companions
+        )
         tree = _tree(staged.model_dir)
         assert not damaged_files(staged.version_dir, staged.manifest)
     assert {"tokenizer.json", labels.name} <= {file.path for file in staged.manifest.files}
@@ -153,7 +159,7 @@ def test_reserved_companion_names(name: str, tmp_path: Path) -> None:
     """A companion cannot replace a file of the version, or be outside of it."""
     with prepare_stage_root(tmp_path / "repo", None) as root:
         artifact = _outputs(root / "worker")
-        taken = {name: root / "worker" / "golden.json"}
+        companions = {name: root / "worker" / "golden.json"}
         with pytest.raises(PublishError) as caught:
-            stage_version(root, tmp_path / "repo", CONFIG, artifact, root / "worker", MADE, companions=taken)
+            stage_version(root, tmp_path / "repo", CONFIG, artifact, root / "worker", PROVENANCE, companions=companions)
     assert caught.value.code == "stage.companion-name"

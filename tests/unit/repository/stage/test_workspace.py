@@ -98,7 +98,7 @@ def test_inside_the_repository(tmp_path: Path, inside: str) -> None:
 
 def test_other_filesystem(tmp_path: Path) -> None:
     """Another filesystem is rejected with a hint, and no files remain."""
-    with pytest.raises(PublishError, match="another filesystem") as caught:
+    with pytest.raises(PublishError, match="are on different filesystems") as caught:
         preflight(tmp_path / "repo", Path("/proc/self"))
     assert caught.value.code == "stage.other-filesystem"
     assert "--stage-dir" in caught.value.hint

@@ -98,7 +98,7 @@ REJECTED: dict[str, tuple[dict[str, Any], str, str]] = {
         "output.y.reshape",
         "RG114 output 'y' reshapes [ 3 ] to [ 4 ]",
     ),
-    "reshape to another shape than the graph's": (
+    "reshape to a shape other than the graph's": (
         {"output": {"y": {"dims": [4], "reshape": {"shape": [2, 2]}}}},
         "output.y.reshape",
         "output 'y' is reshaped to [2, 2], but the graph has [4]",

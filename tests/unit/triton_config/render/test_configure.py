@@ -304,7 +304,7 @@ def test_dtype_that_no_release_serves_is_rejected_by_name() -> None:
 
 
 def test_bfloat16_is_rendered_for_a_release_that_serves_it() -> None:
-    """From 26.03 on; before, a rule names the tensor and the release."""
+    """Since 26.03; before, a rule names the tensor and the release."""
     signature = Signature(
         (TensorSpec("image", "bfloat16", ("batch", 3)),), (TensorSpec("y", "bfloat16", ("batch", 2)),)
     )
@@ -576,8 +576,8 @@ def test_warmup_needs_a_size_for_each_dynamic_dim() -> None:
     """The size is set in the warmup or is the example size of the dim."""
     section = TritonSpec.model_validate({"model_warmup": [{"sizes": {"sequence": 7}}]})
     config = parse(configured(SEQUENCES, section).text, "test")
-    fed = config.model_warmup[0].inputs
-    assert {name: list(tensor.dims) for name, tensor in fed.items()} == {"input_ids": [7], "length": [1]}
+    warmup_inputs = config.model_warmup[0].inputs
+    assert {name: list(tensor.dims) for name, tensor in warmup_inputs.items()} == {"input_ids": [7], "length": [1]}
     with pytest.raises(ConfigError, match="needs a size for dim 'sequence' of input 'input_ids'"):
         configured(SEQUENCES, TritonSpec.model_validate({"model_warmup": [{}]}))
 

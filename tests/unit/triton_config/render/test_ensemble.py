@@ -29,7 +29,7 @@ STEPS = (
     EnsembleStep("tokenizer", {"text": "text"}, {"ids": "ids"}),
     EnsembleStep("scorer", {"ids": "ids"}, {"score": 'the "score"'}, version=2),
 )
-WHOLE = Signature((TEXT,), (TensorSpec('the "score"', "float32", ("batch", 1)),))  # as it travels between models
+WHOLE = Signature((TEXT,), (TensorSpec('the "score"', "float32", ("batch", 1)),))  # its shape between models
 TOKENIZER = """\
 backend: "python"
 input { name: "text" data_type: TYPE_STRING dims: [ -1, 1 ] }

@@ -238,17 +238,17 @@ def test_dims_of_a_scattered_output_are_those_of_its_row() -> None:
 
 def test_tensors_of_a_sequence_need_not_be_declared() -> None:
     """Clients do not send control and state tensors."""
-    fed = [
+    sequence_inputs = [
         TensorSpec("start", "int32", ("n", 1)),
         TensorSpec("id", "uint64", ("n", 1)),
         TensorSpec("s", "float32", ("n", 4)),
     ]
     graph = Signature(
-        (TensorSpec("x", "float32", ("n", 3)), *fed),
+        (TensorSpec("x", "float32", ("n", 3)), *sequence_inputs),
         (TensorSpec("y", "int64", ("n", 10)), TensorSpec("t", "float32", ("n", 4))),
     )
     assert graph_findings(config(SEQUENCE), graph) == []
-    missing = graph_findings(config(SEQUENCE), replace(graph, inputs=(graph.inputs[0], *fed[1:])))
+    missing = graph_findings(config(SEQUENCE), replace(graph, inputs=(graph.inputs[0], *sequence_inputs[1:])))
     assert [(finding.code, finding.message) for finding in missing] == [
         ("RG201", "Triton fills input 'start', which is not in the graph")
     ]
@@ -369,7 +369,7 @@ def test_valid_parameters_of_accelerators(release: str, name: str, parameters: d
 
 
 def test_accelerators_depend_on_the_release() -> None:
-    """CUDA has parameters from 24.06 on; TensorRT 11 ignores precisions; the backend reads nothing of OpenVINO."""
+    """CUDA has parameters since 24.06; TensorRT 11 ignores precisions; the backend reads no parameters of OpenVINO."""
     (finding,) = config_findings(accelerated("cuda", {}), "m", targets()["24.05"])
     assert (finding.code, finding.severity, finding.hint) == ("RG127", "error", "it supports tensorrt")
     fp16 = accelerated("tensorrt", {"precision_mode": "FP16"})
