@@ -29,6 +29,7 @@ def params(staged: StagedVersion, report: ModelReport) -> dict[str, str]:
         "opset": str(report.opset),
         "ir_version": str(report.ir_version),
         "passes": ", ".join(outcome.name for outcome in report.passes if outcome.applied) or "none",
+        "lossy": "no" if report.lossy is None else str(report.lossy),
         "max_batch_size": str(report.max_batch_size),
         "target": origin.target,
         "spec_sha256": origin.spec_sha256,
@@ -48,6 +49,7 @@ def metrics(built: BuiltModel, report: ModelReport) -> Iterator[tuple[str, float
         yield "parity.case.max_abs_diff", case.max_abs_diff, step
         yield "parity.case.max_rel_diff", case.max_rel_diff, step
         yield "parity.case.cosine", case.cosine, step
+    yield from _optimization(report)
     yield "nodes.exported", float(report.nodes_exported), 0
     yield "nodes.optimized", float(report.nodes_optimized), 0
     yield "size.bytes", float(report.size), 0
@@ -61,6 +63,15 @@ def metrics(built: BuiltModel, report: ModelReport) -> Iterator[tuple[str, float
         if report.smoke.latency is not None:
             for quantile in ("p50", "p95", "p99"):
                 yield f"smoke.latency_{quantile}.ms", getattr(report.smoke.latency, quantile), 0
+
+
+def _optimization(report: ModelReport) -> Iterator[tuple[str, float, int]]:
+    for outcome in report.passes:
+        if outcome.gain is not None:
+            yield f"optimize.{outcome.name}.gain", outcome.gain.ratio, 0
+        if outcome.quality is not None:
+            yield f"optimize.{outcome.name}.quality", outcome.quality.optimized, 0
+            yield "optimize.quality.reference", outcome.quality.reference, 0
 
 
 def run_tags(root: Path, environment: Mapping[str, str]) -> dict[str, str]:
