@@ -11,7 +11,7 @@ from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PYTHON_FILE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.artifacts.built_model import FileRecord
+    from repogen.artifacts.built_model import FileRecord, Lossy
     from repogen.artifacts.named_file import NamedFile
     from repogen.artifacts.tensors import Signature
 
@@ -54,8 +54,9 @@ class Provenance:
         nodes_exported: Nodes before optimization.
         nodes_optimized: Nodes of the published graph.
         parity_cases: Number of parity cases.
-        parity_max_abs_diff: Largest absolute difference.
-        parity_max_rel_diff: Largest relative difference.
+        parity_max_abs_diff: Largest absolute difference from the original.
+        parity_max_rel_diff: Largest relative difference from the original.
+        lossy: The lossy passes that were applied, and the quality that was measured; None for none.
     """
 
     tools: dict[str, str]
@@ -71,6 +72,7 @@ class Provenance:
     parity_cases: int
     parity_max_abs_diff: float
     parity_max_rel_diff: float
+    lossy: Lossy | None = None
 
     @property
     def registered(self) -> bool:

@@ -1,6 +1,7 @@
 """The inputs of a build, as key -> digest or version; finds what changed without importing torch or the model.
 
 Keys are ``spec``, ``target``, ``repogen``, ``weights``, ``examples``, ``triton:KEY`` for files that config.pbtxt names,
+``quality`` for its data, ``optimize:PASS`` for files of options,
 ``template:PATH`` (relative to its directory of templates), ``file:PATH`` (relative to the spec's directory),
 ``dist:NAME`` for imported packages and for plug-ins that the spec selects, ``step:MODEL`` for the models that an
 ensemble uses, and ``registered`` if the version went into a model registry. No path is absolute, so a fingerprint is
@@ -150,7 +151,7 @@ def _plugin_distributions(model: ModelSpec) -> set[str]:
     return (
         plugin_distributions("repogen.sources", [model.source.kind])
         | plugin_distributions("repogen.exporters", model.export.exporters)
-        | plugin_distributions("repogen.passes", [optimization.name for optimization in model.optimize])
+        | plugin_distributions("repogen.passes", [optimization.name for optimization in model.passes])
     )
 
 
@@ -162,6 +163,9 @@ def _source_files(model: ModelSpec, root: Path) -> dict[str, Path]:
     else:
         files["examples"] = model.examples
     files |= {f"triton:{'.'.join(map(str, path))}": file for path, file in model.triton.files.items()}
+    files["quality"] = None if model.quality is None else model.quality.data
+    for number, step in enumerate(model.passes):
+        files |= {f"optimize:{step.name}[{number}].{option}": file for option, file in step.files.items()}
     return {key: root / file for key, file in files.items() if file is not None and ":" not in file}
 
 
@@ -232,6 +236,8 @@ def _reason(key: str, old: str | None, new: str | None) -> str:
         "path": "the model's file",
         "file": name,
         "triton": f"the file of triton.{name}",
+        "quality": "the file of quality.data",
+        "optimize": f"a file of the options of {name}",
         "template": f"the template {name}",
     }.get(kind, f"{key} (recorded by another version of repogen)")
     if old is None:

@@ -159,5 +159,6 @@ def _report(name: str, version: int, manifest: Manifest, seconds: float) -> Mode
         max_rel_diff=origin.parity_max_rel_diff,
         nodes_exported=origin.nodes_exported,
         nodes_optimized=origin.nodes_optimized,
+        lossy=origin.lossy,
         seconds={"fingerprint": seconds},
     )

@@ -23,6 +23,7 @@ from repogen.triton_config.rules.findings import Finding, count_findings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from repogen.artifacts.built_model import Lossy
     from repogen.artifacts.environment import Check
     from repogen.artifacts.registry import AliasMove
     from repogen.artifacts.versions import Provenance
@@ -77,11 +78,12 @@ def _(model: ModelReport) -> dict[str, object]:
             # A difference that was not measured is null, not 0.
             "max_abs_diff": model.max_abs_diff if model.parity_cases else None,
             "max_rel_diff": model.max_rel_diff if model.parity_cases else None,
-            "passed": model.parity_cases > 0,
+            "passed": model.has_parity,
         },
         "nodes": {"exported": model.nodes_exported or None, "optimized": model.nodes_optimized or None},
         "exporters": [dataclasses.asdict(attempt) for attempt in model.attempts],
         "passes": [dataclasses.asdict(outcome) for outcome in model.passes],
+        "lossy": None if model.lossy is None else _lossy(model.lossy),
         "notes": list(model.notes),
         "smoke": None if model.smoke is None else _smoke_result(model.smoke),
         "registry_version": model.registry_version,
@@ -323,6 +325,10 @@ def _smoke_result(report: SmokeReport) -> dict[str, object]:
         "overrides": list(report.overrides),
         "latency_ms": None if report.latency is None else dataclasses.asdict(report.latency),
     }
+
+
+def _lossy(lossy: Lossy) -> dict[str, object]:
+    return {**dataclasses.asdict(lossy), "passes": list(lossy.passes), "summary": str(lossy)}
 
 
 def _smoke_check(check: SmokeCheck) -> dict[str, object]:

@@ -53,7 +53,7 @@ class ParityDocument(TypedDict):
     max_rel_diff: float | None
     """Largest relative difference; null if nothing was measured"""
     passed: bool
-    """Whether parity was measured and passed"""
+    """Whether parity was measured and passed; false for a lossy model that is judged by its quality"""
 
 
 @with_config(_STRICT)
@@ -81,6 +81,50 @@ class ExporterDocument(TypedDict):
 
 
 @with_config(_STRICT)
+class GainDocument(TypedDict):
+    """The latency of a graph in ONNX Runtime before and after a pass."""
+
+    before_ms: float
+    """Median before the pass, in milliseconds"""
+    after_ms: float
+    """Median after the pass, in milliseconds"""
+    ratio: float
+    """Median over the rounds of the latency before divided by the latency after"""
+    low: float
+    """Lower end of the confidence interval of `ratio`"""
+    high: float
+    """Upper end of the confidence interval of `ratio`"""
+    required: float
+    """Value of `low` from which the result is used"""
+
+
+@with_config(_STRICT)
+class QualityDocument(TypedDict):
+    """The figures of `quality.callable`."""
+
+    reference: float
+    """Figure of the original"""
+    optimized: float
+    """Figure of the optimized graph"""
+    max_drop: float
+    """Budget"""
+
+
+@with_config(_STRICT)
+class LossyDocument(TypedDict):
+    """The lossy passes that were applied."""
+
+    passes: list[str]
+    """Names of the passes"""
+    precision: Literal["float16", "bfloat16", "qint8"]
+    """Coarsest precision that they compute in"""
+    quality: QualityDocument | None
+    """Figures of the published graph; null if it is within the tolerances of parity"""
+    summary: str
+    """The same in one line"""
+
+
+@with_config(_STRICT)
 class PassDocument(TypedDict):
     """One optimization pass."""
 
@@ -94,6 +138,12 @@ class PassDocument(TypedDict):
     """Number of nodes before the pass"""
     nodes_after: int
     """Number of nodes after the pass"""
+    lossy: bool
+    """Whether the pass computes in a lower precision"""
+    gain: GainDocument | None
+    """Effect on latency; null if it was not measured"""
+    quality: QualityDocument | None
+    """Figures of `quality.callable`; null if they were not measured"""
 
 
 @with_config(_STRICT)
@@ -182,6 +232,8 @@ class ModelDocument(TypedDict):
     """Every export attempt"""
     passes: list[PassDocument]
     """Every optimization pass"""
+    lossy: LossyDocument | None
+    """Lossy passes that were applied; null for none"""
     notes: list[str]
     """Notes, one per entry"""
     smoke: SmokeDocument | None

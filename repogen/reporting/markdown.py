@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.promotion import Verdict
 from repogen.artifacts.report import BuildReport, ModelReport, Status
-from repogen.reporting.notes import model_notes, size_text, smoke_notes
+from repogen.reporting.notes import model_notes, parity_text, size_text, smoke_notes
 from repogen.resources import templates_dir
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _nodes(model: ModelReport) -> str:
 
 
 def _parity(model: ModelReport) -> str:
-    return f"{model.max_abs_diff:.1e} in {model.parity_cases} cases" if model.parity_cases else "-"
+    return parity_text(model, " cases")
 
 
 def _latency(smoke: SmokeReport | None) -> str:

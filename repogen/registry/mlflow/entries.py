@@ -28,6 +28,7 @@ TRITON_VERSION = "repogen.triton.version"
 REPOSITORY = "repogen.repository"
 TARGET = "repogen.target"
 PARITY = "repogen.parity.max_abs_diff"
+LOSSY = "repogen.lossy"
 SMOKE = "repogen.smoke"
 
 _MOVE = "repogen.move."
@@ -60,6 +61,7 @@ def pending_tags(staged: StagedVersion, report: ModelReport, repository: Path) -
         REPOSITORY: str(repository.resolve()),
         TARGET: staged.manifest.provenance.target,
         PARITY: f"{report.max_abs_diff:.3g}",
+        **({} if report.lossy is None else {LOSSY: str(report.lossy)}),
         SMOKE: "not run" if smoke is None else f"passed on Triton {smoke.server_version} ({smoke.server})",
     }
 

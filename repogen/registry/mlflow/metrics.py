@@ -34,6 +34,7 @@ def params(staged: StagedVersion, report: ModelReport) -> dict[str, str]:
         "opset": str(report.opset),
         "ir_version": str(report.ir_version),
         "passes": ", ".join(outcome.name for outcome in report.passes if outcome.applied) or "none",
+        "lossy": "no" if report.lossy is None else str(report.lossy),
         "max_batch_size": str(report.max_batch_size),
         "target": origin.target,
         "spec_sha256": origin.spec_sha256,
@@ -56,6 +57,7 @@ def metrics(built: BuiltModel, report: ModelReport) -> Iterator[tuple[str, float
         yield "parity_case/max_abs_diff", case.max_abs_diff, step
         yield "parity_case/max_rel_diff", case.max_rel_diff, step
         yield "parity_case/cosine", case.cosine, step
+    yield from _optimization(report)
     yield "graph/nodes_exported", float(report.nodes_exported), 0
     yield "graph/nodes_optimized", float(report.nodes_optimized), 0
     yield "graph/size_bytes", float(report.size), 0
@@ -69,6 +71,15 @@ def metrics(built: BuiltModel, report: ModelReport) -> Iterator[tuple[str, float
         if report.smoke.latency is not None:
             for quantile in ("p50", "p95", "p99"):
                 yield f"latency/{quantile}_ms", getattr(report.smoke.latency, quantile), 0
+
+
+def _optimization(report: ModelReport) -> Iterator[tuple[str, float, int]]:
+    for outcome in report.passes:
+        if outcome.gain is not None:
+            yield f"optimize/{outcome.name}_gain", outcome.gain.ratio, 0
+        if outcome.quality is not None:
+            yield f"optimize/{outcome.name}_quality", outcome.quality.optimized, 0
+            yield "optimize/reference_quality", outcome.quality.reference, 0
 
 
 def headlines(report: ModelReport) -> Iterator[tuple[str, float, int]]:
@@ -96,7 +107,9 @@ def version_description(staged: StagedVersion, report: ModelReport) -> str:
         f"Exported with {report.exporter}" + (f", opset {report.opset}" if report.opset else ""),
         f"Target: Triton {origin.target}, max_batch_size {report.max_batch_size}",
     ]
-    if report.parity_cases:
+    if report.lossy is not None:
+        lines.append(str(report.lossy).capitalize())
+    if report.has_parity:
         lines.append(
             f"Parity with PyTorch: largest difference {report.max_abs_diff:.1e} in {report.parity_cases} cases"
         )
