@@ -40,6 +40,7 @@ control_header_option = click.option(
 debug_option = click.option("--debug", is_flag=True, help="Show tracebacks and logs.")
 
 _COMMANDS = {
+    "bench": ("repogen.cli.bench", "Measure PyTorch, ONNX Runtime and Triton side by side."),
     "build": ("repogen.cli.build", "Export, verify, smoke-test and publish the models of SPEC."),
     "check": ("repogen.cli.check", "Report what Triton rejects, crashes on, or loads unexpectedly."),
     "diagnose": ("repogen.cli.build", "Try every exporter on MODEL; publish nothing."),

@@ -14,12 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.reporting.annotations import build_annotations, error_annotations, promotion_annotations, smoke_annotations
-from repogen.reporting.markdown import error_markdown, promotion_markdown, report_markdown, smoke_markdown
+from repogen.reporting.markdown import (
+    bench_markdown,
+    error_markdown,
+    promotion_markdown,
+    report_markdown,
+    smoke_markdown,
+)
 from repogen.reporting.output import write_commands, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from repogen.artifacts.bench import BenchReport
     from repogen.artifacts.promotion import PromotionReport
     from repogen.artifacts.report import BuildReport
     from repogen.artifacts.serving import SmokeReport
@@ -116,6 +123,14 @@ def write_smoke(directory: Path, reports: Sequence[SmokeReport], *, err: bool) -
     has_failures = not all(report.passed for report in reports)
     outputs = _outputs(_workspace_path(directory, step.workspace), models, failed=has_failures)
     step.write(smoke_annotations(reports), smoke_markdown(reports), outputs, err=err)
+
+
+def write_bench(report: BenchReport, *, err: bool) -> None:
+    """Write a benchmark to the runner."""
+    step = runner()
+    if step is not None:
+        outputs = {"failed": "true" if report.exit_code else "false"}
+        step.write([], bench_markdown(report), outputs, err=err)
 
 
 def write_promotion(report: PromotionReport, spec: Spec | None, *, err: bool) -> None:

@@ -8,6 +8,7 @@ import os
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.bench import BenchReport, ModelBench
 from repogen.artifacts.promotion import GateResult, History, PromotionReport
 from repogen.artifacts.report import BuildReport, ModelReport
 from repogen.artifacts.serving import SmokeCheck, SmokeReport
@@ -32,8 +33,8 @@ def as_dict(report: object) -> dict[str, object]:
         repogen.as_dict(repogen.build("repogen.yaml"))["models"][0]["status"]  # 'published'
 
     Args:
-        report: What ``repogen.build``, ``promote``, ``rollback``, ``history`` or ``sync`` returned, an element of what
-            ``smoke`` or ``check`` returned, or a ``RepogenError``.
+        report: What ``repogen.build``, ``bench``, ``promote``, ``rollback``, ``history`` or ``sync`` returned, an
+            element of what ``smoke`` or ``check`` returned, or a ``RepogenError``.
 
     Raises:
         TypeError: It is something else.
@@ -87,6 +88,29 @@ def _(model: ModelReport) -> dict[str, object]:
 @as_dict.register
 def _(report: SmokeReport) -> dict[str, object]:
     return {"name": report.model, **_smoke_result(report)}
+
+
+@as_dict.register
+def _(report: BenchReport) -> dict[str, object]:
+    return {
+        "repository": str(report.repository),
+        "machine": dataclasses.asdict(report.machine),
+        "rounds": report.rounds,
+        "seconds": report.seconds,
+        "models": [as_dict(model) for model in report.models],
+    }
+
+
+@as_dict.register
+def _(model: ModelBench) -> dict[str, object]:
+    return {
+        **dataclasses.asdict(model),
+        "rows": [dataclasses.asdict(row) for row in model.rows],
+        "unmeasured": [{**dataclasses.asdict(each), "batch": each.batch or None} for each in model.unmeasured],
+        "notes": list(model.notes),
+        "server": model.server or None,
+        "error": None if model.error is None else as_dict(model.error),
+    }
 
 
 @as_dict.register
