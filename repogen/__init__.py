@@ -2,7 +2,7 @@
 
 >>> import repogen
 >>> print(*sorted(set(repogen.__all__) - {"__version__"}))
-as_dict build check history load_spec promote prune rollback rollback_alias smoke sync verify versions
+as_dict bench build check history load_spec promote prune rollback rollback_alias smoke sync verify versions
 
 Every function is imported on first use: ``import repogen`` alone imports nothing heavy.
 """
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from repogen.version import __version__
 
 if TYPE_CHECKING:
+    from repogen.api.bench import bench
     from repogen.api.build import build
     from repogen.api.check import check
     from repogen.api.registry import history, promote, rollback_alias, sync
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "__version__",
     "as_dict",
+    "bench",
     "build",
     "check",
     "history",
@@ -44,6 +46,7 @@ __all__ = [
 
 _MODULES = {
     "as_dict": "repogen.reporting.json",
+    "bench": "repogen.api.bench",
     "build": "repogen.api.build",
     "check": "repogen.api.check",
     "history": "repogen.api.registry",

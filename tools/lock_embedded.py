@@ -21,7 +21,11 @@ TRITON = ("nvidia-pytriton", "0.7.0")
 TRITON_SERVER = "2.51.0"
 NUMPY = "1.26.4"
 MINORS = (10, 11, 12)
-PLATFORMS = [*(f"manylinux_2_{minor}_x86_64" for minor in range(35, 16, -1)), "manylinux2014_x86_64"]
+PERF_ANALYZER = ("tritonclient", "2.51.0")
+PLATFORMS = [
+    *(f"manylinux_2_{minor}_x86_64" for minor in range(35, 16, -1)),
+    *("manylinux2014_x86_64", "manylinux1_x86_64"),
+]
 
 
 def wheels(project: str, versions: set[str], minor: int) -> dict[str, dict[str, str | int]]:
@@ -46,12 +50,17 @@ def wheels(project: str, versions: set[str], minor: int) -> dict[str, dict[str, 
     return records
 
 
+def pinned(project: str, version: str) -> dict[str, str | int]:
+    """Return the wheel of one version that runs on every supported Python."""
+    return wheels(project, {version}, MINORS[0])[version]
+
+
 def main() -> None:
     """Look up every wheel, and write the lock file."""
     runtimes = {target.onnxruntime for target in targets().values()}
-    project, version = TRITON
     lock: dict[str, object] = {
-        "tritonserver": {"version": TRITON_SERVER, "wheel": wheels(project, {version}, MINORS[0])[version]},
+        "tritonserver": {"version": TRITON_SERVER, "wheel": pinned(*TRITON)},
+        "perf_analyzer": {"version": PERF_ANALYZER[1], "wheel": pinned(*PERF_ANALYZER)},
         "numpy": {f"cp3{minor}": wheels("numpy", {NUMPY}, minor)[NUMPY] for minor in MINORS},
         "onnxruntime": {f"cp3{minor}": wheels("onnxruntime", runtimes, minor) for minor in MINORS},
     }

@@ -42,6 +42,7 @@ control_header_option = click.option(
 debug_option = click.option("--debug", is_flag=True, help="Show tracebacks and logs.")
 
 _COMMANDS = {
+    "bench": ("repogen.cli.bench", "Measure PyTorch, ONNX Runtime and Triton side by side."),
     "build": ("repogen.cli.build", "Export, verify, smoke-test and publish the models of SPEC."),
     "check": ("repogen.cli.check", "Find problems in a model repository, without a server."),
     "diagnose": ("repogen.cli.build", "Try every exporter on MODEL; publish nothing."),

@@ -55,7 +55,7 @@ _PORT = click.IntRange(0, 65535)
 def smoke(*, directory: Path, models: tuple[str, ...], server: str, as_json: bool, debug: bool) -> None:
     """Test a published repository on a real Triton server.
 
-    Tests every served version in DIRECTORY (default: model_repository) over gRPC, against its golden tensors.
+    Tests every served version in DIRECTORY (default: model_repository) over gRPC and HTTP, against its golden tensors.
     """
     with handle_errors(debug=debug, as_json=as_json):
         with progress_view(quiet=as_json) as progress:

@@ -21,6 +21,7 @@ from repogen.reporting.annotations import (
     smoke_annotations,
 )
 from repogen.reporting.markdown import (
+    bench_markdown,
     check_markdown,
     error_markdown,
     promotion_markdown,
@@ -32,6 +33,7 @@ from repogen.reporting.output import write_commands, write_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from repogen.artifacts.bench import BenchReport
     from repogen.artifacts.promotion import PromotionReport
     from repogen.artifacts.report import BuildReport
     from repogen.artifacts.serving import SmokeReport
@@ -154,6 +156,14 @@ def write_check(report: CheckReport, *, failed: bool, err: bool) -> None:
         "warnings": str(severities.count("warning")),
     }
     step.write(finding_annotations(report.findings), check_markdown(report), outputs, err=err)
+
+
+def write_bench(report: BenchReport, *, err: bool) -> None:
+    """Write a benchmark to the runner."""
+    step = runner()
+    if step is not None:
+        outputs = {"failed": "true" if report.exit_code else "false"}
+        step.write([], bench_markdown(report), outputs, err=err)
 
 
 def write_promotion(report: PromotionReport, spec: Spec | None, *, err: bool) -> None:

@@ -8,6 +8,7 @@ import os
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.bench import BenchReport, ModelBench
 from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
 from repogen.artifacts.promotion import GateResult, History, Period, PromotionReport
 from repogen.artifacts.prune import PruneReport
@@ -96,6 +97,29 @@ def _(model: ModelReport) -> dict[str, object]:
 @as_dict.register
 def _(report: SmokeReport) -> dict[str, object]:
     return {"name": report.model, **_smoke_result(report)}
+
+
+@as_dict.register
+def _(report: BenchReport) -> dict[str, object]:
+    return {
+        "repository": str(report.repository),
+        "machine": dataclasses.asdict(report.machine),
+        "rounds": report.rounds,
+        "seconds": report.seconds,
+        "models": [as_dict(model) for model in report.models],
+    }
+
+
+@as_dict.register
+def _(model: ModelBench) -> dict[str, object]:
+    return {
+        **dataclasses.asdict(model),
+        "rows": [dataclasses.asdict(row) for row in model.rows],
+        "unmeasured": [{**dataclasses.asdict(each), "batch": each.batch or None} for each in model.unmeasured],
+        "notes": list(model.notes),
+        "server": model.server or None,
+        "error": None if model.error is None else as_dict(model.error),
+    }
 
 
 @as_dict.register

@@ -495,6 +495,112 @@ class SyncDocument(TypedDict):
 
 
 @with_config(_STRICT)
+class EstimateDocument(TypedDict):
+    """The median over the rounds, and its 95 % confidence interval."""
+
+    value: float
+    """Median"""
+    low: float
+    """Lower bound"""
+    high: float
+    """Upper bound"""
+
+
+@with_config(_STRICT)
+class BenchRowDocument(TypedDict):
+    """One variant at one batch size and one number of concurrent requests."""
+
+    variant: Literal["eager", "compile", "onnxruntime", "grpc", "http", "shm"]
+    """What was measured"""
+    batch: int
+    """Rows of each request"""
+    concurrency: int
+    """Number of requests at a time"""
+    p50: EstimateDocument
+    """Median latency in milliseconds"""
+    p95: EstimateDocument
+    """95th percentile of the latency in milliseconds"""
+    p99: EstimateDocument
+    """99th percentile of the latency in milliseconds"""
+    throughput: EstimateDocument
+    """Rows per second"""
+    ratio: EstimateDocument | None
+    """How many times faster than the baseline; null for the baseline"""
+    requests: int
+    """Number of requests in all rounds"""
+
+
+@with_config(_STRICT)
+class UnmeasuredDocument(TypedDict):
+    """A variant that was not measured."""
+
+    variant: str
+    """The variant"""
+    reason: str
+    """Why not"""
+    batch: int | None
+    """The only batch size that was not measured; null for all"""
+
+
+@with_config(_STRICT)
+class ModelBenchDocument(TypedDict):
+    """The measurements of one model."""
+
+    name: str
+    """Name of the model"""
+    version: int
+    """Version in the repository; 0 if no version could be served"""
+    server: str | None
+    """Server and runtime; null if none was started"""
+    baseline: str | None
+    """Variant that ratios refer to; null if nothing was measured"""
+    rows: list[BenchRowDocument]
+    """The measurements"""
+    unmeasured: list[UnmeasuredDocument]
+    """Variants without measurements"""
+    memory_bytes: dict[str, int]
+    """Largest resident memory of the processes of each variant; `triton` for the server"""
+    notes: list[str]
+    """Notes"""
+    error: ErrorDocument | None
+    """Why measurements are missing; null if none are"""
+
+
+@with_config(_STRICT)
+class MachineDocument(TypedDict):
+    """The machine that was measured."""
+
+    cpu: str
+    """Name of the processor"""
+    cores: int
+    """CPU cores that repogen may use, and threads of each variant"""
+    memory_bytes: int
+    """Memory"""
+    load: float
+    """Load average of the last minute at the start"""
+    system: str
+    """Operating system"""
+    versions: dict[str, str]
+    """Versions by tool"""
+
+
+@with_config(_STRICT)
+class BenchDocument(TypedDict):
+    """``repogen bench --json``."""
+
+    repository: str
+    """Directory of the repository"""
+    machine: MachineDocument
+    """The machine"""
+    rounds: int
+    """Number of rounds"""
+    seconds: float
+    """Duration of each measurement"""
+    models: list[ModelBenchDocument]
+    """One entry per model"""
+
+
+@with_config(_STRICT)
 class CheckDocument(TypedDict):
     """One check of the environment."""
 
@@ -699,6 +805,7 @@ DOCUMENTS: dict[str, type] = {
     "verify": VerifyDocument,
     "rollback": RollbackDocument,
     "prune": PruneDocument,
+    "bench": BenchDocument,
     "doctor": DoctorDocument,
     "a command that failed": FailureDocument,
 }

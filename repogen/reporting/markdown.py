@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.promotion import Verdict
 from repogen.artifacts.report import BuildReport, ModelReport, Status
+from repogen.reporting.bench_text import decimal, interval_text, machine_text, memory_text, method_text, variant_text
 from repogen.reporting.notes import model_notes, parity_text, size_text, smoke_notes
 from repogen.resources import templates_dir
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
+    from repogen.artifacts.bench import BenchReport
     from repogen.artifacts.promotion import GateResult, PromotionReport
     from repogen.artifacts.serving import SmokeReport
     from repogen.check.checker import CheckReport
@@ -96,6 +98,14 @@ def promotion_markdown(report: PromotionReport) -> str:
         f"repogen promote: {report.alias} of {report.model}, {old_text} → version {report.new}: {report.outcome.value}"
     )
     return _render("promotion.md.j2", headline=headline, report=report)
+
+
+def bench_markdown(report: BenchReport) -> str:
+    """Return a benchmark: a table per model, what was not measured, and the machine."""
+    failure_count = sum(model.error is not None for model in report.models)
+    failed = f", {failure_count} failed" if failure_count else ""
+    headline = f"repogen bench: {_count_text(len(report.models))}{failed}"
+    return _render("bench.md.j2", headline=headline, report=report)
 
 
 def inline(text: object) -> str:
@@ -217,10 +227,15 @@ def _smoke(smoke: SmokeReport | None) -> str:
 
 
 _FILTERS: dict[str, Callable[..., object]] = {
+    "decimal": decimal,
     "failures_first": _failures_first,
     "fenced": fenced,
     "html": _html,
+    "interval": interval_text,
     "latency": _latency,
+    "machine": machine_text,
+    "memory": memory_text,
+    "method": method_text,
     "nodes": _nodes,
     "notes": model_notes,
     "parity": _parity,
@@ -230,6 +245,7 @@ _FILTERS: dict[str, Callable[..., object]] = {
     "smoke": _smoke,
     "smoke_notes": smoke_notes,
     "status": _status,
+    "variant": variant_text,
     "error_message": _error_message,
     "verdict": _verdict,
 }

@@ -17,6 +17,8 @@ from repogen.repository.inventory import require_models
 from repogen.repository.layout import directory_of_step, latest_version, models_of
 from repogen.repository.manifest import read_manifest
 from repogen.serving.embedded import EmbeddedTriton
+from repogen.serving.install import locate
+from repogen.serving.perf_analyzer import install_perf_analyzer
 from repogen.serving.process import PortOptions, choose_ports, load_failures, require_loaded
 from repogen.serving.served_models import served_models
 from repogen.serving.servers import is_address, open_triton
@@ -177,7 +179,8 @@ def install_server(wheels: Path | None, progress: Progress, release: str = DEFAU
     """Install the embedded Triton for a target; return its directory.
 
     Args:
-        wheels: Directory of wheels for a machine without a network; None downloads them.
+        wheels: Directory of wheels for a machine without a network; None downloads them. If it has the wheel of
+            perf_analyzer, which `repogen bench` needs, that is installed as well.
         progress: Receives progress events of downloads.
         release: The target release, which decides the version of ONNX Runtime.
 
@@ -191,6 +194,9 @@ def install_server(wheels: Path | None, progress: Progress, release: str = DEFAU
     server = EmbeddedTriton(target, progress)
     server.preflight()
     server.install(wheels)
+    installation = locate(target.onnxruntime)
+    if wheels is not None and (wheels / installation.lock.perf_analyzer.wheel.file).is_file():
+        install_perf_analyzer(installation, progress, wheels)
     return server.installed_path() or server_path()
 
 

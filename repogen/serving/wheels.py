@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.progress import Progress
 
-_PLATFORMS = (*(f"manylinux_2_{minor}_x86_64" for minor in range(35, 16, -1)), "manylinux2014_x86_64")
+_PLATFORMS = (
+    *(f"manylinux_2_{minor}_x86_64" for minor in range(35, 16, -1)),
+    *("manylinux2014_x86_64", "manylinux1_x86_64"),
+)
 _OFFLINE_HINT = "without a network: collect the wheels on another machine, then `repogen server install --from DIR`"
 _REPORT_SECONDS = 0.2
 
@@ -52,8 +55,8 @@ class Wheel:
 
 
 @dataclass(frozen=True)
-class LockedServer:
-    """The version of tritonserver, and the wheel that contains it."""
+class LockedProgram:
+    """The version of a program, and the wheel that contains it."""
 
     version: str
     wheel: Wheel
@@ -65,11 +68,13 @@ class WheelLock:
 
     Attributes:
         tritonserver: The server.
+        perf_analyzer: NVIDIA's load generator.
         numpy: Interpreter tag (``cp311``) -> wheel of the backend's NumPy.
         onnxruntime: Interpreter tag -> ONNX Runtime version -> wheel.
     """
 
-    tritonserver: LockedServer
+    tritonserver: LockedProgram
+    perf_analyzer: LockedProgram
     numpy: dict[str, Wheel]
     onnxruntime: dict[str, dict[str, Wheel]]
 

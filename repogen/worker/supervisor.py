@@ -145,6 +145,11 @@ class SupervisedProcess:
         """The end of what the process has printed so far."""
         return read_log(self._task.log, self._task.root)
 
+    @property
+    def pid(self) -> int:
+        """ID of the process, which is an ancestor of every process of the task."""
+        return self._process.pid
+
     def limit_time(self, seconds: float) -> None:
         """Limit the time from now on; a limit that was set before no longer applies."""
         self._deadline = time.monotonic() + seconds

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from repogen.artifacts.bench import BenchReport, BenchRow, Estimate, Machine, ModelBench, Unmeasured
 from repogen.artifacts.built_model import ExportAttempt, FileRecord, PassOutcome
 from repogen.artifacts.environment import Check
 from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
@@ -50,6 +51,24 @@ MODEL = ModelReport(
     seconds={"export": 1.23456},
     error=ERROR,
 )
+BENCH = BenchReport(
+    Path("r"),
+    Machine("CPU", 2, 2**30, 0.5, "Linux 6", {"torch": "2.13"}),
+    rounds=1,
+    seconds=0.5,
+    models=(
+        ModelBench(
+            *("m", 3),
+            rows=(BenchRow("grpc", 8, 4, *(Estimate(1.0, 0.5, 2.0),) * 4, ratio=None, requests=9),),
+            unmeasured=(Unmeasured("shm", "why"),),
+            baseline="grpc",
+            memory_bytes={"triton": 5},
+            server="Triton",
+            notes=("n",),
+        ),
+        ModelBench("n", 0, error=ERROR),
+    ),
+)
 GATE = GateResult("latency.max_ratio", "n/a", "", Verdict.RECORDED, value=float("inf"))
 MOVE = AliasMove("champion", None, 2, "me", "2026-01-01T00:00:00Z", "promote", {"size": "1"})
 SYNCED = (SyncedVersion("m", SyncAction.FAILED, 1, "", ERROR),)
@@ -73,6 +92,7 @@ EXAMPLES = {
     "verify": [as_dict(VerifyReport(Path("r"), 1, 1, 5, 100, (Discrepancy("m", None, "config.pbtxt is missing"),)))],
     "rollback": [as_dict(ROLLBACK)],
     "prune": [as_dict(PruneReport(Path("r"), dry_run=True, versions=(PrunedVersion("m", 1, 10, ""),)))],
+    "bench": [as_dict(BENCH)],
     "doctor": [doctor_document([Check("python", "3.11", ok=True)])],
     "a command that failed": [
         as_dict(PublishError("x")),
