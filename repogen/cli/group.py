@@ -49,6 +49,7 @@ _COMMANDS = {
     "init": ("repogen.cli.init", "Write a commented, working repogen.yaml."),
     "promote": ("repogen.cli.registry", "Point an alias of NAME to VERSION if it passes its gates."),
     "prune": ("repogen.cli.repository", "Delete old versions that nothing needs."),
+    "publish": ("repogen.cli.repository", "Copy a verified version from one repository to another."),
     "rollback": ("repogen.cli.repository", "Make a repository serve an older version of NAME again."),
     "schema": ("repogen.cli.about", "Print the JSON Schema of the spec, for editors."),
     "serve": ("repogen.cli.serving", "Run a Triton server on a repository until Ctrl-C."),

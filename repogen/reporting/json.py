@@ -15,6 +15,7 @@ from repogen.artifacts.report import BuildReport, ModelReport
 from repogen.artifacts.rollback import RollbackReport
 from repogen.artifacts.serving import SmokeCheck, SmokeReport
 from repogen.artifacts.sync import SyncReport
+from repogen.artifacts.transfer import TransferReport
 from repogen.artifacts.verification import VerifyReport
 from repogen.errors import ErrorRecord, RepogenError
 from repogen.repository.decode import json_number
@@ -183,6 +184,16 @@ def _(report: PruneReport) -> dict[str, object]:
         "deleted": len(report.deleted),
         "freed": sum(version.size for version in report.deleted),
         "versions": [{**dataclasses.asdict(version), "deleted": not version.kept} for version in report.versions],
+    }
+
+
+@as_dict.register
+def _(report: TransferReport) -> dict[str, object]:
+    return {
+        "source": str(report.source),
+        "target": str(report.target),
+        "dry_run": report.dry_run,
+        "versions": [dataclasses.asdict(version) for version in report.versions],
     }
 
 

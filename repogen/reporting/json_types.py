@@ -626,6 +626,38 @@ class PruneDocument(TypedDict):
     """Every version of the selected models"""
 
 
+@with_config(_STRICT)
+class TransferredVersionDocument(TypedDict):
+    """What a publish did with one version."""
+
+    model: str
+    """Name of the model"""
+    source: int
+    """Version in the source"""
+    number: int
+    """Version in the target; with `--dry-run`, the number that it would have"""
+    published: bool
+    """Whether it was published, or would be without `--dry-run`; false if the target had it"""
+    size: int
+    """Total size of its files in bytes"""
+    held: int | None
+    """Version that the target serves instead, because `repogen rollback` holds it"""
+
+
+@with_config(_STRICT)
+class TransferDocument(TypedDict):
+    """``repogen publish --json``."""
+
+    source: str
+    """Directory of the repository that was read"""
+    target: str
+    """Directory of the repository that was written"""
+    dry_run: bool
+    """Whether nothing was changed"""
+    versions: list[TransferredVersionDocument]
+    """The steps of an ensemble first, the model last"""
+
+
 DOCUMENTS: dict[str, type] = {
     "build": BuildDocument,
     "check": FindingsDocument,
@@ -637,6 +669,7 @@ DOCUMENTS: dict[str, type] = {
     "verify": VerifyDocument,
     "rollback": RollbackDocument,
     "prune": PruneDocument,
+    "publish": TransferDocument,
     "doctor": DoctorDocument,
     "a command that failed": FailureDocument,
 }

@@ -63,6 +63,17 @@ def roll_back(
     """
     repository = Path(os.path.realpath(repository))
     require_models(repository, (name,))
+    try:
+        return _roll_back(repository, name, options, filesystem or Disk())
+    except OSError as error:
+        raise PublishError(
+            f"{name}: the change cannot be written: {reason(error)}",
+            "the repository is unchanged; free disk space or fix the permissions there, and run the command again",
+            code="rollback.write",
+        ) from error
+
+
+def _roll_back(repository: Path, name: str, options: RollbackOptions, filesystem: Filesystem) -> RollbackReport:
     model = model_dir(repository, name)
     require_plain_directory(model)
     if not options.dry_run:
@@ -78,19 +89,12 @@ def roll_back(
     report = _report(repository, record, staged, options)
     if report.outcome is RollbackOutcome.UNCHANGED or options.dry_run:
         return report
-    try:
-        with prepare_stage_root(repository, options.stage_dir) as root:
-            staged = replace(staged, repository=private_repository(root))
-            stage_config(staged, model / str(target))
-            with locked(repository, 60.0):
-                _require_unchanged(record, staged)
-                _apply(staged, model, filesystem or Disk())
-    except OSError as error:
-        raise PublishError(
-            f"{name}: the change cannot be written: {reason(error)}",
-            "the repository is unchanged; free disk space or fix the permissions there, and run the command again",
-            code="rollback.write",
-        ) from error
+    with prepare_stage_root(repository, options.stage_dir) as root:
+        staged = replace(staged, repository=private_repository(root))
+        stage_config(staged, model / str(target))
+        with locked(repository, 60.0):
+            _require_unchanged(record, staged)
+            _apply(staged, model, filesystem)
     return report
 
 

@@ -19,6 +19,7 @@ from repogen.artifacts.rollback import RollbackOutcome, RollbackReport
 from repogen.artifacts.serving import Latency, SmokeCheck, SmokeReport
 from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncReport
 from repogen.artifacts.tensors import Signature
+from repogen.artifacts.transfer import TransferredVersion, TransferReport
 from repogen.artifacts.verification import Discrepancy, VerifyReport
 from repogen.artifacts.versions import Manifest, Provenance
 from repogen.errors import ErrorRecord, PublishError
@@ -60,6 +61,7 @@ VERSION = VersionRecord("m", 2, Path("m/2"), served=True, manifest=MANIFEST, pro
 FOREIGN = VersionRecord("m", 1, Path("m/1"), served=False, manifest=None, problem="no manifest", size=1, created="")
 MODEL_RECORD = ModelRecord("m", Path("m"), (VERSION, FOREIGN), served=(2,), held=None, problem="")
 ROLLBACK = RollbackReport(Path("r"), "m", RollbackOutcome.HELD, (2,), (1,), 1, dry_run=False, notes=("x",))
+TRANSFERRED = TransferredVersion("m", 1, 2, published=True, size=10)
 EXAMPLES = {
     "build": [as_dict(BuildReport(Path("r"), (MODEL, ModelReport("n", Status.UNCHANGED, version=1)), ERROR))],
     "check": [findings_document([Finding("RG101", "error", "m", "h", path="a/config.pbtxt")], 1)],
@@ -73,6 +75,7 @@ EXAMPLES = {
     "verify": [as_dict(VerifyReport(Path("r"), 1, 1, 5, 100, (Discrepancy("m", None, "config.pbtxt is missing"),)))],
     "rollback": [as_dict(ROLLBACK)],
     "prune": [as_dict(PruneReport(Path("r"), dry_run=True, versions=(PrunedVersion("m", 1, 10, ""),)))],
+    "publish": [as_dict(TransferReport(Path("r"), Path("s"), dry_run=True, versions=(TRANSFERRED,)))],
     "doctor": [doctor_document([Check("python", "3.11", ok=True)])],
     "a command that failed": [
         as_dict(PublishError("x")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -51,6 +52,9 @@ SCENARIOS = {
     "further back": Scenario("rollback", 3, {"to": 1}, held=2),
     "prune": Scenario("prune", 2, {"keep": 1}),
     "prune under a hold": Scenario("prune", 1, {"keep": 1}, held=2),
+    "publish": Scenario("publish", 1),
+    "publish other files": Scenario("publish", 1, {"version": 1}),
+    "publish under a hold": Scenario("publish", 1, held=2),
     "release": Scenario("rollback", 1, {"release": True}, held=2),
 }
 KILLS = [(name, at) for name, scenario in SCENARIOS.items() for at in range(scenario.operations + 1)]
@@ -61,6 +65,11 @@ def prepare(publisher: Publisher, scenario: Scenario) -> None:
     publisher.publish(weights=b"1", batch=0, shape=(1, 3), labels=("a", "b"))
     publisher.publish(weights=b"2")
     publisher.publish(weights=b"3", policy="latest { num_versions: 1 }")
+    if scenario.command == "publish":
+        other = Publisher(publisher.repository.with_name("source"))
+        other.publish(weights=b"5", shape=("batch", 9), labels=("e", "f"))
+        other.publish(weights=b"6", shape=("batch", 7), policy="latest { num_versions: 1 }")
+        shutil.rmtree(other.repository.with_name("stage-of-source"))
     if scenario.held is not None:
         repogen.rollback("m", scenario.held, repository=publisher.repository)
     for path in (*publisher.repository.glob("m/labels-*"), *publisher.repository.glob("m/warmup/*")):
@@ -98,11 +107,11 @@ def require_whole(publisher: Publisher, scenario: Scenario, before: State, after
         assert current[1:] == before[1:]
     else:
         assert current in {before, after}
-    if current == before or scenario.arguments:
+    if current == before or scenario.arguments or scenario.command == "publish":
         run(scenario.command, publisher.repository, scenario.arguments, Disk())
     assert state(publisher.repository) == after
     names = {path.name for path in publisher.repository.parent.iterdir()}
-    assert names == {"repo", "stage-of-repo"}
+    assert names - {"source"} == {"repo", "stage-of-repo"}
     assert {path.name for path in publisher.repository.iterdir()} == {".repogen.lock", "m", "repogen.json"}
 
 
