@@ -2,7 +2,7 @@
 
 >>> import repogen
 >>> print(*sorted(set(repogen.__all__) - {"__version__"}))
-as_dict build check history load_spec promote prune publish rollback rollback_alias smoke sync verify versions
+as_dict build check diff history load_spec promote prune publish rollback rollback_alias smoke sync verify versions
 
 Every function is imported on first use: ``import repogen`` alone imports nothing heavy.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from repogen.api.build import build
     from repogen.api.check import check
     from repogen.api.registry import history, promote, rollback_alias, sync
-    from repogen.api.repository import prune, publish, rollback, verify, versions
+    from repogen.api.repository import diff, prune, publish, rollback, verify, versions
     from repogen.api.smoke import smoke
     from repogen.api.spec import load_spec
     from repogen.reporting.json import as_dict
@@ -30,6 +30,7 @@ __all__ = [
     "as_dict",
     "build",
     "check",
+    "diff",
     "history",
     "load_spec",
     "promote",
@@ -47,6 +48,7 @@ _MODULES = {
     "as_dict": "repogen.reporting.json",
     "build": "repogen.api.build",
     "check": "repogen.api.check",
+    "diff": "repogen.api.repository",
     "history": "repogen.api.registry",
     "load_spec": "repogen.api.spec",
     "promote": "repogen.api.registry",

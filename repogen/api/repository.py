@@ -1,4 +1,4 @@
-"""``repogen.versions``, ``verify``, ``rollback``, ``prune`` and ``publish``: the versions of a repository."""
+"""``repogen.versions``, ``verify``, ``diff``, ``rollback``, ``prune`` and ``publish``: the versions of a repository."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
+    from repogen.artifacts.difference import DiffReport
     from repogen.artifacts.inventory import VersionsReport
     from repogen.artifacts.prune import PruneReport
     from repogen.artifacts.registry import ModelRegistry
@@ -78,6 +79,41 @@ def verify(repository: Path | str = "model_repository", *, models: Sequence[str]
         repogen.errors.PublishError: A directory can't be read.
     """
     return verification.verify(Path(repository), models)
+
+
+def diff(
+    name: str,
+    before: int | None = None,
+    after: int | None = None,
+    *,
+    repository: Path | str = "model_repository",
+    against: Path | str | None = None,
+) -> DiffReport:
+    """Compare two versions of a model, as ``repogen diff`` does.
+
+    Example::
+
+        repogen.diff("digits", 2, 3).weights.unchanged  # False
+
+    Args:
+        name: The model.
+        before: The first version; without it, the newest version below ``after``, or the newest one of ``repository``
+            if ``against`` is set.
+        after: The second version; the newest one when None.
+        repository: The repository of the first version, and of the second one without ``against``.
+        against: The repository of the second version.
+
+    Returns:
+        What differs: signature, weights, operators, config, metrics, files.
+
+    Raises:
+        repogen.errors.SpecError: A repository, the model or a version does not exist.
+        repogen.errors.PublishError: A directory can't be read.
+    """
+    from repogen.versions.difference import compare  # noqa: PLC0415 - imports onnx
+
+    second = repository if against is None else against
+    return compare(name, (Path(repository), before), (Path(second), after))
 
 
 def rollback(  # noqa: PLR0913 - one parameter per option of `repogen rollback`

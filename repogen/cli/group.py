@@ -43,6 +43,7 @@ _COMMANDS = {
     "build": ("repogen.cli.build", "Export, verify, smoke-test and publish the models of SPEC."),
     "check": ("repogen.cli.check", "Report what Triton rejects, crashes on, or loads unexpectedly."),
     "diagnose": ("repogen.cli.build", "Try every exporter on MODEL; publish nothing."),
+    "diff": ("repogen.cli.repository", "Compare two versions of NAME."),
     "doctor": ("repogen.cli.about", "Check this environment and print how to fix what is missing."),
     "explain": ("repogen.cli.explain", "Print the page for a rule or error code."),
     "history": ("repogen.cli.registry", "Show which version each alias of NAME pointed to, and when."),

@@ -1,4 +1,4 @@
-"""Commands on the versions of a repository: ``repogen versions``, ``verify``, ``rollback``, ``prune``, ``publish``."""
+"""Commands on versions: ``repogen versions``, ``verify``, ``diff``, ``rollback``, ``prune`` and ``publish``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from repogen.cli.group import DIRECTORY, FILE, debug_option, handle_errors, json
 from repogen.cli.spec_option import load_optional_spec
 from repogen.errors import ExitCode, SpecError
 from repogen.reporting.json import as_dict
+from repogen.reporting.output import write_text
 from repogen.reporting.repository_text import prune_text, rollback_text, transfer_text, verify_text, versions_text
 
 _REPOSITORY = Path("model_repository")
@@ -214,3 +215,40 @@ def publish(  # noqa: PLR0913 - one parameter per option
             stage_dir=stage_dir,
         )
         print_report(lambda: transfer_text(report), lambda: as_dict(report), as_json=as_json)
+
+
+@click.command()
+@click.argument("name")
+@click.argument("before", type=click.IntRange(min=0), required=False, metavar="[A]")
+@click.argument("after", type=click.IntRange(min=0), required=False, metavar="[B]")
+@_repository_option
+@click.option("--against", type=DIRECTORY, metavar="DIR", help="Repository of version B; default: that of version A.")
+@click.option("--markdown", is_flag=True, help="Print Markdown, for a comment on a pull request.")
+@json_option
+@debug_option
+def diff(  # noqa: PLR0913 - one parameter per option
+    *,
+    name: str,
+    before: int | None,
+    after: int | None,
+    repository: Path,
+    against: Path | None,
+    markdown: bool,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """Compare two versions of NAME.
+
+    Compares version A with version B: inputs and outputs, config.pbtxt, opset, operators, weights, metrics and files. B
+    is the newest version by default, and A the one before it. With --against, A and B are in two repositories.
+    """
+    with handle_errors(debug=debug, as_json=as_json):
+        if markdown and as_json:
+            raise SpecError("--markdown and --json exclude each other")
+        report = api.diff(name, before, after, repository=repository, against=against)
+        from repogen.reporting.diff_text import diff_markdown, diff_text  # noqa: PLC0415 - imports templates
+
+        if markdown:
+            write_text(diff_markdown(report).rstrip("\n"))
+        else:
+            print_report(lambda: diff_text(report), lambda: as_dict(report), as_json=as_json)

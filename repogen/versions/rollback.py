@@ -30,7 +30,7 @@ from repogen.repository.publish import require_plain_directory
 from repogen.repository.recovery import finish_interrupted_publish, recover
 from repogen.repository.transaction import Transaction
 from repogen.repository.version_policy import served_versions, serving_only
-from repogen.repository.workspace import prepare_stage_root, private_repository
+from repogen.repository.workspace import prepare_stage_root, private_repository, sweep
 from repogen.repository.written_config import origin_of_config
 from repogen.triton_config.text.parse import parse
 
@@ -77,6 +77,7 @@ def _roll_back(repository: Path, name: str, options: RollbackOptions, filesystem
     model = model_dir(repository, name)
     require_plain_directory(model)
     if not options.dry_run:
+        sweep(repository, options.stage_dir)
         recover(repository, name)
     record = read_model(repository, name)
     _require_unedited(model)

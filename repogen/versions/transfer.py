@@ -22,7 +22,7 @@ from repogen.repository.layout import model_dir
 from repogen.repository.ownership import require_built
 from repogen.repository.publish import publish, require_publishable
 from repogen.repository.transfer import stage_copy
-from repogen.repository.workspace import prepare_stage_root, private_repository
+from repogen.repository.workspace import prepare_stage_root, private_repository, sweep
 from repogen.serving.admission import read_refusals
 from repogen.triton_config.text.parse import parse_file
 
@@ -85,6 +85,8 @@ def _transfer(
 ) -> TransferReport:
     selection = _selection(source, target, name, options.version)
     require_built(target)
+    if not options.dry_run:
+        sweep(target, options.stage_dir)
     pending = [selected for selected in selection if selected.existing is None]
     for selected in pending:
         require_publishable(model_dir(target, selected.record.model))

@@ -16,6 +16,7 @@ import pytest
 import repogen
 from repogen.errors import PublishError
 from repogen.repository.filesystem import Disk
+from repogen.repository.workspace import sweep
 from tests.support.failing_disk import Failing
 from tests.support.published import Publisher
 
@@ -109,6 +110,8 @@ def require_whole(publisher: Publisher, scenario: Scenario, before: State, after
         assert current in {before, after}
     if current == before or scenario.arguments or scenario.command == "publish":
         run(scenario.command, publisher.repository, scenario.arguments, Disk())
+    else:
+        sweep(publisher.repository, None)  # as the next command does
     assert state(publisher.repository) == after
     names = {path.name for path in publisher.repository.parent.iterdir()}
     assert names - {"source"} == {"repo", "stage-of-repo"}
