@@ -92,7 +92,10 @@ def _roll_back(repository: Path, name: str, options: RollbackOptions, filesystem
         return report
     with prepare_stage_root(repository, options.stage_dir) as root:
         staged = replace(staged, repository=private_repository(root))
-        stage_config(staged, model / str(target))
+        try:
+            stage_config(staged, model / str(target))
+        except FileNotFoundError as error:  # a prune deleted the version
+            raise _changed_meanwhile(name) from error
         with locked(repository, 60.0):
             _require_unchanged(record, staged)
             _apply(staged, model, filesystem)
@@ -274,8 +277,12 @@ def _require_unchanged(record: ModelRecord, staged: StagedVersion) -> None:
     finish_interrupted_publish(record.path, Disk())
     now = read_model(record.path.parent, record.name)
     if now != record or read_manifest(record.path / str(staged.version)) != staged.manifest:
-        raise PublishError(
-            f"{record.name}: another command changed the model in the meantime",
-            "run the command again",
-            code="rollback.changed-meanwhile",
-        )
+        raise _changed_meanwhile(record.name)
+
+
+def _changed_meanwhile(name: str) -> PublishError:
+    return PublishError(
+        f"{name}: another command changed the model in the meantime",
+        "run the command again",
+        code="rollback.changed-meanwhile",
+    )
