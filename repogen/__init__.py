@@ -2,7 +2,7 @@
 
 >>> import repogen
 >>> print(*sorted(set(repogen.__all__) - {"__version__"}))
-as_dict bench build check history load_spec promote prune rollback rollback_alias smoke sync verify versions
+as_dict bench build check diff history load_spec promote prune publish rollback rollback_alias smoke sync verify versions
 
 Every function is imported on first use: ``import repogen`` alone imports nothing heavy.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from repogen.api.build import build
     from repogen.api.check import check
     from repogen.api.registry import history, promote, rollback_alias, sync
-    from repogen.api.repository import prune, rollback, verify, versions
+    from repogen.api.repository import diff, prune, publish, rollback, verify, versions
     from repogen.api.smoke import smoke
     from repogen.api.spec import load_spec
     from repogen.reporting.json import as_dict
@@ -32,10 +32,12 @@ __all__ = [
     "bench",
     "build",
     "check",
+    "diff",
     "history",
     "load_spec",
     "promote",
     "prune",
+    "publish",
     "rollback",
     "rollback_alias",
     "smoke",
@@ -49,10 +51,12 @@ _MODULES = {
     "bench": "repogen.api.bench",
     "build": "repogen.api.build",
     "check": "repogen.api.check",
+    "diff": "repogen.api.repository",
     "history": "repogen.api.registry",
     "load_spec": "repogen.api.spec",
     "promote": "repogen.api.registry",
     "prune": "repogen.api.repository",
+    "publish": "repogen.api.repository",
     "rollback": "repogen.api.repository",
     "rollback_alias": "repogen.api.registry",
     "smoke": "repogen.api.smoke",

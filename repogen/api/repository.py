@@ -1,4 +1,4 @@
-"""``repogen.versions``, ``verify``, ``rollback`` and ``prune``: the versions of a repository."""
+"""``repogen.versions``, ``verify``, ``diff``, ``rollback``, ``prune`` and ``publish``: the versions of a repository."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ from typing import TYPE_CHECKING
 from repogen.api.registry import open_registry
 from repogen.artifacts.prune import PruneOptions
 from repogen.artifacts.rollback import RollbackOptions
+from repogen.artifacts.transfer import TransferOptions
 from repogen.errors import SpecError
 from repogen.versions import listing
 from repogen.versions import prune as pruning
 from repogen.versions import rollback as rolling_back
+from repogen.versions import transfer as transferring
 from repogen.versions import verify as verification
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
+    from repogen.artifacts.difference import DiffReport
     from repogen.artifacts.inventory import VersionsReport
     from repogen.artifacts.prune import PruneReport
     from repogen.artifacts.registry import ModelRegistry
     from repogen.artifacts.rollback import RollbackReport
+    from repogen.artifacts.transfer import TransferReport
     from repogen.artifacts.verification import VerifyReport
     from repogen.spec.models import Spec
 
@@ -75,6 +79,41 @@ def verify(repository: Path | str = "model_repository", *, models: Sequence[str]
         repogen.errors.PublishError: A directory can't be read.
     """
     return verification.verify(Path(repository), models)
+
+
+def diff(
+    name: str,
+    before: int | None = None,
+    after: int | None = None,
+    *,
+    repository: Path | str = "model_repository",
+    against: Path | str | None = None,
+) -> DiffReport:
+    """Compare two versions of a model, as ``repogen diff`` does.
+
+    Example::
+
+        repogen.diff("digits", 2, 3).weights.unchanged  # False
+
+    Args:
+        name: The model.
+        before: The first version; without it, the newest version below ``after``, or the newest one of ``repository``
+            if ``against`` is set.
+        after: The second version; the newest one when None.
+        repository: The repository of the first version, and of the second one without ``against``.
+        against: The repository of the second version.
+
+    Returns:
+        What differs: signature, weights, operators, config, metrics, files.
+
+    Raises:
+        repogen.errors.SpecError: A repository, the model or a version does not exist.
+        repogen.errors.PublishError: A directory can't be read.
+    """
+    from repogen.versions.difference import compare  # noqa: PLC0415 - imports onnx
+
+    second = repository if against is None else against
+    return compare(name, (Path(repository), before), (Path(second), after))
 
 
 def rollback(  # noqa: PLR0913 - one parameter per option of `repogen rollback`
@@ -166,6 +205,47 @@ def prune(  # noqa: PLR0913 - one parameter per option of `repogen prune`
     options = PruneOptions(keep, older_than, dry_run, ignore_registry, directory)
     names = () if name is None else (name,)
     return pruning.prune(Path(repository), names, options, partial(_configured_registry, spec, tracking_uri))
+
+
+def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
+    name: str,
+    version: int | None = None,
+    *,
+    source: Path | str,
+    target: Path | str,
+    allow_breaking: bool = False,
+    dry_run: bool = False,
+    stage_dir: Path | str | None = None,
+) -> TransferReport:
+    """Copy a verified version from one repository to another, as ``repogen publish`` does; an ensemble with its steps.
+
+    Every byte is compared with the manifest while it is copied. The version gets the target's next number.
+
+    Example::
+
+        report = repogen.publish("digits", source="staging", target="production")
+        report.versions[0].number  # 4
+
+    Args:
+        name: The model.
+        version: The version in the source; the newest one that is served there when None.
+        source: A repository with versions that repogen built. It is not trusted, and only read.
+        target: A repository that ``build`` may write; created if it does not exist.
+        allow_breaking: Allow inputs and outputs that differ from those of the target's version.
+        dry_run: Copy and check, but do not publish.
+        stage_dir: Stage here instead of next to the target; it must be on the same filesystem.
+
+    Returns:
+        What was published; a version that the target has and serves is not published again.
+
+    Raises:
+        repogen.errors.SpecError: The source, the model or the version does not exist, or source and target are the
+            same.
+        repogen.errors.PublishError: A version was rejected, or the target cannot be written.
+    """
+    directory = None if stage_dir is None else Path(stage_dir)
+    options = TransferOptions(version, allow_breaking, dry_run, directory)
+    return transferring.transfer(Path(source), Path(target), name, options)
 
 
 def _configured_registry(spec: Spec | None, tracking_uri: str | None) -> ModelRegistry | None:

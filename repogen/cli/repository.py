@@ -1,4 +1,4 @@
-"""Commands on the versions of a repository: ``repogen versions``, ``verify``, ``rollback`` and ``prune``."""
+"""Commands on versions: ``repogen versions``, ``verify``, ``diff``, ``rollback``, ``prune`` and ``publish``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from repogen.cli.group import DIRECTORY, FILE, debug_option, handle_errors, json
 from repogen.cli.spec_option import load_optional_spec
 from repogen.errors import ExitCode, SpecError
 from repogen.reporting.json import as_dict
-from repogen.reporting.repository_text import prune_text, rollback_text, verify_text, versions_text
+from repogen.reporting.output import write_text
+from repogen.reporting.repository_text import prune_text, rollback_text, transfer_text, verify_text, versions_text
 
 _REPOSITORY = Path("model_repository")
 _repository_option = click.option(
@@ -24,6 +25,7 @@ _spec_option = click.option(
     "--spec", type=FILE, help="Spec that sets the MLflow server; default: repogen.yaml, if it exists."
 )
 _AGE = re.compile(r"(?P<number>[0-9]{1,6})(?P<unit>[smhdw])")
+_VERSION = re.compile(r"(?P<name>.+)@(?P<version>[0-9]{1,19})", re.DOTALL)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _stage_option = click.option(
     "--stage-dir", type=DIRECTORY, metavar="DIR", help="Stage here instead of next to the repository."
@@ -172,3 +174,81 @@ def prune(  # noqa: PLR0913 - one parameter per option
             tracking_uri=tracking_uri,
         )
         print_report(lambda: prune_text(report), lambda: as_dict(report), as_json=as_json)
+
+
+@click.command()
+@click.argument("model", metavar="NAME[@VERSION]")
+@click.option("--from", "source", type=DIRECTORY, required=True, metavar="DIR", help="Repository that has the version.")
+@click.option("--to", "target", type=DIRECTORY, required=True, metavar="DIR", help="Repository to publish to.")
+@click.option("--allow-breaking", is_flag=True, help="Allow inputs and outputs that differ from the target's.")
+@click.option("--dry-run", is_flag=True, help="Copy and check, but do not publish.")
+@_stage_option
+@json_option
+@debug_option
+def publish(  # noqa: PLR0913 - one parameter per option
+    *,
+    model: str,
+    source: Path,
+    target: Path,
+    allow_breaking: bool,
+    dry_run: bool,
+    stage_dir: Path | None,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """Copy a verified version from one repository to another.
+
+    VERSION is a version in the source; the default is the newest one that is served there. Every byte is compared with
+    the manifest while it is copied, and the version gets the target's next number. An ensemble is published with its
+    steps.
+    """
+    with handle_errors(debug=debug, as_json=as_json):
+        match = _VERSION.fullmatch(model)
+        name, version = (model, None) if match is None else (match["name"], int(match["version"]))
+        report = api.publish(
+            name,
+            version,
+            source=source,
+            target=target,
+            allow_breaking=allow_breaking,
+            dry_run=dry_run,
+            stage_dir=stage_dir,
+        )
+        print_report(lambda: transfer_text(report), lambda: as_dict(report), as_json=as_json)
+
+
+@click.command()
+@click.argument("name")
+@click.argument("before", type=click.IntRange(min=0), required=False, metavar="[A]")
+@click.argument("after", type=click.IntRange(min=0), required=False, metavar="[B]")
+@_repository_option
+@click.option("--against", type=DIRECTORY, metavar="DIR", help="Repository of version B; default: that of version A.")
+@click.option("--markdown", is_flag=True, help="Print Markdown, for a comment on a pull request.")
+@json_option
+@debug_option
+def diff(  # noqa: PLR0913 - one parameter per option
+    *,
+    name: str,
+    before: int | None,
+    after: int | None,
+    repository: Path,
+    against: Path | None,
+    markdown: bool,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """Compare two versions of NAME.
+
+    Compares version A with version B: inputs and outputs, config.pbtxt, opset, operators, weights, metrics and files. B
+    is the newest version by default, and A the one before it. With --against, A and B are in two repositories.
+    """
+    with handle_errors(debug=debug, as_json=as_json):
+        if markdown and as_json:
+            raise SpecError("--markdown and --json exclude each other")
+        report = api.diff(name, before, after, repository=repository, against=against)
+        from repogen.reporting.diff_text import diff_markdown, diff_text  # noqa: PLC0415 - imports templates
+
+        if markdown:
+            write_text(diff_markdown(report).rstrip("\n"))
+        else:
+            print_report(lambda: diff_text(report), lambda: as_dict(report), as_json=as_json)

@@ -9,6 +9,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.bench import BenchReport, ModelBench
+from repogen.artifacts.difference import DiffReport, Metric
 from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
 from repogen.artifacts.promotion import GateResult, History, Period, PromotionReport
 from repogen.artifacts.prune import PruneReport
@@ -16,6 +17,7 @@ from repogen.artifacts.report import BuildReport, ModelReport
 from repogen.artifacts.rollback import RollbackReport
 from repogen.artifacts.serving import SmokeCheck, SmokeReport
 from repogen.artifacts.sync import SyncReport
+from repogen.artifacts.transfer import TransferReport
 from repogen.artifacts.verification import VerifyReport
 from repogen.errors import ErrorRecord, RepogenError
 from repogen.repository.decode import json_number
@@ -222,6 +224,37 @@ def _(report: PruneReport) -> dict[str, object]:
 
 
 @as_dict.register
+def _(report: TransferReport) -> dict[str, object]:
+    return {
+        "source": str(report.source),
+        "target": str(report.target),
+        "dry_run": report.dry_run,
+        "versions": [dataclasses.asdict(version) for version in report.versions],
+    }
+
+
+@as_dict.register
+def _(report: DiffReport) -> dict[str, object]:
+    weights = report.weights
+    return {
+        "before": {**dataclasses.asdict(report.before), "repository": str(report.before.repository)},
+        "after": {**dataclasses.asdict(report.after), "repository": str(report.after.repository)},
+        "identical": report.identical,
+        "signature": list(report.signature),
+        "weights": None if weights is None else {"unchanged": weights.unchanged, **_lists(dataclasses.asdict(weights))},
+        "facts": [dataclasses.asdict(change) for change in report.facts],
+        "nodes": None if report.nodes is None else list(report.nodes),
+        "operators": [dataclasses.asdict(count) for count in report.operators],
+        "metrics": [_metric(metric) for metric in report.metrics],
+        "sizes": list(report.sizes),
+        "files": [dataclasses.asdict(file) for file in report.files],
+        "config": list(report.config),
+        "inputs": list(report.inputs),
+        "notes": list(report.notes),
+    }
+
+
+@as_dict.register
 def _(finding: Finding) -> dict[str, object]:
     """``line`` and ``column`` are null where a finding is about a whole file."""
     return {
@@ -295,6 +328,15 @@ def relative_path(path: str) -> str:
     """Return a path relative to the working directory if it is below that, else unchanged."""
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative
+
+
+def _lists(document: dict[str, object]) -> dict[str, object]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in document.items()}
+
+
+def _metric(metric: Metric) -> dict[str, object]:
+    before, after = (None if value is None else json_number(value) for value in (metric.before, metric.after))
+    return {"name": metric.name, "before": before, "after": after}
 
 
 def _model_record(model: ModelRecord) -> dict[str, object]:

@@ -794,6 +794,150 @@ class PruneDocument(TypedDict):
     """Every version of the selected models"""
 
 
+@with_config(_STRICT)
+class TransferredVersionDocument(TypedDict):
+    """What a publish did with one version."""
+
+    model: str
+    """Name of the model"""
+    source: int
+    """Version in the source"""
+    number: int
+    """Version in the target; with `--dry-run`, the number that it would have"""
+    published: bool
+    """Whether it was published, or would be without `--dry-run`; false if the target had it"""
+    size: int
+    """Total size of its files in bytes"""
+    held: int | None
+    """Version that the target serves instead, because `repogen rollback` holds it"""
+
+
+@with_config(_STRICT)
+class TransferDocument(TypedDict):
+    """``repogen publish --json``."""
+
+    source: str
+    """Directory of the repository that was read"""
+    target: str
+    """Directory of the repository that was written"""
+    dry_run: bool
+    """Whether nothing was changed"""
+    versions: list[TransferredVersionDocument]
+    """The steps of an ensemble first, the model last"""
+
+
+@with_config(_STRICT)
+class VersionRefDocument(TypedDict):
+    """A version in a repository."""
+
+    repository: str
+    """Directory of the repository"""
+    model: str
+    """Name of the model"""
+    version: int
+    """The version"""
+
+
+@with_config(_STRICT)
+class WeightsDocument(TypedDict):
+    """The tensors of two graphs, compared by digest."""
+
+    unchanged: bool
+    """Whether both graphs have the same weights, under any names"""
+    same: int
+    """Number of tensors with the same name and content"""
+    changed: list[str]
+    """Names of tensors whose type, shape or values differ"""
+    added: list[str]
+    """Names of tensors that only version B has"""
+    removed: list[str]
+    """Names of tensors that only version A has"""
+    renamed: int
+    """Number of tensors with the same content under another name"""
+
+
+@with_config(_STRICT)
+class ChangeDocument(TypedDict):
+    """A value that differs."""
+
+    name: str
+    """What it is: opset, IR version, exporter, target, `tool torch`, …"""
+    before: str
+    """Value in version A; may be empty"""
+    after: str
+    """Value in version B; may be empty"""
+
+
+@with_config(_STRICT)
+class OperatorDocument(TypedDict):
+    """An operator whose number of nodes differs."""
+
+    name: str
+    """Operator, `domain::name` outside of `ai.onnx`"""
+    before: int
+    """Number of nodes in version A"""
+    after: int
+    """Number of nodes in version B"""
+
+
+@with_config(_STRICT)
+class MetricDocument(TypedDict):
+    """A measurement."""
+
+    name: str
+    """What was measured"""
+    before: float | str | None
+    """Value of version A; null if it was not recorded; `nan` and `inf` are strings"""
+    after: float | str | None
+    """Value of version B, as `before`"""
+
+
+@with_config(_STRICT)
+class FileChangeDocument(TypedDict):
+    """A file that differs."""
+
+    path: str
+    """Path in the version's directory"""
+    before: int | None
+    """Size in version A in bytes; null if it does not have the file"""
+    after: int | None
+    """Size in version B in bytes; null if it does not have the file"""
+
+
+@with_config(_STRICT)
+class DiffDocument(TypedDict):
+    """``repogen diff --json``."""
+
+    before: VersionRefDocument
+    """Version A"""
+    after: VersionRefDocument
+    """Version B"""
+    identical: bool
+    """Whether all files have the same content"""
+    signature: list[str]
+    """Differences of inputs and outputs"""
+    weights: WeightsDocument | None
+    """Weights; null if a version has no graph that can be read"""
+    facts: list[ChangeDocument]
+    """Opset, exporter, target, tools and other recorded values that differ"""
+    nodes: list[int] | None
+    """Number of nodes of version A and of version B"""
+    operators: list[OperatorDocument]
+    """Operators whose number of nodes differs"""
+    metrics: list[MetricDocument]
+    """Measurements, also those that do not differ"""
+    sizes: list[int]
+    """Total size of the files of version A and of version B in bytes"""
+    files: list[FileChangeDocument]
+    """Files that differ"""
+    config: list[str]
+    """Unified diff of config.pbtxt, one line per entry"""
+    inputs: list[str]
+    """Inputs of the build that differ, as keys of the fingerprint"""
+    notes: list[str]
+    """What was not compared, and why"""
+
+
 DOCUMENTS: dict[str, type] = {
     "build": BuildDocument,
     "check": FindingsDocument,
@@ -806,6 +950,8 @@ DOCUMENTS: dict[str, type] = {
     "rollback": RollbackDocument,
     "prune": PruneDocument,
     "bench": BenchDocument,
+    "publish": TransferDocument,
+    "diff": DiffDocument,
     "doctor": DoctorDocument,
     "a command that failed": FailureDocument,
 }

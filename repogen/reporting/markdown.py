@@ -122,6 +122,11 @@ def _leading(match: re.Match[str]) -> str:
     return f"{match[1]}\\{match[2]}" if match[2] else f"\\{match[1]}"
 
 
+def diff_page(**variables: object) -> str:
+    """Return the differences of two versions, see ``templates/diff.md.j2``."""
+    return _render("diff.md.j2", **variables)
+
+
 def fenced(text: str) -> str:
     r"""Return ``text`` as a code block whose fence is longer than any in the text.
 

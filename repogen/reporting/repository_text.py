@@ -13,11 +13,12 @@ from repogen.repository.hold import hold_note
 from repogen.spec.problems import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
     from repogen.artifacts.prune import PruneReport
     from repogen.artifacts.rollback import RollbackReport
+    from repogen.artifacts.transfer import TransferReport
     from repogen.artifacts.verification import Discrepancy, VerifyReport
 
 _VERSION_HEADINGS = ("model", "version", "served", "size", "created", "parity", "registry", "commit", "sha256")
@@ -83,6 +84,24 @@ def prune_text(report: PruneReport) -> str:
     freed = f" ({size_text(sum(version.size for version in deleted))})" if deleted else ""
     line = f"{_count(len(deleted), 'version')}{freed} {action}"
     return "\n\n".join([*([table(_PRUNE_HEADINGS, rows)] if rows else []), line])
+
+
+def transfer_text(report: TransferReport) -> str:
+    """Return one line per version."""
+    source, target = (relative_path(str(path)) for path in (report.source, report.target))
+    return "\n".join(printable(line, _MAX_LENGTH) for line in _transfer_lines(report, source, target))
+
+
+def _transfer_lines(report: TransferReport, source: str, target: str) -> Iterator[str]:
+    for version in report.versions:
+        origin = f"version {version.source} of {source}"
+        if not version.published:
+            yield f"{version.model}: {origin} is version {version.number} of {target} already"
+            continue
+        verb = "would be published" if report.dry_run else "published"
+        yield f"{version.model}: {origin} {verb} as version {version.number} of {target} ({size_text(version.size)})"
+        if version.held is not None:
+            yield f"{version.model}: it is not served: {hold_note(version.model, version.held)}"
 
 
 def _note_lines(notes: Sequence[str]) -> list[str]:

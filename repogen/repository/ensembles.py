@@ -79,9 +79,7 @@ def unfit_users(repository: Path, staged: StagedVersion, building: Collection[st
     Returns:
         Ensemble -> reason; an empty reason for an ensemble that would load.
     """
-    config = parse(staged.config.text, f"config.pbtxt of {staged.name}")
-    served_numbers = served_versions(config, (*triton_versions(repository / staged.name), staged.version))
-    new = {staged.name: ModelInRepository(config, served_numbers)}
+    new = {staged.name: _after_publishing(repository, staged)}
     reasons = {}
     for path in sorted(repository.glob(f"*/{CONFIG_FILE}")):
         name = path.parent.name
@@ -107,16 +105,25 @@ def steps_of(text: str, name: str) -> tuple[str, ...]:
     return tuple(sorted({step.model_name for step in config.ensemble_scheduling.step}))
 
 
-def unfit(text: str, name: str, repository: Path) -> str:
+def unfit(text: str, name: str, repository: Path, staged: Iterable[StagedVersion] = ()) -> str:
     """Return why Triton could not load an ensemble with a repository's models; empty if it could.
 
     Args:
         text: Text of the config.pbtxt of any model; empty is returned for one that is not an ensemble.
         name: The model.
         repository: The repository.
+        staged: Versions that are published into it before.
     """
+    new = {version.name: _after_publishing(repository, version) for version in staged}
     config = parse(text, f"{name}/{CONFIG_FILE}")
-    return cycle_reason(config, name, repository) or _reason(config, repository, {})
+    return cycle_reason(config, name, repository) or _reason(config, repository, new)
+
+
+def _after_publishing(repository: Path, staged: StagedVersion) -> ModelInRepository:
+    """Return a model as it will be in a repository."""
+    config = parse(staged.config.text, f"config.pbtxt of {staged.name}")
+    numbers = (*triton_versions(repository / staged.name), staged.version)
+    return ModelInRepository(config, served_versions(config, numbers))
 
 
 def _reason(config: ModelConfig, repository: Path, new: Mapping[str, ModelInRepository]) -> str:

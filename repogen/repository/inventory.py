@@ -76,7 +76,11 @@ def read_model(repository: Path, name: str) -> ModelRecord:
     directory = model_dir(repository, name)
     numbers = triton_versions(directory)
     served, held, problem = _served(directory, numbers)
-    records = tuple(_version(directory, number, number in served) for number in reversed(versions(directory)))
+    records = tuple(
+        record
+        for number in reversed(versions(directory))
+        if (record := _version(directory, number, number in served)).manifest is not None or is_directory(record.path)
+    )  # without a version that a prune deletes at the same time
     if lost := sorted(set(served) - {record.version for record in records}):
         problem = f"Triton serves version {', '.join(map(str, lost))}, whose directory does not exist"
     elif not served and not problem:

@@ -92,7 +92,7 @@ def publish(
     except OSError as error:
         raise PublishError(
             f"{staged.name}: cannot be published into {repository}: {reason(error)}",
-            "the repository is unchanged; free disk space or fix the permissions there, and build again",
+            "the repository is unchanged; free disk space or fix the permissions there, and run the command again",
             code="publish.write",
         ) from error
     return PublishedVersion(staged.name, number, model / str(number), staged.manifest.sha256, hold_of(model))

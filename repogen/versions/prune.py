@@ -21,7 +21,7 @@ from repogen.repository.ownership import read_owner
 from repogen.repository.publish import require_plain_directory
 from repogen.repository.recovery import finish_interrupted_publish
 from repogen.repository.retention import pinned_versions, reasons_to_keep
-from repogen.repository.workspace import prepare_stage_root
+from repogen.repository.workspace import prepare_stage_root, sweep
 from repogen.versions.listing import was_registered, with_entries
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ def prune(
     models = read_models(repository, selection)
     for model in models:
         require_plain_directory(model.path)
+    if not options.dry_run:
+        sweep(repository, options.stage_dir)
     owner = read_owner(repository)
     kind = "" if owner is None else owner.kind.value
     try:

@@ -30,7 +30,7 @@ from repogen.repository.publish import require_plain_directory
 from repogen.repository.recovery import finish_interrupted_publish, recover
 from repogen.repository.transaction import Transaction
 from repogen.repository.version_policy import served_versions, serving_only
-from repogen.repository.workspace import prepare_stage_root, private_repository
+from repogen.repository.workspace import prepare_stage_root, private_repository, sweep
 from repogen.repository.written_config import origin_of_config
 from repogen.triton_config.text.parse import parse
 
@@ -63,9 +63,21 @@ def roll_back(
     """
     repository = Path(os.path.realpath(repository))
     require_models(repository, (name,))
+    try:
+        return _roll_back(repository, name, options, filesystem or Disk())
+    except OSError as error:
+        raise PublishError(
+            f"{name}: the change cannot be written: {reason(error)}",
+            "the repository is unchanged; free disk space or fix the permissions there, and run the command again",
+            code="rollback.write",
+        ) from error
+
+
+def _roll_back(repository: Path, name: str, options: RollbackOptions, filesystem: Filesystem) -> RollbackReport:
     model = model_dir(repository, name)
     require_plain_directory(model)
     if not options.dry_run:
+        sweep(repository, options.stage_dir)
         recover(repository, name)
     record = read_model(repository, name)
     _require_unedited(model)
@@ -78,19 +90,15 @@ def roll_back(
     report = _report(repository, record, staged, options)
     if report.outcome is RollbackOutcome.UNCHANGED or options.dry_run:
         return report
-    try:
-        with prepare_stage_root(repository, options.stage_dir) as root:
-            staged = replace(staged, repository=private_repository(root))
+    with prepare_stage_root(repository, options.stage_dir) as root:
+        staged = replace(staged, repository=private_repository(root))
+        try:
             stage_config(staged, model / str(target))
-            with locked(repository, 60.0):
-                _require_unchanged(record, staged)
-                _apply(staged, model, filesystem or Disk())
-    except OSError as error:
-        raise PublishError(
-            f"{name}: the change cannot be written: {reason(error)}",
-            "the repository is unchanged; free disk space or fix the permissions there, and run the command again",
-            code="rollback.write",
-        ) from error
+        except FileNotFoundError as error:  # a prune deleted the version
+            raise _changed_meanwhile(name) from error
+        with locked(repository, 60.0):
+            _require_unchanged(record, staged)
+            _apply(staged, model, filesystem)
     return report
 
 
@@ -269,8 +277,12 @@ def _require_unchanged(record: ModelRecord, staged: StagedVersion) -> None:
     finish_interrupted_publish(record.path, Disk())
     now = read_model(record.path.parent, record.name)
     if now != record or read_manifest(record.path / str(staged.version)) != staged.manifest:
-        raise PublishError(
-            f"{record.name}: another command changed the model in the meantime",
-            "run the command again",
-            code="rollback.changed-meanwhile",
-        )
+        raise _changed_meanwhile(record.name)
+
+
+def _changed_meanwhile(name: str) -> PublishError:
+    return PublishError(
+        f"{name}: another command changed the model in the meantime",
+        "run the command again",
+        code="rollback.changed-meanwhile",
+    )

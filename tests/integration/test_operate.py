@@ -40,3 +40,20 @@ def test_rollback_is_served(tmp_path: Path) -> None:
         closing(InferenceServerClient(triton.endpoint.grpc)) as client,
     ):
         assert answer(client, "m") == 2
+
+
+def test_published_copy_is_served(tmp_path: Path) -> None:
+    """A copy of the version that one repository serves is served by a server on another, after a prune."""
+    source, target = Publisher(tmp_path / "source"), Publisher(tmp_path / "target")
+    for number in (1, 2):
+        source.publish("m", adds(number))
+    for number in (3, 4, 5):
+        target.publish("m", adds(number))
+    with (
+        live.serve(target.repository, "embedded", poll=True, progress=Silent()) as triton,
+        closing(InferenceServerClient(triton.endpoint.grpc)) as client,
+    ):
+        assert answer(client, "m") == 5
+        assert len(repogen.prune(keep=1, repository=target.repository).deleted) == 2
+        assert repogen.publish("m", source=source.repository, target=target.repository).versions[0].number == 4
+        assert waits_for(lambda: answer(client, "m"), 2)

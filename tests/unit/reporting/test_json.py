@@ -10,6 +10,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from repogen.artifacts.bench import BenchReport, BenchRow, Estimate, Machine, ModelBench, Unmeasured
 from repogen.artifacts.built_model import ExportAttempt, FileRecord, PassOutcome
+from repogen.artifacts.difference import (
+    Change,
+    DiffReport,
+    FileChange,
+    Metric,
+    OperatorCount,
+    VersionRef,
+    WeightsDiff,
+)
 from repogen.artifacts.environment import Check
 from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
 from repogen.artifacts.promotion import GateResult, History, Outcome, Period, PromotionReport, Verdict
@@ -20,6 +29,7 @@ from repogen.artifacts.rollback import RollbackOutcome, RollbackReport
 from repogen.artifacts.serving import Latency, SmokeCheck, SmokeReport
 from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncReport
 from repogen.artifacts.tensors import Signature
+from repogen.artifacts.transfer import TransferredVersion, TransferReport
 from repogen.artifacts.verification import Discrepancy, VerifyReport
 from repogen.artifacts.versions import Manifest, Provenance
 from repogen.errors import ErrorRecord, PublishError
@@ -79,6 +89,23 @@ VERSION = VersionRecord("m", 2, Path("m/2"), served=True, manifest=MANIFEST, pro
 FOREIGN = VersionRecord("m", 1, Path("m/1"), served=False, manifest=None, problem="no manifest", size=1, created="")
 MODEL_RECORD = ModelRecord("m", Path("m"), (VERSION, FOREIGN), served=(2,), held=None, problem="")
 ROLLBACK = RollbackReport(Path("r"), "m", RollbackOutcome.HELD, (2,), (1,), 1, dry_run=False, notes=("x",))
+TRANSFERRED = TransferredVersion("m", 1, 2, published=True, size=10)
+DIFF = DiffReport(
+    VersionRef(Path("r"), "m", 1),
+    VersionRef(Path("s"), "m", 2),
+    identical=False,
+    signature=("input 'x' is gone",),
+    weights=WeightsDiff(1, ("w",), (), ("b",), 2),
+    facts=(Change("opset ai.onnx", "17", "20"),),
+    nodes=(3, 4),
+    operators=(OperatorCount("Relu", 0, 1),),
+    metrics=(Metric("parity max abs diff", None, float("inf")),),
+    sizes=(10, 20),
+    files=(FileChange("model.onnx", None, 10),),
+    config=("+x",),
+    inputs=("spec",),
+    notes=("x",),
+)
 EXAMPLES = {
     "build": [as_dict(BuildReport(Path("r"), (MODEL, ModelReport("n", Status.UNCHANGED, version=1)), ERROR))],
     "check": [findings_document([Finding("RG101", "error", "m", "h", path="a/config.pbtxt")], 1)],
@@ -93,6 +120,8 @@ EXAMPLES = {
     "rollback": [as_dict(ROLLBACK)],
     "prune": [as_dict(PruneReport(Path("r"), dry_run=True, versions=(PrunedVersion("m", 1, 10, ""),)))],
     "bench": [as_dict(BENCH)],
+    "publish": [as_dict(TransferReport(Path("r"), Path("s"), dry_run=True, versions=(TRANSFERRED,)))],
+    "diff": [as_dict(DIFF)],
     "doctor": [doctor_document([Check("python", "3.11", ok=True)])],
     "a command that failed": [
         as_dict(PublishError("x")),

@@ -15,10 +15,12 @@ from typing import Any
 
 from repogen.artifacts.prune import PruneOptions
 from repogen.artifacts.rollback import RollbackOptions
+from repogen.artifacts.transfer import TransferOptions
 from repogen.repository import filesystem
 from repogen.repository.filesystem import Disk, Filesystem
 from repogen.versions.prune import prune
 from repogen.versions.rollback import roll_back
+from repogen.versions.transfer import transfer
 from tests.unit.repository.publish.killed_publish import Killed
 
 _CHANGES = frozenset(
@@ -62,6 +64,9 @@ def run(command: str, repository: Path, arguments: dict[str, Any], disk: Filesys
     """Run one command."""
     if command == "rollback":
         roll_back(repository, "m", RollbackOptions(**arguments), disk)
+    elif command == "publish":
+        source = repository.parent / "source"
+        transfer(source, repository, "m", TransferOptions(allow_breaking=True, **arguments), disk)
     elif command == "prune":
         prune(repository, (), PruneOptions(**arguments), lambda: None, disk)
 

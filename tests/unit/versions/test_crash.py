@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 import repogen
 from repogen.errors import PublishError
 from repogen.repository.filesystem import Disk
+from repogen.repository.workspace import sweep
 from tests.support.failing_disk import Failing
 from tests.support.published import Publisher
 
@@ -51,6 +53,9 @@ SCENARIOS = {
     "further back": Scenario("rollback", 3, {"to": 1}, held=2),
     "prune": Scenario("prune", 2, {"keep": 1}),
     "prune under a hold": Scenario("prune", 1, {"keep": 1}, held=2),
+    "publish": Scenario("publish", 1),
+    "publish other files": Scenario("publish", 1, {"version": 1}),
+    "publish under a hold": Scenario("publish", 1, held=2),
     "release": Scenario("rollback", 1, {"release": True}, held=2),
 }
 KILLS = [(name, at) for name, scenario in SCENARIOS.items() for at in range(scenario.operations + 1)]
@@ -61,6 +66,11 @@ def prepare(publisher: Publisher, scenario: Scenario) -> None:
     publisher.publish(weights=b"1", batch=0, shape=(1, 3), labels=("a", "b"))
     publisher.publish(weights=b"2")
     publisher.publish(weights=b"3", policy="latest { num_versions: 1 }")
+    if scenario.command == "publish":
+        other = Publisher(publisher.repository.with_name("source"))
+        other.publish(weights=b"5", shape=("batch", 9), labels=("e", "f"))
+        other.publish(weights=b"6", shape=("batch", 7), policy="latest { num_versions: 1 }")
+        shutil.rmtree(other.repository.with_name("stage-of-source"))
     if scenario.held is not None:
         repogen.rollback("m", scenario.held, repository=publisher.repository)
     for path in (*publisher.repository.glob("m/labels-*"), *publisher.repository.glob("m/warmup/*")):
@@ -74,8 +84,8 @@ def state(repository: Path) -> State:
     return tuple(version.version for version in model.versions), model.served, model.held
 
 
-def killed(scenario: Scenario, repository: Path, at: int, *, every: bool) -> int:
-    """Run the command and kill it at an operation; return its exit code."""
+def program(scenario: Scenario, repository: Path, at: int, *, every: bool) -> list[str]:
+    """Return the command line of a program that runs the command and is killed at an operation."""
     job = {
         "command": scenario.command,
         "repository": str(repository),
@@ -83,8 +93,12 @@ def killed(scenario: Scenario, repository: Path, at: int, *, every: bool) -> int
         "at": at,
         "every": every,
     }
-    program = [sys.executable, "-m", "tests.unit.versions.killed_command", json.dumps(job)]
-    return subprocess.run(program, cwd=ROOT, check=False).returncode
+    return [sys.executable, "-m", "tests.unit.versions.killed_command", json.dumps(job)]
+
+
+def killed(scenario: Scenario, repository: Path, at: int, *, every: bool) -> int:
+    """Run the command and kill it at an operation; return its exit code."""
+    return subprocess.run(program(scenario, repository, at, every=every), cwd=ROOT, check=False).returncode
 
 
 def require_whole(publisher: Publisher, scenario: Scenario, before: State, after: State) -> None:
@@ -98,11 +112,13 @@ def require_whole(publisher: Publisher, scenario: Scenario, before: State, after
         assert current[1:] == before[1:]
     else:
         assert current in {before, after}
-    if current == before or scenario.arguments:
+    if current == before or scenario.arguments or scenario.command == "publish":
         run(scenario.command, publisher.repository, scenario.arguments, Disk())
+    else:
+        sweep(publisher.repository, None)  # as the next command does
     assert state(publisher.repository) == after
     names = {path.name for path in publisher.repository.parent.iterdir()}
-    assert names == {"repo", "stage-of-repo"}
+    assert names - {"source"} == {"repo", "stage-of-repo"}
     assert {path.name for path in publisher.repository.iterdir()} == {".repogen.lock", "m", "repogen.json"}
 
 
@@ -158,3 +174,28 @@ def test_full_disk_at_an_operation(publisher: Publisher, name: str, at: int, *, 
     if scenario.command == "prune":
         before = (before[0][: len(before[0]) - at], *before[1:])
     assert state(publisher.repository) == before
+
+
+def test_full_and_read_only_disk(tmp_path: Path) -> None:
+    """On a real filesystem that is full or read-only, each command fails or completes, and a rerun completes."""
+    (tmp_path / "disk").mkdir()
+    namespace = ["unshare", "--map-root-user", "--mount"]
+    if subprocess.run([*namespace, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this machine does not allow mount namespaces")
+    command = [sys.executable, "-m", "tests.unit.versions.small_disk", str(tmp_path / "disk"), str(tmp_path)]
+    small_disk = subprocess.run([*namespace, *command], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert (small_disk.returncode, small_disk.stderr) == (0, "")
+
+
+def test_commands_at_the_same_time(publisher: Publisher) -> None:
+    """Each command completes, or fails because another one changed the model; the result is whole."""
+    prepare(publisher, SCENARIOS["publish"])
+    names = ["publish", "publish other files", "back to other files", "back", "prune", "prune", "release"]
+    commands = [program(SCENARIOS[name], publisher.repository, 1000, every=False) for name in names]
+    runs = [subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) for command in commands]
+    errors = [run.communicate()[1] for run in runs]
+    expected = ("another command changed the model", "has no version", "is damaged")  # a prune deleted the version
+    assert [error for error in errors if error and not any(text in error for text in expected)] == []
+    numbers, served, _ = state(publisher.repository)
+    assert set(served) <= set(numbers)
+    assert len(served) == 1
