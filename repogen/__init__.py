@@ -2,7 +2,7 @@
 
 >>> import repogen
 >>> sorted(set(repogen.__all__) - {"__version__"})
-['as_dict', 'build', 'check', 'history', 'load_spec', 'promote', 'rollback', 'smoke', 'sync']
+['as_dict', 'build', 'check', 'deploy', 'history', 'load_spec', 'promote', 'rollback', 'smoke', 'sync']
 
 Every function is imported on first use: ``import repogen`` alone imports nothing heavy.
 """
@@ -19,6 +19,7 @@ from repogen.version import __version__
 if TYPE_CHECKING:
     from repogen.api.build import build
     from repogen.api.check import check
+    from repogen.api.deploy import deploy
     from repogen.api.registry import history, promote, rollback, sync
     from repogen.api.smoke import smoke
     from repogen.api.spec import load_spec
@@ -29,6 +30,7 @@ __all__ = [
     "as_dict",
     "build",
     "check",
+    "deploy",
     "history",
     "load_spec",
     "promote",
@@ -41,6 +43,7 @@ _MODULES = {
     "as_dict": "repogen.reporting.json",
     "build": "repogen.api.build",
     "check": "repogen.api.check",
+    "deploy": "repogen.api.deploy",
     "history": "repogen.api.registry",
     "load_spec": "repogen.api.spec",
     "promote": "repogen.api.registry",

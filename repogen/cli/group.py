@@ -42,6 +42,7 @@ debug_option = click.option("--debug", is_flag=True, help="Show tracebacks and l
 _COMMANDS = {
     "build": ("repogen.cli.build", "Export, verify, smoke-test and publish the models of SPEC."),
     "check": ("repogen.cli.check", "Report what Triton rejects, crashes on, or loads unexpectedly."),
+    "deploy": ("repogen.cli.deploy", "Make running servers serve what a repository selects."),
     "diagnose": ("repogen.cli.build", "Try every exporter on MODEL; publish nothing."),
     "doctor": ("repogen.cli.about", "Check this environment and print how to fix what is missing."),
     "explain": ("repogen.cli.explain", "Print the page for a rule or error code."),

@@ -8,6 +8,7 @@ import os
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.deployment import DeployReport, ModelDeployment
 from repogen.artifacts.promotion import GateResult, History, PromotionReport
 from repogen.artifacts.report import BuildReport, ModelReport
 from repogen.artifacts.serving import SmokeCheck, SmokeReport
@@ -32,8 +33,8 @@ def as_dict(report: object) -> dict[str, object]:
         repogen.as_dict(repogen.build("repogen.yaml"))["models"][0]["status"]  # 'published'
 
     Args:
-        report: What ``repogen.build``, ``promote``, ``rollback``, ``history`` or ``sync`` returned, an element of what
-            ``smoke`` or ``check`` returned, or a ``RepogenError``.
+        report: What ``repogen.build``, ``promote``, ``rollback``, ``history``, ``sync`` or ``deploy`` returned, an
+            element of what ``smoke`` or ``check`` returned, or a ``RepogenError``.
 
     Raises:
         TypeError: It is something else.
@@ -112,6 +113,38 @@ def _(history: History) -> dict[str, object]:
         for period in history.periods
     ]
     return {"model": history.model, "periods": periods}
+
+
+@as_dict.register
+def _(report: DeployReport) -> dict[str, object]:
+    return {
+        "repository": str(report.repository),
+        "interrupted": report.interrupted,
+        "servers": [
+            {
+                "server": server.server,
+                "mode": None if server.mode is None else server.mode.value,
+                "models": [as_dict(model) for model in server.models],
+                "note": server.note or None,
+                "error": None if server.error is None else as_dict(server.error),
+            }
+            for server in report.servers
+        ],
+    }
+
+
+@as_dict.register
+def _(model: ModelDeployment) -> dict[str, object]:
+    return {
+        "name": model.model,
+        "action": model.action.value,
+        "expected": list(model.expected),
+        "before": None if model.before is None else list(model.before),
+        "serving": None if model.serving is None else list(model.serving),
+        "note": model.note or None,
+        "smoke": [_smoke_result(report) for report in model.smoke],
+        "error": None if model.error is None else as_dict(model.error),
+    }
 
 
 @as_dict.register

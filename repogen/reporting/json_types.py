@@ -433,6 +433,56 @@ class SyncDocument(TypedDict):
 
 
 @with_config(_STRICT)
+class DeployedDocument(TypedDict):
+    """One model on one server."""
+
+    name: str
+    """Name of the model"""
+    action: Literal["deployed", "unchanged", "restored", "failed", "unloaded", "skipped"]
+    """What was done, see [deploy](../guides/deploy.md#the-report)"""
+    expected: list[int]
+    """Versions that the repository selects, newest first"""
+    before: list[int] | None
+    """Versions that the server served before; null if unknown"""
+    serving: list[int] | None
+    """Versions that the server serves now; null if unknown"""
+    note: str | None
+    """Note"""
+    smoke: list[SmokeDocument]
+    """Smoke tests of the expected versions on the server"""
+    error: ErrorDocument | None
+    """Why it failed"""
+
+
+@with_config(_STRICT)
+class DeployServerDocument(TypedDict):
+    """One server of a deploy."""
+
+    server: str
+    """Its address"""
+    mode: Literal["explicit", "poll"] | None
+    """`poll` for every server that rejects load requests; null if unknown"""
+    models: list[DeployedDocument]
+    """One entry per model"""
+    note: str | None
+    """Note"""
+    error: ErrorDocument | None
+    """Why the server could not be used"""
+
+
+@with_config(_STRICT)
+class DeployDocument(TypedDict):
+    """``repogen deploy --json``."""
+
+    repository: str
+    """Directory of the repository"""
+    interrupted: bool
+    """Whether Ctrl-C ended the run"""
+    servers: list[DeployServerDocument]
+    """One entry per server, in order"""
+
+
+@with_config(_STRICT)
 class CheckDocument(TypedDict):
     """One check of the environment."""
 
@@ -467,6 +517,7 @@ DOCUMENTS: dict[str, type] = {
     "promote": PromotionDocument,
     "history": HistoryDocument,
     "sync": SyncDocument,
+    "deploy": DeployDocument,
     "doctor": DoctorDocument,
     "a command that failed": FailureDocument,
 }

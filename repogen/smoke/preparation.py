@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 # The limit of a gRPC message is 2 GiB; names, versions and the config need some of it.
 MAX_SENT = 2**31 - 2**20
+NOT_EXPLICIT = "smoke.not-explicit"
+"""Code of the error for a server in another control mode than explicit."""
 _BACKENDS_IGNORE = frozenset({CONFIG_FILE, MANIFEST_FILE, UNCONFIRMED_FILE, GOLDEN_JSON, GOLDEN_NPZ})
 
 
@@ -160,24 +162,14 @@ def loaded(server: RunningTriton, client: InferenceClient, model: PreparedModel)
         NoAnswerError: The server does not respond.
         ServerError: The model's requirements cannot be installed.
     """
-    if reasons := _load_refusals(model):
+    if reasons := admission_refusals(model):
         raise RefusedError("NOT_ADMITTED", "; ".join(reasons))
     server.provide(model.requirements())
     try:
         client.load(model.served_as, as_json(model.config) if model.replaces_config else None, model.files())
     except RefusedError as refusal:
-        if "is restricted" in refusal.message:
-            raise SmokeError(
-                f"the server's control API requires a header: {refusal.message}",
-                f"set {control.VARIABLE}=KEY=VALUE, or pass --control-header",
-                code="smoke.control-header",
-            ) from refusal
-        if "explicit model load" in refusal.message:
-            raise SmokeError(
-                f"the server does not load models on request: {refusal.message}",
-                "start it with --model-control-mode=explicit, or use --server embedded",
-                code="smoke.not-explicit",
-            ) from refusal
+        if (error := control_error(refusal)) is not None:
+            raise error from refusal
         raise
     try:
         yield
@@ -188,7 +180,24 @@ def loaded(server: RunningTriton, client: InferenceClient, model: PreparedModel)
     client.unload(model.served_as)
 
 
-def _load_refusals(model: PreparedModel) -> tuple[str, ...]:
+def control_error(refusal: RefusedError) -> SmokeError | None:
+    """Return the error for a server that loads no model for this client; None if it refused one model."""
+    if "is restricted" in refusal.message:
+        return SmokeError(
+            f"the server's control API requires a header: {refusal.message}",
+            f"set {control.VARIABLE}=KEY=VALUE, or pass --control-header",
+            code="smoke.control-header",
+        )
+    if "explicit model load" in refusal.message:
+        return SmokeError(
+            f"the server does not load models on request: {refusal.message}",
+            "start it with --model-control-mode=explicit, or use --server embedded",
+            code=NOT_EXPLICIT,
+        )
+    return None
+
+
+def admission_refusals(model: PreparedModel) -> tuple[str, ...]:
     """Return why Triton may not load a model, or a model of its steps, which Triton loads with an ensemble."""
     steps = _step_names(model.config, model.directory.parent)
     if unsafe := sorted(name for name in steps if not is_safe_name(name)):

@@ -9,11 +9,12 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from repogen.artifacts.built_model import ExportAttempt, PassOutcome
+from repogen.artifacts.deployment import DeployAction, DeployReport, ModelDeployment, ServerDeployment
 from repogen.artifacts.environment import Check
 from repogen.artifacts.promotion import GateResult, History, Outcome, Period, PromotionReport, Verdict
 from repogen.artifacts.registry import AliasMove
 from repogen.artifacts.report import BuildReport, ModelReport, Status
-from repogen.artifacts.serving import Latency, SmokeCheck, SmokeReport
+from repogen.artifacts.serving import ControlMode, Latency, SmokeCheck, SmokeReport
 from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncReport
 from repogen.errors import ErrorRecord, PublishError
 from repogen.reporting.json import as_dict, doctor_document, findings_document, smoke_document
@@ -47,6 +48,8 @@ MODEL = ModelReport(
 GATE = GateResult("latency.max_ratio", "n/a", "", Verdict.RECORDED, value=float("inf"))
 MOVE = AliasMove("champion", None, 2, "me", "2026-01-01T00:00:00Z", "promote", {"size": "1"})
 SYNCED = (SyncedVersion("m", SyncAction.FAILED, 1, "", ERROR),)
+DEPLOYED = ModelDeployment("m", DeployAction.RESTORED, (2,), (1,), None, "", (SMOKE,), ERROR)
+SERVER = ServerDeployment("a:1", ControlMode.POLL, (DEPLOYED,), error=ERROR)
 EXAMPLES = {
     "build": [as_dict(BuildReport(Path("r"), (MODEL, ModelReport("n", Status.UNCHANGED, version=1)), ERROR))],
     "check": [findings_document([Finding("RG101", "error", "m", "h", path="a/config.pbtxt")], 1)],
@@ -54,6 +57,9 @@ EXAMPLES = {
     "promote": [as_dict(PromotionReport("m", "champion", None, 2, Outcome.REFUSED, (GATE,), move=MOVE))],
     "history": [as_dict(History("m", (Period("champion", None, "", "", present=True, by="", why="outside"),)))],
     "sync": [as_dict(SyncReport(Path("r"), "a", dry_run=True, versions=SYNCED))],
+    "deploy": [
+        as_dict(DeployReport(Path("r"), (ServerDeployment("a:1", ControlMode.POLL, (DEPLOYED,), error=ERROR),)))
+    ],
     "doctor": [doctor_document([Check("python", "3.11", ok=True)])],
     "a command that failed": [
         as_dict(PublishError("x")),
