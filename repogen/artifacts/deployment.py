@@ -24,6 +24,7 @@ class DeployOptions:
         models: Names of the models; every model that repogen built if empty.
         unload: Names of models that the servers should no longer serve; ``models`` may then be empty.
         timeout: Seconds for loading a model, or for a polling server to load it; None for the default of the mode.
+        dry_run: Report what the servers serve, and change nothing.
         credentials: How to connect.
     """
 
@@ -31,6 +32,7 @@ class DeployOptions:
     models: tuple[str, ...] = ()
     unload: tuple[str, ...] = ()
     timeout: float | None = None
+    dry_run: bool = False
     credentials: Credentials = field(default=NO_CREDENTIALS, repr=False)
 
 
@@ -115,11 +117,18 @@ class DeployReport:
         repository: The repository whose versions were deployed.
         servers: One entry per server, in order.
         interrupted: Whether Ctrl-C ended the run; the change under way was reversed.
+        dry_run: Whether no change was made.
     """
 
     repository: Path
     servers: tuple[ServerDeployment, ...]
     interrupted: bool = False
+    dry_run: bool = False
+
+    @property
+    def pending(self) -> tuple[tuple[str, ModelDeployment], ...]:
+        """Server and model where a server does not serve the versions that the repository selects."""
+        return tuple((s.server, model) for s in self.servers for model in s.models if model.serving != model.expected)
 
     @property
     def exit_code(self) -> int:

@@ -111,6 +111,7 @@ def _parse_header(text: str) -> tuple[str, str]:
     metavar="SECONDS",
     help="Time for loading a model; default: 600, or 60 for a server that polls.",
 )
+@click.option("--dry-run", is_flag=True, help="Show what the servers serve, but change nothing.")
 @connection_options
 @control_header_option
 @json_option
@@ -123,6 +124,7 @@ def deploy(  # noqa: PLR0913 - one parameter per option
     repository: Path,
     unload: tuple[str, ...],
     timeout: float | None,
+    dry_run: bool,
     tls: bool,
     tls_root: Path | None,
     tls_key: Path | None,
@@ -146,6 +148,7 @@ def deploy(  # noqa: PLR0913 - one parameter per option
                 repository=repository,
                 unload=unload,
                 timeout=timeout,
+                dry_run=dry_run,
                 credentials=credentials,
                 progress=progress,
             )

@@ -48,8 +48,8 @@ def deploy(repository: Path, options: DeployOptions, progress: Progress) -> Depl
     groups = plan(repository, options.models) if options.models or not options.unload else ()
     run = _Run(repository, options, groups, progress)
     servers = [run.inspect(address) for address in options.servers]
-    if any(server.error is not None for server in servers):
-        return DeployReport(repository, tuple(servers))
+    if options.dry_run or any(server.error is not None for server in servers):
+        return DeployReport(repository, tuple(servers), dry_run=options.dry_run)
     for index, server in enumerate(servers):
         result = run.deploy(server)
         servers[index] = result.server

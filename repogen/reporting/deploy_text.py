@@ -55,8 +55,13 @@ def _notes(server: ServerDeployment) -> Iterator[str]:
 
 def _result(report: DeployReport) -> str:
     repository = os.path.relpath(report.repository)
+    if not report.servers:
+        return f"{repository}: nothing to deploy"
     complete = sum(server.is_complete for server in report.servers)
     total = f"{len(report.servers)} server{'' if len(report.servers) == 1 else 's'}"
+    if report.dry_run and not report.exit_code:
+        names = dict.fromkeys(printable(model.model) for _, model in report.pending)
+        return f"{repository}: nothing was done (--dry-run); to deploy: {', '.join(names) or 'nothing'}"
     if report.interrupted:
         return f"{repository}: interrupted; deployed to {complete} of {total}"
     if report.exit_code:

@@ -119,6 +119,7 @@ def _(history: History) -> dict[str, object]:
 def _(report: DeployReport) -> dict[str, object]:
     return {
         "repository": str(report.repository),
+        "dry_run": report.dry_run,
         "interrupted": report.interrupted,
         "servers": [
             {

@@ -401,38 +401,6 @@ class HistoryDocument(TypedDict):
 
 
 @with_config(_STRICT)
-class SyncedDocument(TypedDict):
-    """One version that ``sync`` handled."""
-
-    name: str
-    """Name of the model"""
-    action: str
-    """What was done, see [sync](../guides/sync.md#what-sync-does-with-a-model)"""
-    version: int | None
-    """Version in the registry"""
-    note: str | None
-    """Reason"""
-    error: ErrorDocument | None
-    """Why it failed"""
-
-
-@with_config(_STRICT)
-class SyncDocument(TypedDict):
-    """``repogen sync --json``."""
-
-    repository: str
-    """Directory of the repository"""
-    alias: str
-    """The alias that it follows"""
-    dry_run: bool
-    """Whether nothing was changed because of `--dry-run`"""
-    changed: bool
-    """Whether the served models changed"""
-    models: list[SyncedDocument]
-    """One entry per model"""
-
-
-@with_config(_STRICT)
 class DeployedDocument(TypedDict):
     """One model on one server."""
 
@@ -476,10 +444,46 @@ class DeployDocument(TypedDict):
 
     repository: str
     """Directory of the repository"""
+    dry_run: bool
+    """Whether nothing was changed because of `--dry-run`"""
     interrupted: bool
     """Whether Ctrl-C ended the run"""
     servers: list[DeployServerDocument]
     """One entry per server, in order"""
+
+
+@with_config(_STRICT)
+class SyncedDocument(TypedDict):
+    """One version that ``sync`` handled."""
+
+    name: str
+    """Name of the model"""
+    action: str
+    """What was done, see [sync](../guides/sync.md#what-sync-does-with-a-model)"""
+    version: int | None
+    """Version in the registry"""
+    note: str | None
+    """Reason"""
+    error: ErrorDocument | None
+    """Why it failed"""
+
+
+@with_config(_STRICT)
+class SyncDocument(TypedDict):
+    """``repogen sync --json``."""
+
+    repository: str
+    """Directory of the repository"""
+    alias: str
+    """The alias that it follows"""
+    dry_run: bool
+    """Whether nothing was changed because of `--dry-run`"""
+    changed: bool
+    """Whether the served models changed"""
+    models: list[SyncedDocument]
+    """One entry per model"""
+    deploy: NotRequired[DeployDocument]
+    """What the servers of `--deploy` serve; missing without it"""
 
 
 @with_config(_STRICT)

@@ -24,14 +24,18 @@ from tritonclient.grpc import InferenceServerClient, InferInput
 from tritonclient.utils import InferenceServerException
 
 import repogen
+from repogen.api.deploy import deploy_synced
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlHeader, ControlMode, Credentials
+from repogen.artifacts.sync import SyncOptions
 from repogen.cli.group import main
+from repogen.registry.sync.sync import sync
 from repogen.reporting.json_types import DOCUMENTS
 from repogen.serving import commands, control, process
 from repogen.serving.embedded import EmbeddedTriton
 from repogen.targets import DEFAULT_RELEASE, targets
 from tests.support.scaled_models import Scaled, publish_ensemble, publish_scaled
+from tests.support.simulated_registry import SimulatedRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -312,6 +316,31 @@ def test_replicas_are_deployed_in_order_until_one_fails(host: Host, tmp_path: Pa
 
         report = host.deploy("replica", servers=[host.address, third.address])
         assert (summary(report), codes(report)) == ([("replica", "skipped", (2,))], ["server.remote"])
+
+
+def test_synced_changes_are_deployed(tmp_path: Path) -> None:
+    """A version that fails is not deployed again by the next sync, which reports the server instead."""
+    built, repository, registry = tmp_path / "built", tmp_path / "synced", SimulatedRegistry(tmp_path / "registry")
+    for scaled in (Scaled(1.0), Scaled(2.0), Scaled(3.0, golden=4.0)):
+        registry.register(built / "scale" / str(publish_scaled(built, "scale", scaled)), "champion")
+    repository.mkdir()
+    with started(repository) as host:
+
+        def follow(version: int | None) -> DeployReport:
+            """Move the alias, sync, and deploy."""
+            registry.point("scale", "champion", version)
+            report = sync(registry, repository, SyncOptions("champion"), Silent())
+            return deploy_synced(report, [host.address])
+
+        for version in (1, 2):
+            assert summary(follow(version)) == [("scale", "deployed", (version,))]
+        assert (summary(follow(3)), host.answer()) == ([("scale", "restored", (2,))], 2.0)
+        again = follow(3)
+        assert (summary(again), codes(again), again.exit_code) == ([("scale", "skipped", (2,))], ["deploy.pending"], 6)
+        assert summary(follow(2)) == [("scale", "unchanged", (2,))]
+        assert codes(follow(2)) == []
+        assert summary(follow(None)) == [("scale", "unloaded", ())]
+        assert follow(None).servers == ()
 
 
 def test_command_prints_one_document(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,21 @@ def test_wrong_options_are_rejected(arguments: list[str], code: str) -> None:
     assert "secret" not in result.output
 
 
+def test_sync_does_not_delete_what_a_deploy_goes_back_to(tmp_path: Path) -> None:
+    """Pruning is a second command."""
+    command = ["sync", "--alias", "a", "--repository", str(tmp_path / "r"), "--prune", "--deploy", "a:8001", "--json"]
+    result = CliRunner().invoke(main, command)
+    assert (result.exit_code, json.loads(result.stdout)["error"]["code"]) == (2, "sync.prune")
+
+
+def test_dry_run_names_what_would_be_deployed() -> None:
+    """Nothing is pending where the server serves the repository's versions."""
+    pending = DeployReport(Path("prod").resolve(), (DONE, LEFT), dry_run=True)
+    assert deploy_text(pending, debug=False).endswith("prod: nothing was done (--dry-run); to deploy: m")
+    complete = DeployReport(Path("prod").resolve(), (DONE,), dry_run=True)
+    assert deploy_text(complete, debug=False).endswith("prod: nothing was done (--dry-run); to deploy: nothing")
+
+
 def test_credentials_are_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The header of the environment is added; a certificate implies TLS."""
     monkeypatch.setenv(HEADER_VARIABLE, "Authorization=Bearer secret")
