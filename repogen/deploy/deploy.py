@@ -16,6 +16,7 @@ from repogen.deploy.rollout import Rollout
 from repogen.errors import RepogenError, SmokeError, SpecError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from repogen.artifacts.deployment import DeployOptions
@@ -93,6 +94,7 @@ class _Run:
         self.progress.step("", f"deploy to {server.server}")
         try:
             with open_server(server.server, self.options.credentials, self.options.timeout) as live:
+                before = live.serving()
                 rollout = Rollout(live, self.repository, self.options.timeout or POLL_SECONDS, self.progress)
                 for group in self.groups:
                     result = rollout.deploy(group)
@@ -105,9 +107,10 @@ class _Run:
                     done += [rollout.unload(name) for name in self.options.unload]
                     complete = True
                 with suppress(RepogenError):  # the report of the models has the reason
-                    note = live.unready_reason([model.model for model in done])
+                    note = _note(live, before, {model.model for model in done})
         except KeyboardInterrupt:
             interrupted, complete = True, False
+            server = self.inspect(server.server)
         except RepogenError as caught:
             error, complete = caught.record, False
         models = (*done, *_remaining(server, done))
@@ -144,6 +147,21 @@ class _Run:
             for model in models
             if model.selected or versions[model.name]
         ]
+
+
+def _note(live: LiveServer, before: Mapping[str, tuple[int, ...]], names: set[str]) -> str:
+    """Return what the user should know about a server after a deploy of models ``names``."""
+    changed = [
+        f"{name} serves {', '.join(map(str, versions))}, before: {', '.join(map(str, before[name]))}"
+        for name, versions in live.serving().items()
+        if name not in names and versions != before.get(name, versions)
+    ]
+    parts = (
+        [f"Triton also loaded other versions of models that were not deployed: {'; '.join(changed)}"] if changed else []
+    )
+    if reason := live.unready_reason(sorted(names)):
+        parts.append(reason)
+    return "; ".join(parts)
 
 
 def _remaining(server: ServerDeployment, done: list[ModelDeployment]) -> list[ModelDeployment]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -157,6 +157,25 @@ class LiveServer:
             raise error
         self.mode = ControlMode.EXPLICIT if error is None else ControlMode.POLL
         return error is None
+
+    def serving(self) -> dict[str, tuple[int, ...]]:
+        """Return the versions that are ready, newest first, by model."""
+        versions: dict[str, list[int]] = {}
+        with self.answers():
+            for entry in self.client.index():
+                if entry.state == "READY" and entry.version is not None:
+                    versions.setdefault(entry.name, []).append(entry.version)
+        return {name: tuple(sorted(numbers, reverse=True)) for name, numbers in versions.items()}
+
+    @contextmanager
+    def reconnected(self) -> Iterator[LiveServer]:
+        """Yield another connection, with enough time for a load that is under way.
+
+        A load request waits for an earlier one on the same model, which can be one that took too long.
+        """
+        limits = Limits(load_seconds=max(self.limits.load_seconds, Limits().load_seconds))
+        with connect(self.running.endpoint, limits) as client:
+            yield replace(self, client=client, limits=limits)
 
     def unready_reason(self, names: Sequence[str]) -> str:
         """Return why the server's health check fails because of models; empty if it does not."""

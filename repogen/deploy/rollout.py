@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.deployment import DeployAction, ModelDeployment
@@ -110,10 +110,11 @@ class Rollout:
         except RepogenError as error:
             if current is not None:
                 current.error = error.record
-        if not self._polls:
-            self._unload_new(attempts)
-        # steps first: Triton does not load an ensemble that does not fit its steps
-        results = map(self._left if self._polls else self._restored, attempts)
+        if self._polls:
+            results = [self._left(attempt) for attempt in attempts]
+        else:
+            with self.server.reconnected() as server:
+                results = replace(self, server=server).restore(attempts)
         return GroupResult(tuple(results), complete=False, interrupted=interrupted)
 
     def unload(self, name: str) -> ModelDeployment:
@@ -182,14 +183,18 @@ class Rollout:
             error.hint += f"; also check that the server's repository has the same content as {self.repository}"
             raise
 
-    def _unload_new(self, attempts: Sequence[_Attempt]) -> None:
-        """Unload models that were not served before, ensembles before their steps."""
+    def restore(self, attempts: Sequence[_Attempt]) -> list[ModelDeployment]:
+        """Make the server serve what it served before.
+
+        New ensembles are unloaded before their steps. Old steps are loaded before their ensembles: Triton does not load
+        an ensemble that does not fit its steps.
+        """
         for attempt in reversed(attempts):
             with suppress(RepogenError):  # the result is read from the server's index
-                if not attempt.before.versions and not self.server.snapshot(attempt.model.name).serves_like(
-                    attempt.before
-                ):
+                now = self.server.snapshot(attempt.model.name)
+                if not attempt.before.versions and not now.serves_like(attempt.before):
                     self.server.unload(attempt.model.name)
+        return [self._restored(attempt) for attempt in attempts]
 
     def _restored(self, attempt: _Attempt) -> ModelDeployment:
         """Restore one model, test it, and return its part of the report."""
@@ -205,7 +210,7 @@ class Rollout:
         if serving != before.versions:
             return attempt.result(DeployAction.FAILED, serving, f"could not be restored: {_versions_text(serving)}")
         if problem:
-            return attempt.result(DeployAction.FAILED, serving, problem)
+            return attempt.result(DeployAction.FAILED, serving, f"{problem}; {self._rollback_hint(attempt)}")
         return attempt.result(DeployAction.RESTORED, serving, self._restored_note(attempt, untested))
 
     def _test_restored(self, attempt: _Attempt) -> tuple[str, tuple[int, ...]]:
@@ -223,7 +228,7 @@ class Rollout:
         return "", tuple(version for version in before.versions if version not in tested)
 
     def _restored_note(self, attempt: _Attempt, untested: tuple[int, ...]) -> str:
-        before, name = attempt.before.versions, attempt.model.name
+        before = attempt.before.versions
         if not before:
             return "was not served before, and was unloaded"
         parts = [f"serves {_versions_text(before)} as before"]
@@ -232,7 +237,7 @@ class Rollout:
         if before != attempt.model.versions:
             parts.append(
                 f"{self.repository} still selects {_versions_text(attempt.model.versions)}, which the server loads "
-                f"when it restarts: run `repogen rollback {name} --repository {self.repository}`"
+                f"when it restarts: {self._rollback_hint(attempt)}"
             )
         return "; ".join(parts)
 
@@ -258,12 +263,15 @@ class Rollout:
             return None
 
     def _hint(self, attempt: _Attempt) -> str:
-        before = "".join(f" --to {version}" for version in attempt.before.versions[:1])
-        to = before if attempt.before.versions != attempt.model.versions else ""
         return (
-            "the server polls its repository, so only the repository can change what it serves: run "
-            f"`repogen rollback {attempt.model.name} --repository {self.repository}{to}`"
+            "the server polls its repository, so only the repository can change what it serves: "
+            f"{self._rollback_hint(attempt)}"
         )
+
+    def _rollback_hint(self, attempt: _Attempt) -> str:
+        before = attempt.before.versions
+        to = f" --to {before[0]}" if before and before != attempt.model.versions else ""
+        return f"run `repogen rollback {attempt.model.name} --repository {self.repository}{to}`"
 
     def _not_polled_error(self, name: str, expected: tuple[int, ...], serving: tuple[int, ...]) -> SmokeError:
         return SmokeError(

@@ -249,6 +249,42 @@ def test_interruption_reverses_the_change_under_way(host: Host, step: str, secon
     assert summary(host.deploy(name)) == [(name, "deployed", (2,))]
 
 
+def test_load_that_takes_too_long_is_reversed(host: Host) -> None:
+    """The server continues to load; the old version is loaded after that."""
+    publish_scaled(host.repository, "slow", Scaled(1.0))
+    host.deploy("slow")
+    publish_scaled(host.repository, "slow", Scaled(2.0))
+    report = host.deploy("slow", timeout=0.1)
+    assert (codes(report), summary(report)) == (["deploy.timeout"], [("slow", "restored", (1,))])
+    assert host.answer("slow") == 1.0
+
+
+def test_other_models_that_triton_reloads_are_reported(host: Host) -> None:
+    """Triton reloads an ensemble that it reloaded before with a step, at a request for any model."""
+    publish_scaled(host.repository, "part", Scaled(1.0))
+    publish_ensemble(host.repository, "whole", "part", Scaled(1.0))
+    publish_scaled(host.repository, "unrelated", Scaled(1.0))
+    host.deploy("whole", "unrelated")
+    publish_scaled(host.repository, "part", Scaled(2.0))
+    publish_ensemble(host.repository, "whole", "part", Scaled(2.0))
+    with closing(InferenceServerClient(host.address)) as client:
+        client.load_model("part", headers=HEADER.grpc)
+    publish_ensemble(host.repository, "whole", "part", Scaled(2.0))
+    report = host.deploy("unrelated")
+    assert summary(report) == [("unrelated", "unchanged", (1,))]
+    assert "whole serves 3, before: 2" in report.servers[0].note
+
+
+def test_version_that_was_served_untested_is_reported(host: Host) -> None:
+    """As after a deploy that was killed: there is no version before to go back to."""
+    publish_scaled(host.repository, "untested", Scaled(1.0, golden=2.0))
+    with closing(InferenceServerClient(host.address)) as client:
+        client.load_model("untested", headers=HEADER.grpc)
+    report = host.deploy("untested")
+    assert (codes(report), summary(report)) == (["smoke.failed"], [("untested", "failed", (1,))])
+    assert "run `repogen rollback untested --repository" in report.servers[0].models[0].note
+
+
 def test_repository_with_other_content_is_reported(host: Host, tmp_path: Path) -> None:
     """Other bytes fail the golden tensors, another config the comparison of configs, other versions the load."""
     publish_scaled(host.repository, "mounted", Scaled(1.0))
