@@ -110,12 +110,10 @@ class Rollout:
         except RepogenError as error:
             if current is not None:
                 current.error = error.record
-        if self._polls:
-            results = [self._left(attempt) for attempt in attempts]
-        else:
-            with self.server.reconnected() as server:
-                results = replace(self, server=server).restore(attempts)
-        return GroupResult(tuple(results), complete=False, interrupted=interrupted)
+        except BaseException:
+            self._go_back(attempts)
+            raise
+        return GroupResult(tuple(self._go_back(attempts)), complete=False, interrupted=interrupted)
 
     def unload(self, name: str) -> ModelDeployment:
         """Unload a model."""
@@ -182,6 +180,13 @@ class Rollout:
         except SmokeError as error:
             error.hint += f"; also check that the server's repository has the same content as {self.repository}"
             raise
+
+    def _go_back(self, attempts: Sequence[_Attempt]) -> list[ModelDeployment]:
+        """Restore a group, on a connection of its own; return its part of the report."""
+        if self._polls:
+            return [self._left(attempt) for attempt in attempts]
+        with self.server.reconnected() as server:
+            return replace(self, server=server).restore(attempts)
 
     def restore(self, attempts: Sequence[_Attempt]) -> list[ModelDeployment]:
         """Make the server serve what it served before.

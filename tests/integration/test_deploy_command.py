@@ -38,11 +38,13 @@ from tests.support.scaled_models import Scaled, publish_ensemble, publish_scaled
 from tests.support.simulated_registry import SimulatedRegistry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from repogen.artifacts.deployment import DeployReport
     from repogen.artifacts.serving import RunningTriton
+
+    from .conftest import Project
 
 pytestmark = pytest.mark.first
 HEADER = ControlHeader("x-ops", "5ecre7")
@@ -247,6 +249,48 @@ def test_interruption_reverses_the_change_under_way(host: Host, step: str, secon
     assert (report.exit_code, summary(report)) == (130, [(name, "restored", (1,))])
     assert host.answer(name) == 1.0
     assert summary(host.deploy(name)) == [(name, "deployed", (2,))]
+
+
+class Broken(Silent):
+    """A receiver of progress events with a bug."""
+
+    def step(self, model: str, step: str) -> None:
+        """Fail when the new version is tested."""
+        if model and step == "smoke":
+            raise ZeroDivisionError
+
+
+def test_unexpected_error_reverses_the_change_under_way(host: Host) -> None:
+    """The error is raised after that."""
+    publish_scaled(host.repository, "unexpected", Scaled(1.0))
+    host.deploy("unexpected")
+    publish_scaled(host.repository, "unexpected", Scaled(2.0))
+    with pytest.raises(ZeroDivisionError):
+        host.deploy("unexpected", progress=Broken())
+    assert host.answer("unexpected") == 1.0
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_command_that_is_interrupted_or_killed(
+    host: Host, tmp_path: Path, project_at: Callable[[Path], Project]
+) -> None:
+    """Ctrl-C restores the old version; after SIGKILL, the server serves one of the two, and a rerun completes."""
+    name = "stopped"
+    publish_scaled(host.repository, name, Scaled(1.0))
+    host.deploy(name)
+    publish_scaled(host.repository, name, Scaled(2.0))
+    for number, code, answers in ((signal.SIGINT, 130, {1.0}), (signal.SIGKILL, -signal.SIGKILL, {1.0, 2.0})):
+        command = ["deploy", name, "--server", host.address, "--repository", str(host.repository)]
+        with project_at(tmp_path).start(*command) as process:
+            assert process.stderr is not None
+            assert any(line.endswith(f"{name}: load\n") for line in process.stderr)
+            process.send_signal(number)
+            output, _ = process.communicate()
+        assert process.returncode == code
+        assert ("interrupted; deployed to 0 of 1 server" in output) is (code == 130)
+        assert host.answer(name) in answers
+    report = host.deploy(name)
+    assert (report.exit_code, report.servers[0].models[0].serving, host.answer(name)) == (0, (2,), 2.0)
 
 
 def test_load_that_takes_too_long_is_reversed(host: Host) -> None:
