@@ -2,7 +2,7 @@
 
 >>> import repogen
 >>> print(*sorted(set(repogen.__all__) - {"__version__"}))
-as_dict bench build check diff history load_spec promote prune publish rollback rollback_alias smoke sync verify versions
+as_dict bench build check deploy diff history load_spec promote prune publish rollback rollback_alias smoke sync verify versions
 
 Every function is imported on first use: ``import repogen`` alone imports nothing heavy.
 """
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from repogen.api.bench import bench
     from repogen.api.build import build
     from repogen.api.check import check
+    from repogen.api.deploy import deploy
     from repogen.api.registry import history, promote, rollback_alias, sync
     from repogen.api.repository import diff, prune, publish, rollback, verify, versions
     from repogen.api.smoke import smoke
@@ -32,6 +33,7 @@ __all__ = [
     "bench",
     "build",
     "check",
+    "deploy",
     "diff",
     "history",
     "load_spec",
@@ -51,6 +53,7 @@ _MODULES = {
     "bench": "repogen.api.bench",
     "build": "repogen.api.build",
     "check": "repogen.api.check",
+    "deploy": "repogen.api.deploy",
     "diff": "repogen.api.repository",
     "history": "repogen.api.registry",
     "load_spec": "repogen.api.spec",

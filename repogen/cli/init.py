@@ -34,7 +34,12 @@ if TYPE_CHECKING:
     "--ensemble", is_flag=True, help="With --from a Hugging Face text classifier: write an ensemble from text to label."
 )
 @click.option("--github", is_flag=True, help="Also write a GitHub Actions workflow; if a spec exists, write only that.")
-@click.option("--force", is_flag=True, help="Overwrite repogen.yaml and, with --github, the workflow; never code.")
+@click.option(
+    "--kubernetes", is_flag=True, help="Also write Kubernetes and KServe manifests; if a spec exists, write only those."
+)
+@click.option(
+    "--force", is_flag=True, help="Overwrite repogen.yaml, or the workflow and the manifests if it exists; never code."
+)
 @debug_option
 def init(  # noqa: PLR0913 - one parameter per option
     directory: Path,
@@ -45,6 +50,7 @@ def init(  # noqa: PLR0913 - one parameter per option
     name: str | None,
     ensemble: bool,
     github: bool,
+    kubernetes: bool,
     force: bool,
     debug: bool,
 ) -> None:
@@ -56,8 +62,8 @@ def init(  # noqa: PLR0913 - one parameter per option
     with handle_errors(debug=debug):
         spec = _description(source, directory, Hints(weights, examples, name), ensemble=ensemble)
         files = () if spec is None else scaffold_from(spec, directory, force=force)
-        if spec is None or github:
-            files += scaffold(directory, force=force, github=github)
+        if spec is None or github or kubernetes:
+            files += scaffold(directory, force=force, github=github, kubernetes=kubernetes)
         for path in files:
             write_text(f"wrote {path}")
         for line in () if spec is None else _remarks(spec):

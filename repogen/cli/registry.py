@@ -8,7 +8,9 @@ from pathlib import Path
 import click
 
 from repogen.api import registry as api
+from repogen.api.deploy import deploy_synced, require_servers
 from repogen.cli.completion import repository_models, server_names, spec_models
+from repogen.cli.deploy import connection_options, credentials_of
 from repogen.cli.group import (
     DIRECTORY,
     FILE,
@@ -22,8 +24,10 @@ from repogen.cli.group import (
 )
 from repogen.cli.spec_option import load_optional_spec
 from repogen.errors import SpecError
+from repogen.reporting.deploy_text import deploy_text
 from repogen.reporting.github import write_promotion
 from repogen.reporting.json import as_dict
+from repogen.reporting.output import write_text
 from repogen.reporting.progress import progress_view
 from repogen.reporting.registry_text import history_text, promotion_text, sync_text
 
@@ -134,6 +138,15 @@ def history(
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show what would be done, but change nothing.")
 @click.option("--prune", is_flag=True, help="Delete old versions that nothing needs, and models without the alias.")
+@click.option(
+    "servers",
+    "--deploy",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Then deploy what changed to this server, as `repogen deploy` does; repeatable.",
+)
+@connection_options
+@control_header_option
 @click.option("--spec", type=FILE, help=_SERVER_SPEC)
 @tracking_option
 @json_option
@@ -145,6 +158,12 @@ def sync(  # noqa: PLR0913 - one parameter per option
     models: tuple[str, ...],
     dry_run: bool,
     prune: bool,
+    servers: tuple[str, ...],
+    tls: bool,
+    tls_root: Path | None,
+    tls_key: Path | None,
+    tls_cert: Path | None,
+    headers: tuple[str, ...],
     spec: Path | None,
     tracking_uri: str | None,
     as_json: bool,
@@ -155,6 +174,15 @@ def sync(  # noqa: PLR0913 - one parameter per option
     Downloads the versions from the MLflow registry and publishes each one atomically.
     """
     with handle_errors(debug=debug, as_json=as_json), progress_view(quiet=as_json) as progress:
+        if servers and prune:
+            raise SpecError(
+                "--prune and --deploy cannot be combined: a failed deploy goes back to versions that --prune deletes",
+                "run `repogen sync --prune` after the deploy",
+                code="sync.prune",
+            )
+        credentials = credentials_of(tls=tls, tls_root=tls_root, tls_key=tls_key, tls_cert=tls_cert, headers=headers)
+        if servers:
+            require_servers(servers, credentials=credentials)
         report = api.sync(
             repository,
             alias=alias,
@@ -165,5 +193,15 @@ def sync(  # noqa: PLR0913 - one parameter per option
             tracking_uri=tracking_uri,
             progress=progress,
         )
-        print_report(lambda: sync_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)
-        sys.exit(report.exit_code)
+        if not servers or dry_run:
+            print_report(lambda: sync_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)
+            sys.exit(report.exit_code)
+        if not as_json:
+            write_text(sync_text(report, debug=debug))
+        deployed = deploy_synced(report, servers, credentials=credentials, progress=progress)
+        print_report(
+            lambda: "\n" + deploy_text(deployed, debug=debug),
+            lambda: as_dict(report) | {"deploy": as_dict(deployed)},
+            as_json=as_json,
+        )
+        sys.exit(deployed.exit_code if deployed.interrupted else report.exit_code or deployed.exit_code)

@@ -9,6 +9,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.bench import BenchReport, ModelBench
+from repogen.artifacts.deployment import DeployReport, ModelDeployment
 from repogen.artifacts.difference import DiffReport, Metric
 from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
 from repogen.artifacts.promotion import GateResult, History, Period, PromotionReport
@@ -155,6 +156,39 @@ def _with_figures(record: AliasMove | Period) -> dict[str, object]:
     values = fields.pop("values")
     fields["figures"] = {gate: {"value": values.get(gate), "text": text} for gate, text in record.figures.items()}
     return fields
+
+
+@as_dict.register
+def _(report: DeployReport) -> dict[str, object]:
+    return {
+        "repository": str(report.repository),
+        "dry_run": report.dry_run,
+        "interrupted": report.interrupted,
+        "servers": [
+            {
+                "server": server.server,
+                "mode": None if server.mode is None else server.mode.value,
+                "models": [as_dict(model) for model in server.models],
+                "note": server.note or None,
+                "error": None if server.error is None else as_dict(server.error),
+            }
+            for server in report.servers
+        ],
+    }
+
+
+@as_dict.register
+def _(model: ModelDeployment) -> dict[str, object]:
+    return {
+        "name": model.model,
+        "action": model.action.value,
+        "expected": list(model.expected),
+        "before": None if model.before is None else list(model.before),
+        "serving": None if model.serving is None else list(model.serving),
+        "note": model.note or None,
+        "smoke": [_smoke_result(report) for report in model.smoke],
+        "error": None if model.error is None else as_dict(model.error),
+    }
 
 
 @as_dict.register

@@ -463,6 +463,58 @@ class HistoryDocument(TypedDict):
 
 
 @with_config(_STRICT)
+class DeployedDocument(TypedDict):
+    """One model on one server."""
+
+    name: str
+    """Name of the model"""
+    action: Literal["deployed", "unchanged", "restored", "failed", "unloaded", "skipped"]
+    """What was done, see [deploy](../guides/deploy.md#the-report)"""
+    expected: list[int]
+    """Versions that the repository selects, newest first"""
+    before: list[int] | None
+    """Versions that the server served before; null if unknown"""
+    serving: list[int] | None
+    """Versions that the server serves now; null if unknown"""
+    note: str | None
+    """Note"""
+    smoke: list[SmokeDocument]
+    """Smoke tests of the expected versions on the server"""
+    error: ErrorDocument | None
+    """Why it failed"""
+
+
+@with_config(_STRICT)
+class DeployServerDocument(TypedDict):
+    """One server of a deploy."""
+
+    server: str
+    """Its address"""
+    mode: Literal["explicit", "poll"] | None
+    """`poll` for every server that rejects load requests; null if unknown"""
+    models: list[DeployedDocument]
+    """One entry per model"""
+    note: str | None
+    """Note"""
+    error: ErrorDocument | None
+    """Why the server could not be used"""
+
+
+@with_config(_STRICT)
+class DeployDocument(TypedDict):
+    """``repogen deploy --json``."""
+
+    repository: str
+    """Directory of the repository"""
+    dry_run: bool
+    """Whether nothing was changed because of `--dry-run`"""
+    interrupted: bool
+    """Whether Ctrl-C ended the run"""
+    servers: list[DeployServerDocument]
+    """One entry per server, in order"""
+
+
+@with_config(_STRICT)
 class SyncedDocument(TypedDict):
     """One version that ``sync`` handled."""
 
@@ -492,6 +544,8 @@ class SyncDocument(TypedDict):
     """Whether the served models changed"""
     models: list[SyncedDocument]
     """One entry per model"""
+    deploy: NotRequired[DeployDocument]
+    """What the servers of `--deploy` serve; missing without it"""
 
 
 @with_config(_STRICT)
@@ -952,6 +1006,7 @@ DOCUMENTS: dict[str, type] = {
     "bench": BenchDocument,
     "publish": TransferDocument,
     "diff": DiffDocument,
+    "deploy": DeployDocument,
     "doctor": DoctorDocument,
     "a command that failed": FailureDocument,
 }

@@ -21,6 +21,8 @@ from repogen.artifacts.serving import ControlHeader
 from repogen.errors import ServerError, SmokeError
 
 VARIABLE = "REPOGEN_CONTROL_HEADER"
+NOT_EXPLICIT = "smoke.not-explicit"
+"""Code of the error about a server that does not load models on request."""
 _APIS = "model-repository,logging,trace,shared-memory"
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 _VALUE = re.compile(r"[!-~]+", re.ASCII)
@@ -70,7 +72,7 @@ def refusal(message: str) -> SmokeError | None:
         return SmokeError(
             f"the server does not load models on request: {message}",
             "start it with --model-control-mode=explicit, or use --server embedded",
-            code="smoke.not-explicit",
+            code=NOT_EXPLICIT,
         )
     return None
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pydantic import field_validator
-from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
-from repogen.artifacts.serving import ControlMode, Endpoint
+from repogen.artifacts.serving import NO_CREDENTIALS, ControlMode, Endpoint
 from repogen.errors import ServerError
 from repogen.serving import control
+from repogen.serving.connection import open_client
 from repogen.serving.interface import ServerOptions, ServerPlugin
 from repogen.serving.servers import is_address
 
@@ -21,12 +21,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from tritonclient.grpc import InferenceServerClient
+
     from repogen.artifacts.progress import Progress
-    from repogen.artifacts.serving import ControlHeader
+    from repogen.artifacts.serving import ControlHeader, Credentials
     from repogen.targets import Target
 
 _CONNECT_SECONDS = 3.0
 _PROBE_SECONDS = 5.0
+_START_IT = "start it, check its gRPC port (8001 by default), or use --server embedded or --no-smoke"
+_OTHER_PROTOCOL = (
+    "this is not a gRPC port without TLS: by default, Triton's gRPC port is 8001, and 8000 and 8002 are HTTP; for a "
+    "server with TLS, see the --tls options of `repogen deploy`"
+)
+_HINTS = {
+    "Socket closed": _OTHER_PROTOCOL,
+    "parsing HTTP/2": _OTHER_PROTOCOL,
+    "handshake": "check that the server uses TLS, and the files of --tls-root, --tls-key and --tls-cert",
+    "UNAUTHENTICATED": "see --header of `repogen deploy`",
+}
+"""What to do, by a part of gRPC's message."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +72,12 @@ class RemoteTriton:
     Attributes:
         address: ``HOST:PORT`` or ``unix:PATH`` of the gRPC service.
         header: Header that its control API requires; None if it requires none.
+        credentials: How to connect.
     """
 
     address: str
     header: ControlHeader | None = field(default=None, repr=False)
+    credentials: Credentials = field(default=NO_CREDENTIALS, repr=False)
 
     def preflight(self) -> None:
         """Raise ServerError when no Triton responds at the address; waits for a limited time."""
@@ -98,7 +114,7 @@ class RemoteTriton:
 
     @contextlib.contextmanager
     def _connect(self) -> Iterator[RunningRemote]:
-        client = InferenceServerClient(self.address)
+        client = open_client(self.address, self.credentials)
         try:
             try:
                 live = client.is_server_live(client_timeout=_CONNECT_SECONDS)
@@ -112,17 +128,15 @@ class RemoteTriton:
                 sees_files=False,
                 has_gpu=True,
                 control=self.header,
+                credentials=self.credentials,
             )
             yield RunningRemote(endpoint, client)
         finally:
             client.close()
 
     def _unreachable_error(self, reason: str) -> ServerError:
-        return ServerError(
-            f"no Triton responds at {self.address} (gRPC): {reason}",
-            "start it, check its gRPC port (8001 by default), or use --server embedded or --no-smoke",
-            code="server.remote",
-        )
+        hint = next((hint for text, hint in _HINTS.items() if text in reason), _START_IT)
+        return ServerError(f"no Triton responds at {self.address} (gRPC): {reason}", hint, code="server.remote")
 
 
 class RemoteOptions(ServerOptions):

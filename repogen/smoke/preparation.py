@@ -161,7 +161,7 @@ def loaded(server: RunningTriton, client: InferenceClient, model: PreparedModel)
         NoAnswerError: The server does not respond.
         ServerError: The model's requirements cannot be installed.
     """
-    if reasons := _load_refusals(model):
+    if reasons := admission_refusals(model):
         raise RefusedError("NOT_ADMITTED", "; ".join(reasons))
     server.provide(model.requirements())
     try:
@@ -179,7 +179,7 @@ def loaded(server: RunningTriton, client: InferenceClient, model: PreparedModel)
     client.unload(model.served_as)
 
 
-def _load_refusals(model: PreparedModel) -> tuple[str, ...]:
+def admission_refusals(model: PreparedModel) -> tuple[str, ...]:
     """Return why Triton may not load a model, or a model of its steps, which Triton loads with an ensemble."""
     repository, steps = model.directory.parent, _step_names(model)
     if unsafe := [name for name in steps if not is_safe_name(name)]:

@@ -15,7 +15,7 @@ from repogen.repository.manifest import read_manifest
 from repogen.serving.commands import recorded_target
 from repogen.serving.servers import open_triton
 from repogen.smoke.deployed_model import read_deployed_model
-from repogen.smoke.grpc_client import GrpcClient
+from repogen.smoke.grpc_client import connect
 from repogen.smoke.inference import Limits
 from repogen.smoke.preparation import PreparedModel, check_supported, prepare_published
 from repogen.smoke.run_checks import files_check, report_of, run_checks, run_while_loaded
@@ -70,9 +70,26 @@ def smoke_repository(
     """
     limits = limits or Limits()
     models = tuple(names) or models_of(repository)
-    with GrpcClient(server.endpoint.grpc, limits, server.endpoint.control) as client:
+    with connect(server.endpoint, limits) as client:
         tester = _Tester(server, client, limits)
         return [report for name in models for report in tester.smoke_model(repository / name)]
+
+
+def smoke_served(
+    server: RunningTriton, client: InferenceClient, model: PreparedModel, limits: Limits | None = None
+) -> list[SmokeReport]:
+    """Test the versions of a model that a server already serves; nothing is loaded.
+
+    Args:
+        server: The server.
+        client: A connection to it.
+        model: The versions to test, and the config that the server should use for them.
+        limits: Limits on time and size.
+
+    Raises:
+        SmokeError: The server process ended.
+    """
+    return _Tester(server, client, limits or Limits()).smoke_versions(model)
 
 
 @dataclass(frozen=True)
@@ -95,12 +112,13 @@ class _Tester:
             detail = "the version policy serves none of the existing versions"
             return [report_of(endpoint, model, 0, [SmokeCheck("versions", passed=False, detail=detail)])]
         if not endpoint.sees_files or check_supported(endpoint, model) is not None:
-            return self._smoke_versions(model)
-        reports, failures = run_while_loaded(self.server, self.client, model, lambda: self._smoke_versions(model))
+            return self.smoke_versions(model)
+        reports, failures = run_while_loaded(self.server, self.client, model, lambda: self.smoke_versions(model))
         failure_reports = [report_of(endpoint, model, model.versions[-1], failures)] if failures else []
         return [*(reports or ()), *failure_reports]
 
-    def _smoke_versions(self, model: PreparedModel) -> list[SmokeReport]:
+    def smoke_versions(self, model: PreparedModel) -> list[SmokeReport]:
+        """Return one report per version of a loaded model."""
         return [self._smoke_version(model, version) for version in model.versions]
 
     def _smoke_version(self, model: PreparedModel, version: int) -> SmokeReport:

@@ -106,13 +106,15 @@ def _results(name: str, check: Callable[[], SmokeCheck | Iterable[SmokeCheck]]) 
 
 @contextmanager
 def answering(server: RunningTriton, checks: list[SmokeCheck]) -> Iterator[None]:
-    """Turn NoAnswerError of the block into a failed check, or into an error when the server process ended.
+    """Turn an error of the block into a failed check, or into an error when the server process ended.
 
     Raises:
         SmokeError: The server process ended.
     """
     try:
         yield
+    except RefusedError as refusal:  # for example, another client unloaded the version
+        checks.append(SmokeCheck("answers", passed=False, detail=str(refusal)))
     except NoAnswerError as error:
         if server.alive():
             checks.append(SmokeCheck("answers", passed=False, detail=str(error)))

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from repogen.artifacts.bench import BenchReport, BenchRow, Estimate, Machine, ModelBench, Unmeasured
 from repogen.artifacts.built_model import ExportAttempt, FileRecord, PassOutcome
+from repogen.artifacts.deployment import DeployAction, DeployReport, ModelDeployment, ServerDeployment
 from repogen.artifacts.difference import (
     Change,
     DiffReport,
@@ -26,7 +27,7 @@ from repogen.artifacts.prune import PrunedVersion, PruneReport
 from repogen.artifacts.registry import AliasMove
 from repogen.artifacts.report import BuildReport, ModelReport, Status
 from repogen.artifacts.rollback import RollbackOutcome, RollbackReport
-from repogen.artifacts.serving import Latency, SmokeCheck, SmokeReport
+from repogen.artifacts.serving import ControlMode, Latency, SmokeCheck, SmokeReport
 from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncReport
 from repogen.artifacts.tensors import Signature
 from repogen.artifacts.transfer import TransferredVersion, TransferReport
@@ -106,6 +107,8 @@ DIFF = DiffReport(
     inputs=("spec",),
     notes=("x",),
 )
+DEPLOYED = ModelDeployment("m", DeployAction.RESTORED, (2,), (1,), None, "", (SMOKE,), ERROR)
+SERVER = ServerDeployment("a:1", ControlMode.POLL, (DEPLOYED,), error=ERROR)
 EXAMPLES = {
     "build": [as_dict(BuildReport(Path("r"), (MODEL, ModelReport("n", Status.UNCHANGED, version=1)), ERROR))],
     "check": [findings_document([Finding("RG101", "error", "m", "h", path="a/config.pbtxt")], 1)],
@@ -122,6 +125,9 @@ EXAMPLES = {
     "bench": [as_dict(BENCH)],
     "publish": [as_dict(TransferReport(Path("r"), Path("s"), dry_run=True, versions=(TRANSFERRED,)))],
     "diff": [as_dict(DIFF)],
+    "deploy": [
+        as_dict(DeployReport(Path("r"), (ServerDeployment("a:1", ControlMode.POLL, (DEPLOYED,), error=ERROR),)))
+    ],
     "doctor": [doctor_document([Check("python", "3.11", ok=True)])],
     "a command that failed": [
         as_dict(PublishError("x")),

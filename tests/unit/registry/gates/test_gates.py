@@ -105,7 +105,7 @@ def test_differences_of_a_lossy_version_add_up(limit: float, verdict: str) -> No
     """Its golden tensors are ONNX Runtime's, so Triton may differ from PyTorch by the sum; the text says what it is."""
     lossy = "lossy: int8-dynamic, quality 0.958 -> 0.956 (budget 0.01)"
     measurements = MEASUREMENTS | {"parity": Differences(3.1e-1, 1e-2, lossy)}
-    result = judged({"parity": {"max_abs_diff": limit}}, measurements)["parity.max_abs_diff"]
+    result = results_of({"parity": {"max_abs_diff": limit}}, measurements)["parity.max_abs_diff"]
     assert result.verdict.value == verdict
     assert result.measured == f"3.2e-01 (built 3.1e-01, served 1.0e-02; {lossy})"
 
