@@ -1,8 +1,9 @@
 """repogen: from a trained PyTorch model to a verified, versioned Triton model repository.
 
 >>> import repogen
->>> print(*sorted(set(repogen.__all__) - {"__version__"}))
-as_dict bench build check deploy diff history load_spec promote prune publish rollback rollback_alias smoke sync verify versions
+>>> print(*sorted(set(repogen.__all__) - {"__version__"}))  # doctest: +NORMALIZE_WHITESPACE
+as_dict bench build check deploy diff history load_spec promote prune publish rollback rollback_alias smoke sync verify
+versions
 
 Every function is imported on first use: ``import repogen`` alone imports nothing heavy.
 """

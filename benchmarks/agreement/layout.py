@@ -227,7 +227,7 @@ _OTHER_CHANGES: dict[str, dict[str, Change]] = {
         "file/one_row": partial(_write, "warmup/sample", bytes(16)),
         "file/long": partial(_write, "warmup/sample", bytes(64)),
         "file/directory": partial(_replace_with_directory, "warmup/sample"),
-        "file/beside_config": partial(_move, "warmup/sample", "sample"),
+        "file/next_to_config": partial(_move, "warmup/sample", "sample"),
         "file/in_version": partial(_move, "warmup/sample", "1/warmup/sample"),
         "file/linked_outside": partial(_move_outside, "warmup/sample"),
         "folder_absent": partial(_remove, "warmup"),
@@ -238,7 +238,7 @@ _OTHER_CHANGES: dict[str, dict[str, Change]] = {
         "file/short": partial(_write, "initial_state/first", bytes(4)),
         "file/long": partial(_write, "initial_state/first", bytes(64)),
         "file/directory": partial(_replace_with_directory, "initial_state/first"),
-        "file/beside_config": partial(_move, "initial_state/first", "first"),
+        "file/next_to_config": partial(_move, "initial_state/first", "first"),
     },
     "ensemble": {
         "version/none": partial(_remove, "1"),

@@ -120,12 +120,12 @@ def deploy_synced(
     published = {version.model for version in report.versions if version.action is SyncAction.PUBLISHED}
     changed = [name for name in existing if name in published]
     removed = [name for name in names if name not in existing]
-    kept = {version.model for version in report.versions if version.action is SyncAction.KEPT}
-    if not changed and not removed and not kept:
+    unchanged_models = {version.model for version in report.versions if version.action is SyncAction.KEPT}
+    if not changed and not removed and not unchanged_models:
         return DeployReport(report.repository, ())
     is_change = bool(changed or removed)
     result = deploy(
-        *(changed if is_change else sorted(kept)),
+        *(changed if is_change else sorted(unchanged_models)),
         servers=servers,
         repository=report.repository,
         unload=removed,

@@ -49,8 +49,8 @@ def versions(
         name: Only this model; all when None.
         repository: Any model repository.
         spec: A loaded spec that names the MLflow server.
-        tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's. It is asked for the numbers and
-            aliases of versions that were registered; a server that does not respond is a note in the report.
+        tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's. It is queried for the numbers
+            and aliases of versions that were registered; a server that does not respond is a note in the report.
 
     Raises:
         repogen.errors.SpecError: The repository, or the model, does not exist.

@@ -26,7 +26,7 @@ class VersionRecord:
         created: When its manifest was written, in UTC, ISO 8601; without a manifest, when the directory was changed;
             empty if that is not known.
         confirmed: Whether a model registry lists it as published, or it was not registered.
-        registry_version: Number in the model registry; None if it is not in one, or if no registry was asked.
+        registry_version: Number in the model registry; None if it is not in one, or if no registry was queried.
         aliases: Aliases that point to it in the model registry.
     """
 

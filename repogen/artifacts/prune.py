@@ -37,13 +37,13 @@ class PrunedVersion:
         model: The model.
         version: The version.
         size: Bytes of its files.
-        kept: Why it was kept; empty if it was deleted, or would be without ``--dry-run``.
+        keep_reason: Why it was kept; empty if it was deleted, or would be without ``--dry-run``.
     """
 
     model: str
     version: int
     size: int
-    kept: str
+    keep_reason: str
 
 
 @dataclass(frozen=True)
@@ -63,4 +63,4 @@ class PruneReport:
     @property
     def deleted(self) -> tuple[PrunedVersion, ...]:
         """The versions that were deleted, or would be."""
-        return tuple(version for version in self.versions if not version.kept)
+        return tuple(version for version in self.versions if not version.keep_reason)

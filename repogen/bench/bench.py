@@ -25,8 +25,9 @@ from repogen.bench.machine import describe_machine
 from repogen.bench.server import ServedModel, ServerChoice, serve_model
 from repogen.bench.statistics import estimate
 from repogen.errors import BenchError, RepogenError
+from repogen.repository.inventory import require_models
 from repogen.repository.layout import models_of
-from repogen.serving.commands import check_models, recorded_target
+from repogen.serving.commands import recorded_target
 from repogen.serving.install import locate
 from repogen.serving.perf_analyzer import install_perf_analyzer
 from repogen.targets import DEFAULT_RELEASE, target_of, targets
@@ -81,7 +82,7 @@ def bench(request: BenchRequest, progress: Progress) -> BenchReport:
         SpecError: The repository or a model does not exist.
         ServerError: perf_analyzer cannot be installed.
     """
-    check_models(request.repository, request.models)
+    require_models(request.repository, request.models)
     machine = describe_machine()
     program = install_perf_analyzer(locate(targets()[DEFAULT_RELEASE].onnxruntime), progress)
     benches = []

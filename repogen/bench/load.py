@@ -154,8 +154,8 @@ def _run(target: LoadTarget, arguments: list[str], directory: Path, window: floa
     command = [*environment, str(target.program / "bin" / "perf_analyzer"), *arguments]
     log = directory / "log"
     with _own_regions(target):
-        secret = "" if control is None else control.value
-        supervisor = spawn_supervised(command, directory, log, directory.name, secret)
+        secrets = frozenset(part for part in command if control is not None and part.endswith(f":{control.value}"))
+        supervisor = spawn_supervised(command, directory, log, directory.name, secrets)
         try:
             supervisor.wait(_EXTRA_SECONDS + 4 * _WINDOWS * window)
         except subprocess.TimeoutExpired as error:

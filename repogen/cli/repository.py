@@ -45,7 +45,7 @@ def versions(
     """List the versions of a repository, and which are served.
 
     Lists the versions of NAME, or of all models. Works on any repository. If an MLflow server is configured, it is
-    asked for the numbers and aliases of versions that were registered.
+    queried for the numbers and aliases of versions that were registered.
     """
     with handle_errors(debug=debug, as_json=as_json):
         report = api.versions(name, repository=repository, spec=load_optional_spec(spec), tracking_uri=tracking_uri)
@@ -244,7 +244,7 @@ def diff(  # noqa: PLR0913 - one parameter per option
     """
     with handle_errors(debug=debug, as_json=as_json):
         if markdown and as_json:
-            raise SpecError("--markdown and --json exclude each other")
+            raise SpecError("--markdown and --json are mutually exclusive")
         report = api.diff(name, before, after, repository=repository, against=against)
         from repogen.reporting.diff_text import diff_markdown, diff_text  # noqa: PLC0415 - imports templates
 

@@ -31,23 +31,25 @@ def server_addresses(servers: Iterable[str], file: Path | None) -> tuple[str, ..
     """
     named = [("--server", server) for server in servers]
     named += [] if file is None else list(_lines(file))
-    seen: dict[str, str] = {}
+    first_mentions: dict[str, str] = {}
     for where, address in named:
         if not is_address(address):
             raise SpecError(f"{where}: {address!r} is not the address of a server", _FORM, where=where, code=_CODE)
-        if address in seen:
+        if address in first_mentions:
             raise SpecError(
-                f"{where}: {address} is given twice, first by {seen[address]}",
+                f"{where}: {address} is given twice, first by {first_mentions[address]}",
                 "remove one",
                 where=where,
                 code=_CODE,
             )
-        seen[address] = where
-    if not seen:
+        first_mentions[address] = where
+    if not first_mentions:
         raise SpecError("no server to deploy to", "pass --server HOST:PORT, or --servers-file FILE", code=_CODE)
-    if len(seen) > _MAX_SERVERS:
-        raise SpecError(f"{len(seen)} servers; the limit is {_MAX_SERVERS}", "deploy to them in parts", code=_CODE)
-    return tuple(seen)
+    if len(first_mentions) > _MAX_SERVERS:
+        raise SpecError(
+            f"{len(first_mentions)} servers; the limit is {_MAX_SERVERS}", "deploy to them in parts", code=_CODE
+        )
+    return tuple(first_mentions)
 
 
 def _lines(file: Path) -> Iterator[tuple[str, str]]:

@@ -11,9 +11,9 @@ from repogen.artifacts.serving import NO_CREDENTIALS, Endpoint
 from repogen.errors import ConfigError, PublishError, RepogenError, SmokeError, SpecError
 from repogen.files import is_file, reason
 from repogen.repository.ensembles import neighbor_at
+from repogen.repository.inventory import require_models
 from repogen.repository.layout import models_of
 from repogen.repository.manifest import damaged_files, read_manifest
-from repogen.serving.commands import check_models
 from repogen.smoke.preparation import admission_refusals, prepare_published
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def plan(repository: Path, names: tuple[str, ...]) -> tuple[Group, ...]:
         PublishError: A version is damaged.
         SmokeError: Triton would run code of a model that is not a Python model.
     """
-    check_models(repository, names)
+    require_models(repository, names)
     models = _readable_models(repository)
     steps = {name: _steps(model) & models.keys() for name, model in models.items()}
     selected = _closure(names or _built_models(repository, models), steps)

@@ -49,8 +49,8 @@ def _gru_cell(g: Any, x: Any, hidden: Any, *weights: Any) -> Any:  # noqa: ANN40
 def _lstm_cell(g: Any, x: Any, states: Any, *weights: Any) -> Any:  # noqa: ANN401
     hidden, cell = states.node().inputs()
     enter, forget, new, leave = _split(g, g.op("Add", *_gates(g, x, hidden, weights)), 4)
-    kept = g.op("Mul", g.op("Sigmoid", forget), cell)
-    cell = g.op("Add", kept, g.op("Mul", g.op("Sigmoid", enter), g.op("Tanh", new)))
+    retained_cell = g.op("Mul", g.op("Sigmoid", forget), cell)
+    cell = g.op("Add", retained_cell, g.op("Mul", g.op("Sigmoid", enter), g.op("Tanh", new)))
     return g.op("Mul", g.op("Sigmoid", leave), g.op("Tanh", cell)), cell
 
 

@@ -166,8 +166,8 @@ def _expand_inverse(node: ir.Node) -> None:
     length = _length(node, value, axis, (one, two))
     int64 = ir.DataType.INT64
     half = _insert(node, "Add", [_insert(node, "Div", [length, two], int64), one], int64)
-    kept = _insert(node, "Slice", [value, zero, half, at], dtype)
-    size = _insert(node, "Shape", [kept], int64, start=axis, end=axis + 1)
+    half_spectrum = _insert(node, "Slice", [value, zero, half, at], dtype)
+    size = _insert(node, "Shape", [half_spectrum], int64, start=axis, end=axis + 1)
     scalar = [_insert(node, "Squeeze", [each], int64) for each in (zero, size, one)]
     index = _insert(node, "Range", scalar, int64)
     doubled = _insert(node, "Mul", [index, two], int64)
@@ -176,7 +176,7 @@ def _expand_inverse(node: ir.Node) -> None:
     factors = [_constant(node, np.array([number], dtype.numpy())) for number in (1, 2)]
     factor = _insert(node, "Where", [is_end, *factors], dtype)
     axes = _constant(node, np.arange(1, rank - axis, dtype=np.int64))
-    weighted = _insert(node, "Mul", [kept, _insert(node, "Unsqueeze", [factor, axes], dtype)], dtype)
+    weighted = _insert(node, "Mul", [half_spectrum, _insert(node, "Unsqueeze", [factor, axes], dtype)], dtype)
     inputs = [weighted, _insert(node, "Squeeze", [length], int64), *others]
     attributes = {name: each.as_int() for name, each in node.attributes.items() if name != "onesided"}
     whole = _insert(node, "DFT", inputs, dtype, **attributes)
@@ -187,10 +187,10 @@ def _expand_inverse(node: ir.Node) -> None:
 def _length(node: ir.Node, value: ir.Value, axis: int, numbers: Sequence[ir.Value]) -> ir.Value:
     """Return the length of the real signal as a vector of one number; without one, it is even."""
     one, two = numbers
-    given = node.inputs[1] if len(node.inputs) > 1 else None
+    length_input = node.inputs[1] if len(node.inputs) > 1 else None
     int64 = ir.DataType.INT64
-    if given is not None:
-        return _insert(node, "Reshape", [_insert(node, "Cast", [given], int64, to=int(int64)), one], int64)
+    if length_input is not None:
+        return _insert(node, "Reshape", [_insert(node, "Cast", [length_input], int64, to=int(int64)), one], int64)
     size = _insert(node, "Shape", [value], int64, start=axis, end=axis + 1)
     return _insert(node, "Mul", [_insert(node, "Sub", [size, one], int64), two], int64)
 

@@ -253,7 +253,9 @@ def _(report: PruneReport) -> dict[str, object]:
         "dry_run": report.dry_run,
         "deleted": len(report.deleted),
         "freed": sum(version.size for version in report.deleted),
-        "versions": [{**dataclasses.asdict(version), "deleted": not version.kept} for version in report.versions],
+        "versions": [
+            {**dataclasses.asdict(version), "deleted": not version.keep_reason} for version in report.versions
+        ],
     }
 
 

@@ -828,7 +828,7 @@ class PrunedVersionDocument(TypedDict):
     """Total size of its files in bytes"""
     deleted: bool
     """Whether it was deleted, or would be without `--dry-run`"""
-    kept: str
+    keep_reason: str
     """Why it was kept; empty if it was deleted"""
 
 

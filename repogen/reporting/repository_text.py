@@ -77,7 +77,13 @@ def prune_text(report: PruneReport) -> str:
     """Return one row per version, and a line with what was deleted."""
     action = "would be deleted" if report.dry_run else "deleted"
     rows = [
-        (version.model, str(version.version), "kept" if version.kept else action, size_text(version.size), version.kept)
+        (
+            version.model,
+            str(version.version),
+            "kept" if version.keep_reason else action,
+            size_text(version.size),
+            version.keep_reason,
+        )
         for version in report.versions
     ]
     deleted = report.deleted

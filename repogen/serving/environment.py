@@ -28,8 +28,10 @@ def without_secrets(environment: Mapping[str, str] = os.environ) -> dict[str, st
     >>> without_secrets({"MLFLOW_TRACKING_URI": "https://me:pw@host/x", "MLFLOW_TRACKING_TOKEN": "t", "HF_TOKEN": "h"})
     {'MLFLOW_TRACKING_URI': 'https://host/x', 'HF_TOKEN': 'h'}
     """
-    kept = {name: value for name, value in environment.items() if name not in _SECRETS}
-    return kept | {name: _without_user(kept[name]) for name in _URIS if name in kept}
+    public_variables = {name: value for name, value in environment.items() if name not in _SECRETS}
+    return public_variables | {
+        name: _without_user(public_variables[name]) for name in _URIS if name in public_variables
+    }
 
 
 def _without_user(uri: str) -> str:

@@ -91,7 +91,7 @@ class RemoteTriton:
         tritonserver 2.51.
         """
         header = None if self.header is None else self.header.grpc
-        with contextlib.closing(InferenceServerClient(self.address)) as client:
+        with contextlib.closing(open_client(self.address, self.credentials)) as client:
             try:
                 client.unload_model(f"repogen-probe-{uuid.uuid4().hex}", header, client_timeout=_CONNECT_SECONDS)
             except InferenceServerException as error:

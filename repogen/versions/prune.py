@@ -72,7 +72,7 @@ def prune(
         registered = [] if options.ignore_registry else _registered(_plan(repository, models, options), models, kind)
         entries = _entries(registered, open_registry)
         planned = _plan(repository, _with_entries(models, kind, entries), options)
-        if options.dry_run or all(version.kept for version in planned):
+        if options.dry_run or all(version.keep_reason for version in planned):
             return PruneReport(repository, options.dry_run, planned)
         with prepare_stage_root(repository, options.stage_dir) as root, locked(repository, 60.0):
             for model in models:
@@ -80,7 +80,7 @@ def prune(
             current = _with_entries(read_models(repository, selection), kind, entries)
             planned = _plan(repository, current, options)
             for version in reversed(planned):  # the oldest first
-                if not version.kept:
+                if not version.keep_reason:
                     discard(repository / version.model / str(version.version), root, filesystem or Disk())
     except OSError as error:
         raise PublishError(
@@ -124,7 +124,7 @@ def _too_new(version: VersionRecord, options: PruneOptions) -> str:
 
 def _registered(planned: Sequence[PrunedVersion], models: Iterable[ModelRecord], kind: str) -> list[str]:
     """Return the models with a version that was registered and could be deleted."""
-    candidates = {(version.model, version.version) for version in planned if not version.kept}
+    candidates = {(version.model, version.version) for version in planned if not version.keep_reason}
     versions = (version for model in models for version in model.versions)
     return sorted({v.model for v in versions if (v.model, v.version) in candidates and was_registered(v, kind)})
 

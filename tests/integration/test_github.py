@@ -229,7 +229,7 @@ def test_check_by_both_paths_of_the_action(hub: Hub) -> None:
     run = hub.act("push")
     assert (run.code, run.jobs()) == (0, {"check": "success"})
     assert [event["msg"] for event in run.events if event["msg"].startswith("errors")] == ["errors 3 0\n"]
-    findings = json.loads(run.kept.read_text(encoding="utf-8"))["runs"][0]["results"]
+    findings = json.loads(run.uploaded.read_text(encoding="utf-8"))["runs"][0]["results"]
     assert [finding["ruleId"] for finding in findings] == ["RG103", "RG206", "RG206"]
     locations = [finding["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for finding in findings]
     assert set(locations) == {"model_repository/bad/config.pbtxt"}

@@ -10,7 +10,7 @@ from tritonclient.grpc import InferenceServerClient
 import repogen
 from repogen.artifacts.progress import Silent
 from repogen.serving import commands as live
-from tests.integration.test_sync import adds, answer, waits_for
+from tests.integration.test_sync import adds, output, wait_for
 from tests.support.published import Publisher
 
 if TYPE_CHECKING:
@@ -26,20 +26,20 @@ def test_rollback_is_served(tmp_path: Path) -> None:
         live.serve(publisher.repository, "embedded", poll=True, progress=Silent()) as triton,
         closing(InferenceServerClient(triton.endpoint.grpc)) as client,
     ):
-        assert answer(client, "m") == 2
+        assert output(client, "m") == 2
         assert repogen.rollback("m", repository=publisher.repository).after == (1,)
-        assert waits_for(lambda: answer(client, "m"), 1)
+        assert wait_for(lambda: output(client, "m"), 1)
         publisher.publish("m", adds(3), batch=0)
-        assert answer(client, "m") == 1
+        assert output(client, "m") == 1
         repogen.rollback("m", repository=publisher.repository, release=True)
-        assert waits_for(lambda: answer(client, "m"), 3)
+        assert wait_for(lambda: output(client, "m"), 3)
     repogen.rollback("m", 2, repository=publisher.repository)
     assert [finding for finding in repogen.check(publisher.repository) if finding.severity == "error"] == []
     with (
         live.serve(publisher.repository, "embedded", poll=False, progress=Silent()) as triton,
         closing(InferenceServerClient(triton.endpoint.grpc)) as client,
     ):
-        assert answer(client, "m") == 2
+        assert output(client, "m") == 2
 
 
 def test_published_copy_is_served(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_published_copy_is_served(tmp_path: Path) -> None:
         live.serve(target.repository, "embedded", poll=True, progress=Silent()) as triton,
         closing(InferenceServerClient(triton.endpoint.grpc)) as client,
     ):
-        assert answer(client, "m") == 5
+        assert output(client, "m") == 5
         assert len(repogen.prune(keep=1, repository=target.repository).deleted) == 2
         assert repogen.publish("m", source=source.repository, target=target.repository).versions[0].number == 4
-        assert waits_for(lambda: answer(client, "m"), 2)
+        assert wait_for(lambda: output(client, "m"), 2)

@@ -133,8 +133,8 @@ def _plan_prune(
             record,
             versions=tuple(replace(version, aliases=aliases.get(version.version, ())) for version in record.versions),
         )
-        kept = {desired.version, *reasons_to_keep(record, pinned_versions(repository), desired.version)}
-        numbers = sorted(version.version for version in record.versions if version.version not in kept)
+        required_versions = {desired.version, *reasons_to_keep(record, pinned_versions(repository), desired.version)}
+        numbers = sorted(version.version for version in record.versions if version.version not in required_versions)
         results = (SyncedVersion(desired.name, SyncAction.PRUNED, number) for number in numbers)
         steps = [Step(result, path=model / str(result.version)) for result in results]
     if archived.is_dir() and local.directory != archived:

@@ -154,7 +154,7 @@ def paths_of(names: Sequence[str], paths: Sequence[str], reference: str) -> dict
     if len(names) != len(paths) or (set(names) & set(paths) and set(names) != set(paths)):
         return None
     matches = {name: [path for path in paths if path == name or path.endswith(f"_{name}")] for name in names}
-    chosen = {name: name if name in paths else found[0] for name, found in matches.items() if found}
+    chosen = {name: name if name in paths else candidates[0] for name, candidates in matches.items() if candidates}
     if not chosen:
         return dict(zip(names, paths, strict=True))
     if len(chosen) < len(names) or len(set(chosen.values())) < len(names):

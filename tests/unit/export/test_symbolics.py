@@ -46,7 +46,7 @@ class Long(nn.Module):
 @pytest.mark.parametrize("opset", [17, 20])
 @pytest.mark.parametrize("kind", ["gru", "lstm", "tanh", "relu"])
 def test_scripted_recurrent_cells(kind: str, opset: int, bias: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """They agree with PyTorch for another batch than the example's."""
+    """They agree with PyTorch for a batch size that differs from the example's."""
     cells: dict[str, Any] = {
         "gru": lambda: Cell(nn.GRUCell(5, 4, bias)),
         "lstm": lambda: Long(bias=bias),

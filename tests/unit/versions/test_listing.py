@@ -117,7 +117,7 @@ def test_empty_and_missing_repository(tmp_path: Path) -> None:
 
 
 def test_numbers_and_aliases_of_the_registry(publisher: Publisher, tmp_path: Path) -> None:
-    """A version is found in the registry by its content; the registry is asked only if a version was registered."""
+    """A version is found in the registry by its content; the registry is queried only if a version was registered."""
     for weights in (b"1", b"2"):
         publisher.publish(weights=weights)
     registry = SimulatedRegistry(tmp_path / "registry")

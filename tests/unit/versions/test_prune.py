@@ -46,15 +46,15 @@ def five(publisher: Publisher) -> Publisher:
     return publisher
 
 
-def kept(report: PruneReport) -> dict[int, str]:
+def keep_reasons(report: PruneReport) -> dict[int, str]:
     """Return the reason for which each version was kept."""
-    return {version.version: version.kept for version in report.versions if version.kept}
+    return {version.version: version.keep_reason for version in report.versions if version.keep_reason}
 
 
 def test_keep(five: Publisher) -> None:
     """The served version and those before it are kept; the others are deleted, also their bytes."""
     report = repogen.prune("m", keep=3, repository=five.repository)
-    assert kept(report) == {5: "served", 4: "one of the 3 newest", 3: "one of the 3 newest"}
+    assert keep_reasons(report) == {5: "served", 4: "one of the 3 newest", 3: "one of the 3 newest"}
     assert versions(five.repository / "m") == [3, 4, 5]
     assert {path.name for path in five.repository.parent.iterdir()} == {"repo", "stage-of-repo"}
     assert repogen.prune("m", keep=3, repository=five.repository).deleted == ()
@@ -76,7 +76,7 @@ def test_hold(five: Publisher) -> None:
     repogen.rollback("m", 3, repository=five.repository)
     report = repogen.prune(keep=2, repository=five.repository)
     newer = "newer than version 3, which is served"
-    assert kept(report) == {5: newer, 4: newer, 3: "held", 2: "one of the 2 newest"}
+    assert keep_reasons(report) == {5: newer, 4: newer, 3: "held", 2: "one of the 2 newest"}
 
 
 def test_policy_and_ensemble(five: Publisher) -> None:
@@ -85,7 +85,7 @@ def test_policy_and_ensemble(five: Publisher) -> None:
     (five.repository / "e" / "1").mkdir(parents=True)
     (five.repository / "e" / "config.pbtxt").write_text(ENSEMBLE)
     report = repogen.prune("m", keep=0, repository=five.repository)
-    assert kept(report) == {6: "served", 5: "served", 2: "ensemble e uses this version"}
+    assert keep_reasons(report) == {6: "served", 5: "served", 2: "ensemble e uses this version"}
 
 
 def test_age(five: Publisher) -> None:
@@ -96,7 +96,7 @@ def test_age(five: Publisher) -> None:
         os.utime(manifest, (at, at))
     report = repogen.prune(keep=0, repository=five.repository, older_than=timedelta(days=30))
     assert [version.version for version in report.deleted] == [2, 1]
-    assert kept(report)[3].startswith("created 20")
+    assert keep_reasons(report)[3].startswith("created 20")
 
 
 def test_versions_that_repogen_did_not_build_or_confirm(five: Publisher) -> None:
@@ -107,7 +107,7 @@ def test_versions_that_repogen_did_not_build_or_confirm(five: Publisher) -> None
     (model / "3" / UNCONFIRMED_FILE).touch()
     report = repogen.prune(keep=0, repository=five.repository)
     assert [version.version for version in report.deleted] == [4]
-    assert kept(report)[3] == "the model registry lists it as pending"
+    assert keep_reasons(report)[3] == "the model registry lists it as pending"
 
 
 @pytest.mark.parametrize("config", ["no_such_field: 1", "version_policy { specific {} }"])
@@ -116,7 +116,7 @@ def test_nothing_is_deleted_if_it_is_not_known_what_is_served(five: Publisher, c
     (five.repository / "m" / "config.pbtxt").write_text(config)
     before = contents(five.repository)
     report = repogen.prune(keep=0, repository=five.repository)
-    assert all(reason.startswith("it is not known what is served: ") for reason in kept(report).values())
+    assert all(reason.startswith("it is not known what is served: ") for reason in keep_reasons(report).values())
     assert (report.deleted, contents(five.repository)) == ((), before)
 
 
@@ -148,7 +148,7 @@ def test_alias_in_the_registry(synced: tuple[SimulatedRegistry, Path]) -> None:
     registry, target = synced
     report = prune(target, (), PruneOptions(keep=0), lambda: registry)
     newer = "newer than version 3, which is served"
-    assert kept(report) == {4: newer, 3: "served", 1: "alias stable in the model registry"}
+    assert keep_reasons(report) == {4: newer, 3: "served", 1: "alias stable in the model registry"}
     assert versions(target / "m") == [1, 3, 4]
 
 
