@@ -393,6 +393,7 @@ def test_replicas_are_deployed_in_order_until_one_fails(host: Host, tmp_path: Pa
         assert [row[1:] for row in summary(report)] == [("unchanged", (2,)), ("failed", None)]
         assert report.exit_code == 6
         assert codes(report)[0] in {"deploy.server-lost", "smoke.server-died"}
+        assert "could not be restored" in report.servers[1].models[0].note
 
         report = host.deploy("replica", servers=[host.address, third.address])
         assert (summary(report), codes(report)) == ([("replica", "skipped", (2,))], ["server.remote"])
