@@ -98,14 +98,15 @@ class _Run:
                 rollout = Rollout(live, self.repository, self.options.timeout or POLL_SECONDS, self.progress)
                 for group in self.groups:
                     result = rollout.deploy(group)
-                    mode = live.mode
                     done += result.models
                     interrupted = result.interrupted
                     if not result.complete:
                         break
                 else:
-                    done += [rollout.unload(name) for name in self.options.unload]
+                    for name in self.options.unload:
+                        done.append(rollout.unload(name))  # an error keeps the results of the models before
                     complete = True
+                mode = live.mode
                 with suppress(RepogenError):  # the report of the models has the reason
                     note = _note(live, before, {model.model for model in done})
         except KeyboardInterrupt:
@@ -156,12 +157,10 @@ def _note(live: LiveServer, before: Mapping[str, tuple[int, ...]], names: set[st
         for name, versions in live.serving().items()
         if name not in names and versions != before.get(name, versions)
     ]
-    parts = (
-        [f"Triton also loaded other versions of models that were not deployed: {'; '.join(changed)}"] if changed else []
+    also = (
+        f"Triton also loaded other versions of models that were not deployed: {'; '.join(changed)}" if changed else ""
     )
-    if reason := live.unready_reason(sorted(names)):
-        parts.append(reason)
-    return "; ".join(parts)
+    return "; ".join(part for part in (also, live.unready_reason(sorted(names))) if part)
 
 
 def _remaining(server: ServerDeployment, done: list[ModelDeployment]) -> list[ModelDeployment]:

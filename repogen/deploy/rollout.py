@@ -211,7 +211,9 @@ class Rollout:
             serving = self.server.snapshot(name).versions
             problem, untested = self._test_restored(attempt) if serving == before.versions else ("", ())
         except RepogenError as error:
-            return attempt.result(DeployAction.FAILED, self._serving(name), f"could not be restored: {error.message}")
+            # a server that crashed because of the new version loads it again when it restarts
+            note = f"could not be restored: {error.message}; {self._rollback_hint(attempt)}"
+            return attempt.result(DeployAction.FAILED, self._serving(name), note)
         if serving != before.versions:
             return attempt.result(DeployAction.FAILED, serving, f"could not be restored: {_versions_text(serving)}")
         if problem:

@@ -393,6 +393,7 @@ def test_replicas_are_deployed_in_order_until_one_fails(host: Host, tmp_path: Pa
         assert [row[1:] for row in summary(report)] == [("unchanged", (2,)), ("failed", None)]
         assert report.exit_code == 6
         assert codes(report)[0] in {"deploy.server-lost", "smoke.server-died"}
+        assert "could not be restored" in report.servers[1].models[0].note
 
         report = host.deploy("replica", servers=[host.address, third.address])
         assert (summary(report), codes(report)) == ([("replica", "skipped", (2,))], ["server.remote"])
@@ -421,6 +422,36 @@ def test_synced_changes_are_deployed(tmp_path: Path) -> None:
         assert codes(follow(2)) == []
         assert summary(follow(None)) == [("scale", "unloaded", ())]
         assert follow(None).servers == ()
+
+
+def test_sync_command_deploys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It prints both reports, or one document. If a server does not respond, nothing is synced."""
+    built, repository, registry = tmp_path / "built", tmp_path / "synced", SimulatedRegistry(tmp_path / "registry")
+    for factor in (1.0, 2.0):
+        registry.register(built / "scale" / str(publish_scaled(built, "scale", Scaled(factor))))
+    monkeypatch.setattr("repogen.api.registry._open_registry", lambda *_: registry)
+    monkeypatch.chdir(tmp_path)
+    repository.mkdir()
+
+    def follow(version: int, *options: str) -> Any:
+        """Move the alias, and run the command."""
+        registry.point("scale", "champion", version)
+        return CliRunner().invoke(main, ["sync", "--alias", "champion", "--repository", str(repository), *options])
+
+    with started(repository) as host:
+        result = follow(1, "--deploy", "localhost:1")
+        assert (result.exit_code, "no Triton responds at localhost:1" in result.output) == (6, True)
+        assert list(repository.iterdir()) == []
+        result = follow(1, "--deploy", host.address)
+        assert result.exit_code == 0, result.output
+        text = result.stdout
+        assert text.index("synced: now follows champion") < text.index("synced: deployed to 1 server")
+        result = follow(2, "--deploy", host.address, "--json")
+        document = json.loads(result.stdout)
+        TypeAdapter(DOCUMENTS["sync"]).validate_python(document)
+        assert (result.exit_code, document["deploy"]["servers"][0]["models"][0]["serving"]) == (0, [2])
+        assert host.answer() == 2.0
+        assert "synced: nothing was done (--dry-run); to deploy: nothing" in follow(2, "--deploy", host.address).stdout
 
 
 def test_command_prints_one_document(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,11 @@ EXAMPLES = {
     "smoke": [smoke_document("r", [SMOKE])],
     "promote": [as_dict(PromotionReport("m", "champion", None, 2, Outcome.REFUSED, (GATE,), move=MOVE))],
     "history": [as_dict(History("m", (Period("champion", None, "", "", present=True, by="", why="outside"),)))],
-    "sync": [as_dict(SyncReport(Path("r"), "a", dry_run=True, versions=SYNCED))],
+    "sync": [
+        as_dict(SyncReport(Path("r"), "a", dry_run=True, versions=SYNCED)),
+        as_dict(SyncReport(Path("r"), "a", dry_run=False, versions=SYNCED))
+        | {"deploy": as_dict(DeployReport(Path("r"), (SERVER,)))},
+    ],
     "versions": [
         as_dict(VersionsReport(Path("r"), "", (ModelRecord("m", Path("m"), (VERSION, FOREIGN), (2,), None, ""),)))
     ],
