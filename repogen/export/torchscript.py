@@ -16,6 +16,7 @@ from torch.onnx.utils import register_custom_op_symbolic
 from repogen.artifacts.source import Script
 from repogen.errors import ExportError
 from repogen.export.interface import ExportedGraph
+from repogen.export.packing import MESSAGE, used_packed_outputs
 from repogen.export.symbolics import register_symbolics
 from repogen.export.trace_guards import ValueRead, record_reads
 from repogen.onnx_graph.normalize import select_outputs
@@ -28,7 +29,7 @@ _UNSUPPORTED = re.compile(
     r"(?:Exporting the operator|ONNX export failed on an operator with unrecognized namespace) \W?([\w:]+)"
 )
 _HINTS = {
-    "vector::_M_range_check": (
+    MESSAGE: (
         "if the model uses only the final state of an RNN over packed rows, unpack its output with pad_packed_sequence "
         "and select the last valid step of each row: out[torch.arange(len(out)), lengths - 1]"
     ),
@@ -45,6 +46,16 @@ def export_traced(request: ExportRequest) -> ExportedGraph:
     Raises:
         ExportError: Tracing failed, or would freeze a branch that depends on tensor values.
     """
+    try:
+        return _export_traced(request)
+    except ExportError as error:
+        if MESSAGE not in error.message:
+            raise
+        with used_packed_outputs():
+            return _export_traced(request)
+
+
+def _export_traced(request: ExportRequest) -> ExportedGraph:
     source = request.source
     with record_reads(len(request.args)) as reads:
         module = request.module

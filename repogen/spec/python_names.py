@@ -11,21 +11,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MAX_BYTES = 2_000_000
+_DYNAMIC = frozenset({"*", "__getattr__", "globals", "locals", "vars", "setattr", "exec", "eval"})
+"""With these, a file can define names that its syntax does not show."""
 
 
 def defined_names(path: Path) -> frozenset[str] | None:
     """Return the names at the top level of a Python file; None if only running it can tell.
 
     Args:
-        path: The file. One that is large or empty, has invalid syntax, imports ``*`` or defines ``__getattr__``
-            returns None.
+        path: The file. One that is large or empty, has invalid syntax, or can define names while it runs, returns
+            None.
     """
     try:
         tree = ast.parse(read_bytes(path, _MAX_BYTES))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     names = {name for node in ast.walk(tree) for name in _bound_names(node)}
-    return None if not names or names & {"*", "__getattr__", "globals", "exec"} else frozenset(names)
+    return None if not names or names & _DYNAMIC else frozenset(names)
 
 
 def _bound_names(node: ast.AST) -> list[str]:

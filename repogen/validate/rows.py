@@ -28,6 +28,23 @@ _MAX_JOINED = 16
 """Rows of a batch that is joined from other batches."""
 _MAX_COPIED = 3
 """Rows whose rescaled copies fill a batch."""
+_AMPLIFICATION = 10.0
+"""By how much larger inputs than the examples may amplify rounding, which depends on the size of a batch."""
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row of a joined batch.
+
+    Attributes:
+        inputs: The row, as a batch of one.
+        outputs: Its outputs alone.
+        slack: Factor of the tolerances.
+    """
+
+    inputs: Tensors
+    outputs: Tensors
+    slack: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -125,11 +142,12 @@ class RowProbe:
         if self._max_joined == 1:
             return ""
         first, second = (_rows(inputs, slice(i, i + 1)) for i in range(2))
-        rows = [(first, self._single_outputs[0]), *self._alone(first, FACTORS[:1])]
-        rows += [(second, self._single_outputs[1]), *self._alone(second, FACTORS), *self._alone(first, FACTORS[2:3])]
+        rows = [_Row(first, self._single_outputs[0]), *self._alone(first, FACTORS[:1])]
+        rows += [_Row(second, self._single_outputs[1])]
+        rows += [*self._alone(second, FACTORS), *self._alone(first, FACTORS[2:3])]
         for start in range(0, len(rows), self._max_joined):
             chunk = rows[start : start + self._max_joined]
-            if len(chunk) > 1 and (reason := self._joined([row for row, _ in chunk], [alone for _, alone in chunk])):
+            if len(chunk) > 1 and (reason := self._joined(chunk)):
                 return f"a row has a different output alone than together with negated and rescaled rows: {reason}"
         return ""
 
@@ -138,15 +156,14 @@ class RowProbe:
         if self._max_joined == 1:
             return ""
         rows = [_rows(inputs, slice(i, i + 1)) for i in range(min(_length(inputs), _MAX_COPIED))]
-        groups = [[(rows[0], self._single_outputs[0])], *(list(self._alone(row, FACTORS[1::2])) for row in rows)]
+        groups = [[_Row(rows[0], self._single_outputs[0])], *(list(self._alone(row, FACTORS[1::2])) for row in rows)]
         for group in filter(None, groups):
-            copies = [pair for pair in group for _ in range(self._max_joined // len(group))]
-            if reason := self._joined([row for row, _ in copies], [alone for _, alone in copies]):
+            if reason := self._joined([row for row in group for _ in range(self._max_joined // len(group))]):
                 return f"a row has a different output alone than with copies of itself: {reason}"
         return ""
 
-    def _alone(self, row: Arrays, factors: Sequence[float]) -> Iterator[tuple[Tensors, Tensors]]:
-        """Yield a row with each factor and its outputs, except where the model does not support such values."""
+    def _alone(self, row: Arrays, factors: Sequence[float]) -> Iterator[_Row]:
+        """Yield a row with each factor, except where the model does not support such values."""
         for factor in factors:
             scaled_row = scaled(row, factor)
             try:
@@ -154,7 +171,7 @@ class RowProbe:
             except RepogenError:
                 continue
             if scaled_row is not None and outputs is not None and not has_nan(outputs):
-                yield scaled_row, outputs
+                yield _Row(scaled_row, outputs, _AMPLIFICATION if abs(factor) > 1 else 1.0)
 
     def across_cases(self, recorded: Sequence[RecordedRow], index: int) -> str:
         """Compare rows of parity cases with the same rows in a batch that is joined from several cases.
@@ -165,25 +182,29 @@ class RowProbe:
         """
         for sizes in dict.fromkeys(row.sizes for row in recorded):
             rows = [row for row in recorded if row.sizes == sizes][: max(self._max_joined // 2, 1)][::-1]
-            inputs, outputs = [row.inputs for row in rows], [row.outputs[index] for row in rows]
-            negated = [negated_row for row in inputs if (negated_row := scaled(row, -1.0)) is not None]
+            negated = [negated_row for row in rows if (negated_row := scaled(row.inputs, -1.0)) is not None]
             company = negated[: self._max_joined - len(rows)]
-            if len(rows) + len(company) > 1 and (reason := self._joined([*inputs, *company], outputs)):
+            joined = [_Row(row.inputs, row.outputs[index]) for row in rows]
+            if len(rows) + len(company) > 1 and (reason := self._joined(joined, company)):
                 at = ", ".join(f"{name}={size}" for name, size in sizes)
                 where = f" at {at}" if at else ""
                 return f"a row has a different output together with rows of other cases{where}: {reason}"
         return ""
 
-    def _joined(self, rows: list[Tensors], outputs: list[Tensors]) -> str:
-        """Compare the first rows of a joined batch with their outputs elsewhere; a model that fails on it passes."""
+    def _joined(self, rows: Sequence[_Row], company: Sequence[Tensors] = ()) -> str:
+        """Compare rows in a batch, together with the inputs of others, with the same rows alone.
+
+        A model that fails on the batch passes.
+        """
+        inputs = [*(row.inputs for row in rows), *company]
         try:
-            batch = self._model(_join(rows))
+            batch = self._model(_join(inputs))
         except RepogenError:
             return ""
-        for index, expected in enumerate(outputs):
-            if any(array.shape[:1] != (len(rows),) for array in batch.values()):
-                return f"its outputs do not have {len(rows)} rows"
-            if reason := self._difference(expected, _rows(batch, slice(index, index + 1))):
+        if any(array.shape[:1] != (len(inputs),) for array in batch.values()):
+            return f"its outputs do not have {len(inputs)} rows"
+        for index, row in enumerate(rows):
+            if reason := self._difference(row.outputs, _rows(batch, slice(index, index + 1)), row.slack):
                 return reason
         return ""
 
@@ -206,12 +227,12 @@ class RowProbe:
         reason = self._difference(batch, {name: array[::-1] for name, array in reversed_batch.items()})
         return f"rows have different outputs in another order in a batch of {size}: {reason}" if reason else ""
 
-    def _difference(self, expected: Arrays, actual: Arrays) -> str:
+    def _difference(self, expected: Arrays, actual: Arrays, slack: float = 1.0) -> str:
         """Compare outputs; the tolerance grows with values that are larger than those of the examples."""
         own = tolerances_of(expected, self._limits)
         zeros = {name for name, array in expected.items() if not array.any()}
         larger = {name: limit if name in zeros else max(own[name], limit) for name, limit in self._allowed.items()}
-        return difference(expected, actual, larger).reason
+        return difference(expected, actual, {name: (r * slack, a * slack) for name, (r, a) in larger.items()}).reason
 
 
 def _rows(inputs: Arrays, selection: slice) -> Tensors:

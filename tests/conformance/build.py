@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from repogen.targets import DEFAULT_RELEASE
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -61,8 +63,8 @@ def prepare(cases: Sequence[Case], directory: Path) -> None:
                 case.files(directory / case.name)
 
 
-def build(cases: Sequence[Case], directory: Path, jobs: int) -> dict[str, Outcome]:
-    """Build cases as one spec, in a prepared directory.
+def build(cases: Sequence[Case], directory: Path, jobs: int, release: str = DEFAULT_RELEASE) -> dict[str, Outcome]:
+    """Build cases as one spec for a Triton release, in a prepared directory.
 
     A case that makes the spec invalid gets the spec's error as its verdict, and the others are built without it. When
     a build ends without a report, each of its cases is built again separately.
@@ -70,16 +72,16 @@ def build(cases: Sequence[Case], directory: Path, jobs: int) -> dict[str, Outcom
     outcomes: dict[str, Outcome] = {}
     remaining = list(cases)
     while remaining:
-        document = _run(remaining, directory, jobs)
+        document = _run(remaining, directory, jobs, release)
         if document is None and len(remaining) > 1:
-            return outcomes | {case.name: build([case], directory, 1)[case.name] for case in remaining}
+            return outcomes | {case.name: build([case], directory, 1, release)[case.name] for case in remaining}
         outcomes |= _outcomes(document, remaining)
         remaining = [case for case in remaining if case.name not in outcomes]
     return {case.name: _with_bait(case, outcomes[case.name], directory) for case in cases}
 
 
-def _run(cases: Sequence[Case], directory: Path, jobs: int) -> dict[str, Any] | None:
-    spec = {"defaults": _DEFAULTS, "models": {case.name: case.entry for case in cases}}
+def _run(cases: Sequence[Case], directory: Path, jobs: int, release: str) -> dict[str, Any] | None:
+    spec = {"target": {"triton": release}, "defaults": _DEFAULTS, "models": {case.name: case.entry for case in cases}}
     (directory / _SPEC).write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
     flags = ["--no-smoke", "--no-track", "--json", "--jobs", str(jobs)]
     process = subprocess.run(

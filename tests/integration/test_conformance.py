@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from repogen.targets import DEFAULT_RELEASE, newest_target, targets
 from tests.conformance.build import ENVIRONMENT, Outcome, build, prepare
 from tests.conformance.cases import BY_NAME, CASES
 
@@ -48,6 +49,9 @@ SERVED = (
     "pt2_two_dims",
     "script_loop",
     "onnx_newer_opset",
+    "bytes",
+    "inverse_fft",
+    "gru_with_state",
 )
 
 
@@ -84,17 +88,20 @@ def test_every_verdict_is_correct() -> None:
 
 @pytest.mark.full
 @pytest.mark.first
-def test_a_sample_is_served_by_a_real_triton(tmp_path: Path) -> None:
-    """The published models return their golden tensors over gRPC."""
+@pytest.mark.parametrize("release", [DEFAULT_RELEASE, newest_target().release])
+def test_a_sample_is_served_by_a_real_triton(tmp_path: Path, release: str) -> None:
+    """The published models return their golden tensors over gRPC, with the ONNX Runtime of each target."""
     cases = [BY_NAME[name] for name in SERVED]
     prepare(cases, tmp_path)
-    built = build(cases, tmp_path, jobs=2)
+    built = build(cases, tmp_path, jobs=2, release=release)
     assert {name: BY_NAME[name].is_correct(outcome.verdict) for name, outcome in built.items()} == dict.fromkeys(
         SERVED, True
     ), built
     process = _python("-m", "repogen", "smoke", "--json", directory=tmp_path)
     reports = json.loads(process.stdout)["models"]
     assert {report["name"]: report["passed"] for report in reports} == dict.fromkeys(SERVED, True), process.stdout
+    runtime = f"ONNX Runtime {targets()[release].onnxruntime} "
+    assert [report["runtime"] for report in reports if not report["runtime"].startswith(runtime)] == []
     assert process.returncode == 0
 
 

@@ -40,6 +40,13 @@ CASES = (
         "padded to the longest row of a batch",
         {"examples": "verdicts.py:padded", **ranges("batch", "time")},
     ),
+    _case(
+        "packed_last_state",
+        "PackedLastState",
+        "batch",
+        "the other output of the layer is unused",
+        {"examples": "verdicts.py:padded", **ranges("batch", "time")},
+    ),
     _case("statically_quantized", "statically_quantized", "batch", "fixed scales are exported"),
     _case(
         "any_keywords",

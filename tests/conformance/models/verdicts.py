@@ -100,6 +100,18 @@ class PackedGru(nn.Module):
         return pad_packed_sequence(self.gru(packed)[0], batch_first=True)[0]
 
 
+class PackedLastState(nn.Module):
+    """Returns the last state of each row; the rows have different lengths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(4, 3, batch_first=True)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Any:
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return self.lstm(packed)[1][0][-1]
+
+
 def padded(batch: int, time: int, seed: int = 0) -> dict[str, Tensor]:
     """Return rows and their lengths, for `PackedGru`."""
     torch.manual_seed(seed)

@@ -35,7 +35,16 @@ def test_name_is_bound(tmp_path: Path, code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["from models import *", "def __getattr__(name): ...", "globals()['build'] = 1", "def build(:", ""]
+    "code",
+    [
+        "from models import *",
+        "def __getattr__(name): ...",
+        "globals()['build'] = 1",
+        "vars()['build'] = 1",
+        "import sys\nsetattr(sys.modules[__name__], 'build', 1)",
+        "def build(:",
+        "",
+    ],
 )
 def test_names_are_unknown_until_the_file_runs(tmp_path: Path, code: str) -> None:
     """Then the worker reports the missing name, or the syntax error with its line."""

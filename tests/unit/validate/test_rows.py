@@ -69,6 +69,19 @@ def test_branch_that_no_example_reaches_is_found(
     assert "negated and rescaled rows" in report.reason
 
 
+@pytest.mark.parametrize(("error", "batchable"), [(3e-3, True), (3e-2, False)])
+def test_rounding_that_larger_inputs_amplify_is_allowed(
+    as_source: AsSource, tmp_path: Path, error: float, *, batchable: bool
+) -> None:
+    """DETR's encoder differs by 4e-3 between a row alone and in a batch if the image is multiplied by 10."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        is_large = x.abs().amax(1, keepdim=True) > 5
+        return x * (1 + error * is_large) if len(x) > 1 else x
+
+    assert measured(positive(as_source(Of(function))), tmp_path).batchable is batchable
+
+
 def repeated(x: torch.Tensor) -> torch.Tensor:
     """Set each row to zero that equals an earlier row."""
     equal = (x[:, None] == x[None]).all(-1)
