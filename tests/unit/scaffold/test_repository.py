@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -220,3 +221,20 @@ def test_spec_inside_of_the_repository(repository: Path) -> None:
     """Triton would take the directories next to it for models."""
     with pytest.raises(SpecError, match="contains the spec"):
         describe(str(repository), repository)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(None, "cannot be read"), (b"# " + b"x" * 2**20, "is larger than 1 MiB"), (b'name: "\xff"', "is not UTF-8")],
+    ids=["fifo", "large", "latin-1"],
+)
+def test_config_that_is_not_a_config(repository: Path, content: bytes | None, reason: str) -> None:
+    """It is read as every command reads it: without waiting for a writer, and up to a size."""
+    file = repository / "m" / "config.pbtxt"
+    file.unlink()
+    if content is None:
+        os.mkfifo(file)
+    else:
+        file.write_bytes(content)
+    omitted = describe(str(repository), repository.parent).omitted
+    assert [line for line in omitted if line.startswith("m: ") and reason in line] != []
