@@ -122,7 +122,12 @@ def _inspected(
         if isinstance(error, RepogenError) and error.hint:
             comments.append(f"Hint: {first_line(RepogenError(error.hint))}")
         lines = (f"dims: {flow(dims)} # {guessed}",) if dims else ()
-        return replace(description, comments=(*description.comments, *comments), keys=(*description.keys, *lines))
+        return replace(
+            description,
+            comments=(*description.comments, *comments),
+            keys=(*description.keys, *lines),
+            missing="correct what CHECK reports",
+        )
     inputs = [
         f"  {flow(t.name)}: {{dtype: {t.dtype}, shape: {shape_text(t.shape)}}}" for t in inspection.signature.inputs
     ]
