@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 @click.option("--examples", metavar="FILE", help="With --from: example inputs, a .npz file or file.py:callable.")
 @click.option("--name", help="With --from: the model's name in Triton.")
 @click.option(
-    "--ensemble", is_flag=True, help="With --from a Hugging Face text classifier: write an ensemble from text to label."
+    "--ensemble",
+    is_flag=True,
+    help="With --from a Hugging Face text model: write an ensemble from text to label, or to one vector per text.",
 )
 @click.option("--github", is_flag=True, help="Also write a GitHub Actions workflow; if a spec exists, write only that.")
 @click.option(

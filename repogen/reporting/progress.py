@@ -114,6 +114,12 @@ class LiveProgress:
         """Update the bar."""
         self._show(what, f"{done / _MEGABYTE:.0f} of {total / _MEGABYTE:.0f} MB", done, total)
 
+    def close(self) -> None:
+        """Remove the lines of steps that have not ended: the command has, and its report follows."""
+        for task in self._view.tasks:
+            if not task.finished:
+                self._view.remove_task(task.id)
+
     def _show(self, line: str, text: str, done: int | None, total: int | None) -> None:
         line, text = printable(line), printable(text)
         with self._lock:
@@ -121,7 +127,11 @@ class LiveProgress:
                 self._lines[line] = self._view.add_task(line, total=total, state=text)
             ended = text in _ENDED
             self._view.update(
-                self._lines[line], state=text, completed=1 if ended else done, total=1 if ended else total
+                self._lines[line],
+                state=text,
+                completed=1 if ended else done,
+                total=1 if ended else total,
+                refresh=True,
             )
 
 
@@ -153,7 +163,9 @@ def _live() -> Iterator[LiveProgress]:
     )
     console = Console(file=cast("IO[str]", _Stream(sys.stderr)))
     with Progress(*columns, console=console) as view:
-        yield LiveProgress(view)
+        progress = LiveProgress(view)
+        yield progress
+        progress.close()
 
 
 class _Stream:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.promotion import Outcome, Verdict
 from repogen.artifacts.sync import SyncAction
-from repogen.reporting.table import table
+from repogen.reporting.table import notes_section, table
 from repogen.reporting.text import error_text
 from repogen.spec.problems import printable
 
@@ -35,7 +35,7 @@ def promotion_text(report: PromotionReport) -> str:
     notes = [f"{gate.gate}: {gate.note}" for gate in report.gates if gate.note]
     notes += [*report.notes, *((_INDICATIVE,) if report.indicative and _has_times(report) else ())]
     if notes:
-        parts.append("notes:\n" + "\n".join(f"  {note}" for note in notes))
+        parts.append(notes_section(notes))
     if report.server:
         parts.append(f"measured on {report.server}")
     parts.append(_promotion_outcome(report))
@@ -60,9 +60,9 @@ def sync_text(report: SyncReport, *, debug: bool) -> str:
     parts = []
     if report.versions:
         parts.append(table(_SYNC_HEADINGS, [_sync_row(version, report.alias) for version in report.versions]))
-    notes = [f"  {printable(version.model)}: {version.note}" for version in report.versions if version.note]
+    notes = [f"{printable(version.model)}: {version.note}" for version in report.versions if version.note]
     if notes:
-        parts.append("notes:\n" + "\n".join(notes))
+        parts.append(notes_section(notes))
     parts.append(f"{os.path.relpath(report.repository)}: {_sync_outcome(report)}")
     parts += [error_text(version.error, debug=debug) for version in report.versions if version.error is not None]
     return "\n\n".join(parts)

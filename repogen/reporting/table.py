@@ -51,6 +51,36 @@ def table(
     return "\n".join(_aligned(row, widths, colors=colors) for row in aligned)
 
 
+def notes_section(notes: Iterable[str], *, width: int | None = None) -> str:
+    """Return notes below a heading; on a terminal, long ones are wrapped between words.
+
+    Args:
+        notes: The notes.
+        width: As for ``table``.
+
+    >>> print(notes_section(["digits: a note of six words"], width=20))
+    notes:
+      digits: a note of
+        six words
+    """
+    if width is None and sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+    return "\n".join(["notes:", *(_wrapped(note, width) for note in notes)])
+
+
+def _wrapped(note: str, width: int | None) -> str:
+    if width is None:
+        return f"  {note}"
+    return textwrap.fill(
+        note,
+        width,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 def _aligned(row: Sequence[str], widths: Sequence[int], *, colors: bool) -> str:
     cells = [_colored(cell, cell.ljust(size), colors=colors) for cell, size in zip(row, widths, strict=True)]
     return "  ".join(cells).rstrip()

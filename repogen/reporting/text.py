@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.report import ModelReport, Status
 from repogen.reporting.json import relative_path
 from repogen.reporting.notes import model_notes, parity_text
-from repogen.reporting.table import table
+from repogen.reporting.table import notes_section, table
 from repogen.serving.served_models import CLIENT_IMPORTS
 from repogen.spec.problems import printable
 from repogen.triton_config.rules.findings import RULES, count_findings
@@ -52,10 +52,9 @@ def error_text(error: ErrorRecord, *, debug: bool) -> str:
 def build_text(report: BuildReport, *, debug: bool) -> str:
     """Return the summary of a build; failures come last, next to the prompt."""
     parts = [table(_BUILD_HEADINGS, [_build_row(model) for model in report.models])]
-    notes = [f"  {note}" for note in report.notes]
-    notes += [f"  {model.name}: {note}" for model in report.models for note in model_notes(model)]
+    notes = [*report.notes, *(f"{model.name}: {note}" for model in report.models for note in model_notes(model))]
     if notes:
-        parts.append("notes:\n" + "\n".join(notes))
+        parts.append(notes_section(notes))
     if any(model.status is not Status.FAILED for model in report.models):
         parts.append(f"repository: {os.path.relpath(report.repository)}")
     parts += [f"{model.name}: {error_text(model.error, debug=debug)}" for model in report.models if model.error]
@@ -77,7 +76,7 @@ def diagnose_text(model: ModelReport, *, debug: bool) -> str:
         parts.append(f"{model.name} needs no export ({model.exporter}): ok, {model.parity_cases} parity cases passed")
     notes = [*model.notes, *([f"max_batch_size is 0: {model.batch_reason}"] if model.batch_reason else [])]
     if notes:
-        parts.append("notes:\n" + "\n".join(f"  {note}" for note in notes))
+        parts.append(notes_section(notes))
     if model.error is not None:
         parts.append(f"{model.name}: {error_text(model.error, debug=debug)}")
     return "\n\n".join(parts)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from repogen.errors import RepogenError, SpecError, first_line
-from repogen.files.content import read_text
 from repogen.scaffold.description import (
     NO_HINTS,
     Hints,
@@ -25,6 +24,7 @@ from repogen.scaffold.description import (
     shape_text,
 )
 from repogen.spec.models import ModelSpec
+from repogen.spec.python_names import parse_code
 from repogen.worker.inspection import InspectionJob, inspect
 from repogen.worker.requirements import require_installed
 
@@ -56,8 +56,8 @@ def describe_callable(module: str, attribute: str, directory: Path, hints: Hints
     """
     file = _module_file(module, directory)
     try:
-        tree = ast.parse(read_text(file))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: nested too deeply
+        tree = parse_code(file)
+    except (OSError, SyntaxError, ValueError) as error:
         raise SpecError(f"{file} cannot be parsed: {error}", "correct the file", code="init.from") from error
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -98,8 +98,8 @@ def _example_dims(examples: str, directory: Path) -> dict[str, dict[str, int]]:
     """Return a dim for each parameter of the function of examples that is neither the batch nor the seed."""
     file, _, attribute = examples.rpartition(":")
     try:
-        tree = ast.parse(read_text(_module_file(file, directory))) if file else ast.Module([], [])
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError, SpecError):
+        tree = parse_code(_module_file(file, directory)) if file else ast.Module([], [])
+    except (OSError, SyntaxError, ValueError, SpecError):
         return {}
     function = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == attribute), None)
     names = _required_names(function)
@@ -122,7 +122,12 @@ def _inspected(
         if isinstance(error, RepogenError) and error.hint:
             comments.append(f"Hint: {first_line(RepogenError(error.hint))}")
         lines = (f"dims: {flow(dims)} # {guessed}",) if dims else ()
-        return replace(description, comments=(*description.comments, *comments), keys=(*description.keys, *lines))
+        return replace(
+            description,
+            comments=(*description.comments, *comments),
+            keys=(*description.keys, *lines),
+            missing="correct what CHECK reports",
+        )
     inputs = [
         f"  {flow(t.name)}: {{dtype: {t.dtype}, shape: {shape_text(t.shape)}}}" for t in inspection.signature.inputs
     ]
@@ -161,11 +166,11 @@ def relative_reference(reference: str, directory: Path) -> str:
     return f"{_relative_file(file, directory)}:{attribute}" if file.endswith(".py") else reference
 
 
-def defined_names(file: Path) -> tuple[str, ...]:
+def model_callables(file: Path) -> tuple[str, ...]:
     """Return the names of a file's public functions and classes, at most five; none if it cannot be parsed."""
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = parse_code(file)
+    except (OSError, SyntaxError, ValueError):
         return ()
     definitions = (node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef)))
     return tuple(islice((name for name in definitions if not name.startswith("_") and name != _EXAMPLES), 5))

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.errors import SpecError
-from repogen.files import MAX_GRAPH_BYTES, MAX_TEXT_BYTES, read_bytes
+from repogen.files import MAX_GRAPH_BYTES, MAX_TEXT_BYTES, read_bytes, read_text
 from repogen.resources import templates_dir
-from repogen.scaffold.code import defined_names
+from repogen.scaffold.code import model_callables
 from repogen.scaffold.description import flow, one_line
 from repogen.spec.document import compose, data
 from repogen.targets import DEFAULT_RELEASE, find_target, newest_target
@@ -189,7 +189,7 @@ def _write(files: Mapping[Path, str | bytes], directory: Path, *, force: bool) -
 def _is_same_code(path: Path, text: str) -> bool:
     """Return whether a Python file already has this text, so that it need not be written."""
     try:
-        return path.suffix == ".py" and path.read_text(encoding="utf-8") == text
+        return path.suffix == ".py" and read_text(path) == text
     except (OSError, UnicodeDecodeError):
         return False
 
@@ -199,7 +199,7 @@ def _argument(directory: Path) -> str:
 
 
 def _callables_hint(file: Path) -> str:
-    names = defined_names(file)
+    names = model_callables(file)
     return f", where NAME is {' or '.join(names)}" if names else ""
 
 

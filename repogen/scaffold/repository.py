@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from repogen.artifacts.file_names import CONFIG_FILE, MAX_CONFIG_BYTES, PYTHON_FILE
+from repogen.artifacts.file_names import CONFIG_FILE, PYTHON_FILE
 from repogen.artifacts.named_file import NamedFile
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.check.files import model_file
 from repogen.check.layout import is_model
 from repogen.errors import ConfigError, RepogenError, SpecError
-from repogen.files import is_file, is_inside, read_bytes
+from repogen.files import is_directory, is_file, is_inside, read_bytes
 from repogen.onnx_graph.facts import read_graph
 from repogen.repository.layout import directory_of_step, latest_version, models_of
 from repogen.repository.publish import is_foreign
@@ -33,7 +33,7 @@ from repogen.triton_config.render.expected import expected_config
 from repogen.triton_config.render.model_facts import ModelFacts
 from repogen.triton_config.rules.file_names import data_files
 from repogen.triton_config.rules.identity import ONNX_BACKEND, is_ensemble, is_onnx
-from repogen.triton_config.text.parse import PbtxtError, parse
+from repogen.triton_config.text.parse import PbtxtError, empty_config, parse_file
 from repogen.triton_config.text.view import tensor_views
 
 if TYPE_CHECKING:
@@ -153,13 +153,11 @@ def _read(directory: Path, spec_dir: Path) -> _Existing:
         raise _unsupported(f"{directory.name!r} cannot be the name of a model in a spec")
     file = directory / CONFIG_FILE
     try:
-        text = read_bytes(file, MAX_CONFIG_BYTES).decode(errors="replace")
+        config = parse_file(file, str(file))
     except FileNotFoundError:
-        text = ""
+        config = empty_config()
     except OSError as error:
         raise _unsupported(f"{file} cannot be read: {error.strerror}") from error
-    try:
-        config = parse(text, str(file))
     except PbtxtError as error:
         raise _unsupported(f"{error.message}; run `repogen check`") from error
     if not is_model(directory):
@@ -209,16 +207,16 @@ def _onnx(existing: _Existing, file: Path) -> ModelDescription:
 def _python(existing: _Existing) -> ModelDescription:
     config = existing.config
     file = existing.version_dir / PYTHON_FILE
-    if not file.is_file():
+    if not is_file(file):
         raise _unsupported(f"{existing.relative(file)} does not exist")
     signature = _config_signature(config)
     section, spec, notes = triton_section(config, existing.files_dir, signature)
     source: dict[str, object] = {"kind": "python", "path": existing.relative(file)}
     others = sorted(entry for entry in existing.version_dir.iterdir() if entry != file and entry.name != "__pycache__")
-    data = [entry for entry in others if entry.is_file()]
+    data = [entry for entry in others if is_file(entry)]
     if data:
         source["data"] = [existing.published(entry) for entry in data]
-    notes += [f"the directory {entry.name}/ next to {PYTHON_FILE}" for entry in others if entry.is_dir()]
+    notes += [f"the directory {entry.name}/ next to {PYTHON_FILE}" for entry in others if is_directory(entry)]
     keys: dict[str, object] = {
         "inputs": {tensor.name: _declared(tensor, values=True) for tensor in signature.inputs},
         "outputs": {tensor.name: _declared(tensor) for tensor in signature.outputs},
@@ -328,7 +326,7 @@ def _differences(existing: _Existing, triton: TritonSpec, signature: Signature, 
     }
     try:
         files = {
-            path: NamedFile(name, (existing.directory / "initial_state" / name).read_bytes())
+            path: NamedFile(name, read_bytes(existing.directory / "initial_state" / name))
             for path, name in states.items()
         }
         facts = ModelFacts(

@@ -111,9 +111,10 @@ def _curl(address: str, metadata: _Metadata) -> str:
         for entry, tensor in zip(inputs, metadata.inputs, strict=True):
             entry["data"] = [_example(tensor)] * prod(_shape(tensor))
         return f"curl -s {url} -d {shlex.quote(json.dumps({'inputs': inputs}))}"
-    values = ", ".join(f"[{_example(tensor)!r}] * {prod(_shape(tensor))}" for tensor in metadata.inputs)
+    # double quotes only, so that the shell's quotes need no escapes
+    values = ", ".join(f"[{_literal(tensor)}] * {prod(_shape(tensor))}" for tensor in metadata.inputs)
     program = (
-        f"import json; inputs = {inputs!r}; data = [{values}]; "
+        f"import json; inputs = {json.dumps(inputs)}; data = [{values}]; "
         'print(json.dumps({"inputs": [{**i, "data": d} for i, d in zip(inputs, data)]}))'
     )
     return f"python3 -c {shlex.quote(program)} | curl -s {url} -d @-"
@@ -130,11 +131,21 @@ def _python(metadata: _Metadata) -> str:
         arrays.append(zeros or f"np.zeros({_shape(tensor)}, {dtype})")
     lines.append("]")
     lines += [f"inputs[{index}].set_data_from_numpy({array})" for index, array in enumerate(arrays)]
-    return "\n".join([*lines, f"print(client.infer({metadata.name!r}, inputs).get_response())"])
+    lines += [
+        f"response = client.infer({metadata.name!r}, inputs)",
+        "print({output.name: response.as_numpy(output.name) for output in response.get_response().outputs})",
+    ]
+    return "\n".join(lines)
 
 
 def _shape(tensor: _Tensor) -> list[int]:
     return [max(size, 1) for size in tensor.shape]
+
+
+def _literal(tensor: _Tensor) -> str:
+    """Return the example value as Python, with double quotes."""
+    value = _example(tensor)
+    return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
 def _example(tensor: _Tensor) -> bool | int | float | str:

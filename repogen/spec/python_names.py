@@ -15,6 +15,20 @@ _DYNAMIC = frozenset({"*", "__getattr__", "globals", "locals", "vars", "setattr"
 """With these, a file can define names that its syntax does not show."""
 
 
+def parse_code(path: Path) -> ast.Module:
+    """Return the syntax tree of a Python file, without running it.
+
+    Raises:
+        OSError: It can't be read, or has more than 2 MB.
+        SyntaxError: It is not Python.
+        ValueError: It has null bytes, or is nested too deeply.
+    """
+    try:
+        return ast.parse(read_bytes(path, _MAX_BYTES))
+    except (RecursionError, MemoryError) as error:
+        raise ValueError("it is nested too deeply") from error
+
+
 def defined_names(path: Path) -> frozenset[str] | None:
     """Return the names at the top level of a Python file; None if only running it can tell.
 
@@ -23,8 +37,8 @@ def defined_names(path: Path) -> frozenset[str] | None:
             None.
     """
     try:
-        tree = ast.parse(read_bytes(path, _MAX_BYTES))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = parse_code(path)
+    except (OSError, SyntaxError, ValueError):
         return None
     names = {name for node in ast.walk(tree) for name in _bound_names(node)}
     return None if not names or names & _DYNAMIC else frozenset(names)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.text_classifier import write_text_classifier
+from tests.support.text_classifier import write_text_classifier, write_text_encoder
 from tests.unit.check.conftest import CONFIG, add_model
 
 if TYPE_CHECKING:
@@ -27,6 +27,18 @@ def test_text_classifier_from_hugging_face(tmp_path: Path, project_at: Callable[
     assert run.returncode == 0, run.stderr
     statuses = {model["name"]: model["status"] for model in json.loads(run.stdout)["models"]}
     assert statuses == dict.fromkeys(("mood_tokenizer", "mood_encoder", "mood_labels", "mood"), "published")
+
+
+@pytest.mark.full
+def test_text_encoder_from_hugging_face(tmp_path: Path, project_at: Callable[[Path], Project]) -> None:
+    """Text in, one vector per text out, verified on a real Triton."""
+    write_text_encoder(tmp_path / "words")
+    project = project_at(tmp_path)
+    assert project.run("init", "--from", "words", "--ensemble").returncode == 0
+    run = project.run("build", "--json")
+    assert run.returncode == 0, run.stderr
+    statuses = {model["name"]: model["status"] for model in json.loads(run.stdout)["models"]}
+    assert statuses == dict.fromkeys(("words_tokenizer", "words_encoder", "words_pooling", "words"), "published")
 
 
 @pytest.mark.full

@@ -33,9 +33,12 @@ def test_live_view_shows_the_last_step_of_each_model(monkeypatch: pytest.MonkeyP
         progress.step("resnet", "failed")
         progress.step("text", "smoke")
         progress.download("triton.whl", 10**6, 2 * 10**6)
-    last_view = terminal.getvalue().replace("\r", "").rpartition("repogen")[2]
+        last_view = terminal.getvalue().replace("\r", "").rpartition("repogen")[2]
     lines = {line.split()[0]: line for line in f"repogen{last_view}".splitlines() if line.split()}
     assert "1 of 3 models" in lines["repogen"]
     assert "failed" in last_view
     assert "smoke: load and test on Triton" in last_view
     assert "1 of 2 MB" in last_view
+    ended = terminal.getvalue().replace("\r", "").rpartition("digits")[2]
+    assert "failed" in ended
+    assert "smoke" not in ended  # the command has ended: no step is left running

@@ -74,6 +74,7 @@ def test_model_that_cannot_be_loaded(here: Path) -> None:
     text = Path("code/repogen.yaml").read_text()
     assert "# CHECK: the model could not be loaded with these examples:" in text
     assert "no data here" in text
+    assert "Before you build: correct what CHECK reports." in text
 
 
 def test_without_examples_nothing_is_run_or_invented(here: Path) -> None:

@@ -234,8 +234,18 @@ def test_step_outside_of_the_repository_is_not_read(repository: Path, step: str)
     assert f"{step}: it is not in the repository" in description.omitted
 
 
-def test_config_that_is_a_fifo_is_not_opened(repository: Path) -> None:
-    """It would block."""
-    (repository / "m" / "config.pbtxt").unlink()
-    os.mkfifo(repository / "m" / "config.pbtxt")
-    assert list(spec_of(repository)[1]) == ["p"]
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(None, "cannot be read"), (b"# " + b"x" * 2**20, "is larger than 1 MiB"), (b'name: "\xff"', "is not UTF-8")],
+    ids=["fifo", "large", "latin-1"],
+)
+def test_config_that_is_not_a_config(repository: Path, content: bytes | None, reason: str) -> None:
+    """It is read as every command reads it: without waiting for a writer, and up to a size."""
+    file = repository / "m" / "config.pbtxt"
+    file.unlink()
+    if content is None:
+        os.mkfifo(file)
+    else:
+        file.write_bytes(content)
+    omitted = describe(str(repository), repository.parent).omitted
+    assert [line for line in omitted if line.startswith("m: ") and reason in line] != []

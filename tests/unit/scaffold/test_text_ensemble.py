@@ -11,7 +11,7 @@ import pytest
 from repogen.errors import SpecError
 from repogen.scaffold.files import describe_ensemble, scaffold_from
 from repogen.spec.load import load_spec
-from tests.support.text_classifier import write_text_classifier
+from tests.support.text_classifier import write_text_classifier, write_text_encoder
 
 if TYPE_CHECKING:
     from repogen.spec.models import Spec
@@ -43,10 +43,40 @@ def test_ensemble_of_a_classifier(here: Path) -> None:
         scaffold_from(describe_ensemble("mood", Path("spec"), "mood"), Path("spec"), force=True)
 
 
+def test_ensemble_of_an_encoder(here: Path) -> None:
+    """One vector per text; how tokens are pooled is the directory's choice, or to be checked."""
+    write_text_encoder(here / "words")
+    scaffold_from(describe_ensemble("words", here, None), here, force=False)
+    spec: Spec = load_spec(here / "repogen.yaml")
+    assert list(spec.models) == ["words_tokenizer", "words_encoder", "words_pooling", "words"]
+    assert spec.models["words_pooling"].inputs["last_hidden_state"].shape == ("batch", "sequence", 8)
+    assert list(spec.models["words_pooling"].declared_outputs) == ["embedding"]
+    assert "CHECK pooling.py" in (here / "repogen.yaml").read_text()
+
+    pooling = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+    (here / "words" / "1_Pooling").mkdir()
+    (here / "words" / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    (here / "words" / "modules.json").write_text(json.dumps([{"type": "sentence_transformers.models.Normalize"}]))
+    (here / "first").mkdir()
+    description = describe_ensemble("words", here / "first", None)
+    assert "embedding = vectors[:, 0]" in description.files["pooling.py"]
+    assert "np.linalg.norm" in description.files["pooling.py"]
+    assert [line for model in description.models for line in model.comments if "CHECK" in line] == []
+
+
+def test_pooling_that_is_not_supported(here: Path) -> None:
+    """It is named."""
+    write_text_encoder(here / "words")
+    (here / "words" / "1_Pooling").mkdir()
+    (here / "words" / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": false}')
+    with pytest.raises(SpecError, match=r"1_Pooling/config\.json has another mode"):
+        describe_ensemble("words", here, None)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("architecture", "is not one: its architecture is BertModel"),
+        ("architecture", "is not one: its architecture is BertForMaskedLM"),
         ("tokenizer", "has no tokenizer.json"),
         ("config", "has no config.json"),
     ],
@@ -54,7 +84,7 @@ def test_ensemble_of_a_classifier(here: Path) -> None:
 def test_other_directories(here: Path, change: str, message: str) -> None:
     """Nothing is loaded."""
     (here / "m").mkdir()
-    architecture = "BertModel" if change == "architecture" else "BertForSequenceClassification"
+    architecture = "BertForMaskedLM" if change == "architecture" else "BertForSequenceClassification"
     if change != "config":
         config = {"model_type": "bert", "architectures": [architecture]}
         (here / "m" / "config.json").write_text(json.dumps(config))

@@ -64,11 +64,15 @@ def test_model_has_its_versions_and_requests(address: str) -> None:
         {"name": "text", "shape": [1], "datatype": "BYTES", "data": ["text"]},
     ]
     assert "InferInput('x', [1, 2], 'FP32')" in model.python
+    assert model.python.endswith(
+        "{output.name: response.as_numpy(output.name) for output in response.get_response().outputs})"
+    )
 
 
 def test_values_of_large_inputs_are_generated(address: str) -> None:
     """A command with every value of an image would not be readable."""
     (model,) = served_models(address, ["large"], {})
+    assert model.curl.count("'") == 2  # the shell's quotes, and no escapes
     program = model.curl.partition(" | ")[0]
     (entry,) = json.loads(subprocess.run(shlex.split(program), capture_output=True, check=True).stdout)["inputs"]
     assert (entry["shape"], entry["data"]) == ([1, 3, 8, 8], [0] * 192)
