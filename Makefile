@@ -15,7 +15,7 @@ SECOND_DEMO := build/demo/model_repository-$(SECOND_TARGET)
 DEMO_DB := build/demo/mlflow.db
 export HF_HUB_OFFLINE := 1
 
-.PHONY: setup demo unit integration test test-full docs lint format types conformance zoo bench bench-tracking bench-check model_repository clean
+.PHONY: setup demo unit integration test test-full docs lint format types conformance zoo bench bench-tracking bench-check bench-deploy model_repository clean
 
 setup: $(READY)
 
@@ -75,7 +75,7 @@ lint: $(READY)
 	$(BIN)/python tools/check_wording.py
 	$(BIN)/codespell
 	$(BIN)/actionlint
-	$(BIN)/zizmor --offline --quiet .github
+	$(BIN)/zizmor --offline --quiet .github action.yml
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
@@ -94,6 +94,10 @@ bench-tracking: $(READY)
 bench-check: $(READY)
 	$(BIN)/python benchmarks/check_agreement.py
 	$(BIN)/python benchmarks/check_speed.py
+
+# Publishes and deploys versions under load: about 15 minutes.
+bench-deploy: $(READY)
+	$(BIN)/python benchmarks/publish_under_load.py
 
 # Rebuilds the committed example; a test fails if it is out of date.
 model_repository: $(READY)

@@ -1,13 +1,13 @@
-"""How often `repogen check` and the real Triton say the same of a model repository.
+"""How often `repogen check` agrees with Triton about model repositories.
 
-``python benchmarks/check_agreement.py [--only PREFIX] [--truth FILE] [--given FILE] [--keep DIR]``: repositories that
-load, each with one thing changed, are loaded by the embedded Triton as users run it (auto-complete on). What came of
-each is the truth that the linter's verdict is held against. ``--truth`` writes it as JSON, ``--given`` reads one in
-place of asking Triton (``benchmarks/agreement/truth.json`` is that of the last full run, which the tests use, too),
-``--keep`` leaves each variant's repository in a directory of its own.
+``python benchmarks/check_agreement.py [--only PREFIX] [--write-results FILE] [--results FILE] [--keep DIR]``: variants
+of repositories that load, each with one change, are loaded by the embedded Triton with auto-complete, as users run it.
+The findings of `check` are compared with the results. ``--write-results`` writes the results as JSON. ``--results``
+reads such a file instead of running Triton; ``benchmarks/agreement/server_results.json`` is that of the last full run,
+which the tests also use. ``--keep`` keeps the repositories of the variants.
 
-The server's core is the real one. The onnxruntime backend is repogen's imitation, made lenient for sequences. Where
-NVIDIA's stock backend was measured, or its source read, its verdict replaces the imitation's (``on_stock_backend``).
+The core of the server is Triton's own. The onnxruntime backend is repogen's reimplementation, made lenient for
+sequences. Where NVIDIA's backend was measured, or its source read, its result is used instead (``on_stock_backend``).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from agreement.triton import Judge, LenientTriton, started_whole
-from agreement.values import Said, Truth, excuse, on_stock_backend
+from agreement.triton import LenientTriton, VariantServer, start_repository
+from agreement.values import ServerResult, Severity, explanation, on_stock_backend
 from agreement.variants import all_variants
 
 from repogen import check
@@ -33,85 +33,87 @@ from repogen.errors import SpecError
 from repogen.reporting.table import table
 
 if TYPE_CHECKING:
-    from agreement.triton import Verdict
+    from agreement.triton import LoadResult
     from agreement.values import Variant
 
 SERVERS = 2
-LANES = 3
-"""How many models one server loads at once: a load mostly waits."""
+LOADS_PER_SERVER = 3
+"""How many models one server loads at the same time; most of a load is waiting."""
+OUTCOMES = ("accept", "reject", "crash", "hang", "wrong")
 
 
 @dataclass
-class Court:
-    """Has Triton judge variants, several at once.
+class Measurement:
+    """Loads variants on Triton servers, several at the same time.
 
     Attributes:
-        repositories: Where they are written.
-        total: How many there are.
-        found: What came of those that were judged, by name.
+        repositories: The directory that the variants are written to.
+        total: The number of variants.
+        results: The results so far, by name.
     """
 
     repositories: Path
     total: int
-    found: dict[str, Truth] = field(default_factory=dict)
+    results: dict[str, ServerResult] = field(default_factory=dict)
 
-    def truths(self, variants: list[Variant], scratch: Path) -> list[Truth]:
-        """Write every variant, and have it judged; those that were loading when a server died again, alone."""
+    def run(self, variants: list[Variant], scratch: Path) -> list[ServerResult]:
+        """Write and load every variant; those that were loading while a server crashed are loaded again alone."""
         triton = LenientTriton.prepared(scratch / "backends")
-        waiting: SimpleQueue[Variant] = SimpleQueue()
+        pending: SimpleQueue[Variant] = SimpleQueue()
         for variant in variants:
             variant.write(self.repositories / variant.folder)
-            waiting.put(variant)
-        judges = [Judge(triton, scratch / f"served-{number}") for number in range(SERVERS)]
+            pending.put(variant)
+        servers = [VariantServer(triton, scratch / f"served-{number}") for number in range(SERVERS)]
         try:
-            with ThreadPoolExecutor(SERVERS * LANES) as pool:
-                lanes = [pool.submit(self._work, judge, waiting) for judge in judges for _ in range(LANES)]
-            suspects = [suspect for lane in lanes for suspect in lane.result()]
-            for suspect in suspects:
-                self._judge(suspect, judges[0])
+            with ThreadPoolExecutor(SERVERS * LOADS_PER_SERVER) as pool:
+                futures = [pool.submit(self._work, each, pending) for each in servers for _ in range(LOADS_PER_SERVER)]
+            undecided = [variant for future in futures for variant in future.result()]
+            for variant in undecided:
+                self._load(variant, servers[0])
         finally:
-            for judge in judges:
-                judge.close()
-        return [self.found[name] for name in sorted(self.found)]
+            for server in servers:
+                server.close()
+        return [self.results[name] for name in sorted(self.results)]
 
-    def _work(self, judge: Judge, waiting: SimpleQueue[Variant]) -> list[Variant]:
-        """Judge what waits; return those that another's death took along."""
-        suspects = []
+    def _work(self, server: VariantServer, pending: SimpleQueue[Variant]) -> list[Variant]:
+        """Load pending variants; return those without a result because another variant crashed the server."""
+        undecided = []
         with suppress(Empty):
             while True:
-                variant = waiting.get_nowait()
-                if not self._judge(variant, judge):
-                    suspects.append(variant)
-        return suspects
+                variant = pending.get_nowait()
+                if not self._load(variant, server):
+                    undecided.append(variant)
+        return undecided
 
-    def _judge(self, variant: Variant, judge: Judge) -> bool:
-        """Have it judged; tell whether that succeeded."""
+    def _load(self, variant: Variant, server: VariantServer) -> bool:
+        """Load a variant and record the result; return whether there is one."""
         repository = self.repositories / variant.folder
         if variant.whole or not variant.base.renamable:
-            verdict: Verdict | None = started_whole(judge.triton, repository)
+            loaded: LoadResult | None = start_repository(server.triton, repository)
         else:
-            verdict = judge.loaded(repository, variant.base.name)
-        if verdict is None:
+            loaded = server.load(repository, variant.base.name)
+        if loaded is None:
             return False
-        by_backend = variant.group == "core" and "TritonModelException" in verdict[1]
+        by_backend = variant.group == "core" and "TritonModelException" in loaded[1]
         group = "backend" if by_backend else variant.group
-        truth = on_stock_backend(Truth(variant.name, variant.base.name, group, *verdict))
-        self.found[variant.name] = truth
-        print(f"{len(self.found)}/{self.total} {truth.name}: {truth.outcome}", file=sys.stderr, flush=True)
+        result = on_stock_backend(ServerResult(variant.name, variant.base.name, group, *loaded))
+        self.results[variant.name] = result
+        print(f"{len(self.results)}/{self.total} {result.name}: {result.outcome}", file=sys.stderr, flush=True)
         return True
 
 
-def given(path: Path, variants: list[Variant], repositories: Path) -> list[Truth]:
-    """Return the truths that a file has of these variants, and write their repositories."""
-    known = {entry["name"]: on_stock_backend(Truth(**entry)) for entry in json.loads(path.read_text(encoding="utf-8"))}
-    found = [variant for variant in variants if variant.name in known]
-    for variant in found:
+def read_results(path: Path, variants: list[Variant], repositories: Path) -> list[ServerResult]:
+    """Return the results of these variants in a file, and write the repositories of the variants."""
+    entries = json.loads(path.read_text(encoding="utf-8"))
+    results = {entry["name"]: on_stock_backend(ServerResult(**entry)) for entry in entries}
+    recorded = [variant for variant in variants if variant.name in results]
+    for variant in recorded:
         variant.write(repositories / variant.folder)
-    return [known[variant.name] for variant in found]
+    return [results[variant.name] for variant in recorded]
 
 
-def judged(repository: Path) -> Said:
-    """Return the worst severity that `repogen check` reports; a repository without a model is rejected."""
+def highest_severity(repository: Path) -> Severity:
+    """Return the highest severity that `repogen check` reports; ``nothing`` for a repository without models."""
     try:
         severities = {finding.severity for finding in check(repository)}
     except SpecError as error:
@@ -121,62 +123,70 @@ def judged(repository: Path) -> Said:
     return "error" if "error" in severities else "warning" if severities else "nothing"
 
 
-def print_counts(truths: list[Truth]) -> None:
-    """Print how many variants of each group came to what."""
-    outcomes = ("accept", "refuse", "crash", "hang", "wrong")
-    counts = Counter[tuple[str, str]]((truth.group, truth.outcome) for truth in truths)
-    groups = sorted({truth.group for truth in truths})
-    rows = [(group, *(str(counts[group, outcome]) for outcome in outcomes)) for group in groups]
-    print(table(("judged by", *outcomes), rows))
+def print_counts(results: list[ServerResult]) -> None:
+    """Print the number of variants by group and outcome."""
+    counts = Counter[tuple[str, str]]((result.group, result.outcome) for result in results)
+    groups = sorted({result.group for result in results})
+    rows = [(group, *(str(counts[group, outcome]) for outcome in OUTCOMES)) for group in groups]
+    print(table(("decided by", *OUTCOMES), rows))
 
 
-def print_agreement(truths: list[Truth], said: dict[str, Said]) -> None:
-    """Print truth against verdict, of the server's core and of the backend, and each variant on which they differ."""
-    for title, mine in (
-        ("rules of the server's core, judged by the server", [t for t in truths if t.group != "backend"]),
+def print_agreement(results: list[ServerResult], severities: dict[str, Severity]) -> None:
+    """Print outcomes by severity, for the core and for the backend, and each variant on which they differ."""
+    for title, part in (
+        ("rules of Triton's core, compared with Triton", [each for each in results if each.group != "backend"]),
         (
-            "rules of the ONNX Runtime backend, judged by repogen's imitation",
-            [t for t in truths if t.group == "backend"],
+            "rules of the ONNX Runtime backend, compared with repogen's reimplementation",
+            [each for each in results if each.group == "backend"],
         ),
     ):
         print(f"\n{title}")
-        counts = Counter[tuple[str, Said]]((truth.outcome, said[truth.name]) for truth in mine)
+        counts = Counter[tuple[str, Severity]]((result.outcome, severities[result.name]) for result in part)
         rows = [
-            (outcome, *(str(counts[outcome, verdict]) for verdict in ("nothing", "warning", "error")))
-            for outcome in ("accept", "refuse", "crash", "hang", "wrong")
+            (outcome, *(str(counts[outcome, severity]) for severity in ("nothing", "warning", "error")))
+            for outcome in OUTCOMES
         ]
         print(table(("Triton", "check: nothing", "warnings only", "errors"), rows))
-    differing = [truth for truth in truths if (truth.outcome == "accept") != (said[truth.name] != "error")]
-    explained = [truth for truth in differing if excuse(truth)]
-    print(f"\n{len(truths) - len(differing)} of {len(truths)} agree; of the others {len(explained)} are explained:")
-    for truth in sorted(differing, key=lambda truth: (not excuse(truth), truth.name)):
-        kind = "false accept" if truth.outcome != "accept" else "false reject"
-        why = excuse(truth) or truth.message.partition("\n")[0]
-        print(f"  {truth.name}: {kind if not excuse(truth) else 'explained'}: {why}")
+    print_differences([each for each in results if _differs(each, severities[each.name])], len(results))
+
+
+def print_differences(differing: list[ServerResult], total: int) -> None:
+    """Print each variant on which `check` and Triton differ, unexplained ones first."""
+    explained = [result for result in differing if explanation(result)]
+    print(f"\n{total - len(differing)} of {total} agree; of the others, {len(explained)} are explained:")
+    for result in sorted(differing, key=lambda result: (bool(explanation(result)), result.name)):
+        kind = "false accept" if result.outcome != "accept" else "false reject"
+        reason = explanation(result) or result.message.partition("\n")[0]
+        print(f"  {result.name}: {'explained' if explanation(result) else kind}: {reason}")
+
+
+def _differs(result: ServerResult, severity: Severity) -> bool:
+    return (result.outcome == "accept") is (severity == "error")
 
 
 def main() -> None:
-    """Judge, and compare."""
+    """Load the variants or read results, and compare them with the findings."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="variants whose names begin so; several, separated by commas")
-    parser.add_argument("--truth", type=Path, help="write the truth as JSON")
-    parser.add_argument("--given", type=Path, help="a truth written before")
-    parser.add_argument("--keep", type=Path, help="leave the repositories here")
+    parser.add_argument("--only", default="", help="prefixes of the names of variants, separated by commas")
+    parser.add_argument("--write-results", type=Path, metavar="FILE", help="write the results as JSON")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="use these results instead of running Triton")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the repositories here")
     arguments = parser.parse_args()
     variants = [variant for variant in all_variants() if variant.name.startswith(tuple(arguments.only.split(",")))]
     with tempfile.TemporaryDirectory(prefix="repogen-bench-") as folder:
         scratch = Path(folder)
         repositories = arguments.keep or scratch / "repositories"
-        if arguments.given:
-            truths = given(arguments.given, variants, repositories)
+        if arguments.results:
+            results = read_results(arguments.results, variants, repositories)
         else:
-            truths = Court(repositories, len(variants)).truths(variants, scratch)
-        if arguments.truth:
-            document = json.dumps([asdict(truth) for truth in truths], indent=1, ensure_ascii=False)
-            arguments.truth.write_text(document + "\n", encoding="utf-8")
-        print_counts(truths)
+            results = Measurement(repositories, len(variants)).run(variants, scratch)
+        if arguments.write_results:
+            document = json.dumps([asdict(result) for result in results], indent=1, ensure_ascii=False)
+            arguments.write_results.write_text(document + "\n", encoding="utf-8")
+        print_counts(results)
         folders = {variant.name: variant.folder for variant in variants}
-        print_agreement(truths, {truth.name: judged(repositories / folders[truth.name]) for truth in truths})
+        severities = {result.name: highest_severity(repositories / folders[result.name]) for result in results}
+        print_agreement(results, severities)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """repogen: from a trained PyTorch model to a verified, versioned Triton model repository.
 
 >>> import repogen
->>> sorted(set(repogen.__all__) - {"__version__"})
-['as_dict', 'build', 'check', 'history', 'load_spec', 'promote', 'rollback', 'smoke', 'sync']
+>>> print(*sorted(set(repogen.__all__) - {"__version__"}))  # doctest: +NORMALIZE_WHITESPACE
+as_dict bench build check deploy diff history load_spec promote prune publish rollback rollback_alias smoke sync verify
+versions
 
 Every function is imported on first use: ``import repogen`` alone imports nothing heavy.
 """
@@ -17,9 +18,12 @@ from typing import TYPE_CHECKING
 from repogen.version import __version__
 
 if TYPE_CHECKING:
+    from repogen.api.bench import bench
     from repogen.api.build import build
     from repogen.api.check import check
-    from repogen.api.registry import history, promote, rollback, sync
+    from repogen.api.deploy import deploy
+    from repogen.api.registry import history, promote, rollback_alias, sync
+    from repogen.api.repository import diff, prune, publish, rollback, verify, versions
     from repogen.api.smoke import smoke
     from repogen.api.spec import load_spec
     from repogen.reporting.json import as_dict
@@ -27,26 +31,42 @@ if TYPE_CHECKING:
 __all__ = [
     "__version__",
     "as_dict",
+    "bench",
     "build",
     "check",
+    "deploy",
+    "diff",
     "history",
     "load_spec",
     "promote",
+    "prune",
+    "publish",
     "rollback",
+    "rollback_alias",
     "smoke",
     "sync",
+    "verify",
+    "versions",
 ]
 
 _MODULES = {
     "as_dict": "repogen.reporting.json",
+    "bench": "repogen.api.bench",
     "build": "repogen.api.build",
     "check": "repogen.api.check",
+    "deploy": "repogen.api.deploy",
+    "diff": "repogen.api.repository",
     "history": "repogen.api.registry",
     "load_spec": "repogen.api.spec",
     "promote": "repogen.api.registry",
-    "rollback": "repogen.api.registry",
+    "prune": "repogen.api.repository",
+    "publish": "repogen.api.repository",
+    "rollback": "repogen.api.repository",
+    "rollback_alias": "repogen.api.registry",
     "smoke": "repogen.api.smoke",
     "sync": "repogen.api.registry",
+    "verify": "repogen.api.repository",
+    "versions": "repogen.api.repository",
 }
 
 

@@ -14,6 +14,8 @@ from repogen.artifacts.progress import Silent
 from repogen.distribution import dependencies, install_command
 from repogen.serving.embedded import EmbeddedTriton
 from repogen.serving.host_requirements import check_host
+from repogen.serving.install import locate
+from repogen.serving.perf_analyzer import installed_perf_analyzer
 from repogen.targets import DEFAULT_RELEASE, targets
 from repogen.version import __version__
 
@@ -56,7 +58,24 @@ def _embedded(server: EmbeddedTriton) -> list[Check]:
     state = f"{server.versions()}, {'not installed' if path is None else f'in {path}'}"
     remedy = "repogen server install (the first build also installs it)" if path is None else ""
     checks = [replace(check, name=f"embedded: {check.name}") for check in host_checks]
-    return [*checks, Check("embedded Triton", state, ok=True, optional=True, remedy=remedy)]
+    return [*checks, Check("embedded Triton", state, ok=True, optional=True, remedy=remedy), _perf_analyzer(server)]
+
+
+def _perf_analyzer(server: EmbeddedTriton) -> Check:
+    """Return the check of NVIDIA's load generator, which only `repogen bench` needs."""
+    installation = locate(server.target.onnxruntime)
+    path, version = installed_perf_analyzer(installation), installation.lock.perf_analyzer.version
+    if path is None:
+        remedy = "the first `repogen bench` installs it"
+        return Check("perf_analyzer", f"{version}, not installed", ok=True, optional=True, remedy=remedy)
+    command = ["env", f"LD_LIBRARY_PATH={path / 'lib'}", str(path / "bin" / "perf_analyzer"), "--version"]
+    try:
+        subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        reason = str(getattr(error, "stderr", "") or error).strip().splitlines()[-1]
+        remedy = "install the missing library, or delete the directory to install it again"
+        return Check("perf_analyzer", f"{version} in {path} does not run: {reason}", ok=False, remedy=remedy)
+    return Check("perf_analyzer", f"{version}, in {path}", ok=True, optional=True)
 
 
 def _distribution(requirement: Requirement, remedy: str) -> Check:

@@ -140,6 +140,12 @@ class ServerError(SmokeError):
     default_code = "server"
 
 
+class BenchError(SmokeError):
+    """A model could not be measured (exit 6)."""
+
+    default_code = "bench"
+
+
 class PublishError(RepogenError):
     """The repository could not be written; it is unchanged (exit 7)."""
 

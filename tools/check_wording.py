@@ -28,7 +28,6 @@ EXEMPT = (
     "constraints.txt",
     "examples/text/vocab.txt",
     "tests/conformance/models/",  # models as users write them
-    "benchmarks/agreement/",  # quotes messages of tritonserver
     "repogen/serving/onnxruntime_backend/",  # repeats messages of NVIDIA's backend
 )
 EXEMPT_NAMES = (

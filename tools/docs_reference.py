@@ -101,6 +101,7 @@ def cli_page() -> str:
     parts = [
         "# Command line",
         "`repogen COMMAND --help` prints the same text. `--debug` shows tracebacks and logs.",
+        SHELL_COMPLETION,
         "## Exit codes",
         "| Code | Meaning |\n|---:|---|\n"
         + "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
@@ -110,6 +111,19 @@ def cli_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+SHELL_COMPLETION = """\
+## Shell completion
+
+Completes commands, options, the models of the spec or the repository, known Triton releases, servers, and codes. Add
+one line to the configuration of your shell:
+
+```bash
+eval "$(_REPOGEN_COMPLETE=bash_source repogen)"           # ~/.bashrc, bash 4.4 or newer
+eval "$(_REPOGEN_COMPLETE=zsh_source repogen)"            # ~/.zshrc
+_REPOGEN_COMPLETE=fish_source repogen | source            # ~/.config/fish/completions/repogen.fish
+```
+
+Models come from `repogen.yaml` and `model_repository`, or from the spec and the directory on the command line."""
 EXIT_CODES = {
     0: "Success",
     1: "`check` reported errors, a gate failed, the version cannot be promoted, or `doctor` found something missing",

@@ -1,8 +1,8 @@
 """Writes repogen/data/embedded.lock.json: the wheels of the embedded Triton, each with its SHA-256.
 
-Run it when triton_releases.csv lists a new ONNX Runtime: ``python tools/lock_embedded.py``. It queries pip's configured
-index through pip (a few pages), and downloads no wheel. pip's internal modules are not a public API: this program works
-with pip 23.2.
+Run it after triton_releases.csv names a new ONNX Runtime: ``python tools/lock_embedded.py``. It asks the index that pip
+is configured for, through pip itself (a few pages), and downloads no wheel. pip's inner modules are not a public API:
+this runs with pip 23.2.
 """
 
 from __future__ import annotations
@@ -21,13 +21,17 @@ TRITON = ("nvidia-pytriton", "0.7.0")
 TRITON_SERVER = "2.51.0"
 NUMPY = "1.26.4"
 MINORS = (10, 11, 12)
-PLATFORMS = [*(f"manylinux_2_{minor}_x86_64" for minor in range(35, 16, -1)), "manylinux2014_x86_64"]
+PERF_ANALYZER = ("tritonclient", "2.51.0")
+PLATFORMS = [
+    *(f"manylinux_2_{minor}_x86_64" for minor in range(35, 16, -1)),
+    *("manylinux2014_x86_64", "manylinux1_x86_64"),
+]
 
 
-def wheels(project: str, versions: set[str], minor: int, *, sizes: bool = False) -> dict[str, dict[str, str | int]]:
-    """Return ``{version: {"file", "sha256"}}`` of the wheels of ``project`` that CPython 3.``minor`` accepts.
+def wheels(project: str, versions: set[str], minor: int) -> dict[str, dict[str, str | int]]:
+    """Return ``{version: {"file", "sha256", "size"}}`` of the wheels of ``project`` that CPython 3.``minor`` accepts.
 
-    With ``sizes``, each entry also has its ``size``, for progress bars; it costs one HEAD request.
+    The size, which progress bars show, costs one HEAD request per wheel.
     """
     command = create_command("download")
     if not isinstance(command, DownloadCommand):
@@ -41,18 +45,22 @@ def wheels(project: str, versions: set[str], minor: int, *, sizes: bool = False)
         for candidate in sorted(finder.find_all_candidates(project), key=lambda each: each.link.filename):
             link, version = candidate.link, str(candidate.version)
             if version in versions and link.hash_name == "sha256":
-                records[version] = {"file": link.filename, "sha256": str(link.hash)}
-                if sizes:
-                    records[version]["size"] = int(session.head(link.url_without_fragment).headers["Content-Length"])
+                size = int(session.head(link.url_without_fragment).headers["Content-Length"])
+                records[version] = {"file": link.filename, "sha256": str(link.hash), "size": size}
     return records
+
+
+def pinned(project: str, version: str) -> dict[str, str | int]:
+    """Return the wheel of one version that runs on every supported Python."""
+    return wheels(project, {version}, MINORS[0])[version]
 
 
 def main() -> None:
     """Look up every wheel, and write the lock file."""
     runtimes = {target.onnxruntime for target in targets().values()}
-    project, version = TRITON
     lock: dict[str, object] = {
-        "tritonserver": {"version": TRITON_SERVER, "wheel": wheels(project, {version}, MINORS[0], sizes=True)[version]},
+        "tritonserver": {"version": TRITON_SERVER, "wheel": pinned(*TRITON)},
+        "perf_analyzer": {"version": PERF_ANALYZER[1], "wheel": pinned(*PERF_ANALYZER)},
         "numpy": {f"cp3{minor}": wheels("numpy", {NUMPY}, minor)[NUMPY] for minor in MINORS},
         "onnxruntime": {f"cp3{minor}": wheels("onnxruntime", runtimes, minor) for minor in MINORS},
     }

@@ -1,1 +1,1 @@
-"""Model repositories with one thing changed, and what the real Triton says of each: the parts of check_agreement.py."""
+"""Parts of check_agreement.py: repository variants with one change each, and the results of loading them on Triton."""

@@ -1,8 +1,8 @@
-"""Changes that the onnxruntime backend judges: here its imitation does, against the graph."""
+"""Changes that the onnxruntime backend accepts or rejects; the embedded server has a reimplementation of it."""
 
 from __future__ import annotations
 
-from agreement.swaps import Swaps
+from agreement.replacements import Replacements
 
 _TYPES = ("BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP64", "STRING")
 _ACCELERATORS = ("tensorrt", "openvino", "cuda", "auto_io", "nosuch", "")
@@ -24,14 +24,16 @@ def _accelerator(device: str, name: str) -> str:
     return f'optimization {{ execution_accelerators {{ {device}_execution_accelerator {{ name: "{name}" }} }} }}'
 
 
-BACKEND: list[Swaps] = [
-    Swaps("batch", '  name: "x"\n', {"input/name_unknown": '  name: "nosuch"\n', "input/name_case": '  name: "X"\n'}),
-    Swaps(
+BACKEND: list[Replacements] = [
+    Replacements(
+        "batch", '  name: "x"\n', {"input/name_unknown": '  name: "nosuch"\n', "input/name_case": '  name: "X"\n'}
+    ),
+    Replacements(
         "batch", '  name: "y"\n', {"output/name_unknown": '  name: "nosuch"\n', "output/name_space": '  name: "y "\n'}
     ),
-    Swaps("batch", _input("FP32", "4"), {f"input/type_{each.lower()}": _input(each, "4") for each in _TYPES}),
-    Swaps("batch", _output("FP32", "4"), {f"output/type_{each.lower()}": _output(each, "4") for each in _TYPES}),
-    Swaps(
+    Replacements("batch", _input("FP32", "4"), {f"input/type_{each.lower()}": _input(each, "4") for each in _TYPES}),
+    Replacements("batch", _output("FP32", "4"), {f"output/type_{each.lower()}": _output(each, "4") for each in _TYPES}),
+    Replacements(
         "batch",
         _input("FP32", "4"),
         {
@@ -41,7 +43,7 @@ BACKEND: list[Swaps] = [
             "input/dims_longer": _input("FP32", "4, 1"),
         },
     ),
-    Swaps(
+    Replacements(
         "batch",
         _output("FP32", "4"),
         {
@@ -50,7 +52,7 @@ BACKEND: list[Swaps] = [
             "output/dims_with_batch": _output("FP32", "-1, 4"),
         },
     ),
-    Swaps(
+    Replacements(
         "plain",
         _input("FP32", "-1, 4"),
         {
@@ -60,7 +62,7 @@ BACKEND: list[Swaps] = [
             "input/dims_longer": _input("FP32", "-1, 4, 1"),
         },
     ),
-    Swaps(
+    Replacements(
         "plain",
         _output("FP32", "-1, 4"),
         {
@@ -69,7 +71,7 @@ BACKEND: list[Swaps] = [
             "output/dims_all_variable": _output("FP32", "-1, -1"),
         },
     ),
-    Swaps(
+    Replacements(
         "fixed",
         'backend: "onnxruntime"\n',
         {
@@ -77,7 +79,7 @@ BACKEND: list[Swaps] = [
             "max_batch/two": 'backend: "onnxruntime"\nmax_batch_size: 2\n',
         },
     ),
-    Swaps(
+    Replacements(
         "scalar",
         _input("FP32", "1"),
         {
@@ -86,7 +88,7 @@ BACKEND: list[Swaps] = [
             "in/variable": _input("FP32", "-1"),
         },
     ),
-    Swaps(
+    Replacements(
         "vector",
         _input("INT32", "-1"),
         {
@@ -94,14 +96,18 @@ BACKEND: list[Swaps] = [
             "in/two": _input("INT32", "-1, 1"),
         },
     ),
-    Swaps("vector", 'backend: "onnxruntime"\n', {"max_batch/four": 'backend: "onnxruntime"\nmax_batch_size: 4\n'}),
-    Swaps("two", 'name: "a"', {"input/twice_the_other": 'name: "b"', "input/unknown": 'name: "z"'}),
-    Swaps("two", 'input {\n  name: "b"\n  data_type: TYPE_INT64\n  dims: [ -1, 2 ]\n}\n', {"input/missing": ""}),
-    Swaps("two", 'output {\n  name: "d"\n  data_type: TYPE_INT64\n  dims: [ -1, 2 ]\n}\n', {"output/missing": ""}),
-    Swaps("two", "", {"input/extra": 'input { name: "z" data_type: TYPE_FP32 dims: [ 1 ] }'}),
-    Swaps("optional", 'name: "w"', {"unknown": 'name: "nosuch"', "required": 'name: "x"'}),
-    Swaps("optional", "dims: [ 4 ]\n  optional", {"dims_other": "dims: [ 5 ]\n  optional"}),
-    Swaps(
+    Replacements(
+        "vector", 'backend: "onnxruntime"\n', {"max_batch/four": 'backend: "onnxruntime"\nmax_batch_size: 4\n'}
+    ),
+    Replacements("two", 'name: "a"', {"input/twice_the_other": 'name: "b"', "input/unknown": 'name: "z"'}),
+    Replacements("two", 'input {\n  name: "b"\n  data_type: TYPE_INT64\n  dims: [ -1, 2 ]\n}\n', {"input/missing": ""}),
+    Replacements(
+        "two", 'output {\n  name: "d"\n  data_type: TYPE_INT64\n  dims: [ -1, 2 ]\n}\n', {"output/missing": ""}
+    ),
+    Replacements("two", "", {"input/extra": 'input { name: "z" data_type: TYPE_FP32 dims: [ 1 ] }'}),
+    Replacements("optional", 'name: "w"', {"unknown": 'name: "nosuch"', "required": 'name: "x"'}),
+    Replacements("optional", "dims: [ 4 ]\n  optional", {"dims_other": "dims: [ 5 ]\n  optional"}),
+    Replacements(
         "batch",
         "",
         {
@@ -109,7 +115,7 @@ BACKEND: list[Swaps] = [
             **{f"accelerator/gpu_{each or 'empty'}": _accelerator("gpu", each) for each in _ACCELERATORS},
         },
     ),
-    Swaps(
+    Replacements(
         "batch",
         "",
         {
@@ -127,8 +133,8 @@ BACKEND: list[Swaps] = [
             "parameters/pattern_word": _parameter("enable_mem_pattern", "maybe"),
         },
     ),
-    # The library that all backends share reads these; Python's takes the server down by it.
-    Swaps(
+    # Read by the library that all backends share; in the Python backend, this crashes the server.
+    Replacements(
         "ragged",
         "",
         {
@@ -136,11 +142,13 @@ BACKEND: list[Swaps] = [
             "scatter/no_target": 'batch_output { kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "x" }',
         },
     ),
-    Swaps("scatter", "  dims: [ -1 ]\n}\nbatch", {"first_value": "  dims: [ 1 ]\n  reshape { shape: [ ] }\n}\nbatch"}),
-    Swaps("scatter", 'batch_output { target_name: "y" source_input: "x" }\n', {"not_scattered": ""}),
-    Swaps("inferred", _output("FP32", "4"), {"variable": _output("FP32", "-1"), "other": _output("FP32", "3")}),
-    Swaps("growable", "use_growable_memory: true", {"same_buffer": ""}),
-    Swaps(
+    Replacements(
+        "scatter", "  dims: [ -1 ]\n}\nbatch", {"first_value": "  dims: [ 1 ]\n  reshape { shape: [ ] }\n}\nbatch"}
+    ),
+    Replacements("scatter", 'batch_output { target_name: "y" source_input: "x" }\n', {"not_scattered": ""}),
+    Replacements("inferred", _output("FP32", "4"), {"variable": _output("FP32", "-1"), "other": _output("FP32", "3")}),
+    Replacements("growable", "use_growable_memory: true", {"same_buffer": ""}),
+    Replacements(
         "accelerated",
         '"precision_mode" value: "FP16"',
         {
@@ -152,7 +160,7 @@ BACKEND: list[Swaps] = [
             "int8": '"precision_mode" value: "INT8"',
         },
     ),
-    Swaps(
+    Replacements(
         "accelerated",
         'name: "tensorrt"\n  parameters { key: "precision_mode" value: "FP16" }',
         {
@@ -161,9 +169,9 @@ BACKEND: list[Swaps] = [
             "gpu_io": 'name: "gpu_io"',
         },
     ),
-    Swaps("accelerated", "KIND_GPU", {"on_a_cpu": "KIND_CPU"}),
-    # Backends that are not installed here, or not as in NVIDIA's container.
-    Swaps(
+    Replacements("accelerated", "KIND_GPU", {"on_a_cpu": "KIND_CPU"}),
+    # Backends that are not installed here, or differ from those in NVIDIA's container.
+    Replacements(
         "batch",
         'backend: "onnxruntime"',
         {
@@ -174,7 +182,7 @@ BACKEND: list[Swaps] = [
             "runtime/library": 'backend: "onnxruntime" runtime: "libtriton_onnxruntime.so"',
         },
     ),
-    Swaps(
+    Replacements(
         "platform",
         'platform: "onnxruntime_onnx"',
         {

@@ -1,4 +1,4 @@
-"""Repositories that the real Triton loads: small graphs of identities, and a config for each."""
+"""Repositories that Triton loads: small graphs of Identity nodes, with a config for each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _value(port: Port) -> ValueInfoProto:
 
 
 def model_proto(ports: Sequence[tuple[Port, str]], unused: Sequence[Port] = ()) -> ModelProto:
-    """Return a graph that copies each input to the output named behind it; ``unused`` inputs lead nowhere."""
+    """Return a graph that copies each input to the output named next to it; no node reads the ``unused`` inputs."""
     nodes = [helper.make_node("Identity", [port[0]], [output]) for port, output in ports]
     inputs = [_value(port) for port in (*(port for port, _ in ports), *unused)]
     outputs = [_value((output, port[1], port[2])) for port, output in ports]
@@ -36,13 +36,13 @@ def model_proto(ports: Sequence[tuple[Port, str]], unused: Sequence[Port] = ()) 
 
 
 def identity(*ports: tuple[Port, str], unused: Sequence[Port] = ()) -> bytes:
-    """Return ``model_proto`` as a file's content."""
+    """Return ``model_proto`` as the content of a file."""
     content: bytes = model_proto(ports, unused).SerializeToString()
     return content
 
 
 def _added(*, external: bool) -> bytes:
-    """Return ``y = x + w`` whose weight lies in ``weights.bin``, or is an input with a default."""
+    """Return ``y = x + w``, where ``w`` is stored in ``weights.bin``, or is an input with a default."""
     proto = model_proto([(("x", FP32, ("N", 4)), "y")])
     weight = numpy_helper.from_array(np.ones(4, np.float32), "w")
     if external:
@@ -253,7 +253,7 @@ optimization { execution_accelerators { gpu_execution_accelerator {
 
 
 def _inferred() -> bytes:
-    """Return ``y = x @ w`` whose file calls the last dim of ``y`` M, and whose weights make it 4."""
+    """Return ``y = x @ w``; the file declares the last dim of ``y`` as M, but it is 4."""
     proto = model_proto([(("x", FP32, ("N", 4)), "y")])
     proto.graph.node[0].CopyFrom(helper.make_node("MatMul", ["x", "w"], ["y"]))
     proto.graph.initializer.append(numpy_helper.from_array(np.ones((4, 4), np.float32), "w"))
@@ -263,7 +263,7 @@ def _inferred() -> bytes:
 
 
 INFERRED = _inferred()
-_LIST = [
+_ALL = [
     _one("plain", PLAIN, ROWS),
     _rows("batch", ""),
     _one("named", 'name: "named"\n' + BATCH, ROWS),
@@ -327,5 +327,5 @@ _LIST = [
     _one("accelerated", BATCH + ACCELERATED, ROWS),
     Base((Model("ensemble", ENSEMBLE), Model("first", BATCH, ROWS), Model("second", BATCH, ROWS))),
 ]
-BASES = {base.name: base for base in _LIST}
-"""By name."""
+BASES = {base.name: base for base in _ALL}
+"""The base repositories by name."""

@@ -1,8 +1,8 @@
-"""Changes that the server's core judges: tensors, batching, versions, instances, optimization and the small fields."""
+"""Changes that the core of the server accepts or rejects: tensors, batching, versions, instances and optimization."""
 
 from __future__ import annotations
 
-from agreement.swaps import Swaps, adding
+from agreement.replacements import Replacements, appended
 
 X4 = '  name: "x"\n  data_type: TYPE_FP32\n  dims: [ 4 ]\n'
 Y4 = X4.replace("x", "y")
@@ -15,8 +15,8 @@ def _reshaped(name: str, dims: str, shape: str) -> str:
 
 REX, REY = _reshaped("x", "2, 2", "4"), _reshaped("y", "2, 2", "4")
 
-BASIC: list[Swaps] = [
-    Swaps(
+BASIC: list[Replacements] = [
+    Replacements(
         "batch",
         "max_batch_size: 8",
         {
@@ -27,7 +27,7 @@ BASIC: list[Swaps] = [
             "max_batch/absent": "",
         },
     ),
-    Swaps(
+    Replacements(
         "batch",
         'backend: "onnxruntime"',
         {
@@ -56,7 +56,7 @@ BASIC: list[Swaps] = [
             "runtime/path": 'backend: "onnxruntime" runtime: "../x.py"',
         },
     ),
-    Swaps(
+    Replacements(
         "platform",
         'platform: "onnxruntime_onnx"',
         {
@@ -66,7 +66,7 @@ BASIC: list[Swaps] = [
             "absent": "",
         },
     ),
-    Swaps(
+    Replacements(
         "named",
         'name: "named"',
         {
@@ -81,7 +81,7 @@ BASIC: list[Swaps] = [
             "escaped": 'name: "\\x6eamed"',
         },
     ),
-    Swaps(
+    Replacements(
         "batch",
         '  name: "x"\n',
         {
@@ -89,7 +89,7 @@ BASIC: list[Swaps] = [
             "input/name_empty": '  name: ""\n',
         },
     ),
-    Swaps(
+    Replacements(
         "batch",
         '  name: "y"\n',
         {
@@ -97,7 +97,7 @@ BASIC: list[Swaps] = [
             "output/name_empty": '  name: ""\n',
         },
     ),
-    Swaps(
+    Replacements(
         "batch",
         '  name: "x"\n  data_type: TYPE_FP32\n',
         {
@@ -106,7 +106,7 @@ BASIC: list[Swaps] = [
             "input/type_bf16": '  name: "x"\n  data_type: TYPE_BF16\n',
         },
     ),
-    Swaps(
+    Replacements(
         "batch",
         '  name: "y"\n  data_type: TYPE_FP32\n',
         {
@@ -114,7 +114,7 @@ BASIC: list[Swaps] = [
             "output/type_invalid": '  name: "y"\n  data_type: TYPE_INVALID\n',
         },
     ),
-    Swaps(
+    Replacements(
         "batch",
         X4,
         {
@@ -128,7 +128,7 @@ BASIC: list[Swaps] = [
             "input/all_absent": "",
         },
     ),
-    Swaps(
+    Replacements(
         "batch",
         Y4,
         {
@@ -139,7 +139,7 @@ BASIC: list[Swaps] = [
             "output/all_absent": "",
         },
     ),
-    Swaps(
+    Replacements(
         "batch",
         '  name: "x"\n  data_type: TYPE_FP32\n  dims: [ 4 ]\n}\n',
         {
@@ -150,7 +150,7 @@ BASIC: list[Swaps] = [
             "input/empty_message": "}\n",
         },
     ),
-    Swaps(
+    Replacements(
         "batch",
         '  name: "y"\n  data_type: TYPE_FP32\n  dims: [ 4 ]\n}\n',
         {
@@ -159,7 +159,7 @@ BASIC: list[Swaps] = [
             "output/empty_message": "}\n",
         },
     ),
-    Swaps(
+    Replacements(
         "bare",
         "",
         {
@@ -178,7 +178,7 @@ BASIC: list[Swaps] = [
             "dynamic/preferred_five": "dynamic_batching { preferred_batch_size: 5 }",
         },
     ),
-    Swaps(
+    Replacements(
         "reshape",
         "reshape { shape: [ ] }\n}\noutput",
         {
@@ -190,7 +190,7 @@ BASIC: list[Swaps] = [
             "in/minus_one": "reshape { shape: [ -1 ] }\n}\noutput",
         },
     ),
-    Swaps(
+    Replacements(
         "reshape",
         "dims: [ 1 ]\n  reshape { shape: [ ] }\n}\noutput",
         {
@@ -199,7 +199,7 @@ BASIC: list[Swaps] = [
             "in/dims_minus_one": "dims: [ -1 ]\n  reshape { shape: [ ] }\n}\noutput",
         },
     ),
-    Swaps(
+    Replacements(
         "reshape",
         "max_batch_size: 4",
         {
@@ -207,7 +207,7 @@ BASIC: list[Swaps] = [
             "max_batch/one": "max_batch_size: 1",
         },
     ),
-    Swaps(
+    Replacements(
         "reshaped",
         REX,
         {
@@ -223,7 +223,7 @@ BASIC: list[Swaps] = [
             "in/ones": _reshaped("x", "1, 4", "4"),
         },
     ),
-    Swaps(
+    Replacements(
         "reshaped",
         REY,
         {
@@ -233,7 +233,7 @@ BASIC: list[Swaps] = [
             "out/empty": _reshaped("y", "2, 2", ""),
         },
     ),
-    Swaps(
+    Replacements(
         "scalar",
         "dims: [ 1 ]\n}\noutput",
         {
@@ -242,7 +242,7 @@ BASIC: list[Swaps] = [
             "in/absent": "}\noutput",
         },
     ),
-    Swaps(
+    Replacements(
         "image",
         "  format: FORMAT_NCHW\n",
         {
@@ -254,10 +254,10 @@ BASIC: list[Swaps] = [
             "format/absent": "",
         },
     ),
-    Swaps(
+    Replacements(
         "batch",
         X4,
-        adding(
+        appended(
             X4,
             {
                 "format/nchw_rank_one": "  format: FORMAT_NCHW\n",
@@ -270,10 +270,10 @@ BASIC: list[Swaps] = [
             },
         ),
     ),
-    Swaps(
+    Replacements(
         "batch",
         Y4,
-        adding(
+        appended(
             Y4,
             {
                 "output/shape_tensor": "  is_shape_tensor: true\n",
@@ -284,10 +284,10 @@ BASIC: list[Swaps] = [
             },
         ),
     ),
-    Swaps(
+    Replacements(
         "plain",
         XP,
-        adding(
+        appended(
             XP,
             {
                 "format/nchw_rank_two": "  format: FORMAT_NCHW\n",
@@ -296,7 +296,7 @@ BASIC: list[Swaps] = [
             },
         ),
     ),
-    Swaps(
+    Replacements(
         "plain",
         XP,
         {
@@ -304,7 +304,7 @@ BASIC: list[Swaps] = [
             "input/dims_minus_two": XP.replace("-1", "-2"),
         },
     ),
-    Swaps(
+    Replacements(
         "text",
         'name: "x"\n  data_type: TYPE_STRING\n  dims: [ 1 ]\n',
         {
@@ -313,7 +313,7 @@ BASIC: list[Swaps] = [
             "input/type_bytes": 'name: "x"\n  data_type: TYPE_BYTES\n  dims: [ 1 ]\n',
         },
     ),
-    Swaps(
+    Replacements(
         "labels",
         '"labels.txt"',
         {
@@ -325,7 +325,7 @@ BASIC: list[Swaps] = [
             "in_version": '"1/labels.txt"',
         },
     ),
-    Swaps(
+    Replacements(
         "plain",
         "",
         {
@@ -337,7 +337,7 @@ BASIC: list[Swaps] = [
             'source_input: "x" }',
         },
     ),
-    Swaps(
+    Replacements(
         "batch",
         "",
         {
@@ -347,7 +347,7 @@ BASIC: list[Swaps] = [
             "ensemble/step": 'ensemble_scheduling { step { model_name: "batch" model_version: -1 } }',
         },
     ),
-    Swaps(
+    Replacements(
         "versions",
         "specific { versions: [ 1, 3 ] }",
         {
@@ -370,7 +370,7 @@ BASIC: list[Swaps] = [
             "policy/all_twice": "all { } all { }",
         },
     ),
-    Swaps(
+    Replacements(
         "filename",
         'default_model_filename: "net.onnx"',
         {
@@ -385,7 +385,7 @@ BASIC: list[Swaps] = [
             "model_py": 'default_model_filename: "model.py"',
         },
     ),
-    Swaps(
+    Replacements(
         "batch",
         "",
         {
@@ -431,7 +431,7 @@ BASIC: list[Swaps] = [
             "metrics/newer_field": "model_metrics { }",
         },
     ),
-    Swaps(
+    Replacements(
         "optional",
         "  optional: true\n",
         {
@@ -440,7 +440,7 @@ BASIC: list[Swaps] = [
             "batched": "  optional: true\n}\nmax_batch_size: 4\nparameters {\n",
         },
     ),
-    Swaps(
+    Replacements(
         "instances",
         "count: 1\n",
         {
@@ -450,7 +450,7 @@ BASIC: list[Swaps] = [
             "count/absent": "",
         },
     ),
-    Swaps(
+    Replacements(
         "instances",
         "kind: KIND_CPU",
         {
@@ -477,7 +477,7 @@ BASIC: list[Swaps] = [
             "secondary_model": "kind: KIND_MODEL secondary_devices { kind: KIND_NVDLA device_id: 0 }",
         },
     ),
-    Swaps(
+    Replacements(
         "instances",
         'name: "workers"',
         {
@@ -487,7 +487,7 @@ BASIC: list[Swaps] = [
             "name/slash": 'name: "a/b"',
         },
     ),
-    Swaps(
+    Replacements(
         "instances",
         'resources { name: "r" global: true count: 2 } priority: 1',
         {
@@ -504,7 +504,7 @@ BASIC: list[Swaps] = [
             "rate/local_and_global": 'resources { name: "r" global: true count: 1 } resources { name: "r" count: 2 }',
         },
     ),
-    Swaps(
+    Replacements(
         "instances",
         "",
         {
@@ -515,7 +515,7 @@ BASIC: list[Swaps] = [
             "groups/second_gpu": "instance_group { count: 1 kind: KIND_GPU }",
         },
     ),
-    Swaps(
+    Replacements(
         "batch",
         "",
         {
@@ -530,7 +530,7 @@ BASIC: list[Swaps] = [
             "instances/only_passive": "instance_group { kind: KIND_CPU passive: true }",
         },
     ),
-    Swaps(
+    Replacements(
         "optimized",
         "level: 1",
         {
@@ -542,7 +542,7 @@ BASIC: list[Swaps] = [
             "graph/absent": "",
         },
     ),
-    Swaps(
+    Replacements(
         "optimized",
         "PRIORITY_DEFAULT",
         {
@@ -552,7 +552,7 @@ BASIC: list[Swaps] = [
             "priority/number": "1",
         },
     ),
-    Swaps(
+    Replacements(
         "optimized",
         "eager_batching: false",
         {
@@ -573,7 +573,7 @@ BASIC: list[Swaps] = [
             "gather/huge": "gather_kernel_buffer_threshold: 4294967295",
         },
     ),
-    Swaps(
+    Replacements(
         "optimized",
         "gather_kernel_buffer_threshold: 0",
         {
@@ -582,7 +582,7 @@ BASIC: list[Swaps] = [
             "gather/over": "gather_kernel_buffer_threshold: 4294967296",
         },
     ),
-    Swaps(
+    Replacements(
         "parameters",
         "decoupled: false",
         {
@@ -597,7 +597,7 @@ BASIC: list[Swaps] = [
             "decoupled_yes": "decoupled: yes",
         },
     ),
-    Swaps(
+    Replacements(
         "parameters",
         "response_cache { enable: false }",
         {
@@ -605,7 +605,7 @@ BASIC: list[Swaps] = [
             "cache_empty": "response_cache { }",
         },
     ),
-    Swaps(
+    Replacements(
         "parameters",
         "num_versions: 1",
         {
@@ -615,7 +615,7 @@ BASIC: list[Swaps] = [
             "versions/over": "num_versions: 4294967296",
         },
     ),
-    Swaps(
+    Replacements(
         "unicode",
         '"größe"',
         {

@@ -1,8 +1,8 @@
-"""Changes that the server's core judges: dynamic and sequence batching, warmup, ragged batches and ensembles."""
+"""Changes that the core of the server accepts or rejects: batching, sequences, warmups, ragged batches, ensembles."""
 
 from __future__ import annotations
 
-from agreement.swaps import Swaps
+from agreement.replacements import Replacements
 
 PREFERRED = "preferred_batch_size: [ 2, 4 ]"
 START = "control { kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] }"
@@ -37,8 +37,8 @@ def _control(kind: str, more: str) -> str:
     return f"control {{ kind: CONTROL_SEQUENCE_{kind} {more} }}"
 
 
-SCHEDULING: list[Swaps] = [
-    Swaps(
+SCHEDULING: list[Replacements] = [
+    Replacements(
         "dynamic",
         PREFERRED,
         {
@@ -54,7 +54,7 @@ SCHEDULING: list[Swaps] = [
             "preferred_repeated": "preferred_batch_size: 2 preferred_batch_size: 4",
         },
     ),
-    Swaps(
+    Replacements(
         "dynamic",
         "max_queue_delay_microseconds: 100",
         {
@@ -65,7 +65,7 @@ SCHEDULING: list[Swaps] = [
             "delay_float": "max_queue_delay_microseconds: 0.5",
         },
     ),
-    Swaps(
+    Replacements(
         "dynamic",
         "timeout_action: REJECT",
         {
@@ -74,7 +74,7 @@ SCHEDULING: list[Swaps] = [
             "action_absent": "",
         },
     ),
-    Swaps(
+    Replacements(
         "dynamic",
         "max_queue_size: 16",
         {
@@ -84,7 +84,7 @@ SCHEDULING: list[Swaps] = [
             "queue_over": "max_queue_size: 4294967296",
         },
     ),
-    Swaps(
+    Replacements(
         "dynamic",
         "default_timeout_microseconds: 1000",
         {
@@ -92,7 +92,7 @@ SCHEDULING: list[Swaps] = [
             "timeout_negative": "default_timeout_microseconds: -1",
         },
     ),
-    Swaps(
+    Replacements(
         "dynamic",
         "preserve_ordering: true",
         {
@@ -103,7 +103,7 @@ SCHEDULING: list[Swaps] = [
             "policy_without_levels": "priority_queue_policy { key: 1 value { max_queue_size: 4 } }",
         },
     ),
-    Swaps(
+    Replacements(
         "dynamic",
         "",
         {
@@ -111,7 +111,7 @@ SCHEDULING: list[Swaps] = [
             "and_sequence": "sequence_batching { direct { } }",
         },
     ),
-    Swaps(
+    Replacements(
         "dynamic",
         "max_batch_size: 8",
         {
@@ -122,7 +122,7 @@ SCHEDULING: list[Swaps] = [
             "max_batch/absent": "",
         },
     ),
-    Swaps(
+    Replacements(
         "priority",
         "priority_levels: 3",
         {
@@ -134,7 +134,7 @@ SCHEDULING: list[Swaps] = [
             "levels_many": "priority_levels: 100000",
         },
     ),
-    Swaps(
+    Replacements(
         "priority",
         "default_priority_level: 2",
         {
@@ -146,7 +146,7 @@ SCHEDULING: list[Swaps] = [
             "with_ordering": "default_priority_level: 2 preserve_ordering: true",
         },
     ),
-    Swaps(
+    Replacements(
         "priority",
         "key: 1 value",
         {
@@ -157,7 +157,7 @@ SCHEDULING: list[Swaps] = [
             "policy_negative": "key: -1 value",
         },
     ),
-    Swaps(
+    Replacements(
         "priority",
         "key: 1 value { timeout_action: REJECT max_queue_size: 4 }",
         {
@@ -166,7 +166,7 @@ SCHEDULING: list[Swaps] = [
             "policy_delay": "key: 1 value { timeout_action: DELAY }",
         },
     ),
-    Swaps(
+    Replacements(
         "direct",
         "direct { max_queue_delay_microseconds: 10 minimum_slot_utilization: 0.5 }\n",
         {
@@ -186,7 +186,7 @@ SCHEDULING: list[Swaps] = [
             "iterative": "direct { } iterative_sequence: true\n",
         },
     ),
-    Swaps(
+    Replacements(
         "direct",
         "max_sequence_idle_microseconds: 5000000",
         {
@@ -200,7 +200,7 @@ SCHEDULING: list[Swaps] = [
             "idle_absent": "",
         },
     ),
-    Swaps(
+    Replacements(
         "direct",
         START,
         {
@@ -222,7 +222,7 @@ SCHEDULING: list[Swaps] = [
             "start/nan": _control("START", "fp32_false_true: [ nan, 1 ]"),
         },
     ),
-    Swaps(
+    Replacements(
         "direct",
         READY,
         {
@@ -233,7 +233,7 @@ SCHEDULING: list[Swaps] = [
             "ready/float_values": _control("READY", "int32_false_true: [ 0.5, 1.5 ]"),
         },
     ),
-    Swaps(
+    Replacements(
         "direct",
         END,
         {
@@ -243,7 +243,7 @@ SCHEDULING: list[Swaps] = [
             "end/int32": _control("END", "int32_false_true: [ 0, 1 ]"),
         },
     ),
-    Swaps(
+    Replacements(
         "direct",
         CORRID,
         {
@@ -259,7 +259,7 @@ SCHEDULING: list[Swaps] = [
             "corrid/invalid": _control("CORRID", "data_type: TYPE_INVALID"),
         },
     ),
-    Swaps(
+    Replacements(
         "direct",
         'name: "start"',
         {
@@ -271,14 +271,14 @@ SCHEDULING: list[Swaps] = [
             "start/name_unknown": 'name: "nosuch"',
         },
     ),
-    Swaps(
+    Replacements(
         "direct",
         'name: "corrid"',
         {
             "corrid/name_absent": "",
         },
     ),
-    Swaps(
+    Replacements(
         "direct",
         "max_batch_size: 8",
         {
@@ -288,7 +288,7 @@ SCHEDULING: list[Swaps] = [
             "max_batch/large": "max_batch_size: 1000000",
         },
     ),
-    Swaps(
+    Replacements(
         "direct",
         "",
         {
@@ -299,7 +299,7 @@ SCHEDULING: list[Swaps] = [
             "warmup": 'model_warmup { name: "w" batch_size: 1 inputs { key: "x" value ' + SAMPLE + " } }",
         },
     ),
-    Swaps(
+    Replacements(
         "oldest",
         "max_candidate_sequences: 4",
         {
@@ -311,7 +311,7 @@ SCHEDULING: list[Swaps] = [
             "candidates_huge": "max_candidate_sequences: 2147483647",
         },
     ),
-    Swaps(
+    Replacements(
         "oldest",
         PREFERRED,
         {
@@ -325,7 +325,7 @@ SCHEDULING: list[Swaps] = [
             "slot": "minimum_slot_utilization: 0.5",
         },
     ),
-    Swaps(
+    Replacements(
         "oldest",
         "max_queue_delay_microseconds: 100",
         {
@@ -333,7 +333,7 @@ SCHEDULING: list[Swaps] = [
             "delay_negative": "max_queue_delay_microseconds: -1",
         },
     ),
-    Swaps(
+    Replacements(
         "oldest",
         OLDEST_START,
         {
@@ -344,7 +344,7 @@ SCHEDULING: list[Swaps] = [
             "start/overflow": _control("START", "int32_false_true: [ 0, 2147483648 ]"),
         },
     ),
-    Swaps(
+    Replacements(
         "oldest",
         "max_batch_size: 8",
         {
@@ -353,7 +353,7 @@ SCHEDULING: list[Swaps] = [
             "max_batch/huge": "max_batch_size: 2147483647",
         },
     ),
-    Swaps(
+    Replacements(
         "state",
         'input_name: "before"',
         {
@@ -363,7 +363,7 @@ SCHEDULING: list[Swaps] = [
             "input_of_model": 'input_name: "x"',
         },
     ),
-    Swaps(
+    Replacements(
         "state",
         'output_name: "after"',
         {
@@ -377,7 +377,7 @@ SCHEDULING: list[Swaps] = [
             "use_growable_memory: true",
         },
     ),
-    Swaps(
+    Replacements(
         "state",
         "data_type: TYPE_FP32\n    dims: [ 4 ]\n",
         {
@@ -393,7 +393,7 @@ SCHEDULING: list[Swaps] = [
             "dims_longer": "data_type: TYPE_FP32\n    dims: [ 4, 1 ]\n",
         },
     ),
-    Swaps(
+    Replacements(
         "state",
         INITIAL,
         {
@@ -419,14 +419,14 @@ SCHEDULING: list[Swaps] = [
             "second_empty": f"{INITIAL} }} state {{",
         },
     ),
-    Swaps(
+    Replacements(
         "state",
         "max_batch_size: 8",
         {
             "max_batch/zero": "max_batch_size: 0",
         },
     ),
-    Swaps(
+    Replacements(
         "state",
         "",
         {
@@ -434,7 +434,7 @@ SCHEDULING: list[Swaps] = [
             "also_output": 'output { name: "after" data_type: TYPE_FP32 dims: [ 4 ] }',
         },
     ),
-    Swaps(
+    Replacements(
         "oldest",
         "",
         {
@@ -444,14 +444,14 @@ SCHEDULING: list[Swaps] = [
             + ' } inputs { key: "start" value { data_type: TYPE_INT32 dims: [ 1 ] zero_data: true } } }',
         },
     ),
-    Swaps(
+    Replacements(
         "statefile",
         "dims: [ 4 ]\n    initial_state",
         {
             "state_variable": "dims: [ -1 ]\n    initial_state",
         },
     ),
-    Swaps(
+    Replacements(
         "statefile",
         'dims: [ 4 ] data_file: "first"',
         {
@@ -461,7 +461,7 @@ SCHEDULING: list[Swaps] = [
             "too_short": 'dims: [ 400 ] data_file: "first"',
         },
     ),
-    Swaps(
+    Replacements(
         "warmup",
         "batch_size: 2",
         {
@@ -474,7 +474,7 @@ SCHEDULING: list[Swaps] = [
             "batch/negative": "batch_size: -1",
         },
     ),
-    Swaps(
+    Replacements(
         "warmup",
         "count: 1",
         {
@@ -484,7 +484,7 @@ SCHEDULING: list[Swaps] = [
             "count/negative": "count: -1",
         },
     ),
-    Swaps(
+    Replacements(
         "warmup",
         'name: "first"',
         {
@@ -492,7 +492,7 @@ SCHEDULING: list[Swaps] = [
             "name/empty": 'name: ""',
         },
     ),
-    Swaps(
+    Replacements(
         "warmup",
         'key: "x"',
         {
@@ -502,7 +502,7 @@ SCHEDULING: list[Swaps] = [
             "input/output": 'key: "y"',
         },
     ),
-    Swaps(
+    Replacements(
         "warmup",
         'inputs { key: "x" value ' + SAMPLE + " }",
         {
@@ -512,7 +512,7 @@ SCHEDULING: list[Swaps] = [
             "inputs_valueless": 'inputs { key: "x" }',
         },
     ),
-    Swaps(
+    Replacements(
         "warmup",
         SAMPLE,
         {
@@ -536,7 +536,7 @@ SCHEDULING: list[Swaps] = [
             "dims/huge": "{ data_type: TYPE_FP32 dims: [ 4611686018427387904 ] zero_data: true }",
         },
     ),
-    Swaps(
+    Replacements(
         "warmup",
         "max_batch_size: 8",
         {
@@ -544,7 +544,7 @@ SCHEDULING: list[Swaps] = [
             "max_batch/one": "max_batch_size: 1",
         },
     ),
-    Swaps(
+    Replacements(
         "warmup",
         "",
         {
@@ -554,7 +554,7 @@ SCHEDULING: list[Swaps] = [
             "dynamic": "dynamic_batching { }",
         },
     ),
-    Swaps(
+    Replacements(
         "warmupfile",
         '"sample"',
         {
@@ -564,7 +564,7 @@ SCHEDULING: list[Swaps] = [
             "directory": '"."',
         },
     ),
-    Swaps(
+    Replacements(
         "warmupfile",
         "batch_size: 2",
         {
@@ -572,14 +572,14 @@ SCHEDULING: list[Swaps] = [
             "batch/one": "batch_size: 1",
         },
     ),
-    Swaps(
+    Replacements(
         "warmupfile",
         "{ data_type: TYPE_FP32",
         {
             "string": "{ data_type: TYPE_STRING",
         },
     ),
-    Swaps(
+    Replacements(
         "ragged",
         "kind: BATCH_ACCUMULATED_ELEMENT_COUNT\n",
         {
@@ -592,7 +592,7 @@ SCHEDULING: list[Swaps] = [
             "kind/unknown": "kind: BATCH_NOSUCH\n",
         },
     ),
-    Swaps(
+    Replacements(
         "ragged",
         'target_name: "index"',
         {
@@ -603,7 +603,7 @@ SCHEDULING: list[Swaps] = [
             "target/output": 'target_name: "y"',
         },
     ),
-    Swaps(
+    Replacements(
         "ragged",
         "data_type: TYPE_FP32\n  source",
         {
@@ -614,7 +614,7 @@ SCHEDULING: list[Swaps] = [
             "type/invalid": "data_type: TYPE_INVALID\n  source",
         },
     ),
-    Swaps(
+    Replacements(
         "ragged",
         'source_input: "x"',
         {
@@ -627,14 +627,14 @@ SCHEDULING: list[Swaps] = [
             "source/other": 'source_input: "z"',
         },
     ),
-    Swaps(
+    Replacements(
         "ragged",
         "max_batch_size: 8",
         {
             "max_batch/zero": "max_batch_size: 0",
         },
     ),
-    Swaps(
+    Replacements(
         "ragged",
         "",
         {
@@ -656,12 +656,12 @@ SCHEDULING: list[Swaps] = [
             "scatter/unknown_kind": 'batch_output { target_name: "y" kind: BATCH_NOSUCH source_input: "x" }',
         },
     ),
-    Swaps(
+    Replacements(
         "ensemble",
         "ensemble_scheduling {\n",
         {"inflight_newer_field": "ensemble_scheduling {\n  max_inflight_requests: 4\n"},
     ),
-    Swaps(
+    Replacements(
         "ensemble",
         FIRST,
         {
@@ -681,7 +681,7 @@ SCHEDULING: list[Swaps] = [
             "first/namespace_empty": FIRST + '    model_namespace: ""\n',
         },
     ),
-    Swaps(
+    Replacements(
         "ensemble",
         SECOND,
         {
@@ -703,7 +703,7 @@ SCHEDULING: list[Swaps] = [
             "second/empty": "",
         },
     ),
-    Swaps(
+    Replacements(
         "ensemble",
         "  step {\n" + SECOND + "  }\n",
         {
@@ -711,7 +711,7 @@ SCHEDULING: list[Swaps] = [
             "step/twice": ("  step {\n" + SECOND + "  }\n") * 2,
         },
     ),
-    Swaps(
+    Replacements(
         "ensemble",
         "ensemble_scheduling {\n  step {\n" + FIRST + "  }\n  step {\n" + SECOND + "  }\n}\n",
         {
@@ -722,7 +722,7 @@ SCHEDULING: list[Swaps] = [
             "step/list": "ensemble_scheduling {\n  step [ {\n" + FIRST + "  }, {\n" + SECOND + "  } ]\n}\n",
         },
     ),
-    Swaps(
+    Replacements(
         "ensemble",
         'platform: "ensemble"',
         {
@@ -732,7 +732,7 @@ SCHEDULING: list[Swaps] = [
             "platform/with_backend": 'platform: "ensemble" backend: "onnxruntime"',
         },
     ),
-    Swaps(
+    Replacements(
         "ensemble",
         "max_batch_size: 8",
         {
@@ -742,7 +742,7 @@ SCHEDULING: list[Swaps] = [
             "max_batch/negative": "max_batch_size: -1",
         },
     ),
-    Swaps(
+    Replacements(
         "ensemble",
         'input { name: "in" data_type: TYPE_FP32 dims: [ 4 ] }',
         {
@@ -760,7 +760,7 @@ SCHEDULING: list[Swaps] = [
             '{ name: "in" data_type: TYPE_FP32 dims: [ 4 ] } ]',
         },
     ),
-    Swaps(
+    Replacements(
         "ensemble",
         'output { name: "out" data_type: TYPE_FP32 dims: [ 4 ] }',
         {
@@ -776,7 +776,7 @@ SCHEDULING: list[Swaps] = [
             "out/same_as_in": 'output { name: "in" data_type: TYPE_FP32 dims: [ 4 ] }',
         },
     ),
-    Swaps(
+    Replacements(
         "ensemble",
         "",
         {

@@ -1,4 +1,4 @@
-"""Changes that the parser of config.pbtxt judges: protobuf's text format, as Triton 2.51 reads it."""
+"""Changes that the parser of config.pbtxt accepts or rejects: protobuf's text format, as in Triton 2.51."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agreement.bases import BASES
-from agreement.swaps import Swaps
+from agreement.replacements import Replacements
 from agreement.values import Variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-SYNTAX: list[Swaps] = [
-    Swaps(
+SYNTAX: list[Replacements] = [
+    Replacements(
         "batch",
         "max_batch_size: 8",
         {
@@ -76,7 +76,7 @@ SYNTAX: list[Swaps] = [
             "syntax/merge_marker": "<<<<<<< HEAD\nmax_batch_size: 8",
         },
     ),
-    Swaps(
+    Replacements(
         "batch",
         'backend: "onnxruntime"',
         {
@@ -100,7 +100,7 @@ SYNTAX: list[Swaps] = [
             "string/nul_escape": 'backend: "onnxruntime\\000"',
         },
     ),
-    Swaps(
+    Replacements(
         "batch",
         '  name: "x"\n  data_type: TYPE_FP32\n',
         {
@@ -116,7 +116,7 @@ SYNTAX: list[Swaps] = [
             "enum/list": '  name: "x"\n  data_type: [ TYPE_FP32 ]\n',
         },
     ),
-    Swaps(
+    Replacements(
         "batch",
         'input {\n  name: "x"\n  data_type: TYPE_FP32\n  dims: [ 4 ]\n}\n',
         {
@@ -147,7 +147,7 @@ SYNTAX: list[Swaps] = [
             "braces/datatype": 'input { name: "x" datatype: TYPE_FP32 dims: [ 4 ] }\n',
         },
     ),
-    Swaps(
+    Replacements(
         "batch",
         "",
         {
@@ -222,7 +222,7 @@ _ENCODINGS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def encodings() -> list[Variant]:
-    """Return changes of the config's bytes."""
+    """Return variants that change the encoding of the config."""
     return [
         Variant(f"batch/encoding/{name}", BASES["batch"], "syntax", partial(_bytes, edit))
         for name, edit in _ENCODINGS.items()

@@ -1,4 +1,4 @@
-"""The real Triton as a judge: loads one variant after the other, and survives the deaths of its servers."""
+"""Loads variants on Triton servers, and starts a new server after a crash."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from agreement.values import Outcome
     from repogen.serving.install import Installation
 
-    Verdict = tuple[Outcome, str]
-    """What came of a load, and the server's words."""
+    LoadResult = tuple[Outcome, str]
+    """The outcome of a load, and the error of the server."""
 
 LIMIT = 40.0
-"""Seconds that a load may take before it counts as hanging; an ordinary one takes two."""
-_DEATH = 4.0
-_LINES = 2000
-_LONGEST = 2000
-_POLL = "failed to poll from model repository"
+"""Seconds after which a load counts as hanging; most loads take two."""
+_EXIT_SECONDS = 4.0
+_LOG_LINES = 2000
+_MESSAGE_LENGTH = 2000
+_POLL_ERROR = "failed to poll from model repository"
 
-# Ours refuses what it cannot execute. Here only loading is asked, so the core shall judge these models, too: what the
-# core feeds is handed to the checks as if it were an input or output of the config, as NVIDIA's backend counts it.
+# repogen's backend rejects sequence models that it cannot run. This benchmark only loads models, and needs the result
+# of the core. So controls and states are passed to the checks as inputs and outputs, as in NVIDIA's backend.
 _LENIENT = """
 
-def _folded(config):
+def _with_sequence_tensors(config):
     config = dict(config, input=list(config.get("input", [])), output=list(config.get("output", [])))
     sequence = config.pop("sequence_batching", {})
     for control in sequence.get("control_input", []):
@@ -58,15 +58,15 @@ def _folded(config):
 def _control(tensor):
     control = tensor["control"][0]
     data_type = control.get("data_type", "TYPE_INVALID")
-    for key, found in (("int32", "INT32"), ("fp32", "FP32"), ("bool", "BOOL")):
-        if control.get(key + "_false_true"):
-            data_type = "TYPE_" + found
+    for prefix in ("int32", "fp32", "bool"):
+        if control.get(prefix + "_false_true"):
+            data_type = "TYPE_" + prefix.upper()
     return {"name": tensor["name"], "data_type": data_type, "dims": [1]}
 
 
 class TritonPythonModel(TritonPythonModel):
     def initialize(self, args):
-        config = json.dumps(_folded(json.loads(args["model_config"])))
+        config = json.dumps(_with_sequence_tensors(json.loads(args["model_config"])))
         super().initialize(dict(args, model_config=config))
 """
 
@@ -76,18 +76,18 @@ class LenientTriton(EmbeddedTriton):
     """The embedded Triton with a backend that loads every sequence model.
 
     Attributes:
-        backends: Where that backend is laid out.
+        backends: The directory of its backends.
     """
 
     backends: Path = field(kw_only=True)
 
     @classmethod
     def prepared(cls, backends: Path) -> LenientTriton:
-        """Install the embedded Triton unless it is, and lay out the backend in ``backends``, which is new."""
+        """Install the embedded Triton if necessary, and write its backends to ``backends``, a new directory."""
         target = targets()[DEFAULT_RELEASE]
         stock = EmbeddedTriton(target, Silent())
         stock.install()
-        shutil.copytree(stock._installation().backends, backends)  # noqa: SLF001 - there is no other way to its parts
+        shutil.copytree(stock._installation().backends, backends)  # noqa: SLF001 - there is no public way to get its parts
         with (backends / "onnxruntime" / "model.py").open("a", encoding="utf-8") as file:
             file.write(_LENIENT)
         return cls(target, Silent(), backends=backends)
@@ -97,14 +97,14 @@ class LenientTriton(EmbeddedTriton):
 
 
 @dataclass
-class Judge:
-    """One server in explicit mode over a directory that variants are linked into; a new one after each death.
+class VariantServer:
+    """A server in explicit mode whose repository has links to variants; started again after each crash.
 
-    Several threads may ask it at once.
+    Several threads may use it at the same time.
 
     Attributes:
-        triton: What is started.
-        served: Its repository; new.
+        triton: The server to start.
+        served: The directory of its repository, which does not exist yet.
     """
 
     triton: LenientTriton
@@ -115,29 +115,29 @@ class Judge:
     _running: RunningEmbedded | None = None
     _loading: int = 0
 
-    def loaded(self, repository: Path, model: str) -> Verdict | None:
-        """Load ``model``, the only one of ``repository``, under a name that no other load has, and unload it.
+    def load(self, repository: Path, model: str) -> LoadResult | None:
+        """Load ``model``, the only model of ``repository``, under a unique name, and unload it.
 
         Returns:
-            What came of it and the server's words; None when the server was lost while it loaded others, too.
+            The result; None if the server crashed or hung while it was also loading other models.
         """
-        running = self._entered()
+        running = self._acquire()
         link = self.served / f"{model}-{next(self._numbers)}"
         link.symlink_to((repository / model).absolute())
         try:
-            return self._loaded(running, link.name, model)
+            return self._load(running, link.name, model)
         finally:
-            self._left(running)
+            self._release(running)
             link.unlink()
 
     def close(self) -> None:
-        """Stop the server, if one runs."""
+        """Stop the server if it is running."""
         with self._lock:
             self._running = None
             self._stack.close()
 
-    def _entered(self) -> RunningEmbedded:
-        """Return the server, started if need be, with one more model that it loads."""
+    def _acquire(self) -> RunningEmbedded:
+        """Return the server, started if necessary, and count one more model that it loads."""
         with self._lock:
             if self._running is None:
                 self._stack.close()
@@ -147,75 +147,75 @@ class Judge:
             self._loading += 1
             return self._running
 
-    def _left(self, running: RunningEmbedded) -> None:
+    def _release(self, running: RunningEmbedded) -> None:
         with self._lock:
             self._loading -= self._running is running
 
-    def _loaded(self, running: RunningEmbedded, link: str, model: str) -> Verdict | None:
+    def _load(self, running: RunningEmbedded, link: str, model: str) -> LoadResult | None:
         url = f"/v2/repository/models/{quote(link)}"
         try:
-            error = _asked(running, f"{url}/load")
-            _asked(running, f"{url}/unload", {"parameters": {"unload_dependents": True}})
+            error = _post(running, f"{url}/load")
+            _post(running, f"{url}/unload", {"parameters": {"unload_dependents": True}})
         except (OSError, http.client.HTTPException):
-            return self._lost(running)
+            return self._stop(running)
         if not error:
             return "accept", ""
-        return "refuse", _tidied(_explained(error, running, link), self.served).replace(link, model)
+        return "reject", _normalized(_with_poll_error(error, running, link), self.served).replace(link, model)
 
-    def _lost(self, running: RunningEmbedded) -> Verdict | None:
-        """Give the server up; return whether it died or hangs, with its last words, if only one load can be why."""
+    def _stop(self, running: RunningEmbedded) -> LoadResult | None:
+        """Stop using the server; return whether it crashed or hangs, if only one load can be the cause."""
         with self._lock:
-            known = self._running is running
-            alone = known and self._loading == 1
-            self._running = None if known else self._running
-        deadline = time.monotonic() + _DEATH
+            is_current = self._running is running
+            is_only_load = is_current and self._loading == 1
+            self._running = None if is_current else self._running
+        deadline = time.monotonic() + _EXIT_SECONDS
         while running.alive() and time.monotonic() < deadline:
             time.sleep(0.05)
-        if not alone:
+        if not is_only_load:
             return None
         if running.alive():
-            return "hang", f"no answer in {LIMIT:.0f} s"
-        return "crash", _last_words(running.log_tail())
+            return "hang", f"no response within {LIMIT:.0f} s"
+        return "crash", _crash_report(running.log_tail())
 
 
-def _asked(running: RunningEmbedded, url: str, body: object = None) -> str:
-    """Return the error that the server answers with; empty when it does as it is told.
+def _post(running: RunningEmbedded, url: str, body: object = None) -> str:
+    """Return the error of the server's response; empty if the request succeeded.
 
-    By HTTP: through gRPC it loads one model after the other.
+    Over HTTP, because over gRPC the server loads models one after another.
     """
     connection = UnixConnection(running.endpoint.http.removeprefix("unix:"), timeout=LIMIT)
     control = running.process.launch.control
     try:
         connection.request("POST", url, json.dumps(body or {}), {control.key: control.value})
-        answer = connection.getresponse()
-        text = answer.read().decode("utf-8", "replace")
-        return "" if answer.status == http.HTTPStatus.OK else str(json.loads(text)["error"])
+        response = connection.getresponse()
+        text = response.read().decode("utf-8", "replace")
+        return "" if response.status == http.HTTPStatus.OK else str(json.loads(text)["error"])
     finally:
         connection.close()
 
 
-def _tidied(message: str, served: Path) -> str:
-    """Return a message without what differs from run to run: our directories, and a traceback through them."""
-    return message.partition("\n\nAt:\n")[0].replace(f"{served}/", "").strip("; \n")[:_LONGEST]
+def _normalized(message: str, served: Path) -> str:
+    """Return a message without the parts that differ between runs: temporary directories and tracebacks."""
+    return message.partition("\n\nAt:\n")[0].replace(f"{served}/", "").strip("; \n")[:_MESSAGE_LENGTH]
 
 
-def _explained(error: str, running: RunningEmbedded, model: str) -> str:
-    """Return why the server does not take a model: that its directory is wrong it tells its log alone."""
-    return (error.endswith(_POLL) and _poll_error(running.log_tail(_LINES), model)) or error
+def _with_poll_error(error: str, running: RunningEmbedded, model: str) -> str:
+    """Return the reason why a model was not loaded; for an invalid directory, only the log contains it."""
+    return (error.endswith(_POLL_ERROR) and _poll_error(running.log_tail(_LOG_LINES), model)) or error
 
 
 def _poll_error(log: str, model: str) -> str:
-    """Return why the server does not take a model's directory: the client is not told; the parser has its own line."""
-    before, found, after = log.rpartition(f"Poll failed for model directory '{model}': ")
+    """Return the error about a model's directory from the log, with the line of the parser."""
+    before, separator, after = log.rpartition(f"Poll failed for model directory '{model}': ")
     parsed = before.rpartition("Error parsing text-format ")[2].partition("\n")[0] if "text proto" in after else ""
-    return " ".join((after.partition("\n")[0].rstrip('"'), parsed)).strip() if found else ""
+    return " ".join((after.partition("\n")[0].rstrip('"'), parsed)).strip() if separator else ""
 
 
-def _last_words(log: str) -> str:
-    """Return what a dying server says, and in which of its libraries it died."""
-    told = [line for line in log.splitlines() if line.startswith(("terminate called", "  what()", "Signal ("))]
-    where = re.search(r"libtriton\w+", log.rpartition("Signal (")[2])
-    return "\n".join([*told, *([f"in {where[0]}"] if where else [])])
+def _crash_report(log: str) -> str:
+    """Return the log lines about a crash, and the library in which the server crashed."""
+    lines = [line for line in log.splitlines() if line.startswith(("terminate called", "  what()", "Signal ("))]
+    library = re.search(r"libtriton\w+", log.rpartition("Signal (")[2])
+    return "\n".join([*lines, *([f"in {library[0]}"] if library else [])])
 
 
 class _Notes(list[str], Silent):
@@ -225,28 +225,28 @@ class _Notes(list[str], Silent):
         self.append(f"{model}: {text}")
 
 
-def started_whole(triton: LenientTriton, repository: Path) -> Verdict:
-    """Start a server on the whole repository, as users do: it names each model that does not load."""
+def start_repository(triton: LenientTriton, repository: Path) -> LoadResult:
+    """Start a server on the whole repository, as users do; it reports each model that does not load."""
     notes = _Notes()
     try:
         with replace(triton, progress=notes).running(repository, ControlMode.NONE) as running:
-            failures = [*notes, *load_failures(running.log_tail(_LINES)).values()]
-            return ("refuse", _why(triton, repository) or failures[0]) if failures else ("accept", "")
+            failures = [*notes, *load_failures(running.log_tail(_LOG_LINES)).values()]
+            return ("reject", _load_errors(triton, repository) or failures[0]) if failures else ("accept", "")
     except ServerError as error:
         log = f"{error}\n{error.details}".replace(f"{repository}/", "")
         if "Signal (" in log:
-            return "crash", _last_words(log)
-        return "hang" if "was not live" in log else "refuse", _why(triton, repository) or log[-_LONGEST:]
+            return "crash", _crash_report(log)
+        return "hang" if "was not live" in log else "reject", _load_errors(triton, repository) or log[-_MESSAGE_LENGTH:]
 
 
-def _why(triton: LenientTriton, repository: Path) -> str:
-    """Return what a server in explicit mode says of each model: one that ends says little."""
+def _load_errors(triton: LenientTriton, repository: Path) -> str:
+    """Return the errors of a server in explicit mode, which are more detailed than those of a server that exits."""
     errors = []
     with triton.running(repository, ControlMode.EXPLICIT) as running:
         for path in sorted(path for path in repository.iterdir() if not path.is_file()):
             try:
-                error = _asked(running, f"/v2/repository/models/{quote(path.name)}/load")
+                error = _post(running, f"/v2/repository/models/{quote(path.name)}/load")
             except (OSError, http.client.HTTPException):
                 break
-            errors += [_tidied(_explained(error, running, path.name), repository)] if error else []
+            errors += [_normalized(_with_poll_error(error, running, path.name), repository)] if error else []
     return "\n".join(errors)

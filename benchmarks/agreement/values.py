@@ -1,4 +1,4 @@
-"""What a base, a variant of it and Triton's verdict are."""
+"""Base repositories, their variants, and the results of loading them on Triton."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Group = Literal["core", "backend", "layout", "syntax"]
-"""Who judges: the server's core, the onnxruntime backend (imitated here), the files' layout, the config's parser."""
-Outcome = Literal["accept", "refuse", "crash", "hang", "wrong"]
-"""``wrong``: the model loads, and every answer is wrong or an error."""
-Said: TypeAlias = Literal["nothing", "warning", "error"]
-"""The worst that `repogen check` says."""
+"""What decides: the core of the server, the onnxruntime backend, the layout of files, or the parser of the config."""
+Outcome = Literal["accept", "reject", "crash", "hang", "wrong"]
+"""``wrong``: the model loads, but responses are wrong or errors."""
+Severity: TypeAlias = Literal["nothing", "warning", "error"]
+"""The highest severity among the findings of `repogen check`."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Model:
     Attributes:
         name: Its directory.
         config: Text of its config.pbtxt.
-        graph: Its model file; empty where it has none.
+        graph: Content of its model file; empty if it has none.
         versions: Its version directories.
         file: Name of the model file.
-        extra: More files, by path in the model's directory.
+        extra: Content of other files, by path in the model's directory.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Model:
     extra: Mapping[str, bytes] = field(default_factory=dict)
 
     def write(self, repository: Path) -> None:
-        """Write it into ``repository``."""
+        """Write the model into ``repository``."""
         home = repository / self.name
         for version in self.versions:
             (home / version).mkdir(parents=True)
@@ -53,7 +53,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Base:
-    """A repository that loads; its first model is the one that is loaded, and changed."""
+    """A repository that loads; its first model is the one that variants change."""
 
     models: tuple[Model, ...]
 
@@ -64,11 +64,11 @@ class Base:
 
     @property
     def renamable(self) -> bool:
-        """Whether its model may stand under another directory's name."""
+        """Whether its model can be loaded under the name of a different directory."""
         return len(self.models) == 1 and not self.models[0].config.startswith("name:")
 
     def write(self, repository: Path) -> None:
-        """Write it into ``repository``, which is new."""
+        """Write all models into ``repository``, which does not exist yet."""
         repository.mkdir(parents=True)
         for model in self.models:
             model.write(repository)
@@ -79,11 +79,11 @@ class Variant:
     """A base with one thing changed.
 
     Attributes:
-        name: ``base/what``; unique and stable.
-        base: What it starts from.
-        group: Who judges it.
-        change: Makes the change in the repository.
-        whole: Whether Triton must be started on the whole repository: the change lies at its root.
+        name: ``base/change``; unique and stable.
+        base: The repository that is changed.
+        group: What decides whether it loads.
+        change: Changes the repository.
+        whole: Whether Triton must be started on the whole repository, because the change is at its root.
     """
 
     name: str
@@ -94,25 +94,25 @@ class Variant:
 
     @property
     def folder(self) -> str:
-        """Name of the directory that its repository is kept in."""
+        """Name of the directory of its repository."""
         return self.name.replace("/", "__")
 
     def write(self, repository: Path) -> None:
-        """Write its repository, which is new."""
+        """Write its repository, which does not exist yet."""
         self.base.write(repository)
         self.change(repository)
 
 
 @dataclass(frozen=True)
-class Truth:
-    """What Triton did with a variant.
+class ServerResult:
+    """The result of loading a variant on Triton.
 
     Attributes:
-        name: The variant's.
-        base: The base's.
-        group: Who judged it.
-        outcome: What came of it.
-        message: The server's words; empty for an accepted one.
+        name: Name of the variant.
+        base: Name of its base.
+        group: What decided.
+        outcome: Whether Triton loaded it.
+        message: The error of the server; empty if the variant was accepted.
     """
 
     name: str
@@ -122,25 +122,25 @@ class Truth:
     message: str
 
 
-# What this machine lacks, and a stock container on a machine with GPUs has.
-_MACHINE = re.compile(
+# Missing on this machine, but present in NVIDIA's container on a machine with GPUs.
+_MISSING_HERE = re.compile(
     r"no GPUs are available|unsupported gpu id|kind KIND_CPU but specifies one or more GPUs"
     r"|backend library (for backend '(tensorrt|pytorch)'|'libtriton_onnxruntime.so')|libtritonrepoagent_checksum"
     r"|Execution Accelerator 'openvino'|Failed to get the canonical path"
 )
-_KNOWN = {
-    "warmup/inputs_extra": "loads as often as it does not: an unknown input of a warmup may bring the server down",
-    "state/input_of_model": "the lenient backend does not ask for the graph's own state input",
-    "batch/bool/hex": "`true` written as 0x0, which protobuf's Python does not read",
+_EXPLANATIONS = {
+    "warmup/inputs_extra": "loads only sometimes: an unknown input in a warmup may crash the server",
+    "state/input_of_model": "the lenient backend does not require the state input of the graph",
+    "batch/bool/hex": "a boolean written as 0x0, which protobuf's Python parser does not accept",
     "batch/operations/absent": "repogen does not load the model: NVIDIA's backend would run the library",
     "root/model_dollar": "repogen does not load the model: a Python backend would pass its name to a shell",
 }
 
 
 _REJECTED_BY_SOURCE = "src/onnxruntime.cc of NVIDIA's backend, LoadModel; no GPU here"
-# Measured on NVIDIA's stock C++ backend of 24.10, which the embedded server does not have, or read in its source.
+# Measured on the stock C++ backend of 24.10, which the embedded server does not have, or read in its source.
 _STOCK: dict[str, tuple[Outcome, str]] = {
-    "batch/runtime/python": ("refuse", "unable to find Python backend based backend library 'model.py'"),
+    "batch/runtime/python": ("reject", "unable to find Python backend based backend library 'model.py'"),
     "platform/runtime_library": ("accept", ""),
     "batch/runtime/library": ("accept", ""),
     **dict.fromkeys(
@@ -155,28 +155,28 @@ _STOCK: dict[str, tuple[Outcome, str]] = {
     ),
     "scatter/first_value": ("wrong", "in a batch, a response has another row's value"),
     "growable/as_it_is": ("wrong", "Missing Input: every inference fails"),
-    "accelerated/precision_unknown": ("refuse", _REJECTED_BY_SOURCE),
-    "accelerated/parameter_misspelled": ("refuse", _REJECTED_BY_SOURCE),
-    "accelerated/dla_core_word": ("refuse", _REJECTED_BY_SOURCE),
-    "accelerated/cache_word": ("refuse", _REJECTED_BY_SOURCE),
-    "accelerated/cuda_word": ("refuse", _REJECTED_BY_SOURCE),
-    "accelerated/gpu_io": ("refuse", _REJECTED_BY_SOURCE),
+    "accelerated/precision_unknown": ("reject", _REJECTED_BY_SOURCE),
+    "accelerated/parameter_misspelled": ("reject", _REJECTED_BY_SOURCE),
+    "accelerated/dla_core_word": ("reject", _REJECTED_BY_SOURCE),
+    "accelerated/cache_word": ("reject", _REJECTED_BY_SOURCE),
+    "accelerated/cuda_word": ("reject", _REJECTED_BY_SOURCE),
+    "accelerated/gpu_io": ("reject", _REJECTED_BY_SOURCE),
     **dict.fromkeys(
         ("accelerated/as_it_is", "accelerated/cache_on", "accelerated/cuda", "accelerated/int8"), ("accept", "")
     ),
 }
 
 
-def on_stock_backend(truth: Truth) -> Truth:
-    """Return a truth as it is on NVIDIA's backend, where that is known to differ from the embedded server's."""
-    if truth.name not in _STOCK:
-        return truth
-    outcome, message = _STOCK[truth.name]
-    return replace(truth, outcome=outcome, message=message)
+def on_stock_backend(result: ServerResult) -> ServerResult:
+    """Return the result on NVIDIA's backend if it is known to differ from that of the embedded server."""
+    if result.name not in _STOCK:
+        return result
+    outcome, message = _STOCK[result.name]
+    return replace(result, outcome=outcome, message=message)
 
 
-def excuse(truth: Truth) -> str:
-    """Return why a verdict may differ from a truth; empty where it may not."""
-    if truth.outcome != "accept" and _MACHINE.search(truth.message):
+def explanation(result: ServerResult) -> str:
+    """Return why `repogen check` may differ from a result; empty if it must not."""
+    if result.outcome != "accept" and _MISSING_HERE.search(result.message):
         return "the machine of the benchmark has no such GPU, backend or agent"
-    return _KNOWN.get(truth.name, "")
+    return _EXPLANATIONS.get(result.name, "")

@@ -1,7 +1,8 @@
-"""All variants."""
+"""Collects all variants."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from agreement.backend import BACKEND
@@ -13,34 +14,35 @@ from agreement.syntax import SYNTAX, encodings
 from agreement.values import Variant
 
 if TYPE_CHECKING:
-    from agreement.swaps import Swaps
+    from agreement.replacements import Replacements
     from agreement.values import Group
 
 
 def all_variants() -> list[Variant]:
-    """Return the bases as they are and every variant, neighbors of different bases: each load is another model.
+    """Return the unchanged bases and all variants, in an order that alternates between bases.
 
     Raises:
-        ValueError: Two have one name.
+        ValueError: Two variants have the same name.
     """
     plain = [Variant(f"{name}/as_it_is", base, "core", lambda _: None) for name, base in BASES.items()]
-    tables: tuple[tuple[Group, list[Swaps]], ...] = (
+    tables: tuple[tuple[Group, list[Replacements]], ...] = (
         ("core", [*BASIC, *SCHEDULING]),
         ("backend", BACKEND),
         ("syntax", SYNTAX),
     )
-    swapped = [variant for group, swaps in tables for each in swaps for variant in each.variants(group)]
-    found = [*plain, *swapped, *encodings(), *layouts()]
-    names = [variant.name for variant in found]
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise ValueError(f"two variants of one name: {', '.join(sorted(twice))}")
-    return _mixed(found)
+    replaced = [variant for group, rows in tables for row in rows for variant in row.variants(group)]
+    variants = [*plain, *replaced, *encodings(), *layouts()]
+    names = [variant.name for variant in variants]
+    duplicates = {name for name, count in Counter(names).items() if count > 1}
+    if duplicates:
+        raise ValueError(f"several variants have the same name: {', '.join(sorted(duplicates))}")
+    return _interleaved(variants)
 
 
-def _mixed(variants: list[Variant]) -> list[Variant]:
+def _interleaved(variants: list[Variant]) -> list[Variant]:
+    """Return variants in an order in which neighbors have different bases, so that few loads use the same model."""
     by_base: dict[str, list[Variant]] = {}
     for variant in variants:
         by_base.setdefault(variant.base.name, []).append(variant)
-    places = {v.name: i / len(group) for group in by_base.values() for i, v in enumerate(group)}
-    return sorted(variants, key=lambda variant: places[variant.name])
+    positions = {v.name: i / len(group) for group in by_base.values() for i, v in enumerate(group)}
+    return sorted(variants, key=lambda variant: positions[variant.name])

@@ -1,4 +1,4 @@
-"""``repogen.promote``, ``rollback``, ``history`` and ``sync``: releases through the MLflow model registry."""
+"""``repogen.promote``, ``rollback_alias``, ``history`` and ``sync``: releases through the MLflow model registry."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ def promote(  # noqa: PLR0913 - one parameter per option of `repogen promote`
     root = Path() if spec is None else spec.root
     effective_gates = with_flags(declared_gates(spec, name, required=spec_required), gates)
     request = PromotionRequest(name, version, alias, effective_gates, root, server, dry_run)
-    return promotion.promote(_open_registry(spec, tracking_uri), request, progress or Silent())
+    return promotion.promote(open_registry(spec, tracking_uri), request, progress or Silent())
 
 
-def rollback(
+def rollback_alias(
     name: str,
     *,
     alias: str = "champion",
@@ -77,7 +77,9 @@ def rollback(
     dry_run: bool = False,
     tracking_uri: str | None = None,
 ) -> PromotionReport:
-    """Move an alias back to the version that it pointed to before, without gates.
+    """Move an alias back to the version that it pointed to before, without gates, as ``promote --rollback`` does.
+
+    It does not change a repository; ``repogen.rollback`` does that.
 
     Args:
         name: The registered model.
@@ -90,7 +92,7 @@ def rollback(
         repogen.errors.GateError: There is no earlier version.
         repogen.errors.TrackingError: The registry cannot be reached, or the alias moved in the meantime.
     """
-    return promotion.rollback(_open_registry(spec, tracking_uri), name, alias, dry_run=dry_run)
+    return promotion.rollback(open_registry(spec, tracking_uri), name, alias, dry_run=dry_run)
 
 
 def history(
@@ -107,7 +109,7 @@ def history(
     Raises:
         repogen.errors.TrackingError: The registry cannot be reached.
     """
-    return promotion.history(_open_registry(spec, tracking_uri), name, alias)
+    return promotion.history(open_registry(spec, tracking_uri), name, alias)
 
 
 def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
@@ -133,7 +135,7 @@ def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
         alias: Serve the versions that it points to.
         models: Names of the models to look at; every registered one when empty.
         dry_run: Change nothing.
-        prune: Delete versions and models that are not served.
+        prune: Delete old versions that nothing needs, see ``repogen.prune``, and models without the alias.
         spec: A loaded spec that names the MLflow server.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
         progress: Receives progress events; silent by default.
@@ -148,10 +150,16 @@ def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
     directory = Path(repository)
     require_synced(directory, alias)  # before mlflow is imported, which takes seconds
     options = SyncOptions(alias, tuple(models), dry_run, prune)
-    return syncing.sync(_open_registry(spec, tracking_uri), directory, options, progress or Silent())
+    return syncing.sync(open_registry(spec, tracking_uri), directory, options, progress or Silent())
 
 
-def _open_registry(spec: Spec | None, tracking_uri: str | None) -> ModelRegistry:
-    from repogen.registry.mlflow.access import open_registry  # noqa: PLC0415 - imports mlflow
+def open_registry(spec: Spec | None, tracking_uri: str | None) -> ModelRegistry:
+    """Connect to the model registry.
 
-    return open_registry(tracking_of(spec, tracking_uri, Path()))
+    Raises:
+        SpecError: No tracking server is configured.
+        TrackingError: It does not respond.
+    """
+    from repogen.registry.mlflow import access  # noqa: PLC0415 - connecting imports mlflow
+
+    return access.open_registry(tracking_of(spec, tracking_uri, Path()))

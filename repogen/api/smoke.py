@@ -21,7 +21,7 @@ def smoke(
     server: str = "embedded",
     progress: Progress | None = None,
 ) -> list[SmokeReport]:
-    """Test every served version of a repository on a real Triton server over gRPC, as ``repogen smoke`` does.
+    """Test every served version of a repository on a real Triton server over gRPC and HTTP, as ``repogen smoke`` does.
 
     Example::
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path  # noqa: TC003 - pydantic decodes the worker's events by these annotations
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from repogen.artifacts.steps import EnsembleArtifact, PythonArtifact
 from repogen.artifacts.tensors import Signature  # noqa: TC001 - the same
@@ -71,14 +71,121 @@ UNCHANGED = "it changed nothing"
 
 
 @dataclass(frozen=True)
+class Gain:
+    """The effect of a pass on latency, measured in ONNX Runtime on golden inputs.
+
+    Attributes:
+        before_ms: Median latency of the graph before the pass, in milliseconds.
+        after_ms: Median latency of its result.
+        ratio: Median over the rounds of the latency before divided by the latency after; above 1 is faster.
+        low: Lower end of the confidence interval of ``ratio``.
+        high: Upper end.
+        required: What ``low`` must reach for the result to be used.
+    """
+
+    before_ms: float
+    after_ms: float
+    ratio: float
+    low: float
+    high: float
+    required: float
+
+    @property
+    def pays(self) -> bool:
+        """Whether the gain exceeds the noise."""
+        return self.low >= self.required
+
+    def __str__(self) -> str:
+        """Return the figures for messages."""
+        return (
+            f"{self.ratio:.2f} x as fast ({self.before_ms:.3g} -> {self.after_ms:.3g} ms; "
+            f"interval {self.low:.2f} to {self.high:.2f})"
+        )
+
+
+@dataclass(frozen=True)
+class Quality:
+    """A figure of the user's code for the original and for an optimized graph; higher is better.
+
+    Attributes:
+        reference: The figure of the original.
+        optimized: The figure of the graph.
+        max_drop: Budget: how far the graph's may be below the original's.
+    """
+
+    reference: float
+    optimized: float
+    max_drop: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether the drop is within the budget."""
+        return round(self.reference - self.optimized, 12) <= self.max_drop  # 0.95 - 0.945 must not exceed 0.005
+
+    def __str__(self) -> str:
+        """Return the figures for messages.
+
+        >>> str(Quality(0.958, 0.9557, 0.01))
+        'quality 0.958 -> 0.9557 (budget 0.01)'
+        """
+        return f"quality {self.reference:.6g} -> {self.optimized:.6g} (budget {self.max_drop:g})"
+
+
+Precision: TypeAlias = Literal["float16", "bfloat16", "qint8"]
+"""A precision below float32; ``qint8`` is 8 bits with a scale."""
+
+
+@dataclass(frozen=True)
+class Lossy:
+    """How a published graph differs from one that has parity with the original.
+
+    Attributes:
+        passes: The lossy passes that were applied, in order.
+        precision: The coarsest precision that they compute in.
+        quality: The figures of the user's code; None if the graph is within the tolerances of parity.
+    """
+
+    passes: tuple[str, ...]
+    precision: Precision
+    quality: Quality | None = None
+
+    @property
+    def has_parity(self) -> bool:
+        """Whether the outputs are within the tolerances of parity."""
+        return self.quality is None
+
+    def __str__(self) -> str:
+        """Return one line for reports.
+
+        >>> str(Lossy(("int8-dynamic",), "qint8", Quality(0.958, 0.956, 0.01)))
+        'lossy: int8-dynamic, quality 0.958 -> 0.956 (budget 0.01)'
+        """
+        return f"lossy: {', '.join(self.passes)}, {self.quality or 'within the tolerances of parity'}"
+
+
+@dataclass(frozen=True)
 class PassOutcome:
-    """The outcome of one optimization pass; ``reason`` says why it was skipped."""
+    """The outcome of one optimization pass.
+
+    Attributes:
+        name: Name of the pass.
+        applied: Whether its result is used.
+        nodes_before: Number of nodes of the graph before it.
+        nodes_after: Number of nodes after it; the same if the result is not used.
+        reason: Why the result is not used; empty if it is.
+        lossy: Whether the pass computes in a lower precision.
+        gain: The measured effect on latency; None if it was not measured.
+        quality: The figures of the user's code; None if they were not measured.
+    """
 
     name: str
     applied: bool
     nodes_before: int
     nodes_after: int
     reason: str = ""
+    lossy: bool = False
+    gain: Gain | None = None
+    quality: Quality | None = None
 
 
 @dataclass(frozen=True)
@@ -198,13 +305,13 @@ class GoldenTensor:
 
 @dataclass(frozen=True)
 class GoldenCase:
-    """Inputs and PyTorch's outputs, for smoke tests.
+    """Inputs and expected outputs, for smoke tests.
 
     Attributes:
         name: The parity case that it comes from.
         batch: Size of axis 0 of every tensor if the model is batched, else 0.
         inputs: Input arrays.
-        outputs: Output arrays as PyTorch computed them.
+        outputs: Output arrays as the original computed them; for a lossy model without parity, as ONNX Runtime did.
     """
 
     name: str
@@ -266,6 +373,7 @@ class BuiltModel:
         imported: Code that the build depends on.
         companions: Additional files of the version, by name.
         labels: Class names by output.
+        lossy: The lossy passes that were applied; None for none.
     """
 
     artifact: Artifact
@@ -276,3 +384,4 @@ class BuiltModel:
     imported: ImportedCode
     companions: dict[str, Path] = field(default_factory=dict)
     labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    lossy: Lossy | None = None

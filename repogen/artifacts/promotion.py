@@ -19,6 +19,8 @@ class Verdict(Enum):
     FAILED = "failed"
     RECORDED = "recorded"
     """Measured, without a limit."""
+    NOT_APPLICABLE = "n/a"
+    """The limit is relative to a champion, and there is none."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,7 @@ class Period:
         by: User who moved the alias; empty if it was not recorded.
         why: ``promote``, ``rollback`` or ``outside``, which is a move that repogen did not make.
         figures: Figures that the gates measured, as text.
+        values: The numbers among them.
     """
 
     alias: str
@@ -154,6 +157,7 @@ class Period:
     by: str
     why: str
     figures: dict[str, str] = field(default_factory=dict)
+    values: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

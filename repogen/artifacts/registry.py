@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -62,6 +62,7 @@ class AliasMove:
         at: Time in UTC, ISO 8601, in seconds.
         why: ``promote``, ``rollback``, or ``outside`` for a move that repogen did not make.
         figures: Measurements of the gates, name -> text.
+        values: The numbers among them.
     """
 
     alias: str
@@ -71,6 +72,26 @@ class AliasMove:
     at: str
     why: str
     figures: dict[str, str]
+    values: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PromotionRun:
+    """A promotion, whether it moved the alias or was refused, as a run of the registry's tracking server.
+
+    Attributes:
+        name: Name of the run.
+        passed: Whether no gate failed.
+        tags: Model, alias, versions and outcome.
+        metrics: ``gate/NAME`` -> measured number.
+        page: The report as Markdown.
+    """
+
+    name: str
+    passed: bool
+    tags: dict[str, str]
+    metrics: dict[str, float]
+    page: str
 
 
 class ModelRegistry(Protocol):
@@ -105,3 +126,6 @@ class ModelRegistry(Protocol):
 
     def moves(self, name: str, alias: str | None = None) -> tuple[AliasMove, ...]:
         """Return the recorded moves of one alias, or of all aliases, oldest first."""
+
+    def record(self, run: PromotionRun) -> None:
+        """Record a promotion as a run."""

@@ -11,7 +11,7 @@ from repogen.errors import ErrorRecord, ExitCode
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.artifacts.built_model import ExportAttempt, PassOutcome
+    from repogen.artifacts.built_model import ExportAttempt, Lossy, PassOutcome
     from repogen.artifacts.serving import SmokeReport
 
 
@@ -47,6 +47,7 @@ class ModelReport:
         size: Bytes of the version's files; 0 if it was not staged.
         attempts: Outcome of each exporter that was tried.
         passes: Outcome of each optimization pass.
+        lossy: The lossy passes that were applied, and the quality that was measured; None for none.
         batch_reason: Why the model does not batch; empty if it does.
         notes: What the user should know.
         smoke: Result of the smoke test; None without one.
@@ -73,6 +74,7 @@ class ModelReport:
     size: int = 0
     attempts: tuple[ExportAttempt, ...] = ()
     passes: tuple[PassOutcome, ...] = ()
+    lossy: Lossy | None = None
     batch_reason: str = ""
     notes: tuple[str, ...] = ()
     smoke: SmokeReport | None = None
@@ -80,6 +82,11 @@ class ModelReport:
     seconds: dict[str, float] = field(default_factory=dict)
     peak_rss_bytes: int = 0
     error: ErrorRecord | None = None
+
+    @property
+    def has_parity(self) -> bool:
+        """Whether parity was measured, and the outputs are within its tolerances."""
+        return self.parity_cases > 0 and (self.lossy is None or self.lossy.has_parity)
 
 
 @dataclass(frozen=True)

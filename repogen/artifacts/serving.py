@@ -7,7 +7,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 
 class ControlMode(Enum):
@@ -37,6 +38,28 @@ class ControlHeader:
 
 
 @dataclass(frozen=True)
+class Credentials:
+    """How to connect to a server that requires TLS or authentication; never printed or recorded.
+
+    Attributes:
+        tls: Whether to connect with TLS.
+        root_certificates: PEM file of the certificates that the server's must be signed by; None for the system's.
+        private_key: PEM file of the client's private key; None for no client certificate.
+        certificate_chain: PEM file of the client's certificate chain; None for no client certificate.
+        headers: Headers of every request, such as ``authorization``; their names are lowercase.
+    """
+
+    tls: bool = False
+    root_certificates: Path | None = None
+    private_key: Path | None = None
+    certificate_chain: Path | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+NO_CREDENTIALS = Credentials()
+
+
+@dataclass(frozen=True)
 class Endpoint:
     """The addresses and properties of a ready Triton.
 
@@ -50,6 +73,7 @@ class Endpoint:
         sees_files: Whether it reads its repository from this machine's disk; a remote server receives the bytes.
         has_gpu: Whether it can serve KIND_GPU.
         control: Header that requests to the control API need; None when they need none.
+        credentials: How to connect.
     """
 
     grpc: str
@@ -61,6 +85,7 @@ class Endpoint:
     sees_files: bool
     has_gpu: bool
     control: ControlHeader | None = field(default=None, repr=False)
+    credentials: Credentials = field(default=NO_CREDENTIALS, repr=False)
 
 
 class RunningTriton(Protocol):

@@ -20,7 +20,7 @@ class SyncOptions:
         alias: Alias of the versions to serve.
         models: Names of the models to sync; every model of the registry and of the repository if empty.
         dry_run: Report the changes without making them.
-        prune: Delete versions and models that are not served.
+        prune: Delete old versions that nothing needs, and models without the alias.
     """
 
     alias: str

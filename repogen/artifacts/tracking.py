@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
     from pathlib import Path
 
     from repogen.artifacts.built_model import BuiltModel
@@ -49,8 +49,12 @@ class Tracked:
 class BuildTracker(Protocol):
     """Tracks the models of one build. Every call may raise ``TrackingError``; calls may come from several threads."""
 
-    def start(self, names: Iterable[str]) -> None:
-        """Create the build's run, and one for each of its models."""
+    def start(self, models: Mapping[str, Mapping[str, str]]) -> None:
+        """Create the build's run, and one for each of its models.
+
+        Args:
+            models: Tags of each model's run, by the model's name.
+        """
 
     def log(
         self, staged: StagedVersion, built: BuiltModel, report: ModelReport, page: str, repository: Path
@@ -64,6 +68,9 @@ class BuildTracker(Protocol):
             page: The report as Markdown.
             repository: The repository that the version will be published to.
         """
+
+    def log_page(self, name: str, page: str) -> None:
+        """Replace the report in the run of a model that was logged."""
 
     def log_failed(self, report: ModelReport, page: str) -> None:
         """Record in a model's run why its build failed."""

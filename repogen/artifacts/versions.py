@@ -11,9 +11,12 @@ from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PYTHON_FILE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.artifacts.built_model import FileRecord
+    from repogen.artifacts.built_model import FileRecord, Lossy
     from repogen.artifacts.named_file import NamedFile
     from repogen.artifacts.tensors import Signature
+
+REGISTERED = "registered"
+"""Key in the fingerprint of a version that went into a model registry."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,9 @@ class Provenance:
         nodes_exported: Nodes before optimization.
         nodes_optimized: Nodes of the published graph.
         parity_cases: Number of parity cases.
-        parity_max_abs_diff: Largest absolute difference.
-        parity_max_rel_diff: Largest relative difference.
+        parity_max_abs_diff: Largest absolute difference from the original.
+        parity_max_rel_diff: Largest relative difference from the original.
+        lossy: The lossy passes that were applied, and the quality that was measured; None for none.
     """
 
     tools: dict[str, str]
@@ -68,6 +72,12 @@ class Provenance:
     parity_cases: int
     parity_max_abs_diff: float
     parity_max_rel_diff: float
+    lossy: Lossy | None = None
+
+    @property
+    def registered(self) -> bool:
+        """Whether the version went into a model registry."""
+        return REGISTERED in self.fingerprint
 
 
 @dataclass(frozen=True)
@@ -137,9 +147,18 @@ class StagedVersion:
 
 @dataclass(frozen=True)
 class PublishedVersion:
-    """A version in the real repository."""
+    """A version in the real repository.
+
+    Attributes:
+        name: The model.
+        version: Its number.
+        path: Its directory.
+        sha256: As ``Manifest.sha256``.
+        held: The version that is served instead, because `repogen rollback` holds it; None without a hold.
+    """
 
     name: str
     version: int
     path: Path
     sha256: str
+    held: int | None = None

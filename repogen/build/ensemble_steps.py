@@ -48,6 +48,7 @@ def built_steps(spec: Spec, name: str, repository: Path) -> dict[str, BuiltStep]
             manifest.signature,
             manifest.max_batch_size,
             _steps_in_config(directory / str(version)) if isinstance(model.source, EnsembleSource) else (),
+            manifest.provenance.lossy,
         )
     return result
 

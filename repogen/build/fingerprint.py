@@ -1,6 +1,7 @@
 """The inputs of a build, as key -> digest or version; finds what changed without importing torch or the model.
 
 Keys are ``spec``, ``target``, ``repogen``, ``weights``, ``examples``, ``triton:KEY`` for files that config.pbtxt names,
+``quality`` for its data, ``optimize:PASS`` for files of options,
 ``template:PATH`` (relative to its directory of templates), ``file:PATH`` (relative to the spec's directory),
 ``dist:NAME`` for imported packages and for plug-ins that the spec selects, ``step:MODEL`` for the models that an
 ensemble uses, and ``registered`` if the version went into a model registry. No path is absolute, so a fingerprint is
@@ -20,6 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.versions import REGISTERED
 from repogen.build.code_digest import code_digest
 from repogen.errors import RepogenError
 from repogen.plugins import plugin_distributions
@@ -41,7 +43,6 @@ _TEMPLATES = "*.pbtxt.j2"
 # More than any directory of overrides holds; a spec that names a home directory must not be hashed for hours.
 _MAX_OVERRIDES = 1000
 _FILE, _DIST, _TEMPLATE, _STEP = "file:", "dist:", "template:", "step:"
-_REGISTERED = "registered"
 _DIST_INFO = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+)\.dist-info")
 
 
@@ -78,12 +79,7 @@ def fingerprint(inputs: Mapping[str, str], imported: ImportedCode) -> dict[str, 
 
 def registered(inputs: Mapping[str, str]) -> dict[str, str]:
     """Return the inputs of a build whose version goes into a model registry."""
-    return {**inputs, _REGISTERED: "yes"}
-
-
-def was_registered(recorded: Mapping[str, str]) -> bool:
-    """Return whether a recorded version went into a model registry; ``changes`` ignores that."""
-    return _REGISTERED in recorded
+    return {**inputs, REGISTERED: "yes"}
 
 
 def step_inputs(dependencies: Iterable[str], repository: Path) -> dict[str, str]:
@@ -114,7 +110,7 @@ def changes(recorded: Mapping[str, str], spec: Spec, name: str) -> list[str]:
         One readable reason per change; empty if nothing changed.
     """
     new = _current(spec, name, [key for key in recorded if key.startswith((_FILE, _DIST))])
-    old = {key: value for key, value in recorded.items() if key != _REGISTERED and not key.startswith(_STEP)}
+    old = {key: value for key, value in recorded.items() if key != REGISTERED and not key.startswith(_STEP)}
     return [_reason(key, old.get(key), new.get(key)) for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
 
 
@@ -155,7 +151,7 @@ def _plugin_distributions(model: ModelSpec) -> set[str]:
     return (
         plugin_distributions("repogen.sources", [model.source.kind])
         | plugin_distributions("repogen.exporters", model.export.exporters)
-        | plugin_distributions("repogen.passes", [optimization.name for optimization in model.optimize])
+        | plugin_distributions("repogen.passes", [optimization.name for optimization in model.passes])
     )
 
 
@@ -167,6 +163,9 @@ def _source_files(model: ModelSpec, root: Path) -> dict[str, Path]:
     else:
         files["examples"] = model.examples
     files |= {f"triton:{'.'.join(map(str, path))}": file for path, file in model.triton.files.items()}
+    files["quality"] = None if model.quality is None else model.quality.data
+    for number, step in enumerate(model.passes):
+        files |= {f"optimize:{step.name}[{number}].{option}": file for option, file in step.files.items()}
     return {key: root / file for key, file in files.items() if file is not None and ":" not in file}
 
 
@@ -237,6 +236,8 @@ def _reason(key: str, old: str | None, new: str | None) -> str:
         "path": "the model's file",
         "file": name,
         "triton": f"the file of triton.{name}",
+        "quality": "the file of quality.data",
+        "optimize": f"a file of the options of {name}",
         "template": f"the template {name}",
     }.get(kind, f"{key} (recorded by another version of repogen)")
     if old is None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import UNCONFIRMED_FILE
 from repogen.artifacts.report import ModelReport, Status
 from repogen.build.dependencies import ensemble_dependencies
-from repogen.build.fingerprint import changes, steps_changed, was_registered
+from repogen.build.fingerprint import changes, steps_changed
 from repogen.errors import RepogenError
 from repogen.files import exists, is_directory, is_file
+from repogen.repository.hold import held_version, hold_note, hold_of
 from repogen.repository.layout import (
     config_bytes,
     journal_path,
@@ -52,7 +54,9 @@ def up_to_date_models(
         current = _newest_version(repository, name)
         if current is None or not is_up_to_date(spec, name, repository, current, registered=registered):
             return None
-        return _report(name, *current, time.monotonic() - start)
+        held = hold_of(model_dir(repository, name))
+        notes = () if held is None else (hold_note(name, held),)
+        return replace(_report(name, *current, time.monotonic() - start), notes=notes)
 
     selected = list(names)
     with ThreadPoolExecutor() as pool:
@@ -78,9 +82,10 @@ def is_up_to_date(
     return not (
         changes(inputs, spec, name)
         or steps_changed(inputs, ensemble_dependencies(spec.models, name), repository)
-        or (registered and not was_registered(inputs))
+        or (registered and not manifest.provenance.registered)
         or damaged_files(directory / str(version), manifest)
-        or damaged_named_files(directory, manifest.files)
+        # while a version is held, the files that its config names are needed, and not those of the newest version
+        or (hold_of(directory) is None and damaged_named_files(directory, manifest.files))
     )
 
 
@@ -120,7 +125,10 @@ def remove_leftovers(repository: Path, stage_dir: Path | None) -> None:
 
 
 def _newest_version(repository: Path, name: str) -> tuple[int, Manifest] | None:
-    """Return number and manifest of a model's newest version if Triton serves it with the config.pbtxt of its build."""
+    """Return number and manifest of a model's newest version if Triton serves it with the config.pbtxt of its build.
+
+    While another version is held, the newest one need not be served.
+    """
     try:
         directory = model_dir(repository, name)
         version = latest_version(directory)
@@ -130,7 +138,8 @@ def _newest_version(repository: Path, name: str) -> tuple[int, Manifest] | None:
         built_config, served_config = (config_bytes(folder) for folder in (directory / str(version), directory))
     except (OSError, RepogenError):
         return None
-    return (version, manifest) if built_config is not None and built_config == served_config else None
+    is_current = built_config == served_config or held_version(served_config) is not None
+    return (version, manifest) if built_config is not None and is_current else None
 
 
 def _report(name: str, version: int, manifest: Manifest, seconds: float) -> ModelReport:
@@ -150,5 +159,6 @@ def _report(name: str, version: int, manifest: Manifest, seconds: float) -> Mode
         max_rel_diff=origin.parity_max_rel_diff,
         nodes_exported=origin.nodes_exported,
         nodes_optimized=origin.nodes_optimized,
+        lossy=origin.lossy,
         seconds={"fingerprint": seconds},
     )

@@ -120,6 +120,7 @@ class ModelRun:
             size=0 if staged is None else staged.manifest.size,
             attempts=diagnostics.attempts,
             passes=diagnostics.passes,
+            lossy=built.lossy,
             batch_reason=built.batch.reason,
             notes=(*diagnostics.notes, *(() if notes is None else notes.texts)),
             smoke=self._result(SmokeReport),

@@ -23,9 +23,10 @@ from repogen.build.incremental import (
 )
 from repogen.build.plan import BuildOptions, BuildPlan
 from repogen.errors import RepogenError, SpecError
-from repogen.registry.mlflow.uri import tracking_of
+from repogen.registry.mlflow.uri import TRACKING_URI, tracking_of
 from repogen.repository.ownership import require_built
 from repogen.spec.paths import check_repository
+from repogen.spec.problems import suggestion
 from repogen.spec.sources import MlflowSource
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _select_names(spec: Spec, selection: tuple[str, ...]) -> list[str]:
     if unknown:
         raise SpecError(
             f"{spec.path.name} has no model {', '.join(map(repr, unknown))}",
-            f"its models are {', '.join(spec.models)}",
+            suggestion(unknown, list(spec.models), f"its models are {', '.join(spec.models)}"),
             code="spec.no-such-model",
         )
     return [name for name in spec.models if not selection or name in selection]
@@ -122,7 +123,8 @@ def _repository(spec: Spec, options: BuildOptions) -> Path:
 
 def _tracking(spec: Spec, options: BuildOptions) -> Tracking | None:
     """Return where to track; None if tracking is off or not configured, or if nothing will be published."""
-    if not options.track or options.dry_run or (spec.mlflow is None and options.tracking_uri is None):
+    is_configured = spec.mlflow is not None or options.tracking_uri is not None or os.environ.get(TRACKING_URI)
+    if not options.track or options.dry_run or not is_configured:
         return None
     return tracking_of(spec, options.tracking_uri, spec.root)
 

@@ -28,7 +28,7 @@ class BuildOptions:
         adopt: Names of models to take over, if repogen did not build those in the repository.
         jobs: Number of models to build at a time.
         stage_dir: Directory to stage in; None for the repository's parent.
-        track: Whether to track the build in MLflow if the spec or ``tracking_uri`` configures it.
+        track: Whether to track the build in MLflow if the spec, ``tracking_uri`` or the environment configures it.
         tracking_uri: Tracking server; overrides ``MLFLOW_TRACKING_URI`` and the spec's.
         try_all_exporters: Whether to try the remaining exporters after one succeeded.
     """

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.report import ModelReport, Status
 from repogen.build.dependencies import ensemble_dependencies
 from repogen.build.ensemble_steps import require_version
-from repogen.errors import ErrorRecord, RepogenError
-from repogen.repository.layout import model_dir, next_version, versions
+from repogen.errors import ErrorRecord, PublishError, RepogenError
+from repogen.repository.hold import hold_of
+from repogen.repository.layout import latest_version, model_dir, next_version, versions
 from repogen.repository.publish import is_foreign, require_plain_directory, require_publishable
 from repogen.repository.stage import require_step
 from repogen.repository.workspace import preflight
@@ -20,6 +21,7 @@ from repogen.worker.requirements import require_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from repogen.build.plan import BuildPlan
     from repogen.spec.models import Spec
@@ -76,9 +78,30 @@ def _check_model(plan: BuildPlan, name: str) -> None:
         directory = model_dir(plan.repository, step.model)
         if step.model not in plan.pending:
             require_step(directory)
+        if step.version is None:
+            _require_newest_served(directory, builds=step.model in plan.pending)
         if step.version is not None:
             existing = [next_version(directory)] if step.model in plan.pending else versions(directory)
             require_version(step.version, existing, step.model, f"models.{name}.source.steps")
+
+
+def _require_newest_served(directory: Path, *, builds: bool) -> None:
+    """Require that the version of a step that an ensemble is verified with is served.
+
+    Args:
+        directory: The directory of the step's model.
+        builds: Whether this build publishes a newer version of it.
+
+    Raises:
+        PublishError: Another version is held.
+    """
+    held = hold_of(directory)
+    if held is not None and (builds or held != latest_version(directory)):
+        raise PublishError(
+            f"its step {directory.name} is held at version {held}, so it would not be verified with what is served",
+            f"end the hold with `repogen rollback {directory.name} --release`",
+            code="ensemble.held-step",
+        )
 
 
 def _spread(plan: BuildPlan, errors: dict[str, ErrorRecord]) -> Iterator[tuple[str, ErrorRecord]]:

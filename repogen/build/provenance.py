@@ -43,6 +43,7 @@ def provenance(spec: Spec, inputs: Mapping[str, str], built: BuiltModel) -> Prov
         parity_cases=len(built.parity.cases),
         parity_max_abs_diff=built.parity.max_abs_diff,
         parity_max_rel_diff=built.parity.max_rel_diff,
+        lossy=built.lossy,
     )
 
 

@@ -115,4 +115,4 @@ def open_session(
 def _server(plan: BuildPlan, progress: Progress) -> TritonServer | None:
     if plan.options.server is None:
         return None
-    return prepare_server(plan.options.server, target_of(plan.spec.release), progress)
+    return prepare_server(plan.options.server, target_of(plan.spec.release), progress, loads=True)

@@ -18,8 +18,10 @@ from repogen.registry.mlflow.access import fetch_model
 from repogen.registry.mlflow.uri import tracking_of
 from repogen.repository.ensembles import neighbor_at, unfit_users
 from repogen.repository.golden import first_golden_inputs
+from repogen.repository.hold import hold_note, hold_of
 from repogen.repository.publish import publish
 from repogen.repository.stage import stage_dependencies, stage_version
+from repogen.serving.admission import require_admitted
 from repogen.smoke.run_checks import raise_for_failures
 from repogen.smoke.staged import smoke_staged
 from repogen.spec.sources import MlflowSource
@@ -81,7 +83,7 @@ def publish_model(session: BuildSession, run: ModelRun, staged: StagedVersion, b
     Raises:
         RepogenError: Tracking or publishing failed.
     """
-    run.record(Notes(tuple(_ensemble_notes(session, staged))))
+    run.record(Notes(tuple(_notes(session, staged))))
     tracking, registry_version = session.tracking, None
     if tracking is not None:
         tracked = run.step("track", tracking.log, staged, built, run.report(Status.VERIFIED))
@@ -98,7 +100,8 @@ def publish_model(session: BuildSession, run: ModelRun, staged: StagedVersion, b
     if tracking is not None and tracking.registers:
         content = staged.manifest.content_sha256
         run.step("confirm", tracking.confirm, staged.name, publication.version, content, registry_version)
-    return run.report(Status.PUBLISHED)
+    report = run.report(Status.PUBLISHED)
+    return report if tracking is None else tracking.log_published(report)
 
 
 def _verified_before(session: BuildSession, run: ModelRun, inputs: Mapping[str, str]) -> BuiltModel | None:
@@ -168,18 +171,26 @@ def _configure(session: BuildSession, name: str, built: BuiltModel) -> ModelConf
 def _stage(session: BuildSession, config: ModelConfig, built: BuiltModel, inputs: Mapping[str, str]) -> StagedVersion:
     """Write the version to the private repository."""
     origin = provenance(session.spec, inputs, built)
-    return stage_version(
+    staged = stage_version(
         *(session.staging, session.repository, config, built.artifact, built.golden_dir, origin),
         companions=built.companions,
     )
+    require_admitted(staged.model_dir, config.text)  # also without a smoke test
+    return staged
 
 
-def _ensemble_notes(session: BuildSession, staged: StagedVersion) -> Iterator[str]:
+def _notes(session: BuildSession, staged: StagedVersion) -> Iterator[str]:
     """Yield a note for each ensemble in the repository that uses the model and is not built again by this build.
+
+    While `repogen rollback` holds a version, the new one is not served: that is the only note.
 
     Raises:
         PublishError: An ensemble would no longer load.
     """
+    held = hold_of(session.repository / staged.name)
+    if held is not None:  # the end of the hold tests the ensembles
+        yield f"the new version is not served: {hold_note(staged.name, held)}"
+        return
     for ensemble, reason in unfit_users(session.repository, staged, session.plan.pending).items():
         if reason and not session.options.allow_breaking:
             raise PublishError(

@@ -12,13 +12,14 @@ from repogen.artifacts.file_names import UNCONFIRMED_FILE
 from repogen.artifacts.report import BuildReport
 from repogen.errors import ErrorRecord, RepogenError, TrackingError
 from repogen.registry.mlflow.access import open_tracker
+from repogen.registry.mlflow.metrics import model_tags
 from repogen.registry.mlflow.preflight import preflight
 from repogen.reporting.markdown import report_markdown
 from repogen.repository.layout import model_dir
 from repogen.repository.manifest import read_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.tracking import BuildTracker, Tracked, Tracking
     from repogen.artifacts.versions import StagedVersion
     from repogen.build.plan import BuildPlan
+    from repogen.spec.models import ModelSpec
 
 _CLOSING_SECONDS = 5.0
 
@@ -38,7 +40,7 @@ class TrackingSession:
     Args:
         tracking: The tracking server.
         repository: The model repository, for reports.
-        names: Models to build; their runs begin with the connection.
+        models: Models to build; their runs begin with the connection.
         on_failure: Called when the connection fails, so that the build can stop.
         connect: Opens a tracker for a server.
     """
@@ -47,7 +49,7 @@ class TrackingSession:
         self,
         tracking: Tracking,
         repository: Path,
-        names: Sequence[str],
+        models: Mapping[str, ModelSpec],
         on_failure: Callable[[], None],
         connect: Callable[[Tracking], BuildTracker] = open_tracker,
     ) -> None:
@@ -55,7 +57,7 @@ class TrackingSession:
         self.registers = tracking.register
         self._tracking = tracking
         self._repository = repository
-        self._names = names
+        self._models = models
         self._on_failure = on_failure
         self._open = connect
         self._tracker: Future[BuildTracker] = Future()
@@ -78,6 +80,15 @@ class TrackingSession:
         if self.registers:
             (staged.version_dir / UNCONFIRMED_FILE).touch()
         return tracked
+
+    def log_published(self, report: ModelReport) -> ModelReport:
+        """Replace the report of a version that is published now; if that fails, a note in the report says so."""
+        try:
+            self._tracker.result().log_page(report.name, self._page(report))
+        except TrackingError as error:
+            note = f"the report in MLflow does not have the version's number: {error.message}"
+            return replace(report, notes=(*report.notes, note))
+        return report
 
     def log_failed(self, report: ModelReport) -> ModelReport:
         """Log a model that failed, and return its report; if logging fails, a note in the report says so."""
@@ -115,19 +126,19 @@ class TrackingSession:
     def finish(self, report: BuildReport) -> BuildReport:
         """End the build's run, and return the report; if that fails, the report contains the error."""
         try:
-            self._tracker.result().finish(report, report_markdown(report))
+            self._tracker.result().finish(report, report_markdown(report, collapse=False))
         except TrackingError as error:
             return replace(report, error=error.record)
         return report
 
     def _page(self, report: ModelReport) -> str:
-        return report_markdown(BuildReport(self._repository, (report,)))
+        return report_markdown(BuildReport(self._repository, (report,)), collapse=False)
 
     def _connect(self) -> None:
         try:
             tracker = self._open(self._tracking)
-            if self._names:
-                tracker.start(self._names)
+            if self._models:
+                tracker.start({name: model_tags(model) for name, model in self._models.items()})
             self._tracker.set_result(tracker)
         except BaseException as error:  # noqa: BLE001 - raised in the thread that waits for the connection
             self._tracker.set_exception(error)
@@ -178,7 +189,8 @@ def open_tracking(
     except RepogenError as error:
         error.hint = f"{error.hint}; --no-track builds without MLflow"
         raise
-    session = TrackingSession(plan.tracking, plan.repository, plan.pending, cancelled.set, connect)
+    models = {name: plan.spec.models[name] for name in plan.pending}
+    session = TrackingSession(plan.tracking, plan.repository, models, cancelled.set, connect)
     try:
         with session:
             yield session

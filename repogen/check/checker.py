@@ -25,7 +25,7 @@ from repogen.check.layout import is_model, policy_findings, root_findings, unrea
 from repogen.errors import RepogenError, SpecError
 from repogen.files import exists, is_directory, is_file
 from repogen.onnx_graph.facts import read_graph
-from repogen.repository.layout import triton_version, triton_versions
+from repogen.repository.layout import directory_of_step, triton_version, triton_versions
 from repogen.repository.version_policy import served_versions
 from repogen.targets import DEFAULT_RELEASE, find_target, targets
 from repogen.triton_config.rules.config_rules import config_findings
@@ -272,8 +272,8 @@ def _models(request: _Request, target: Target, texts: Mapping[str, str]) -> dict
     models: dict[str, _Model] = {}
     while names:
         name = names.pop()
-        directory = request.root / name
-        if name in models or not name or directory.parent != request.root or not is_model(directory):
+        directory = None if name in models else directory_of_step(request.root, name)
+        if directory is None or not is_model(directory):
             continue
         models[name] = _read_model(directory, target, texts)
         config = models[name].config

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from repogen.check.layout import unreadable_config
 from repogen.files.content import ContentError, read_bytes
 from repogen.targets import field_releases, supports_field
 from repogen.triton_config.rules.findings import Finding
-from repogen.triton_config.text.parse import PbtxtError, parse
+from repogen.triton_config.text.parse import TOKEN, PbtxtError, oversize_reason, parse
 from repogen.triton_config.text.source_map import SourceMap, locate_fields, tokens
 
 if TYPE_CHECKING:
@@ -70,6 +71,9 @@ def read_config(path: Path, release: str, text: str | None = None) -> ConfigText
         text, read_error = _text(path)
         if read_error is not None:
             return ConfigText(path, findings=(replace(read_error, path=str(path)),))
+    if reason := oversize_reason(text):
+        hint = "is it the right file? repogen cannot check larger configs"
+        return ConfigText(path, findings=(Finding("RG005", "error", f"{path.name} {reason}", hint, path=str(path)),))
     suppressed = frozenset(_suppressions(text))
     findings = [*_byte_order(text), *_template_syntax(text)]
     if _STRAY.search(text):
@@ -119,15 +123,19 @@ def _byte_order(text: str) -> Iterator[Finding]:
 def _template_syntax(text: str) -> Iterator[Finding]:
     if not _TEMPLATE_SYNTAX.search(text):
         return
-    strings = {token.position.line: token.text for token in tokens(text) if token.text[0] in "\"'"}
-    for number, line in enumerate(text.splitlines(), 1):
-        code = line.partition("#")[0] if "#" not in strings.get(number, "") else line
-        for match in _TEMPLATE_SYNTAX.finditer(code):
-            in_string = match[0] in strings.get(number, "")
-            message = f"{match[0]} is template syntax that was not rendered"
-            hint = "render the template first" + ("; in a string it is used literally" if in_string else "")
-            severity: Severity = "warning" if in_string else "error"
-            yield Finding("RG004", severity, message, hint, line=number, column=match.start() + 1)
+    spans = [match for match in TOKEN.finditer(text) if match[0][0] in "\"'#"]  # strings and comments
+    starts = [match.start() for match in spans]
+    line_start = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        for match in _TEMPLATE_SYNTAX.finditer(line):
+            index = bisect_right(starts, line_start + match.start()) - 1
+            inside = spans[index][0][0] if index >= 0 and line_start + match.start() < spans[index].end() else ""
+            if inside != "#":
+                message = f"{match[0]} is template syntax that was not rendered"
+                hint = "render the template first" + ("; in a string it is used literally" if inside else "")
+                severity: Severity = "warning" if inside else "error"
+                yield Finding("RG004", severity, message, hint, line=number, column=match.start() + 1)
+        line_start += len(line) + 1
 
 
 def _unknown_fields(fields: SourceMap, release: str) -> Iterator[Finding]:
@@ -142,7 +150,7 @@ def _unknown_fields(fields: SourceMap, release: str) -> Iterator[Finding]:
 
 
 def _suppressions(text: str) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         for match in _IGNORE.finditer(line):
             own_line = not line[: match.start()].strip()
             target = 0 if match["file"] else number + own_line

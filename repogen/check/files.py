@@ -12,7 +12,14 @@ from repogen.files import exists, is_directory, is_file, is_inside
 from repogen.repository.decode import MalformedRecordError
 from repogen.repository.manifest import damaged_files, may_be_imported, read_manifest, unlisted_files
 from repogen.serving.admission import refusals
-from repogen.triton_config.rules.file_names import data_files, environments, leaves, library_filenames, model_filenames
+from repogen.triton_config.rules.file_names import (
+    accelerator_files,
+    data_files,
+    environments,
+    leaves,
+    library_filenames,
+    model_filenames,
+)
 from repogen.triton_config.rules.findings import Finding
 from repogen.triton_config.rules.identity import is_ensemble, is_onnx
 
@@ -86,6 +93,11 @@ def named_file_findings(directory: Path, config: ModelConfig) -> Iterator[Findin
         problem = _data_file_problem(directory, file)
         if problem is not None:
             yield Finding("RG405", *problem, file.field)
+    for field, value, is_library in accelerator_files(config):
+        if not is_library:  # admission_findings reports libraries
+            message = f"{value!r} names files that the accelerator reads and writes on the server"
+            hint = "use a directory on the server that only its user can write to; others could replace cached engines"
+            yield Finding("RG405", "warning", message, hint, field)
     for field, name in library_filenames(config):
         if "/" in name:
             message = f"{name!r} is a path on the server, which loads the library at it as native code"

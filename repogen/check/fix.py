@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from bisect import bisect_left, insort
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import dropwhile, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
     from repogen.check.checker import Selection
     from repogen.triton_config.rules.findings import Finding
+    from repogen.triton_config.text.source_map import Token
 
 _MAX_ROUNDS = 10
 """Limit of rounds; a correction may reveal another finding, because a wrong number of dims hides wrong sizes."""
@@ -70,6 +74,21 @@ class _Edit(NamedTuple):
     start: int
     end: int
     text: str
+
+
+class _Body:
+    """The text of a config without its byte order mark, its fields and its tokens."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def fields(self) -> SourceMap:
+        return locate_fields(self.text, CONFIG_FILE)
+
+    @cached_property
+    def tokens(self) -> list[Token]:
+        return list(tokens(self.text))
 
 
 def fix(paths: Sequence[Path], release: str, selection: Selection, *, unsafe: bool) -> FixReport:
@@ -139,23 +158,30 @@ def apply(text: str, findings: Iterable[Finding]) -> tuple[str, int]:
     Of corrections that contradict each other, the first is applied.
     """
     mark = _BOM if text.startswith(_BOM) else ""
-    body = text.removeprefix(_BOM)
-    edits: set[_Edit] = set()
+    body = _Body(text.removeprefix(_BOM))
+    edits: list[_Edit] = []  # sorted; they do not touch
+    done: set[_Edit] = set()
     count = 0
     for finding in findings:
         if finding.code == "RG003":
             mark, count = "", count + 1
             continue
         try:
-            new_edits = set(_edits(body, finding))
+            edits_of_finding = set(_edits(body, finding))
         except PbtxtError:
             continue
-        if new_edits and not any(_overlap(new, old) for new in new_edits - edits for old in edits):
-            edits |= new_edits
+        new_edits = edits_of_finding - done
+        if edits_of_finding and not any(_overlaps(new, edits) for new in new_edits):
+            for new in new_edits:
+                insort(edits, new)
+            done |= new_edits
             count += 1
-    for edit in sorted(edits, reverse=True):
-        body = body[: edit.start] + edit.text + body[edit.end :]
-    return mark + body, count
+    parts: list[str] = []
+    end = 0
+    for edit in edits:
+        parts += [body.text[end : edit.start], edit.text]
+        end = edit.end
+    return "".join([mark, *parts, body.text[end:]]), count
 
 
 def _fixable(findings: Iterable[Finding], *, unsafe: bool) -> dict[str, list[Finding]]:
@@ -202,32 +228,34 @@ def _replace(file: FixedFile) -> None:
         copy.unlink(missing_ok=True)
 
 
-def _overlap(first: _Edit, second: _Edit) -> bool:
-    """Return whether two edits touch the same text; two insertions at one place do as well."""
-    return first.start <= second.end and second.start <= first.end
+def _overlaps(edit: _Edit, edits: Sequence[_Edit]) -> bool:
+    """Return whether an edit touches the text of one of sorted edits; two insertions at one place do as well."""
+    index = bisect_left(edits, edit)
+    neighbors = edits[max(index - 1, 0) : index + 1]
+    return any(edit.start <= other.end and other.start <= edit.end for other in neighbors)
 
 
-def _edits(text: str, finding: Finding) -> Iterator[_Edit]:
+def _edits(body: _Body, finding: Finding) -> Iterator[_Edit]:
     """Yield the edits of one correction."""
-    fields, path = locate_fields(text, CONFIG_FILE), finding.field
+    path = finding.field
     if path in _NEW_ENTRY:
-        yield from _new_entry(fields, path, finding.fix)
+        yield from _new_entry(body.fields, path, finding.fix)
     elif _MAP_KEY.search(path):
-        yield from _renamed_key(text, fields, path, finding.fix)
+        yield from _renamed_key(body, path, finding.fix)
     else:
         path = _INDEX.sub("", path)
         parent, name = parent_path(path), path.rpartition(".")[2]
-        yield from _replaced(text, fields, (parent, name), finding.fix)
+        yield from _replaced(body, (parent, name), finding.fix)
 
 
-def _replaced(text: str, fields: SourceMap, target: tuple[str, str], fix: str) -> Iterator[_Edit]:
+def _replaced(body: _Body, target: tuple[str, str], fix: str) -> Iterator[_Edit]:
     """Yield edits that leave the fields of ``fix`` in a message exactly once, and the target only if it is one."""
-    parent, name = target
+    text, (parent, name) = body.text, target
     spans = locate_fields(fix, "fix").spans
     lines = {field: fix[slice(*spans[field][0])] for field in spans if "." not in field}
 
     def spans_of(field: str) -> list[tuple[int, int]]:
-        return fields.spans.get(f"{parent}.{field}".lstrip("."), [])
+        return body.fields.spans.get(f"{parent}.{field}".lstrip("."), [])
 
     existing = [span for field in (*lines, name) for span in spans_of(field)]
     if existing:
@@ -272,12 +300,13 @@ def _new_entry(fields: SourceMap, name: str, fix: str) -> Iterator[_Edit]:
         yield _Edit(spans[-1][1], spans[-1][1], f"\n{name} {{\n{body}}}")
 
 
-def _renamed_key(text: str, fields: SourceMap, path: str, fix: str) -> Iterator[_Edit]:
+def _renamed_key(body: _Body, path: str, fix: str) -> Iterator[_Edit]:
     """Yield the edit that replaces the key of a map's entry by the key in ``fix``."""
-    start = fields.positions.get(path)
+    start = body.fields.positions.get(path)
     new_key = next((token.text for token in tokens(fix) if token.is_string), "")
-    entry = [token for token in tokens(text) if start is not None and token.position >= start]
-    index = next((index for index, token in enumerate(entry) if token.text == "key"), len(entry))
-    key = next((token for token in entry[index + 1 :] if token.is_string), None)
+    index = len(body.tokens) if start is None else bisect_left(body.tokens, start, key=lambda token: token.position)
+    entry = islice(body.tokens, index, None)
+    after_key = dropwhile(lambda token: token.text != "key", entry)
+    key = next((token for token in after_key if token.is_string), None)
     if key is not None and new_key:
         yield _Edit(key.offset, key.end, new_key)

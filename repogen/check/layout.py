@@ -11,7 +11,7 @@ from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.errors import RepogenError
 from repogen.files import exists, is_directory
 from repogen.repository.layout import overflows, triton_version, triton_versions
-from repogen.triton_config.rules.findings import Finding
+from repogen.triton_config.rules.findings import Finding, listed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -90,11 +90,11 @@ def version_findings(directory: Path, served: Collection[int], *, ensemble: bool
 def policy_findings(versions: Collection[int], config: ModelConfig) -> Iterator[Finding]:
     """Yield versions that the version policy names and that do not exist."""
     numbers = config.version_policy.specific.versions
+    none_exists = not set(versions) & set(numbers)
+    hint = f"existing versions: {listed(map(str, sorted(versions))) or 'none'}"
     for index, number in enumerate(numbers):
         if number not in versions:
-            none_exists = not set(versions) & set(numbers)
             message = f"version_policy names version {number}, which does not exist"
-            hint = f"existing versions: {', '.join(map(str, sorted(versions))) or 'none'}"
             field = f"version_policy.specific.versions[{index}]"
             yield Finding("RG404", "error" if none_exists else "warning", message, hint, field)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from repogen.api import build as api
+from repogen.cli.completion import releases, server_names, spec_models
 from repogen.cli.group import (
     DIRECTORY,
     FILE,
@@ -30,17 +31,26 @@ _SPEC = Path("repogen.yaml")
 
 @click.command()
 @click.argument("spec", type=FILE, default=_SPEC)
-@click.option("models", "--model", multiple=True, metavar="NAME", help="Build only this model; repeatable.")
+@click.option(
+    "models", "--model", multiple=True, metavar="NAME", shell_complete=spec_models,
+    help="Build only this model; repeatable.",
+)  # fmt: skip
 @click.option("--repository", type=DIRECTORY, metavar="DIR", help="Publish here instead of the spec's repository.")
-@click.option("--target", metavar="RELEASE", help="Build for this Triton release, such as 24.10.")
-@click.option("--server", default="embedded", show_default=True, help=f"Triton for the smoke test: {SERVER}.")
+@click.option(
+    "--target", metavar="RELEASE", shell_complete=releases, help="Build for this Triton release, such as 24.10."
+)
+@click.option(
+    "--server", default="embedded", show_default=True, shell_complete=server_names,
+    help=f"Triton for the smoke test: {SERVER}.",
+)  # fmt: skip
 @control_header_option
 @click.option("--no-smoke", is_flag=True, help="Publish without testing on a real Triton server.")
 @click.option("--force", is_flag=True, help="Also build and publish models that are up to date.")
 @click.option("--allow-breaking", is_flag=True, help="Allow inputs and outputs that differ from the published version.")
 @click.option(
-    "adopt", "--adopt", multiple=True, metavar="NAME", help="Take over a model that repogen did not build; repeatable."
-)
+    "adopt", "--adopt", multiple=True, metavar="NAME", shell_complete=spec_models,
+    help="Take over a model that repogen did not build; repeatable.",
+)  # fmt: skip
 @click.option("--breaking", "allow_breaking", is_flag=True, hidden=True, help="Old name of --allow-breaking.")
 @click.option("--dry-run", is_flag=True, help="Do everything except tracking and publishing.")
 @click.option("--no-track", is_flag=True, help="Turn off MLflow tracking.")
@@ -96,9 +106,11 @@ def build(  # noqa: PLR0913 - one parameter per option
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=spec_models)
 @click.option("--spec", type=FILE, default=_SPEC, show_default=True, help="Spec that contains the model.")
-@click.option("--target", metavar="RELEASE", help="Export for this Triton release, such as 24.10.")
+@click.option(
+    "--target", metavar="RELEASE", shell_complete=releases, help="Export for this Triton release, such as 24.10."
+)
 @json_option
 @debug_option
 def diagnose(*, model: str, spec: Path, target: str | None, as_json: bool, debug: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from dataclasses import dataclass
@@ -15,30 +14,42 @@ from repogen.check.checker import check as check_paths
 from repogen.check.fix import FixReport, write
 from repogen.check.fix import fix as fix_paths
 from repogen.check.settings import CheckSettings, find_settings
+from repogen.cli.completion import releases, rule_codes
 from repogen.cli.group import debug_option, handle_errors
 from repogen.errors import ExitCode
 from repogen.reporting.annotations import finding_annotations
+from repogen.reporting.github import workspace, write_check
 from repogen.reporting.json import findings_document
 from repogen.reporting.output import write_commands, write_json, write_text
+from repogen.reporting.sarif import sarif_document
 from repogen.reporting.text import findings_text, fixes_text, statistics_text, text_diff
 from repogen.targets import DEFAULT_RELEASE
+
+_FORMATS = ("text", "json", "github", "sarif")
 
 
 @click.command()
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1, metavar="[DIR|FILE]...")
-@click.option("--target", metavar="RELEASE", help=f"Triton release to check for (default: {DEFAULT_RELEASE}).")
 @click.option(
-    "output_format", "--format", type=click.Choice(["text", "json", "github"]), default="text", show_default=True,
-    help="Text, one JSON document, or GitHub Actions annotations.",
+    "--target", metavar="RELEASE", shell_complete=releases,
+    help=f"Triton release to check for (default: {DEFAULT_RELEASE}).",
+)  # fmt: skip
+@click.option(
+    "output_format", "--format", type=click.Choice(list(_FORMATS)), default="text", show_default=True,
+    help="Text, one JSON document, GitHub Actions annotations, or SARIF for code scanning.",
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings as well.")
 @click.option(
     "--select",
     multiple=True,
     metavar="CODE",
+    shell_complete=rule_codes,
     help="Report only these codes (RG101) or families (RG1), separated by commas; repeatable.",
 )
-@click.option("--ignore", multiple=True, metavar="CODE", help="Do not report these codes or families; repeatable.")
+@click.option(
+    "--ignore", multiple=True, metavar="CODE", shell_complete=rule_codes,
+    help="Do not report these codes or families; repeatable.",
+)  # fmt: skip
 @click.option("--fix", is_flag=True, help="Correct config.pbtxt where there is exactly one correction.")
 @click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also apply corrections that are guesses.")
 @click.option("--diff", is_flag=True, help="Print what --fix would change; exit 1 if there are changes.")
@@ -78,6 +89,8 @@ def check(  # noqa: PLR0913 - one parameter per option
         _WRITERS[output_format](report, fixed, statistics=statistics)
         strict = strict or (settings is not None and settings.spec.strict)
         has_failures = any(strict or finding.severity == "error" for finding in report.findings)
+        if output_format != "github":
+            write_check(report, failed=has_failures, err=output_format != "text")
         sys.exit(int(ExitCode.GATE if has_failures else ExitCode.OK))
 
 
@@ -130,11 +143,14 @@ def _json(report: CheckReport, fixed: FixReport | None, *, statistics: bool) -> 
 
 
 def _github(report: CheckReport, fixed: FixReport | None, *, statistics: bool) -> None:  # noqa: ARG001 - annotations only
-    workspace = Path(os.environ.get("GITHUB_WORKSPACE") or ".")
-    write_commands([annotation.command(workspace) for annotation in finding_annotations(report.findings)], err=False)
+    write_commands([annotation.command(workspace()) for annotation in finding_annotations(report.findings)], err=False)
 
 
-_WRITERS = {"text": _text, "json": _json, "github": _github}
+def _sarif(report: CheckReport, fixed: FixReport | None, *, statistics: bool) -> None:  # noqa: ARG001 - findings only
+    write_json(sarif_document(report.findings, workspace()))
+
+
+_WRITERS = dict(zip(_FORMATS, (_text, _json, _github, _sarif), strict=True))
 
 
 def _codes(values: tuple[str, ...]) -> tuple[str, ...]:

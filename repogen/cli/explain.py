@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from repogen.cli.completion import code_names
 from repogen.cli.group import debug_option, handle_errors
 from repogen.explain import codes
 from repogen.explain import explain as page_of
@@ -13,7 +14,7 @@ from repogen.reporting.output import write_text
 
 
 @click.command()
-@click.argument("code", required=False)
+@click.argument("code", required=False, shell_complete=code_names)
 @debug_option
 def explain(code: str | None, *, debug: bool) -> None:
     """Print the page for a rule or error code.

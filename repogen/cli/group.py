@@ -12,17 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from repogen.cli.interrupts import command_running
 from repogen.errors import ExitCode, InterruptedBuildError, OutputError, RepogenError, SpecError
 from repogen.reporting.output import write_json, write_text
+from repogen.spec.problems import suggestion
 from repogen.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
-FILE = click.Path(dir_okay=False, path_type=Path)
+FILE = click.Path(path_type=Path)  # `load_spec` has a message for a directory
 CONTROL_VARIABLE = "REPOGEN_CONTROL_HEADER"
 SERVER = "embedded, docker, HOST:PORT of a running server, or the name of a plug-in server"
 
@@ -40,19 +42,27 @@ control_header_option = click.option(
 debug_option = click.option("--debug", is_flag=True, help="Show tracebacks and logs.")
 
 _COMMANDS = {
+    "bench": ("repogen.cli.bench", "Measure PyTorch, ONNX Runtime and Triton side by side."),
     "build": ("repogen.cli.build", "Export, verify, smoke-test and publish the models of SPEC."),
     "check": ("repogen.cli.check", "Find problems in a model repository, without a server."),
+    "deploy": ("repogen.cli.deploy", "Make running servers serve what a repository selects."),
     "diagnose": ("repogen.cli.build", "Try every exporter on MODEL; publish nothing."),
+    "diff": ("repogen.cli.repository", "Compare two versions of NAME."),
     "doctor": ("repogen.cli.about", "Check this environment and print how to fix what is missing."),
     "explain": ("repogen.cli.explain", "Print the page for a rule or error code."),
     "history": ("repogen.cli.registry", "Show which version each alias of NAME pointed to, and when."),
     "init": ("repogen.cli.init", "Write a commented, working repogen.yaml."),
     "promote": ("repogen.cli.registry", "Point an alias of NAME to VERSION if it passes its gates."),
+    "prune": ("repogen.cli.repository", "Delete old versions that nothing needs."),
+    "publish": ("repogen.cli.repository", "Copy a verified version from one repository to another."),
+    "rollback": ("repogen.cli.repository", "Make a repository serve an older version of NAME again."),
     "schema": ("repogen.cli.about", "Print the JSON Schema of the spec, for editors."),
     "serve": ("repogen.cli.serving", "Run a Triton server on a repository until Ctrl-C."),
     "server": ("repogen.cli.serving", "Install or locate the embedded Triton server."),
     "smoke": ("repogen.cli.serving", "Test a published repository on a real Triton server."),
     "sync": ("repogen.cli.registry", "Make a repository serve what an alias points to."),
+    "verify": ("repogen.cli.repository", "Compare every file of a repository with the manifests."),
+    "versions": ("repogen.cli.repository", "List the versions of a repository, and which are served."),
 }
 """Command -> the module that defines it, and its line in ``repogen --help``, which imports none of these modules."""
 
@@ -70,6 +80,21 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = getattr(import_module(_COMMANDS[cmd_name][0]), cmd_name)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that start with ``incomplete``, without importing the commands."""
+        names = [name for name in sorted(_COMMANDS) if name.startswith(incomplete)]
+        commands = [CompletionItem(name, help=_COMMANDS[name][1]) for name in names]
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command and its arguments; an unknown command is an error with the most similar one."""
+        if args and not ctx.resilient_parsing and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            hint = suggestion(args[:1], sorted(_COMMANDS), "see `repogen --help`")
+            ctx.fail(f"No such command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
         """Write the list of commands."""

@@ -11,7 +11,7 @@ from repogen.cli.group import DIRECTORY, debug_option, handle_errors
 from repogen.reporting.output import write_text
 from repogen.scaffold.describe import describe
 from repogen.scaffold.description import NO_HINTS, Hints
-from repogen.scaffold.files import describe_ensemble, scaffold, scaffold_from
+from repogen.scaffold.files import SPEC, can_track, describe_ensemble, scaffold, scaffold_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,12 @@ if TYPE_CHECKING:
     "--ensemble", is_flag=True, help="With --from a Hugging Face text classifier: write an ensemble from text to label."
 )
 @click.option("--github", is_flag=True, help="Also write a GitHub Actions workflow; if a spec exists, write only that.")
-@click.option("--force", is_flag=True, help="Overwrite repogen.yaml and, with --github, the workflow; never code.")
+@click.option(
+    "--kubernetes", is_flag=True, help="Also write Kubernetes and KServe manifests; if a spec exists, write only those."
+)
+@click.option(
+    "--force", is_flag=True, help="Overwrite repogen.yaml, or the workflow and the manifests if it exists; never code."
+)
 @debug_option
 def init(  # noqa: PLR0913 - one parameter per option
     directory: Path,
@@ -45,6 +50,7 @@ def init(  # noqa: PLR0913 - one parameter per option
     name: str | None,
     ensemble: bool,
     github: bool,
+    kubernetes: bool,
     force: bool,
     debug: bool,
 ) -> None:
@@ -56,12 +62,14 @@ def init(  # noqa: PLR0913 - one parameter per option
     with handle_errors(debug=debug):
         spec = _description(source, directory, Hints(weights, examples, name), ensemble=ensemble)
         files = () if spec is None else scaffold_from(spec, directory, force=force)
-        if spec is None or github:
-            files += scaffold(directory, force=force, github=github)
+        if spec is None or github or kubernetes:
+            files += scaffold(directory, force=force, github=github, kubernetes=kubernetes)
         for path in files:
             write_text(f"wrote {path}")
         for line in () if spec is None else _remarks(spec):
             write_text(line)
+        if can_track() and any(path.name == SPEC for path in files):
+            write_text("builds are tracked in mlflow.db next to repogen.yaml; remove `mlflow: {}` to turn that off")
         argument = "" if directory == Path() else f" {directory / 'repogen.yaml'}"
         first = f"{spec.missing}, then " if spec is not None and spec.missing else ""
         adopt = "" if spec is None else "".join(f" --adopt {name}" for name in spec.adopt)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from repogen.api import registry as api
+from repogen.api.deploy import deploy_synced, require_servers
+from repogen.cli.completion import repository_models, server_names, spec_models
+from repogen.cli.deploy import connection_options, credentials_of
 from repogen.cli.group import (
     DIRECTORY,
     FILE,
@@ -20,22 +22,20 @@ from repogen.cli.group import (
     print_report,
     tracking_option,
 )
+from repogen.cli.spec_option import load_optional_spec
 from repogen.errors import SpecError
+from repogen.reporting.deploy_text import deploy_text
 from repogen.reporting.github import write_promotion
 from repogen.reporting.json import as_dict
+from repogen.reporting.output import write_text
 from repogen.reporting.progress import progress_view
 from repogen.reporting.registry_text import history_text, promotion_text, sync_text
-from repogen.spec.load import load_spec
 
-if TYPE_CHECKING:
-    from repogen.spec.models import Spec
-
-_SPEC = Path("repogen.yaml")
 _SERVER_SPEC = "Spec that sets the MLflow server; default: repogen.yaml, if it exists."
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=spec_models)
 @click.argument("version", type=click.IntRange(min=1), required=False)
 @click.option("--alias", default="champion", show_default=True, help="Alias to move.")
 @click.option(
@@ -48,7 +48,10 @@ _SERVER_SPEC = "Spec that sets the MLflow server; default: repogen.yaml, if it e
 @click.option(
     "rolls_back", "--rollback", is_flag=True, help="Move the alias back to its previous version, without gates."
 )
-@click.option("--server", default="embedded", show_default=True, help=f"Triton to measure on: {SERVER}.")
+@click.option(
+    "--server", default="embedded", show_default=True, shell_complete=server_names,
+    help=f"Triton to measure on: {SERVER}.",
+)  # fmt: skip
 @control_header_option
 @click.option("--dry-run", is_flag=True, help="Measure and evaluate, but do not move the alias.")
 @click.option("--spec", type=FILE, help="Spec with the gates of the model; default: repogen.yaml, if it exists.")
@@ -76,10 +79,12 @@ def promote(  # noqa: PLR0913 - one parameter per option
     with handle_errors(debug=debug, as_json=as_json):
         if rolls_back and (version is not None or gates):
             raise SpecError("--rollback accepts neither VERSION nor --gate: it goes back one version, without gates")
-        loaded_spec = _load_spec(spec)
+        loaded_spec = load_optional_spec(spec)
         with progress_view(quiet=as_json) as progress:
             if rolls_back:
-                report = api.rollback(name, alias=alias, spec=loaded_spec, dry_run=dry_run, tracking_uri=tracking_uri)
+                report = api.rollback_alias(
+                    name, alias=alias, spec=loaded_spec, dry_run=dry_run, tracking_uri=tracking_uri
+                )
             else:
                 report = api.promote(
                     name,
@@ -99,7 +104,7 @@ def promote(  # noqa: PLR0913 - one parameter per option
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=spec_models)
 @click.option("--alias", help="Show only this alias; default: all.")
 @click.option("--spec", type=FILE, help=_SERVER_SPEC)
 @tracking_option
@@ -113,7 +118,7 @@ def history(
     For each move, shows who moved the alias, why, and what the gates measured.
     """
     with handle_errors(debug=debug, as_json=as_json):
-        periods = api.history(name, alias=alias, spec=_load_spec(spec), tracking_uri=tracking_uri)
+        periods = api.history(name, alias=alias, spec=load_optional_spec(spec), tracking_uri=tracking_uri)
         print_report(lambda: history_text(periods), lambda: as_dict(periods), as_json=as_json)
 
 
@@ -127,9 +132,21 @@ def history(
     metavar="DIR",
     help="Repository to sync.",
 )
-@click.option("models", "--model", multiple=True, metavar="NAME", help="Sync only this model; repeatable.")
+@click.option(
+    "models", "--model", multiple=True, metavar="NAME", shell_complete=repository_models,
+    help="Sync only this model; repeatable.",
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show what would be done, but change nothing.")
-@click.option("--prune", is_flag=True, help="Delete versions and models that are not served.")
+@click.option("--prune", is_flag=True, help="Delete old versions that nothing needs, and models without the alias.")
+@click.option(
+    "servers",
+    "--deploy",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Then deploy what changed to this server, as `repogen deploy` does; repeatable.",
+)
+@connection_options
+@control_header_option
 @click.option("--spec", type=FILE, help=_SERVER_SPEC)
 @tracking_option
 @json_option
@@ -141,6 +158,12 @@ def sync(  # noqa: PLR0913 - one parameter per option
     models: tuple[str, ...],
     dry_run: bool,
     prune: bool,
+    servers: tuple[str, ...],
+    tls: bool,
+    tls_root: Path | None,
+    tls_key: Path | None,
+    tls_cert: Path | None,
+    headers: tuple[str, ...],
     spec: Path | None,
     tracking_uri: str | None,
     as_json: bool,
@@ -151,22 +174,34 @@ def sync(  # noqa: PLR0913 - one parameter per option
     Downloads the versions from the MLflow registry and publishes each one atomically.
     """
     with handle_errors(debug=debug, as_json=as_json), progress_view(quiet=as_json) as progress:
+        if servers and prune:
+            raise SpecError(
+                "--prune and --deploy cannot be combined: a failed deploy goes back to versions that --prune deletes",
+                "run `repogen sync --prune` after the deploy",
+                code="sync.prune",
+            )
+        credentials = credentials_of(tls=tls, tls_root=tls_root, tls_key=tls_key, tls_cert=tls_cert, headers=headers)
+        if servers:
+            require_servers(servers, credentials=credentials)
         report = api.sync(
             repository,
             alias=alias,
             models=models,
             dry_run=dry_run,
             prune=prune,
-            spec=_load_spec(spec),
+            spec=load_optional_spec(spec),
             tracking_uri=tracking_uri,
             progress=progress,
         )
-        print_report(lambda: sync_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)
-        sys.exit(report.exit_code)
-
-
-def _load_spec(path: Path | None) -> Spec | None:
-    """Return the spec of ``--spec``, or repogen.yaml of the working directory; None when neither exists."""
-    if path is None and not _SPEC.is_file():
-        return None
-    return load_spec(path or _SPEC)
+        if not servers or dry_run:
+            print_report(lambda: sync_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)
+            sys.exit(report.exit_code)
+        if not as_json:
+            write_text(sync_text(report, debug=debug))
+        deployed = deploy_synced(report, servers, credentials=credentials, progress=progress)
+        print_report(
+            lambda: "\n" + deploy_text(deployed, debug=debug),
+            lambda: as_dict(report) | {"deploy": as_dict(deployed)},
+            as_json=as_json,
+        )
+        sys.exit(deployed.exit_code if deployed.interrupted else report.exit_code or deployed.exit_code)

@@ -11,6 +11,7 @@ import click
 
 from repogen.api import smoke as api
 from repogen.api.check import check
+from repogen.cli.completion import releases, repository_models, server_names
 from repogen.cli.group import (
     DIRECTORY,
     SERVER,
@@ -40,15 +41,21 @@ _PORT = click.IntRange(0, 65535)
 
 @click.command()
 @click.argument("directory", type=DIRECTORY, default=_REPOSITORY)
-@click.option("models", "--model", multiple=True, metavar="NAME", help="Test only this model; repeatable.")
-@click.option("--server", default="embedded", show_default=True, help=f"Triton to test on: {SERVER}.")
+@click.option(
+    "models", "--model", multiple=True, metavar="NAME", shell_complete=repository_models,
+    help="Test only this model; repeatable.",
+)  # fmt: skip
+@click.option(
+    "--server", default="embedded", show_default=True, shell_complete=server_names,
+    help=f"Triton to test on: {SERVER}.",
+)  # fmt: skip
 @control_header_option
 @json_option
 @debug_option
 def smoke(*, directory: Path, models: tuple[str, ...], server: str, as_json: bool, debug: bool) -> None:
     """Test a published repository on a real Triton server.
 
-    Tests every served version in DIRECTORY (default: model_repository) over gRPC, against its golden tensors.
+    Tests every served version in DIRECTORY (default: model_repository) over gRPC and HTTP, against its golden tensors.
     """
     with handle_errors(debug=debug, as_json=as_json):
         with progress_view(quiet=as_json) as progress:
@@ -62,8 +69,14 @@ def smoke(*, directory: Path, models: tuple[str, ...], server: str, as_json: boo
 
 @click.command()
 @click.argument("directory", type=DIRECTORY, default=_REPOSITORY)
-@click.option("models", "--model", multiple=True, metavar="NAME", help="Serve only this model; repeatable.")
-@click.option("--server", default="embedded", show_default=True, help="embedded, docker, or a plug-in's server.")
+@click.option(
+    "models", "--model", multiple=True, metavar="NAME", shell_complete=repository_models,
+    help="Serve only this model; repeatable.",
+)  # fmt: skip
+@click.option(
+    "--server", default="embedded", show_default=True, shell_complete=server_names,
+    help="embedded, docker, or a plug-in's server.",
+)  # fmt: skip
 @click.option("--http-port", type=_PORT, metavar="PORT", help="Port for HTTP; default: 8000 if it is free.")
 @click.option("--grpc-port", type=_PORT, metavar="PORT", help="Port for gRPC; default: 8001 if it is free.")
 @click.option("--metrics-port", type=_PORT, metavar="PORT", help="Port for metrics; default: 8002 if it is free.")
@@ -124,6 +137,7 @@ def server() -> None:
     default=DEFAULT_RELEASE,
     show_default=True,
     metavar="RELEASE",
+    shell_complete=releases,
     help="Install this release's ONNX Runtime.",
 )
 @debug_option

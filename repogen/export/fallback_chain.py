@@ -10,7 +10,9 @@ import torch
 from repogen.artifacts.source import OnnxFile
 from repogen.errors import ExportError
 from repogen.export.dynamo import specialized
+from repogen.export.fake_quantize import plain_fake_quantize
 from repogen.export.interface import Exporter, ExportRequest
+from repogen.onnx_graph.kernel_gaps import fill_kernel_gaps
 from repogen.onnx_graph.normalize import normalize
 from repogen.plugins import load_instance
 
@@ -72,9 +74,12 @@ def export_with(
     args = tuple(torch.from_numpy(sample[tensor.name]) for tensor in source.signature.inputs)
     exporter_options = exporter.options_model.model_validate(spec.options)
     try:
-        graph = exporter.export(ExportRequest(source, args, opset, directory, spec, exporter_options))
+        with plain_fake_quantize():
+            graph = exporter.export(ExportRequest(source, args, opset, directory, spec, exporter_options))
     except ExportError as error:
         raise _with_complex(error, source.complex) from error
+    if not isinstance(source.origin, OnnxFile):
+        fill_kernel_gaps(graph.model)
     artifact = normalize(graph.model, directory / "model.onnx", options)
     if spec.opset != "auto" and artifact.opset != opset:
         raise ExportError(

@@ -16,6 +16,7 @@ from torch.onnx.utils import register_custom_op_symbolic
 from repogen.artifacts.source import Script
 from repogen.errors import ExportError
 from repogen.export.interface import ExportedGraph
+from repogen.export.symbolics import register_symbolics
 from repogen.export.trace_guards import ValueRead, record_reads
 from repogen.onnx_graph.normalize import select_outputs
 
@@ -112,6 +113,7 @@ def _export(module: torch.nn.Module, request: ExportRequest, outputs: list[str] 
         spec.name: {axis: dim for axis, dim in enumerate(spec.shape) if isinstance(dim, str)}
         for spec in source.signature.inputs
     }
+    register_symbolics(request.opset)
     for name, symbolic in source.operators.symbolics.items():
         register_custom_op_symbolic(name, symbolic, request.opset)
     with warnings.catch_warnings():

@@ -70,14 +70,17 @@ class External:
 
 def external(proto: onnx.ModelProto) -> Iterator[External]:
     """Yield the declared location of each tensor with external data."""
-    for tensor in tensors(proto):
-        if tensor.data_location == _EXTERNAL:
-            # protobuf returns text that is not UTF-8 as bytes
-            entries = {os.fsdecode(entry.key): os.fsdecode(entry.value) for entry in tensor.external_data}
-            offset, length = (_number(entries.get(key, "0")) for key in ("offset", "length"))
-            if offset < 0 or length < 0:
-                offset, length = -1, 0
-            yield External(tensor.name, entries.get("location", ""), offset, length or _stored_bytes(tensor))
+    yield from (external_of(tensor) for tensor in tensors(proto) if tensor.data_location == _EXTERNAL)
+
+
+def external_of(tensor: onnx.TensorProto) -> External:
+    """Return the declared location of a tensor's external data."""
+    # protobuf returns text that is not UTF-8 as bytes
+    entries = {os.fsdecode(entry.key): os.fsdecode(entry.value) for entry in tensor.external_data}
+    offset, length = (_number(entries.get(key, "0")) for key in ("offset", "length"))
+    if offset < 0 or length < 0:
+        offset, length = -1, 0
+    return External(tensor.name, entries.get("location", ""), offset, length or _stored_bytes(tensor))
 
 
 def _number(text: str) -> int:

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from repogen.plugins import NoOptions
+from repogen.optimize.interface import Pass, PassRequest
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from pydantic import BaseModel
-
-    from repogen.artifacts.built_model import OnnxArtifact
 
 
-class Onnxsim:
+class Onnxsim(Pass):
     """Constant folding and simplification by onnxsim."""
 
     name = "onnxsim"
-    options_model: type[BaseModel] = NoOptions
 
-    def requires(self, artifact: OnnxArtifact) -> str:
+    def requires(self, request: PassRequest) -> str:
         """Reject models with external data: onnxsim reads a model from one file of less than 2 GB."""
-        return "the model has external data" if artifact.external_data else ""
+        return "the model has external data" if request.artifact.external_data else ""
 
-    def __call__(self, artifact: OnnxArtifact, options: BaseModel) -> ir.Model:
+    def __call__(self, request: PassRequest) -> ir.Model:
         """Return the simplified graph.
 
         Raises:
@@ -33,8 +29,7 @@ class Onnxsim:
         import onnx_ir as ir  # noqa: PLC0415 - the same
         import onnxsim  # noqa: PLC0415 - the same
 
-        del options
-        simplified, is_valid = onnxsim.simplify(onnx.load(artifact.path))
+        simplified, is_valid = onnxsim.simplify(onnx.load(request.artifact.path))
         if not is_valid:
             raise RuntimeError("onnxsim's own check of its result failed")
         result: ir.Model = ir.from_proto(simplified)

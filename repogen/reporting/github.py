@@ -13,16 +13,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.reporting.annotations import build_annotations, error_annotations, promotion_annotations, smoke_annotations
-from repogen.reporting.markdown import error_markdown, promotion_markdown, report_markdown, smoke_markdown
+from repogen.reporting.annotations import (
+    build_annotations,
+    error_annotations,
+    finding_annotations,
+    promotion_annotations,
+    smoke_annotations,
+)
+from repogen.reporting.markdown import (
+    bench_markdown,
+    check_markdown,
+    error_markdown,
+    promotion_markdown,
+    report_markdown,
+    smoke_markdown,
+)
 from repogen.reporting.output import write_commands, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from repogen.artifacts.bench import BenchReport
     from repogen.artifacts.promotion import PromotionReport
     from repogen.artifacts.report import BuildReport
     from repogen.artifacts.serving import SmokeReport
+    from repogen.check.checker import CheckReport
     from repogen.errors import RepogenError
     from repogen.reporting.annotations import Annotation
     from repogen.spec.models import Spec
@@ -76,9 +91,14 @@ def runner(environment: Mapping[str, str] = os.environ) -> Runner | None:
     return Runner(
         Path(summary),
         Path(output),
-        Path(environment.get("GITHUB_WORKSPACE") or Path.cwd()),
+        workspace(environment),
         Path(environment.get("RUNNER_TEMP") or tempfile.gettempdir()),
     )
+
+
+def workspace(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the directory that GitHub shows files relative to; the working directory outside of GitHub Actions."""
+    return Path(environment.get("GITHUB_WORKSPACE") or Path.cwd())
 
 
 def write_build(report: BuildReport, spec: Spec, *, err: bool) -> None:
@@ -116,6 +136,34 @@ def write_smoke(directory: Path, reports: Sequence[SmokeReport], *, err: bool) -
     has_failures = not all(report.passed for report in reports)
     outputs = _outputs(_workspace_path(directory, step.workspace), models, failed=has_failures)
     step.write(smoke_annotations(reports), smoke_markdown(reports), outputs, err=err)
+
+
+def write_check(report: CheckReport, *, failed: bool, err: bool) -> None:
+    """Write findings to the runner.
+
+    Args:
+        report: The findings.
+        failed: Whether the command fails: there are errors, or warnings with ``--strict``.
+        err: As for ``write_build``.
+    """
+    step = runner()
+    if step is None:
+        return
+    severities = [finding.severity for finding in report.findings]
+    outputs = {
+        "failed": "true" if failed else "false",
+        "errors": str(severities.count("error")),
+        "warnings": str(severities.count("warning")),
+    }
+    step.write(finding_annotations(report.findings), check_markdown(report), outputs, err=err)
+
+
+def write_bench(report: BenchReport, *, err: bool) -> None:
+    """Write a benchmark to the runner."""
+    step = runner()
+    if step is not None:
+        outputs = {"failed": "true" if report.exit_code else "false"}
+        step.write([], bench_markdown(report), outputs, err=err)
 
 
 def write_promotion(report: PromotionReport, spec: Spec | None, *, err: bool) -> None:

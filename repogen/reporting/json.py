@@ -8,17 +8,29 @@ import os
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.promotion import GateResult, History, PromotionReport
+from repogen.artifacts.bench import BenchReport, ModelBench
+from repogen.artifacts.deployment import DeployReport, ModelDeployment
+from repogen.artifacts.difference import DiffReport, Metric
+from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
+from repogen.artifacts.promotion import GateResult, History, Period, PromotionReport
+from repogen.artifacts.prune import PruneReport
 from repogen.artifacts.report import BuildReport, ModelReport
+from repogen.artifacts.rollback import RollbackReport
 from repogen.artifacts.serving import SmokeCheck, SmokeReport
 from repogen.artifacts.sync import SyncReport
+from repogen.artifacts.transfer import TransferReport
+from repogen.artifacts.verification import VerifyReport
 from repogen.errors import ErrorRecord, RepogenError
+from repogen.repository.decode import json_number
 from repogen.triton_config.rules.findings import Finding, count_findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from repogen.artifacts.built_model import Lossy
     from repogen.artifacts.environment import Check
+    from repogen.artifacts.registry import AliasMove
+    from repogen.artifacts.versions import Provenance
 
 _FINDINGS_SCHEMA = 1
 
@@ -32,8 +44,8 @@ def as_dict(report: object) -> dict[str, object]:
         repogen.as_dict(repogen.build("repogen.yaml"))["models"][0]["status"]  # 'published'
 
     Args:
-        report: What ``repogen.build``, ``promote``, ``rollback``, ``history`` or ``sync`` returned, an element of what
-            ``smoke`` or ``check`` returned, or a ``RepogenError``.
+        report: The report that a function of ``repogen`` returned, an element of what ``smoke`` or ``check`` returned,
+            or a ``RepogenError``.
 
     Raises:
         TypeError: It is something else.
@@ -70,11 +82,12 @@ def _(model: ModelReport) -> dict[str, object]:
             # A difference that was not measured is null, not 0.
             "max_abs_diff": model.max_abs_diff if model.parity_cases else None,
             "max_rel_diff": model.max_rel_diff if model.parity_cases else None,
-            "passed": model.parity_cases > 0,
+            "passed": model.has_parity,
         },
         "nodes": {"exported": model.nodes_exported or None, "optimized": model.nodes_optimized or None},
         "exporters": [dataclasses.asdict(attempt) for attempt in model.attempts],
         "passes": [dataclasses.asdict(outcome) for outcome in model.passes],
+        "lossy": None if model.lossy is None else _lossy(model.lossy),
         "notes": list(model.notes),
         "smoke": None if model.smoke is None else _smoke_result(model.smoke),
         "registry_version": model.registry_version,
@@ -90,6 +103,29 @@ def _(report: SmokeReport) -> dict[str, object]:
 
 
 @as_dict.register
+def _(report: BenchReport) -> dict[str, object]:
+    return {
+        "repository": str(report.repository),
+        "machine": dataclasses.asdict(report.machine),
+        "rounds": report.rounds,
+        "seconds": report.seconds,
+        "models": [as_dict(model) for model in report.models],
+    }
+
+
+@as_dict.register
+def _(model: ModelBench) -> dict[str, object]:
+    return {
+        **dataclasses.asdict(model),
+        "rows": [dataclasses.asdict(row) for row in model.rows],
+        "unmeasured": [{**dataclasses.asdict(each), "batch": each.batch or None} for each in model.unmeasured],
+        "notes": list(model.notes),
+        "server": model.server or None,
+        "error": None if model.error is None else as_dict(model.error),
+    }
+
+
+@as_dict.register
 def _(report: PromotionReport) -> dict[str, object]:
     return {
         "model": report.model,
@@ -100,7 +136,7 @@ def _(report: PromotionReport) -> dict[str, object]:
         "gates": [_gate(gate) for gate in report.gates],
         "server": report.server or None,
         "indicative": report.indicative,
-        "move": None if report.move is None else dataclasses.asdict(report.move),
+        "move": None if report.move is None else _with_figures(report.move),
         "notes": list(report.notes),
     }
 
@@ -108,10 +144,51 @@ def _(report: PromotionReport) -> dict[str, object]:
 @as_dict.register
 def _(history: History) -> dict[str, object]:
     periods = [
-        {**dataclasses.asdict(period), "since": period.since or None, "until": period.until or None}
+        {**_with_figures(period), "since": period.since or None, "until": period.until or None}
         for period in history.periods
     ]
     return {"model": history.model, "periods": periods}
+
+
+def _with_figures(record: AliasMove | Period) -> dict[str, object]:
+    """Return the fields of a record; each figure has its number and its text."""
+    fields = dataclasses.asdict(record)
+    values = fields.pop("values")
+    fields["figures"] = {gate: {"value": values.get(gate), "text": text} for gate, text in record.figures.items()}
+    return fields
+
+
+@as_dict.register
+def _(report: DeployReport) -> dict[str, object]:
+    return {
+        "repository": str(report.repository),
+        "dry_run": report.dry_run,
+        "interrupted": report.interrupted,
+        "servers": [
+            {
+                "server": server.server,
+                "mode": None if server.mode is None else server.mode.value,
+                "models": [as_dict(model) for model in server.models],
+                "note": server.note or None,
+                "error": None if server.error is None else as_dict(server.error),
+            }
+            for server in report.servers
+        ],
+    }
+
+
+@as_dict.register
+def _(model: ModelDeployment) -> dict[str, object]:
+    return {
+        "name": model.model,
+        "action": model.action.value,
+        "expected": list(model.expected),
+        "before": None if model.before is None else list(model.before),
+        "serving": None if model.serving is None else list(model.serving),
+        "note": model.note or None,
+        "smoke": [_smoke_result(report) for report in model.smoke],
+        "error": None if model.error is None else as_dict(model.error),
+    }
 
 
 @as_dict.register
@@ -131,6 +208,85 @@ def _(report: SyncReport) -> dict[str, object]:
             }
             for version in report.versions
         ],
+    }
+
+
+@as_dict.register
+def _(report: VersionsReport) -> dict[str, object]:
+    return {
+        "repository": str(report.repository),
+        "owner": report.owner or None,
+        "models": [_model_record(model) for model in report.models],
+        "notes": list(report.notes),
+    }
+
+
+@as_dict.register
+def _(report: VerifyReport) -> dict[str, object]:
+    return {
+        "repository": str(report.repository),
+        "ok": not report.findings,
+        "models": report.models,
+        "versions": report.versions,
+        "files": report.files,
+        "size": report.size,
+        "findings": [dataclasses.asdict(finding) for finding in report.findings],
+    }
+
+
+@as_dict.register
+def _(report: RollbackReport) -> dict[str, object]:
+    return {
+        **dataclasses.asdict(report),
+        "repository": str(report.repository),
+        "outcome": report.outcome.value,
+        "before": list(report.before),
+        "after": list(report.after),
+        "notes": list(report.notes),
+    }
+
+
+@as_dict.register
+def _(report: PruneReport) -> dict[str, object]:
+    return {
+        "repository": str(report.repository),
+        "dry_run": report.dry_run,
+        "deleted": len(report.deleted),
+        "freed": sum(version.size for version in report.deleted),
+        "versions": [
+            {**dataclasses.asdict(version), "deleted": not version.keep_reason} for version in report.versions
+        ],
+    }
+
+
+@as_dict.register
+def _(report: TransferReport) -> dict[str, object]:
+    return {
+        "source": str(report.source),
+        "target": str(report.target),
+        "dry_run": report.dry_run,
+        "versions": [dataclasses.asdict(version) for version in report.versions],
+    }
+
+
+@as_dict.register
+def _(report: DiffReport) -> dict[str, object]:
+    weights = report.weights
+    return {
+        "before": {**dataclasses.asdict(report.before), "repository": str(report.before.repository)},
+        "after": {**dataclasses.asdict(report.after), "repository": str(report.after.repository)},
+        "identical": report.identical,
+        "signature": list(report.signature),
+        "weights": None if weights is None else {"unchanged": weights.unchanged, **_lists(dataclasses.asdict(weights))},
+        "facts": [dataclasses.asdict(change) for change in report.facts],
+        "nodes": None if report.nodes is None else list(report.nodes),
+        "operators": [dataclasses.asdict(count) for count in report.operators],
+        "metrics": [_metric(metric) for metric in report.metrics],
+        "sizes": list(report.sizes),
+        "files": [dataclasses.asdict(file) for file in report.files],
+        "config": list(report.config),
+        "inputs": list(report.inputs),
+        "notes": list(report.notes),
     }
 
 
@@ -210,6 +366,56 @@ def relative_path(path: str) -> str:
     return path if relative.startswith("..") else relative
 
 
+def _lists(document: dict[str, object]) -> dict[str, object]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in document.items()}
+
+
+def _metric(metric: Metric) -> dict[str, object]:
+    before, after = (None if value is None else json_number(value) for value in (metric.before, metric.after))
+    return {"name": metric.name, "before": before, "after": after}
+
+
+def _model_record(model: ModelRecord) -> dict[str, object]:
+    return {
+        "name": model.name,
+        "served": list(model.served),
+        "held": model.held,
+        "problem": model.problem,
+        "versions": [_version_record(model, version) for version in model.versions],
+    }
+
+
+def _version_record(model: ModelRecord, version: VersionRecord) -> dict[str, object]:
+    manifest = version.manifest
+    origin = None if manifest is None else manifest.provenance
+    return {
+        "version": version.version,
+        "served": version.served,
+        "held": version.version == model.held,
+        "problem": version.problem,
+        "size": version.size,
+        "created": version.created or None,
+        "sha256": None if manifest is None else manifest.sha256,
+        "content_sha256": None if manifest is None else manifest.content_sha256,
+        "target": None if origin is None else origin.target,
+        "parity": None if origin is None else _recorded_parity(origin),
+        "smoke": None,
+        "confirmed": version.confirmed,
+        "registry_version": version.registry_version,
+        "aliases": list(version.aliases),
+        "git_commit": None if origin is None else origin.git_commit or None,
+        "signature": None,
+    }
+
+
+def _recorded_parity(origin: Provenance) -> dict[str, object]:
+    return {
+        "cases": origin.parity_cases,
+        "max_abs_diff": json_number(origin.parity_max_abs_diff) if origin.parity_cases else None,
+        "max_rel_diff": json_number(origin.parity_max_rel_diff) if origin.parity_cases else None,
+    }
+
+
 def _smoke_result(report: SmokeReport) -> dict[str, object]:
     return {
         "version": report.version,
@@ -221,6 +427,10 @@ def _smoke_result(report: SmokeReport) -> dict[str, object]:
         "overrides": list(report.overrides),
         "latency_ms": None if report.latency is None else dataclasses.asdict(report.latency),
     }
+
+
+def _lossy(lossy: Lossy) -> dict[str, object]:
+    return {**dataclasses.asdict(lossy), "passes": list(lossy.passes), "summary": str(lossy)}
 
 
 def _smoke_check(check: SmokeCheck) -> dict[str, object]:

@@ -53,7 +53,7 @@ class ParityDocument(TypedDict):
     max_rel_diff: float | None
     """Largest relative difference; null if nothing was measured"""
     passed: bool
-    """Whether parity was measured and passed"""
+    """Whether parity was measured and passed; false for a lossy model that is judged by its quality"""
 
 
 @with_config(_STRICT)
@@ -81,6 +81,50 @@ class ExporterDocument(TypedDict):
 
 
 @with_config(_STRICT)
+class GainDocument(TypedDict):
+    """The latency of a graph in ONNX Runtime before and after a pass."""
+
+    before_ms: float
+    """Median before the pass, in milliseconds"""
+    after_ms: float
+    """Median after the pass, in milliseconds"""
+    ratio: float
+    """Median over the rounds of the latency before divided by the latency after"""
+    low: float
+    """Lower end of the confidence interval of `ratio`"""
+    high: float
+    """Upper end of the confidence interval of `ratio`"""
+    required: float
+    """Value of `low` from which the result is used"""
+
+
+@with_config(_STRICT)
+class QualityDocument(TypedDict):
+    """The figures of `quality.callable`."""
+
+    reference: float
+    """Figure of the original"""
+    optimized: float
+    """Figure of the optimized graph"""
+    max_drop: float
+    """Budget"""
+
+
+@with_config(_STRICT)
+class LossyDocument(TypedDict):
+    """The lossy passes that were applied."""
+
+    passes: list[str]
+    """Names of the passes"""
+    precision: Literal["float16", "bfloat16", "qint8"]
+    """Coarsest precision that they compute in"""
+    quality: QualityDocument | None
+    """Figures of the published graph; null if it is within the tolerances of parity"""
+    summary: str
+    """The same in one line"""
+
+
+@with_config(_STRICT)
 class PassDocument(TypedDict):
     """One optimization pass."""
 
@@ -94,6 +138,12 @@ class PassDocument(TypedDict):
     """Number of nodes before the pass"""
     nodes_after: int
     """Number of nodes after the pass"""
+    lossy: bool
+    """Whether the pass computes in a lower precision"""
+    gain: GainDocument | None
+    """Effect on latency; null if it was not measured"""
+    quality: QualityDocument | None
+    """Figures of `quality.callable`; null if they were not measured"""
 
 
 @with_config(_STRICT)
@@ -182,6 +232,8 @@ class ModelDocument(TypedDict):
     """Every export attempt"""
     passes: list[PassDocument]
     """Every optimization pass"""
+    lossy: LossyDocument | None
+    """Lossy passes that were applied; null for none"""
     notes: list[str]
     """Notes, one per entry"""
     smoke: SmokeDocument | None
@@ -323,6 +375,16 @@ class GateDocument(TypedDict):
 
 
 @with_config(_STRICT)
+class FigureDocument(TypedDict):
+    """A measurement of a gate."""
+
+    value: float | None
+    """The number; null if it has none, or if an older version of repogen recorded it"""
+    text: str
+    """The measurement with its details, and the limit in brackets"""
+
+
+@with_config(_STRICT)
 class MoveDocument(TypedDict):
     """A move of an alias."""
 
@@ -338,7 +400,7 @@ class MoveDocument(TypedDict):
     """Time in UTC, ISO 8601"""
     why: str
     """`promote`, `rollback` or `outside`"""
-    figures: dict[str, str]
+    figures: dict[str, FigureDocument]
     """Measurements by gate"""
 
 
@@ -386,7 +448,7 @@ class PeriodDocument(TypedDict):
     """Who moved the alias"""
     why: str
     """`promote`, `rollback` or `outside`"""
-    figures: dict[str, str]
+    figures: dict[str, FigureDocument]
     """Measurements by gate"""
 
 
@@ -398,6 +460,58 @@ class HistoryDocument(TypedDict):
     """Registered model"""
     periods: list[PeriodDocument]
     """What the aliases pointed to"""
+
+
+@with_config(_STRICT)
+class DeployedDocument(TypedDict):
+    """One model on one server."""
+
+    name: str
+    """Name of the model"""
+    action: Literal["deployed", "unchanged", "restored", "failed", "unloaded", "skipped"]
+    """What was done, see [deploy](../guides/deploy.md#the-report)"""
+    expected: list[int]
+    """Versions that the repository selects, newest first"""
+    before: list[int] | None
+    """Versions that the server served before; null if unknown"""
+    serving: list[int] | None
+    """Versions that the server serves now; null if unknown"""
+    note: str | None
+    """Note"""
+    smoke: list[SmokeDocument]
+    """Smoke tests of the expected versions on the server"""
+    error: ErrorDocument | None
+    """Why it failed"""
+
+
+@with_config(_STRICT)
+class DeployServerDocument(TypedDict):
+    """One server of a deploy."""
+
+    server: str
+    """Its address"""
+    mode: Literal["explicit", "poll"] | None
+    """`poll` for every server that rejects load requests; null if unknown"""
+    models: list[DeployedDocument]
+    """One entry per model"""
+    note: str | None
+    """Note"""
+    error: ErrorDocument | None
+    """Why the server could not be used"""
+
+
+@with_config(_STRICT)
+class DeployDocument(TypedDict):
+    """``repogen deploy --json``."""
+
+    repository: str
+    """Directory of the repository"""
+    dry_run: bool
+    """Whether nothing was changed because of `--dry-run`"""
+    interrupted: bool
+    """Whether Ctrl-C ended the run"""
+    servers: list[DeployServerDocument]
+    """One entry per server, in order"""
 
 
 @with_config(_STRICT)
@@ -430,6 +544,114 @@ class SyncDocument(TypedDict):
     """Whether the served models changed"""
     models: list[SyncedDocument]
     """One entry per model"""
+    deploy: NotRequired[DeployDocument]
+    """What the servers of `--deploy` serve; missing without it"""
+
+
+@with_config(_STRICT)
+class EstimateDocument(TypedDict):
+    """The median over the rounds, and its 95 % confidence interval."""
+
+    value: float
+    """Median"""
+    low: float
+    """Lower bound"""
+    high: float
+    """Upper bound"""
+
+
+@with_config(_STRICT)
+class BenchRowDocument(TypedDict):
+    """One variant at one batch size and one number of concurrent requests."""
+
+    variant: Literal["eager", "compile", "onnxruntime", "grpc", "http", "shm"]
+    """What was measured"""
+    batch: int
+    """Rows of each request"""
+    concurrency: int
+    """Number of requests at a time"""
+    p50: EstimateDocument
+    """Median latency in milliseconds"""
+    p95: EstimateDocument
+    """95th percentile of the latency in milliseconds"""
+    p99: EstimateDocument
+    """99th percentile of the latency in milliseconds"""
+    throughput: EstimateDocument
+    """Rows per second"""
+    ratio: EstimateDocument | None
+    """How many times faster than the baseline; null for the baseline"""
+    requests: int
+    """Number of requests in all rounds"""
+
+
+@with_config(_STRICT)
+class UnmeasuredDocument(TypedDict):
+    """A variant that was not measured."""
+
+    variant: str
+    """The variant"""
+    reason: str
+    """Why not"""
+    batch: int | None
+    """The only batch size that was not measured; null for all"""
+
+
+@with_config(_STRICT)
+class ModelBenchDocument(TypedDict):
+    """The measurements of one model."""
+
+    name: str
+    """Name of the model"""
+    version: int
+    """Version in the repository; 0 if no version could be served"""
+    server: str | None
+    """Server and runtime; null if none was started"""
+    baseline: str | None
+    """Variant that ratios refer to; null if nothing was measured"""
+    rows: list[BenchRowDocument]
+    """The measurements"""
+    unmeasured: list[UnmeasuredDocument]
+    """Variants without measurements"""
+    memory_bytes: dict[str, int]
+    """Largest resident memory of the processes of each variant; `triton` for the server"""
+    notes: list[str]
+    """Notes"""
+    error: ErrorDocument | None
+    """Why measurements are missing; null if none are"""
+
+
+@with_config(_STRICT)
+class MachineDocument(TypedDict):
+    """The machine that was measured."""
+
+    cpu: str
+    """Name of the processor"""
+    cores: int
+    """CPU cores that repogen may use, and threads of each variant"""
+    memory_bytes: int
+    """Memory"""
+    load: float
+    """Load average of the last minute at the start"""
+    system: str
+    """Operating system"""
+    versions: dict[str, str]
+    """Versions by tool"""
+
+
+@with_config(_STRICT)
+class BenchDocument(TypedDict):
+    """``repogen bench --json``."""
+
+    repository: str
+    """Directory of the repository"""
+    machine: MachineDocument
+    """The machine"""
+    rounds: int
+    """Number of rounds"""
+    seconds: float
+    """Duration of each measurement"""
+    models: list[ModelBenchDocument]
+    """One entry per model"""
 
 
 @with_config(_STRICT)
@@ -460,6 +682,316 @@ class DoctorDocument(TypedDict):
     """All checks"""
 
 
+@with_config(_STRICT)
+class RecordedParityDocument(TypedDict):
+    """Parity with PyTorch, as recorded in a manifest."""
+
+    cases: int
+    """Number of cases"""
+    max_abs_diff: float | str | None
+    """Largest absolute difference; null if nothing was measured; `nan` and `inf` are strings"""
+    max_rel_diff: float | str | None
+    """Largest relative difference; null if nothing was measured; `nan` and `inf` are strings"""
+
+
+@with_config(_STRICT)
+class VersionDocument(TypedDict):
+    """One version of a model in a repository."""
+
+    version: int
+    """Number of its directory"""
+    served: bool
+    """Whether Triton serves it"""
+    held: bool
+    """Whether `repogen rollback` holds it"""
+    problem: str
+    """Why it has no manifest that can be read; empty if it has one"""
+    size: int
+    """Total size of its files in bytes"""
+    created: str | None
+    """When its manifest was written, in UTC; without a manifest, when its directory was changed"""
+    sha256: str | None
+    """Digest of `model.onnx`, of `model.py` for Python code, or of `config.pbtxt` for an ensemble"""
+    content_sha256: str | None
+    """Digest of the paths and digests of all its files"""
+    target: str | None
+    """Triton release that it was built for"""
+    parity: RecordedParityDocument | None
+    """Comparison with PyTorch"""
+    smoke: str | None
+    """Result of the smoke test before it was published; null if that is not recorded"""
+    confirmed: bool
+    """False if the model registry still lists it as pending"""
+    registry_version: int | None
+    """Version in the MLflow registry; null if it is not in one, or if none was read"""
+    aliases: list[str]
+    """Aliases that point to it in the MLflow registry"""
+    git_commit: str | None
+    """Commit of the spec, with `-dirty` if files were changed"""
+    signature: str | None
+    """Who signed it; null if it is not signed"""
+
+
+@with_config(_STRICT)
+class ModelVersionsDocument(TypedDict):
+    """One model of a repository."""
+
+    name: str
+    """Name of the model"""
+    served: list[int]
+    """Versions that config.pbtxt serves, newest first"""
+    held: int | None
+    """Version that `repogen rollback` holds"""
+    problem: str
+    """Why it is not known which versions are served, or why none is; may be empty"""
+    versions: list[VersionDocument]
+    """Its versions, newest first"""
+
+
+@with_config(_STRICT)
+class VersionsDocument(TypedDict):
+    """``repogen versions --json``."""
+
+    repository: str
+    """Directory of the repository"""
+    owner: Literal["built", "synced"] | None
+    """Command that writes the repository; null if it has no `repogen.json`"""
+    models: list[ModelVersionsDocument]
+    """Its models"""
+    notes: list[str]
+    """What could not be determined, and why"""
+
+
+@with_config(_STRICT)
+class DiscrepancyDocument(TypedDict):
+    """A difference between a repository and its manifests."""
+
+    model: str
+    """Name of the model"""
+    version: int | None
+    """Version; null for a file of the model's directory"""
+    message: str
+    """What differs"""
+
+
+@with_config(_STRICT)
+class VerifyDocument(TypedDict):
+    """``repogen verify --json``."""
+
+    repository: str
+    """Directory of the repository"""
+    ok: bool
+    """Whether there are no findings"""
+    models: int
+    """Number of models"""
+    versions: int
+    """Number of versions"""
+    files: int
+    """Number of files that manifests list"""
+    size: int
+    """Total size of these files in bytes"""
+    findings: list[DiscrepancyDocument]
+    """Every difference"""
+
+
+@with_config(_STRICT)
+class RollbackDocument(TypedDict):
+    """``repogen rollback --json``."""
+
+    repository: str
+    """Directory of the repository"""
+    model: str
+    """Name of the model"""
+    outcome: Literal["held", "released", "unchanged"]
+    """What was done, or would be done without `--dry-run`"""
+    before: list[int]
+    """Versions that were served before, newest first"""
+    after: list[int]
+    """Versions that are served now, newest first"""
+    held: int | None
+    """Version that is held now; null without a hold"""
+    dry_run: bool
+    """Whether nothing was changed"""
+    notes: list[str]
+    """What clients and ensembles notice"""
+
+
+@with_config(_STRICT)
+class PrunedVersionDocument(TypedDict):
+    """What a prune did with one version."""
+
+    model: str
+    """Name of the model"""
+    version: int
+    """The version"""
+    size: int
+    """Total size of its files in bytes"""
+    deleted: bool
+    """Whether it was deleted, or would be without `--dry-run`"""
+    keep_reason: str
+    """Why it was kept; empty if it was deleted"""
+
+
+@with_config(_STRICT)
+class PruneDocument(TypedDict):
+    """``repogen prune --json``."""
+
+    repository: str
+    """Directory of the repository"""
+    dry_run: bool
+    """Whether nothing was deleted"""
+    deleted: int
+    """Number of versions that were deleted, or would be"""
+    freed: int
+    """Total size of their files in bytes"""
+    versions: list[PrunedVersionDocument]
+    """Every version of the selected models"""
+
+
+@with_config(_STRICT)
+class TransferredVersionDocument(TypedDict):
+    """What a publish did with one version."""
+
+    model: str
+    """Name of the model"""
+    source: int
+    """Version in the source"""
+    number: int
+    """Version in the target; with `--dry-run`, the number that it would have"""
+    published: bool
+    """Whether it was published, or would be without `--dry-run`; false if the target had it"""
+    size: int
+    """Total size of its files in bytes"""
+    held: int | None
+    """Version that the target serves instead, because `repogen rollback` holds it"""
+
+
+@with_config(_STRICT)
+class TransferDocument(TypedDict):
+    """``repogen publish --json``."""
+
+    source: str
+    """Directory of the repository that was read"""
+    target: str
+    """Directory of the repository that was written"""
+    dry_run: bool
+    """Whether nothing was changed"""
+    versions: list[TransferredVersionDocument]
+    """The steps of an ensemble first, the model last"""
+
+
+@with_config(_STRICT)
+class VersionRefDocument(TypedDict):
+    """A version in a repository."""
+
+    repository: str
+    """Directory of the repository"""
+    model: str
+    """Name of the model"""
+    version: int
+    """The version"""
+
+
+@with_config(_STRICT)
+class WeightsDocument(TypedDict):
+    """The tensors of two graphs, compared by digest."""
+
+    unchanged: bool
+    """Whether both graphs have the same weights, under any names"""
+    same: int
+    """Number of tensors with the same name and content"""
+    changed: list[str]
+    """Names of tensors whose type, shape or values differ"""
+    added: list[str]
+    """Names of tensors that only version B has"""
+    removed: list[str]
+    """Names of tensors that only version A has"""
+    renamed: int
+    """Number of tensors with the same content under another name"""
+
+
+@with_config(_STRICT)
+class ChangeDocument(TypedDict):
+    """A value that differs."""
+
+    name: str
+    """What it is: opset, IR version, exporter, target, `tool torch`, …"""
+    before: str
+    """Value in version A; may be empty"""
+    after: str
+    """Value in version B; may be empty"""
+
+
+@with_config(_STRICT)
+class OperatorDocument(TypedDict):
+    """An operator whose number of nodes differs."""
+
+    name: str
+    """Operator, `domain::name` outside of `ai.onnx`"""
+    before: int
+    """Number of nodes in version A"""
+    after: int
+    """Number of nodes in version B"""
+
+
+@with_config(_STRICT)
+class MetricDocument(TypedDict):
+    """A measurement."""
+
+    name: str
+    """What was measured"""
+    before: float | str | None
+    """Value of version A; null if it was not recorded; `nan` and `inf` are strings"""
+    after: float | str | None
+    """Value of version B, as `before`"""
+
+
+@with_config(_STRICT)
+class FileChangeDocument(TypedDict):
+    """A file that differs."""
+
+    path: str
+    """Path in the version's directory"""
+    before: int | None
+    """Size in version A in bytes; null if it does not have the file"""
+    after: int | None
+    """Size in version B in bytes; null if it does not have the file"""
+
+
+@with_config(_STRICT)
+class DiffDocument(TypedDict):
+    """``repogen diff --json``."""
+
+    before: VersionRefDocument
+    """Version A"""
+    after: VersionRefDocument
+    """Version B"""
+    identical: bool
+    """Whether all files have the same content"""
+    signature: list[str]
+    """Differences of inputs and outputs"""
+    weights: WeightsDocument | None
+    """Weights; null if a version has no graph that can be read"""
+    facts: list[ChangeDocument]
+    """Opset, exporter, target, tools and other recorded values that differ"""
+    nodes: list[int] | None
+    """Number of nodes of version A and of version B"""
+    operators: list[OperatorDocument]
+    """Operators whose number of nodes differs"""
+    metrics: list[MetricDocument]
+    """Measurements, also those that do not differ"""
+    sizes: list[int]
+    """Total size of the files of version A and of version B in bytes"""
+    files: list[FileChangeDocument]
+    """Files that differ"""
+    config: list[str]
+    """Unified diff of config.pbtxt, one line per entry"""
+    inputs: list[str]
+    """Inputs of the build that differ, as keys of the fingerprint"""
+    notes: list[str]
+    """What was not compared, and why"""
+
+
 DOCUMENTS: dict[str, type] = {
     "build": BuildDocument,
     "check": FindingsDocument,
@@ -467,6 +999,14 @@ DOCUMENTS: dict[str, type] = {
     "promote": PromotionDocument,
     "history": HistoryDocument,
     "sync": SyncDocument,
+    "versions": VersionsDocument,
+    "verify": VerifyDocument,
+    "rollback": RollbackDocument,
+    "prune": PruneDocument,
+    "bench": BenchDocument,
+    "publish": TransferDocument,
+    "diff": DiffDocument,
+    "deploy": DeployDocument,
     "doctor": DoctorDocument,
     "a command that failed": FailureDocument,
 }

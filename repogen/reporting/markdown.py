@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.promotion import Verdict
 from repogen.artifacts.report import BuildReport, ModelReport, Status
-from repogen.reporting.notes import model_notes, size_text, smoke_notes
+from repogen.reporting.bench_text import decimal, interval_text, machine_text, memory_text, method_text, variant_text
+from repogen.reporting.notes import model_notes, parity_text, size_text, smoke_notes
 from repogen.resources import templates_dir
 
 if TYPE_CHECKING:
@@ -20,9 +21,12 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
+    from repogen.artifacts.bench import BenchReport
     from repogen.artifacts.promotion import GateResult, PromotionReport
     from repogen.artifacts.serving import SmokeReport
+    from repogen.check.checker import CheckReport
     from repogen.errors import ErrorRecord, RepogenError
+    from repogen.triton_config.rules.findings import Finding
 
 # A backslash is enough for some; in some renderers the others would still end a table cell or start a tag.
 _INLINE = str.maketrans(
@@ -40,21 +44,27 @@ class _Markdown(str):
     __slots__ = ()
 
 
-def report_markdown(report: BuildReport) -> str:
+def report_markdown(report: BuildReport, *, collapse: bool = True) -> str:
     """Return the report of a build: failures with hints, a table with one row per model, then details.
 
     Failed models come first in every list.
+
+    Args:
+        report: The report.
+        collapse: Collapse the details of each model with HTML tags, which GitHub supports and MLflow shows as text.
     """
     models = sorted(report.models, key=lambda model: model.status is not Status.FAILED)
     failures = [(model.name, model.error) for model in models if model.error is not None]
     if report.error is not None:
         failures.append(("", report.error))
-    return _render("report.md.j2", headline=_headline(report), failures=failures, models=models)
+    return _render("report.md.j2", headline=_headline(report), failures=failures, models=models, collapse=collapse)
 
 
 def error_markdown(error: RepogenError, command: str) -> str:
     """Return the report of a command, for example ``build``, that failed before it had anything to report."""
-    return _render("report.md.j2", headline=f"repogen {command} failed", failures=[("", error.record)], models=[])
+    return _render(
+        "report.md.j2", headline=f"repogen {command} failed", failures=[("", error.record)], models=[], collapse=True
+    )
 
 
 def smoke_markdown(reports: Sequence[SmokeReport]) -> str:
@@ -69,6 +79,18 @@ def smoke_markdown(reports: Sequence[SmokeReport]) -> str:
     return _render("smoke.md.j2", headline=f"repogen smoke: {verdict}", reports=sorted_reports)
 
 
+def check_markdown(report: CheckReport) -> str:
+    """Return the findings of a check: a table with one row per finding, errors first."""
+    counts = [
+        f"{number} {severity}{'' if number == 1 else 's'}"
+        for severity in ("error", "warning")
+        if (number := sum(finding.severity == severity for finding in report.findings))
+    ]
+    headline = f"repogen check: {_count_text(report.models)}, {', '.join(counts) or 'no findings'}"
+    findings = sorted(report.findings, key=lambda finding: finding.severity != "error")
+    return _render("check.md.j2", headline=headline, findings=findings)
+
+
 def promotion_markdown(report: PromotionReport) -> str:
     """Return the result of a promotion: what happened to the alias, and every gate, failed ones first."""
     old_text = "no version" if report.old is None else f"version {report.old}"
@@ -76,6 +98,14 @@ def promotion_markdown(report: PromotionReport) -> str:
         f"repogen promote: {report.alias} of {report.model}, {old_text} → version {report.new}: {report.outcome.value}"
     )
     return _render("promotion.md.j2", headline=headline, report=report)
+
+
+def bench_markdown(report: BenchReport) -> str:
+    """Return a benchmark: a table per model, what was not measured, and the machine."""
+    failure_count = sum(model.error is not None for model in report.models)
+    failed = f", {failure_count} failed" if failure_count else ""
+    headline = f"repogen bench: {_count_text(len(report.models))}{failed}"
+    return _render("bench.md.j2", headline=headline, report=report)
 
 
 def inline(text: object) -> str:
@@ -90,6 +120,11 @@ def inline(text: object) -> str:
 
 def _leading(match: re.Match[str]) -> str:
     return f"{match[1]}\\{match[2]}" if match[2] else f"\\{match[1]}"
+
+
+def diff_page(**variables: object) -> str:
+    """Return the differences of two versions, see ``templates/diff.md.j2``."""
+    return _render("diff.md.j2", **variables)
 
 
 def fenced(text: str) -> str:
@@ -167,6 +202,10 @@ def _verdict(gate: GateResult) -> str:
     return _Markdown("**failed**") if gate.verdict is Verdict.FAILED else gate.verdict.value
 
 
+def _severity(finding: Finding) -> str:
+    return _Markdown("**error**") if finding.severity == "error" else finding.severity
+
+
 def _nodes(model: ModelReport) -> str:
     if not model.nodes_exported:
         return "-"
@@ -176,7 +215,7 @@ def _nodes(model: ModelReport) -> str:
 
 
 def _parity(model: ModelReport) -> str:
-    return f"{model.max_abs_diff:.1e} in {model.parity_cases} cases" if model.parity_cases else "-"
+    return parity_text(model, " cases")
 
 
 def _latency(smoke: SmokeReport | None) -> str:
@@ -193,18 +232,25 @@ def _smoke(smoke: SmokeReport | None) -> str:
 
 
 _FILTERS: dict[str, Callable[..., object]] = {
+    "decimal": decimal,
     "failures_first": _failures_first,
     "fenced": fenced,
     "html": _html,
+    "interval": interval_text,
     "latency": _latency,
+    "machine": machine_text,
+    "memory": memory_text,
+    "method": method_text,
     "nodes": _nodes,
     "notes": model_notes,
     "parity": _parity,
     "seconds": _seconds,
     "size": size_text,
+    "severity": _severity,
     "smoke": _smoke,
     "smoke_notes": smoke_notes,
     "status": _status,
+    "variant": variant_text,
     "error_message": _error_message,
     "verdict": _verdict,
 }

@@ -22,6 +22,9 @@ def model_notes(model: ModelReport) -> list[str]:
     if model.status is not Status.FAILED or any(attempt.ok for attempt in model.attempts):
         failures = [attempt for attempt in model.attempts if not attempt.ok]
         notes += [f"{attempt.exporter} was tried first: {attempt.reason}" for attempt in failures]
+    if model.lossy is not None:
+        notes.append(str(model.lossy))
+    notes += [f"{p.name} was applied: {p.gain}" for p in model.passes if p.applied and p.gain is not None]
     notes += [f"{p.name} was skipped: {p.reason}" for p in model.passes if not p.applied and p.reason != UNCHANGED]
     if model.batch_reason and model.max_batch_size == 0:
         notes.append(f"max_batch_size is 0: {model.batch_reason}")
@@ -35,6 +38,19 @@ def model_notes(model: ModelReport) -> list[str]:
     if model.registry_version is not None:
         notes.append(f"registered as version {model.registry_version} of {model.name}")
     return notes + ([] if model.smoke is None else smoke_notes(model.smoke))
+
+
+def parity_text(model: ModelReport, cases: str = "") -> str:
+    """Return the difference from the original in one cell of a table.
+
+    Args:
+        model: The report.
+        cases: What follows the number of cases.
+    """
+    if not model.parity_cases:
+        return "-"
+    text = f"{model.max_abs_diff:.1e} in {model.parity_cases}{cases}"
+    return text if model.has_parity else f"lossy, {text}"
 
 
 def smoke_notes(report: SmokeReport) -> list[str]:

@@ -20,19 +20,30 @@ if TYPE_CHECKING:
 # The runner reads `::` at the start of a line as a command, and `##[` anywhere in it.
 _COMMAND = re.compile(r"^([ \t]*):(?=:)", re.MULTILINE)
 _LEGACY_COMMAND = "##["
+_COLORED = re.compile(r"\x1b\[3[1-3]m([^\x1b]*)\x1b\[0m")
+"""A cell of a table that has a color, see `repogen.reporting.table`."""
 
 
 def write_text(text: str, *, err: bool = False) -> None:
     """Write text and a line break.
 
     Args:
-        text: Any text; control characters, except line breaks and tabs, are written as escapes.
+        text: Any text; control characters, except line breaks, tabs, and the colors of tables on a terminal, are
+            written as escapes.
         err: Write to standard error, which may fail: nothing else could report that.
 
     Raises:
         OutputError: Standard output can't be written; not if its reader, such as ``head``, has ended.
     """
-    _write(f"{safe_text(text)}\n", err=err)
+    stream = sys.stderr if err else sys.stdout
+    if stream is None or not stream.isatty():
+        _write(f"{safe_text(text)}\n", err=err)
+        return
+    parts, end = [], 0
+    for cell in _COLORED.finditer(text):
+        parts += [safe_text(text[end : cell.start()]), cell[0].replace(cell[1], safe_text(cell[1]))]
+        end = cell.end()
+    _write(f"{''.join(parts)}{safe_text(text[end:])}\n", err=err)
 
 
 def write_json(document: Mapping[str, Any]) -> None:

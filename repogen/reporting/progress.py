@@ -21,16 +21,18 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
-_MEGABYTE = 2**20
+_MEGABYTE = 10**6
 _MAX_LENGTH = 2_000
 _ENDED = {"done": "green", "failed": "red"}
 """The last steps of a model, and their colors."""
 _STEPS = {
+    "cache": "cache: look for an earlier result of the same inputs",
     "import": "import: start a process with torch",
     "source": "source: load the model and run it",
     "export": "export to ONNX",
     "optimize": "optimize the graph",
     "validate": "validate: compare with the original at many shapes",
+    "keep": "cache: keep the verified model",
     "configure": "configure: write config.pbtxt",
     "stage": "stage: copy the files next to the repository",
     "server": "server: wait until Triton has started",

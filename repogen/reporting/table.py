@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 _MAX_LENGTH = 2_000
 _GREEN, _RED, _YELLOW = "32", "31", "33"
 _COLORS = {
-    **dict.fromkeys(("published", "passed", "ok", "kept"), _GREEN),
+    **dict.fromkeys(("published", "passed", "ok", "kept", "deployed", "unchanged"), _GREEN),
     **dict.fromkeys(("failed", "FAILED"), _RED),
-    **dict.fromkeys(("verified", "warn"), _YELLOW),
+    **dict.fromkeys(("verified", "warn", "restored"), _YELLOW),
 }
 """Color of a cell that is a verdict."""
 

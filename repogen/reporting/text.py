@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.report import ModelReport, Status
 from repogen.reporting.json import relative_path
-from repogen.reporting.notes import model_notes
+from repogen.reporting.notes import model_notes, parity_text
 from repogen.reporting.table import table
 from repogen.serving.served_models import CLIENT_IMPORTS
 from repogen.spec.problems import printable
@@ -195,7 +195,7 @@ def _build_row(model: ModelReport) -> tuple[str, ...]:
         model.exporter or "-",
         _or_dash(model.opset or None),
         (f"{before}" if before == after else f"{before} -> {after}") if before else "-",
-        f"{model.max_abs_diff:.1e} in {model.parity_cases}" if model.parity_cases else "-",
+        parity_text(model),
         _smoke_cell(model.smoke),
         f"{sum(model.seconds.values()):.1f}",
     )

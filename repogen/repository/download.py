@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE
-from repogen.artifacts.named_file import named_records, path_in_model
 from repogen.artifacts.versions import Manifest, ModelConfig, StagedVersion
-from repogen.errors import ConfigError, PublishError, RepogenError, TrackingError
+from repogen.errors import PublishError, RepogenError, TrackingError
 from repogen.files import reason
-from repogen.repository.filesystem import make_readable_and_sync
-from repogen.repository.layout import config_bytes
 from repogen.repository.manifest import damaged_files, read_manifest, unlisted_files
+from repogen.repository.own_config import UnservableError, config_serving, stage_config
 from repogen.repository.version_policy import serving_only
-from repogen.triton_config.rules.config_rules import config_findings
-from repogen.triton_config.rules.findings import errors_of
-from repogen.triton_config.rules.graph import graph_findings
-from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,13 +40,7 @@ def stage_download(scratch: Path, desired: DesiredVersion, version_dir: Path) ->
         text = _config_text(version_dir, desired, manifest)
         config = ModelConfig(desired.name, text, manifest.max_batch_size, manifest.signature)
         staged = StagedVersion(desired.name, scratch, desired.version, config, manifest)
-        staged.model_dir.mkdir(exist_ok=True)
-        (staged.model_dir / CONFIG_FILE).write_bytes(text.encode())
-        for record in named_records(manifest.files):
-            copy = staged.model_dir / path_in_model(record.path)
-            copy.parent.mkdir(exist_ok=True)
-            shutil.copyfile(version_dir / record.path, copy)
-        make_readable_and_sync(staged.model_dir)
+        stage_config(staged, version_dir)
     except OSError as error:
         raise PublishError(
             f"{desired.name}: version {desired.version} cannot be staged: {reason(error)}",
@@ -78,23 +64,10 @@ def _verify(version_dir: Path, desired: DesiredVersion) -> Manifest:
 
 def _config_text(version_dir: Path, desired: DesiredVersion, manifest: Manifest) -> str:
     """Return the version's own config.pbtxt with another version policy; the rest is verified to be unchanged."""
-    origin = f"config.pbtxt of {desired.name} version {desired.version}"
     try:
-        original = (config_bytes(version_dir) or b"").decode()
-        before = parse(original, f"{origin} in the registry")
-        text = serving_only(original, desired.version)
-        after = parse(text, origin)
-    except (ConfigError, UnicodeDecodeError) as error:
+        return config_serving(version_dir, manifest, serving_only)
+    except UnservableError as error:
         raise _unservable_error(desired, str(error)) from error
-    served_numbers = list(after.version_policy.specific.versions)
-    findings = errors_of([*config_findings(after, desired.name), *graph_findings(after, manifest.signature)])
-    for message in (before, after):
-        message.ClearField("version_policy")
-    if before != after or served_numbers != [desired.version]:
-        raise _unservable_error(desired, "its version policy cannot be replaced")
-    if findings:
-        raise _unservable_error(desired, "\n".join(f"{finding.code} {finding.message}" for finding in findings))
-    return text
 
 
 def _altered_error(desired: DesiredVersion, difference: str) -> TrackingError:

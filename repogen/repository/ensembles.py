@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
+from repogen.errors import RepogenError
 from repogen.files import is_file
-from repogen.repository.layout import triton_versions
+from repogen.repository.layout import directory_of_step, triton_versions
 from repogen.repository.version_policy import served_versions
 from repogen.triton_config.rules.ensemble_repository import ModelInRepository, ensemble_findings
 from repogen.triton_config.rules.findings import errors_of
 from repogen.triton_config.text.parse import parse, parse_file, read_config_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from repogen.artifacts.versions import StagedVersion
@@ -32,6 +35,39 @@ def neighbor_at(directory: Path) -> ModelInRepository:
     return ModelInRepository(config, served_versions(config, triton_versions(directory)))
 
 
+def with_steps(repository: Path, names: Iterable[str]) -> list[str]:
+    """Return names of models, and of the models that they use as ensembles, directly or not.
+
+    The names of steps need not be those of models. A config.pbtxt that cannot be read has no steps here.
+    """
+    selection: dict[str, None] = {}
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        directory = None if name in selection else directory_of_step(repository, name)
+        selection[name] = None
+        if directory is not None:
+            with suppress(RepogenError, OSError):
+                status = (directory / CONFIG_FILE).stat()
+                pending += _steps(directory / CONFIG_FILE, status.st_mtime_ns, status.st_size, status.st_ino)
+    return list(selection)
+
+
+@lru_cache(maxsize=4096)
+def _steps(path: Path, mtime: int, size: int, inode: int) -> tuple[str, ...]:  # noqa: ARG001 - the key of the cache
+    config = parse_file(path, f"{path.parent.name}/{path.name}")
+    return tuple(dict.fromkeys(step.model_name for step in config.ensemble_scheduling.step))
+
+
+def cycle_reason(config: ModelConfig, name: str, repository: Path) -> str:
+    """Return that the steps of an ensemble lead back to it; empty if they do not.
+
+    tritonserver 2.51 crashes when another ensemble uses such a model.
+    """
+    steps = (step.model_name for step in config.ensemble_scheduling.step)
+    return f"the steps of {name!r} lead back to {name!r}" if name in with_steps(repository, steps) else ""
+
+
 def unfit_users(repository: Path, staged: StagedVersion, building: Collection[str]) -> dict[str, str]:
     """Return the ensembles in a repository that use a model, each with the reason why it would no longer load.
 
@@ -43,9 +79,7 @@ def unfit_users(repository: Path, staged: StagedVersion, building: Collection[st
     Returns:
         Ensemble -> reason; an empty reason for an ensemble that would load.
     """
-    config = parse(staged.config.text, f"config.pbtxt of {staged.name}")
-    served_numbers = served_versions(config, (*triton_versions(repository / staged.name), staged.version))
-    new = {staged.name: ModelInRepository(config, served_numbers)}
+    new = {staged.name: _after_publishing(repository, staged)}
     reasons = {}
     for path in sorted(repository.glob(f"*/{CONFIG_FILE}")):
         name = path.parent.name
@@ -57,21 +91,46 @@ def unfit_users(repository: Path, staged: StagedVersion, building: Collection[st
     return reasons
 
 
-def unfit(text: str, name: str, repository: Path) -> str:
+def steps_of(text: str, name: str) -> tuple[str, ...]:
+    """Return the models that an ensemble's steps name, sorted; empty for another model.
+
+    Args:
+        text: Text of the model's config.pbtxt.
+        name: The model.
+
+    Raises:
+        PbtxtError: It can't be parsed.
+    """
+    config = parse(text, f"{name}/{CONFIG_FILE}")
+    return tuple(sorted({step.model_name for step in config.ensemble_scheduling.step}))
+
+
+def unfit(text: str, name: str, repository: Path, staged: Iterable[StagedVersion] = ()) -> str:
     """Return why Triton could not load an ensemble with a repository's models; empty if it could.
 
     Args:
         text: Text of the config.pbtxt of any model; empty is returned for one that is not an ensemble.
         name: The model.
         repository: The repository.
+        staged: Versions that are published into it before.
     """
-    return _reason(parse(text, f"{name}/{CONFIG_FILE}"), repository, {})
+    new = {version.name: _after_publishing(repository, version) for version in staged}
+    config = parse(text, f"{name}/{CONFIG_FILE}")
+    return cycle_reason(config, name, repository) or _reason(config, repository, new)
+
+
+def _after_publishing(repository: Path, staged: StagedVersion) -> ModelInRepository:
+    """Return a model as it will be in a repository."""
+    config = parse(staged.config.text, f"config.pbtxt of {staged.name}")
+    numbers = (*triton_versions(repository / staged.name), staged.version)
+    return ModelInRepository(config, served_versions(config, numbers))
 
 
 def _reason(config: ModelConfig, repository: Path, new: Mapping[str, ModelInRepository]) -> str:
     if not config.HasField("ensemble_scheduling"):
         return ""
     names = {step.model_name for step in config.ensemble_scheduling.step} - new.keys()
-    neighbors = {name: neighbor_at(repository / name) for name in names if (repository / name).is_dir()}
+    directories = {name: directory_of_step(repository, name) for name in names}
+    neighbors = {name: neighbor_at(path) for name, path in directories.items() if path is not None}
     errors = errors_of(list(ensemble_findings(config, {**neighbors, **new})))
     return errors[0].message if errors else ""

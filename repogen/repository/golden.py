@@ -21,7 +21,7 @@ from repogen.repository.decode import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from repogen.artifacts.tensors import Array
@@ -130,6 +130,19 @@ def unpacked(arrays: Mapping[str, Array], key: str) -> Array:
     return strings.reshape(ends.shape)
 
 
+def golden_inputs(directory: Path) -> list[dict[str, Array]]:
+    """Return the inputs of every golden case, by name.
+
+    Args:
+        directory: Contains ``golden.json`` and ``golden.npz``.
+
+    Raises:
+        MalformedRecordError: ``golden.json`` or ``golden.npz`` is damaged.
+        OSError: One of them can't be read.
+    """
+    return _inputs(directory, read_golden(directory).cases)
+
+
 def first_golden_inputs(directory: Path, batched: bool) -> dict[str, Array] | None:  # noqa: FBT001 - partially applied
     """Return the inputs of the first golden case, by name; None if there is no such case.
 
@@ -141,14 +154,16 @@ def first_golden_inputs(directory: Path, batched: bool) -> dict[str, Array] | No
         MalformedRecordError: ``golden.json`` or ``golden.npz`` is damaged.
         OSError: One of them can't be read.
     """
-    from repogen.files.npz import read_npz  # noqa: PLC0415 - as above
-
     golden = read_golden(directory)
     case = next((case for case in golden.cases if case.batch > 0 or not batched), None)
-    if case is None:
-        return None
+    return None if case is None else _inputs(directory, [case])[0]
+
+
+def _inputs(directory: Path, cases: Sequence[GoldenCase]) -> list[dict[str, Array]]:
+    from repogen.files.npz import read_npz  # noqa: PLC0415 - as above
+
     try:
         arrays = read_npz(directory / GOLDEN_NPZ)
-        return {tensor.name: unpacked(arrays, tensor.key) for tensor in case.inputs}
+        return [{tensor.name: unpacked(arrays, tensor.key) for tensor in case.inputs} for case in cases]
     except (ContentError, KeyError, ValueError) as error:
         raise malformed(GOLDEN_NPZ, f"lacks {error}" if isinstance(error, KeyError) else str(error)) from error

@@ -41,6 +41,16 @@ def model_dir(repository: Path, name: str) -> Path:
     return repository / name
 
 
+def directory_of_step(repository: Path, name: str) -> Path | None:
+    """Return the directory of a model that an ensemble names; None if the repository has no such directory.
+
+    The name is not trusted: one that leads out of the repository, such as ``..`` or ``../other``, is not a model.
+    """
+    if name in {"", ".", ".."} or "/" in name or "\0" in name:
+        return None
+    return repository / name if is_directory(repository / name) else None
+
+
 def journal_path(model: Path) -> Path:
     """Return the path of a model's journal, which exists while a publish runs."""
     return model.parent / f".repogen.{model.name}.pending.json"

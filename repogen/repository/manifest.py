@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, TypeAdapter
 
-from repogen.artifacts.built_model import FileRecord
+from repogen.artifacts.built_model import FileRecord, Lossy
 from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, MODEL_FILE, PYTHON_FILE, UNCONFIRMED_FILE
 from repogen.artifacts.named_file import named_records, path_in_model
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
@@ -73,6 +73,7 @@ class _Provenance(Part):
     parity_cases: Count
     parity_max_abs_diff: JsonFloat
     parity_max_rel_diff: JsonFloat
+    lossy: Lossy | None = None
 
 
 class _Document(Document):

@@ -92,12 +92,6 @@ def served_from(model: Path) -> tuple[int, ...]:
     return _served_numbers(model, triton_versions(model)) or ()
 
 
-def stale_versions(model: Path, desired: DesiredVersion) -> tuple[Path, ...]:
-    """Return the version directories that repogen built, except for the desired one."""
-    others = (model / str(version) for version in versions(model) if version != desired.version)
-    return tuple(path for path in others if (path / MANIFEST_FILE).is_file())
-
-
 @contextmanager
 def synced_repository(
     repository: Path, alias: str, filesystem: Filesystem, lock_seconds: float = 60.0

@@ -13,6 +13,8 @@ every version that it serves:
 4. **Neither order is safe** (a breaking signature, or both reasons at once): the complete new model directory is
    assembled in the stage, with old versions as hard links, and swapped in by one ``renameat2(RENAME_EXCHANGE)``.
 
+If `repogen rollback` holds a version, config.pbtxt is not changed, and the version is moved in by one rename.
+
 If a step fails, the steps before it are undone in reverse order. ``recovery`` repairs case 3 after a kill.
 """
 
@@ -34,6 +36,7 @@ from repogen.repository.compatibility import (
 )
 from repogen.repository.decode import MalformedRecordError
 from repogen.repository.filesystem import Disk, Filesystem, make_directory, make_readable_and_sync
+from repogen.repository.hold import hold_of
 from repogen.repository.layout import config_bytes, latest_version, model_dir, next_version, triton_versions, versions
 from repogen.repository.lock import locked
 from repogen.repository.manifest import read_manifest
@@ -89,10 +92,10 @@ def publish(
     except OSError as error:
         raise PublishError(
             f"{staged.name}: cannot be published into {repository}: {reason(error)}",
-            "the repository is unchanged; free disk space or fix the permissions there, and build again",
+            "the repository is unchanged; free disk space or fix the permissions there, and run the command again",
             code="publish.write",
         ) from error
-    return PublishedVersion(staged.name, number, model / str(number), staged.manifest.sha256)
+    return PublishedVersion(staged.name, number, model / str(number), staged.manifest.sha256, hold_of(model))
 
 
 def choose_order(model: Path, published: Manifest, staged: StagedVersion) -> Order:
@@ -145,6 +148,9 @@ def _move_into(transaction: Transaction, model: Path, number: int, staged: Stage
     if not breaking:
         require_same_signature(published, latest, staged)
     require_servable(model, number, staged)
+    if hold_of(model) is not None:
+        transaction.move_version()  # config.pbtxt names the held version alone, and stays
+        return
     order = choose_order(model, _manifest_of_config(model, latest, staged), staged)
     if order is Order.SWAP:
         transaction.swap_model()

@@ -37,7 +37,8 @@ def served_versions(config: ModelConfig | None, versions: Iterable[int]) -> tupl
         return tuple(newest_first[:1])
     policy = config.version_policy
     if policy.HasField("specific"):
-        return tuple(version for version in newest_first if version in policy.specific.versions)
+        named = frozenset(policy.specific.versions)
+        return tuple(version for version in newest_first if version in named)
     if policy.HasField("latest"):
         return tuple(newest_first[: policy.latest.num_versions])
     return tuple(newest_first)

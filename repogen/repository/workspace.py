@@ -46,6 +46,7 @@ def preflight(repository: Path, stage_dir: Path | None) -> None:
     repository = _resolved(repository)
     parent = _stage_parent(repository, stage_dir)
     target, source = _existing(repository, "repository"), _existing(parent, "staging directory")
+    _require_writable(target, repository)
     if target.stat().st_dev != source.stat().st_dev:
         raise _other_filesystem(repository, parent)
     _probe(source, target, repository, parent)
@@ -168,6 +169,25 @@ def _existing(path: Path, kind: str) -> Path:
             f"the {kind} {path} cannot be created: {nearest} is not a directory", code="stage.no-directory"
         )
     return nearest
+
+
+def _require_writable(directory: Path, repository: Path) -> None:
+    """Require that files can be created in a directory: the repository, or the one in which it will be created.
+
+    Raises:
+        PublishError: They can't: its permissions or its filesystem prevent it, as that of ``/proc`` does.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        place = "it" if directory == repository else directory
+        detail = "" if error.errno == errno.ENOENT else f": {error.strerror}"
+        raise PublishError(
+            f"{repository} can't be a model repository: files can't be created in {place}{detail}",
+            "choose another directory, with --repository or `repository:` in the spec, or fix its permissions",
+            code="stage.not-writable",
+        ) from error
 
 
 def _probe(source: Path, target: Path, repository: Path, parent: Path) -> None:

@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 _GENERIC_NAMES = frozenset(
     {"build", "make", "create", "factory", "model", "get_model", "build_model", "make_model", "load"}
 )
+_GENERIC_FILES = frozenset({"model", "models", "net", "network", "main"})
 _EXAMPLES = "examples"
+_MAX_SIZE = 64
+"""Assumed maximum of a dim that only the parameters of a function name."""
 
 
 def describe_callable(module: str, attribute: str, directory: Path, hints: Hints = NO_HINTS) -> ModelDescription:
@@ -72,40 +75,69 @@ def describe_callable(module: str, attribute: str, directory: Path, hints: Hints
         examples = relative_reference(hints.examples, directory)
     weights = {} if hints.weights is None else {"weights": _relative_file(hints.weights, directory)}
     source: dict[str, object] = {"factory": f"{relative}:{attribute}", **weights}
+    dims = _example_dims(examples, directory)
     signature = f"forward({', '.join(_parameters(forward))})" if forward else "forward is not defined in the file"
     description = ModelDescription(
-        hints.name or model_name(file.stem if name.lower() in _GENERIC_NAMES else name),
+        hints.name or model_name(_name_of(name, file.stem, _class_of(name, functions, classes))),
         source,
         (f"{attribute} is in {relative}; {signature}.",),
         (*_kwargs_lines(required), *_input_lines(forward, examples)),
         _missing_note(required, has_examples=bool(examples)),
     )
-    return _inspected(description, examples, directory) if examples and not required else description
+    return _inspected(description, examples, directory, dims) if examples and not required else description
 
 
-def _inspected(description: ModelDescription, examples: str, directory: Path) -> ModelDescription:
+def _name_of(attribute: str, stem: str, class_name: str) -> str:
+    """Return the name that says most: of the callable, of its file, or of the class that it returns."""
+    if attribute.lower() not in _GENERIC_NAMES:
+        return attribute
+    return stem if stem.lower() not in _GENERIC_FILES else class_name or stem
+
+
+def _example_dims(examples: str, directory: Path) -> dict[str, dict[str, int]]:
+    """Return a dim for each parameter of the function of examples that is neither the batch nor the seed."""
+    file, _, attribute = examples.rpartition(":")
+    try:
+        tree = ast.parse(read_text(_module_file(file, directory))) if file else ast.Module([], [])
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError, SpecError):
+        return {}
+    function = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == attribute), None)
+    names = _required_names(function)
+    first = names[:1] if "batch" not in names else []  # it gets the size of the batch, whatever its name
+    return {name: {"min": 1, "max": _MAX_SIZE} for name in names if name not in {"batch", "seed", *first}}
+
+
+def _inspected(
+    description: ModelDescription, examples: str, directory: Path, dims: dict[str, dict[str, int]]
+) -> ModelDescription:
     """Return a description with the inputs that loading the model shows; with the reason if it cannot be loaded."""
+    source = {"kind": "torch", **description.source}
+    guessed = f"CHECK the bounds of {', '.join(dims)}: nothing states them." if dims else ""
     try:
         require_installed([])
-        model = ModelSpec.model_validate({"source": {"kind": "torch", **description.source}, "examples": examples})
+        model = ModelSpec.model_validate({"source": source, "examples": examples, "dims": dims})
         inspection = inspect(InspectionJob(model, directory.resolve()))
     except (RepogenError, ValidationError) as error:
-        reason = first_line(error)
-        comment = f"CHECK: the model could not be loaded with these examples: {reason}"
-        return replace(description, comments=(*description.comments, comment))
+        comments = [f"CHECK: the model could not be loaded with these examples: {first_line(error)}"]
+        if isinstance(error, RepogenError) and error.hint:
+            comments.append(f"Hint: {first_line(RepogenError(error.hint))}")
+        lines = (f"dims: {flow(dims)} # {guessed}",) if dims else ()
+        return replace(description, comments=(*description.comments, *comments), keys=(*description.keys, *lines))
     inputs = [
         f"  {flow(t.name)}: {{dtype: {t.dtype}, shape: {shape_text(t.shape)}}}" for t in inspection.signature.inputs
     ]
     outputs = (f"  out {flow(t.name)}: {t.dtype}, {len(t.shape)} dims" for t in inspection.signature.outputs)
-    dims = {name: {"min": low, "max": high} for name, (low, high) in inspection.dims.items()}
+    bounds = {name: {"min": low, "max": high} for name, (low, high) in inspection.dims.items()}
+    if bounds and ":" not in examples:
+        guessed = "CHECK batch: the examples have one size, but the model accepts other sizes of their first axis."
     return replace(
         description,
-        comments=(*description.comments, "Outputs:", *outputs),
+        comments=(*description.comments, "Outputs:", *outputs, *([guessed] if guessed else [])),
         keys=(
             f"examples: {flow(examples)}",
             "inputs: # derived from the examples; names are dynamic dims",
             *inputs,
-            *([f"dims: {flow(dims)}"] if dims else []),
+            *([f"dims: {flow(bounds)}"] if bounds else []),
         ),
     )
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import shlex
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.errors import SpecError
-from repogen.files import MAX_GRAPH_BYTES, read_bytes
+from repogen.files import MAX_GRAPH_BYTES, MAX_TEXT_BYTES, read_bytes
 from repogen.resources import templates_dir
 from repogen.scaffold.code import defined_names
 from repogen.scaffold.description import flow, one_line
-from repogen.targets import newest_target
+from repogen.spec.document import compose, data
+from repogen.targets import DEFAULT_RELEASE, find_target, newest_target
 from repogen.version import __version__
 
 if TYPE_CHECKING:
@@ -24,11 +26,12 @@ if TYPE_CHECKING:
 
 SPEC = "repogen.yaml"
 WORKFLOW = ".github/workflows/repogen.yml"
+MANIFESTS = "kubernetes"
 ACTION = "triton-repogen/repogen"
 """The GitHub repository of repogen's action and reusable workflow."""
 
 
-def scaffold(directory: Path, *, force: bool, github: bool = False) -> tuple[Path, ...]:
+def scaffold(directory: Path, *, force: bool, github: bool = False, kubernetes: bool = False) -> tuple[Path, ...]:
     """Write ``repogen.yaml`` and ``models.py`` into ``directory``.
 
     Args:
@@ -36,17 +39,22 @@ def scaffold(directory: Path, *, force: bool, github: bool = False) -> tuple[Pat
         force: Overwrite an existing spec and workflow. Code is never overwritten.
         github: Also write a workflow into the git repository of ``directory``. An existing spec and its models are
             then kept, even with ``force``.
+        kubernetes: Also write manifests into ``directory/kubernetes``, for the release that the spec names. An existing
+            spec is kept as well.
 
     Returns:
         The files written.
 
     Raises:
-        SpecError: A file exists that may not be overwritten, in which case nothing is written; or a write failed.
+        SpecError: A file exists that may not be overwritten, or the existing spec names no release, in which case
+            nothing is written; or a write failed.
     """
     files = {}
-    if not (github and (directory / SPEC).exists()):
+    if not ((github or kubernetes) and (directory / SPEC).exists()):
         sources = sorted(path for path in (templates_dir() / "init").iterdir() if path.is_file())
         files = {directory / source.name: source.read_text(encoding="utf-8") for source in sources}
+        if not can_track():
+            files[directory / SPEC] = files[directory / SPEC].replace("\nmlflow: {}", "\n# mlflow: {}")
         files = {path: text for path, text in files.items() if not _is_same_code(path, text)}
     if github:
         root = _repository_root(directory)
@@ -54,8 +62,40 @@ def scaffold(directory: Path, *, force: bool, github: bool = False) -> tuple[Pat
         template = _environment("github", variable=("[[", "]]")).get_template("repogen.yml.j2")
         workflow = template.render(action=ACTION, ref=f"v{__version__}", spec=spec)
         files[Path(os.path.relpath(root / WORKFLOW))] = workflow
+    if kubernetes:
+        spec_file = directory / SPEC
+        text = files[spec_file] if spec_file in files else _content(spec_file, MAX_TEXT_BYTES).decode(errors="replace")
+        files |= {directory / MANIFESTS / name: manifest for name, manifest in _manifests(text).items()}
     _write(files, directory, force=force)
     return tuple(files)
+
+
+def can_track() -> bool:
+    """Return whether MLflow is installed; without it, ``init`` writes ``mlflow:`` as a comment."""
+    return find_spec("mlflow") is not None
+
+
+def _manifests(spec: str) -> dict[str, str]:
+    """Return the text of each Kubernetes manifest, for the release that a spec names.
+
+    Raises:
+        SpecError: The release is unknown.
+    """
+    root, _ = compose(spec, SPEC)
+    document = None if root is None else data(root)
+    target = document.get("target") if isinstance(document, dict) else None
+    release = target.get("triton", DEFAULT_RELEASE) if isinstance(target, dict) else DEFAULT_RELEASE
+    if not isinstance(release, str) or find_target(release) is None:
+        raise SpecError(
+            f"{SPEC}: target.triton is not a release of Triton",
+            f'write a release in quotes, for example "{DEFAULT_RELEASE}"',
+            code="check.release",
+        )
+    environment = _environment("kubernetes", variable=("[[", "]]"))
+    return {
+        name.removesuffix(".j2"): environment.get_template(name).render(release=release, version=__version__)
+        for name in environment.list_templates()
+    }
 
 
 def describe_ensemble(path: str, directory: Path, name: str | None) -> SpecDescription:
@@ -101,6 +141,7 @@ def scaffold_from(description: SpecDescription, directory: Path, *, force: bool)
     text = template.render(
         release=flow(newest_target().release),
         models=models,
+        tracked=can_track(),
         missing=one_line(description.missing),
         repository=flow(description.repository),
         omitted=[one_line(line) for line in description.omitted],
@@ -113,9 +154,9 @@ def scaffold_from(description: SpecDescription, directory: Path, *, force: bool)
     return tuple(files)
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path, limit: int = MAX_GRAPH_BYTES) -> bytes:
     try:
-        return read_bytes(path, MAX_GRAPH_BYTES)
+        return read_bytes(path, limit)
     except OSError as error:
         raise SpecError(f"{path} cannot be read: {error.strerror}", code="init.from") from error
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from repogen.artifacts.file_names import CONFIG_FILE, PYTHON_FILE
+from repogen.artifacts.file_names import CONFIG_FILE, MAX_CONFIG_BYTES, PYTHON_FILE
 from repogen.artifacts.named_file import NamedFile
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.check.files import model_file
 from repogen.check.layout import is_model
 from repogen.errors import ConfigError, RepogenError, SpecError
-from repogen.files import is_file, is_inside
+from repogen.files import is_file, is_inside, read_bytes
 from repogen.onnx_graph.facts import read_graph
-from repogen.repository.layout import latest_version, models_of
+from repogen.repository.layout import directory_of_step, latest_version, models_of
 from repogen.repository.publish import is_foreign
 from repogen.scaffold.config_section import compared, ensemble_steps, triton_section
 from repogen.scaffold.description import ModelDescription, SpecDescription
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from repogen.triton_config.text.parse import ModelConfig
     from repogen.triton_config.text.view import TensorView
 
-_MAX_CONFIG_BYTES = 2**20
 _MAX_SIZE = 16
 """Assumed maximum of a dynamic dim that config.pbtxt does not bound."""
 _DTYPES = {dtype.triton: dtype.name for dtype in DTYPES.values() if dtype.name != "bfloat16"}
@@ -118,7 +117,10 @@ def describe_repository(path: Path, spec_dir: Path) -> SpecDescription:
         if name in models or name in omitted:
             continue
         try:
-            existing = _read(root / name, spec_dir)
+            directory = directory_of_step(root, name)
+            if directory is None:
+                raise _unsupported("it is not in the repository")
+            existing = _read(directory, spec_dir)
             models[name] = _describe(existing)
             steps[name] = [step.model_name for step in existing.config.ensemble_scheduling.step]
             pending += steps[name]
@@ -151,8 +153,7 @@ def _read(directory: Path, spec_dir: Path) -> _Existing:
         raise _unsupported(f"{directory.name!r} cannot be the name of a model in a spec")
     file = directory / CONFIG_FILE
     try:
-        with file.open("rb") as stream:
-            text = stream.read(_MAX_CONFIG_BYTES).decode(errors="replace")
+        text = read_bytes(file, MAX_CONFIG_BYTES).decode(errors="replace")
     except FileNotFoundError:
         text = ""
     except OSError as error:
@@ -162,7 +163,7 @@ def _read(directory: Path, spec_dir: Path) -> _Existing:
     except PbtxtError as error:
         raise _unsupported(f"{error.message}; run `repogen check`") from error
     if not is_model(directory):
-        raise _unsupported("it is not in the repository" if not directory.exists() else "it has no model file")
+        raise _unsupported("it has no model file")
     return _Existing(directory, config, spec_dir)
 
 

@@ -20,10 +20,18 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PYTHON_FILE
+from repogen.errors import ConfigError
 from repogen.files import is_directory, is_file, is_inside
 from repogen.files.content import ContentError
-from repogen.triton_config.rules.file_names import data_files, leaves, model_filenames
-from repogen.triton_config.text.parse import empty_config, parse_file
+from repogen.repository.ensembles import cycle_reason
+from repogen.triton_config.rules.file_names import (
+    accelerator_files,
+    data_files,
+    leaves,
+    model_filenames,
+    session_files,
+)
+from repogen.triton_config.text.parse import empty_config, parse, parse_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,10 +50,10 @@ _CODE_PARAMETERS = ("EXECUTION_ENV_PATH", "TRITON_BATCH_STRATEGY_PATH")
 def is_safe_name(name: str) -> bool:
     """Return whether a shell reads the name of a model as one word; Triton's Python backend passes it to bash unquoted.
 
-    >>> [is_safe_name(name) for name in ("bert-base_v1.5", "x$(date)y", "a b", "../a", "")]
-    [True, False, False, False, False]
+    >>> [is_safe_name(name) for name in ("bert-base_v1.5", "x$(date)y", "a b", "../a", "..", "")]
+    [True, False, False, False, False, False]
     """
-    return _WORD.fullmatch(name) is not None
+    return _WORD.fullmatch(name) is not None and name not in {".", ".."}
 
 
 def read_refusals(model: Path) -> tuple[str, ...]:
@@ -64,12 +72,34 @@ def read_refusals(model: Path) -> tuple[str, ...]:
 
 
 def load_refusals(model: Path, config: ModelConfig) -> tuple[str, ...]:
-    """Return why Triton may not load a model with a config, because of its code or of files elsewhere.
+    """Return why Triton may not load a model with a config: its code, files elsewhere, or a cycle of ensembles.
 
     Raises:
         OSError: A directory cannot be read.
     """
-    return refusals(model, config) or tuple(_files_elsewhere(model, config))
+    if reasons := refusals(model, config) or tuple(_files_elsewhere(model, config)):
+        return reasons
+    cycle = cycle_reason(config, model.name, model.parent)
+    return (cycle,) if cycle else ()
+
+
+def require_admitted(model: Path, text: str) -> None:
+    """Require that Triton may load a staged model, before it is published.
+
+    Args:
+        model: Its directory.
+        text: Text of its config.pbtxt.
+
+    Raises:
+        ConfigError: It may not; the message has every reason.
+        OSError: A directory cannot be read.
+    """
+    if reasons := load_refusals(model, parse(text, f"config.pbtxt of {model.name}")):
+        raise ConfigError(
+            f"{model.name} would run code, or use files outside of its repository:\n" + "\n".join(reasons),
+            "remove what the reasons name; only Python models may contain code",
+            code="config.not-admitted",
+        )
 
 
 def refusals(model: Path, config: ModelConfig) -> tuple[str, ...]:
@@ -158,6 +188,11 @@ def _code(config: ModelConfig) -> Iterator[str]:
             yield f"the parameter {key} runs code, and the model is not a Python model"
     if any(config.model_operations.op_library_filename):
         yield "model_operations.op_library_filename runs code, and the model is not a Python model"
+    for field, value, is_library in accelerator_files(config):
+        if is_library:
+            yield f"{field} loads the libraries {value!r} as code"
+    for field, value in session_files(config):
+        yield f"{field} makes ONNX Runtime read or write files of the server: {value!r}"
 
 
 def _shell_values(config: ModelConfig) -> Iterator[str]:

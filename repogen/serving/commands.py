@@ -9,19 +9,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
 from repogen.errors import RepogenError, ServerError, SpecError
-from repogen.files import is_directory, read_text
-from repogen.repository.layout import latest_version, models_of
+from repogen.repository.ensembles import with_steps
+from repogen.repository.inventory import require_models
+from repogen.repository.layout import directory_of_step, latest_version, models_of
 from repogen.repository.manifest import read_manifest
 from repogen.serving.embedded import EmbeddedTriton
+from repogen.serving.install import locate
+from repogen.serving.perf_analyzer import install_perf_analyzer
 from repogen.serving.process import PortOptions, choose_ports, load_failures, require_loaded
 from repogen.serving.served_models import served_models
 from repogen.serving.servers import is_address, open_triton
+from repogen.serving.view import refusal_reasons
 from repogen.targets import DEFAULT_RELEASE, find_target, targets
-from repogen.triton_config.text.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,7 +57,7 @@ def serve(
         SpecError: The repository does not exist.
         ServerError: The server cannot be started, or it loaded no model and does not poll.
     """
-    check_models(repository, models)
+    require_models(repository, models)
     mode, name = ControlMode.POLL if poll else ControlMode.NONE, server.partition(":")[0]
     if name == "remote" or is_address(server):
         raise ServerError(
@@ -82,22 +84,10 @@ def _selected(repository: Path, names: tuple[str, ...], server: str) -> Iterator
     if server != "embedded":
         raise ServerError("--model works with the embedded server only", "omit it", code="server.options")
     with TemporaryDirectory(prefix="repogen-serve-") as directory:
-        for name in _with_steps(repository, names):
-            (Path(directory) / name).symlink_to((repository / name).absolute())
+        for name in with_steps(repository, names):
+            if (path := directory_of_step(repository, name)) is not None:
+                (Path(directory) / name).symlink_to(path.absolute())
         yield Path(directory)
-
-
-def _with_steps(repository: Path, names: tuple[str, ...]) -> list[str]:
-    """Return models and the models that their ensembles use, directly or not."""
-    selection, pending = dict.fromkeys(names), list(names)
-    existing = set(models_of(repository))
-    while pending:
-        with suppress(RepogenError, OSError, UnicodeDecodeError):
-            config = parse(read_text(repository / pending.pop() / CONFIG_FILE), CONFIG_FILE)
-            steps = [step.model_name for step in config.ensemble_scheduling.step]
-            pending += [step for step in steps if step not in selection and step in existing]
-            selection |= dict.fromkeys(step for step in steps if step in existing)
-    return list(selection)
 
 
 def with_ports(server: str, ports: Mapping[str, int | None]) -> str:
@@ -126,9 +116,11 @@ def _usual_port(service: str) -> int:
 
 
 def states(triton: RunningTriton, repository: Path, names: tuple[str, ...]) -> list[ServedModel]:
-    """Return what a server serves of a repository, or of some of its models."""
-    failures = load_failures(triton.log_tail(_LOG_LINES))
-    return served_models(triton.endpoint.http, names or models_of(repository), failures)
+    """Return what a server serves of a repository, or of some of its models; the others with the reason."""
+    selected = names or models_of(repository)
+    refused = {name: "; ".join(refusal_reasons(repository / name)) for name in selected}
+    failures = load_failures(triton.log_tail(_LOG_LINES)) | {name: text for name, text in refused.items() if text}
+    return served_models(triton.endpoint.http, selected, failures)
 
 
 def _report_failures(triton: RunningTriton, progress: Progress, reported: dict[str, str]) -> dict[str, str]:
@@ -154,24 +146,6 @@ def recorded_target(repository: Path) -> Target:
             target = find_target(release)
             recorded += [target] if target is not None else []
     return max(recorded, key=lambda target: target.release, default=targets()[DEFAULT_RELEASE])
-
-
-def check_models(repository: Path, names: tuple[str, ...]) -> None:
-    """Raise SpecError when a repository, or one of its models ``names``, does not exist."""
-    if not is_directory(repository):
-        raise SpecError(
-            f"{repository} is not a directory",
-            "build a repository with `repogen build`, or pass the path of another one",
-            code="repository.missing",
-        )
-    missing_models = [name for name in names if not is_directory(repository / name)]
-    if missing_models:
-        existing = ", ".join(models_of(repository)) or "none"
-        raise SpecError(
-            f"{repository} has no model {', '.join(missing_models)}",
-            f"models of the repository: {existing}",
-            code="repository.no-such-model",
-        )
 
 
 def wait(triton: RunningTriton, progress: Progress) -> None:
@@ -205,7 +179,8 @@ def install_server(wheels: Path | None, progress: Progress, release: str = DEFAU
     """Install the embedded Triton for a target; return its directory.
 
     Args:
-        wheels: Directory of wheels for a machine without a network; None downloads them.
+        wheels: Directory of wheels for a machine without a network; None downloads them. If it has the wheel of
+            perf_analyzer, which `repogen bench` needs, that is installed as well.
         progress: Receives progress events of downloads.
         release: The target release, which decides the version of ONNX Runtime.
 
@@ -219,6 +194,9 @@ def install_server(wheels: Path | None, progress: Progress, release: str = DEFAU
     server = EmbeddedTriton(target, progress)
     server.preflight()
     server.install(wheels)
+    installation = locate(target.onnxruntime)
+    if wheels is not None and (wheels / installation.lock.perf_analyzer.wheel.file).is_file():
+        install_perf_analyzer(installation, progress, wheels)
     return server.installed_path() or server_path()
 
 

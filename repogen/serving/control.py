@@ -18,9 +18,11 @@ import re
 import secrets
 
 from repogen.artifacts.serving import ControlHeader
-from repogen.errors import ServerError
+from repogen.errors import ServerError, SmokeError
 
 VARIABLE = "REPOGEN_CONTROL_HEADER"
+NOT_EXPLICIT = "smoke.not-explicit"
+"""Code of the error about a server that does not load models on request."""
 _APIS = "model-repository,logging,trace,shared-memory"
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 _VALUE = re.compile(r"[!-~]+", re.ASCII)
@@ -52,6 +54,27 @@ def configured_header() -> ControlHeader | None:
     """
     text = os.environ.get(VARIABLE)
     return parse_header(text) if text else None
+
+
+def refusal(message: str) -> SmokeError | None:
+    """Return the error for a message with which Triton refuses to load or unload a model; None for another reason.
+
+    Args:
+        message: The message of the server.
+    """
+    if "is restricted" in message:
+        return SmokeError(
+            f"the server's control API requires a header: {message}",
+            f"set {VARIABLE}=KEY=VALUE, or pass --control-header",
+            code="smoke.control-header",
+        )
+    if "explicit model load" in message:
+        return SmokeError(
+            f"the server does not load models on request: {message}",
+            "start it with --model-control-mode=explicit, or use --server embedded",
+            code=NOT_EXPLICIT,
+        )
+    return None
 
 
 def random_header() -> ControlHeader:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.serving import ControlMode
 from repogen.errors import ServerError
-from repogen.serving import control, host_requirements, install, model_environment, process, wheels
+from repogen.serving import host_requirements, install, model_environment, process, wheels
 from repogen.serving.interface import ServerPlugin
 from repogen.serving.view import View, following
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from repogen.serving.install import Installation
     from repogen.targets import Target
 
-# Models must not read the header of another server.
-_UNSET = ("PYTHONHOME", "PYTHONPATH", "LD_PRELOAD", control.VARIABLE)
+_UNSET = ("PYTHONHOME", "PYTHONPATH", "LD_PRELOAD")
 
 
 @dataclass(frozen=True)

@@ -151,10 +151,7 @@ def _install_parts(installation: Installation, progress: Progress, source: Path 
     numpy, runtime = lock.wheels_for(installation.onnxruntime, tag)
 
     def unpack(wheel: wheels.Wheel, part: Path, destination_of: Callable[[str], str | None]) -> None:
-        progress.step("", f"installing {wheel.file.split('-')[0]} {wheel.file.split('-')[1]}")
-        with tempfile.TemporaryDirectory(prefix=_STAGING, dir=installation.root) as folder:
-            archive = wheels.collect(wheel, source) if source else wheels.fetch(wheel, tag, Path(folder), progress)
-            wheels.unpack(archive, part, destination_of)
+        unpack_wheel(wheel, tag, part, destination_of, progress, source)
 
     with part(installation.server, {"wheel": triton.sha256}) as server:
         if server is not None:
@@ -166,6 +163,25 @@ def _install_parts(installation: Installation, progress: Progress, source: Path 
     with part(installation.backends, {"backend": _backend_digest()}) as backends:
         if backends is not None:
             _assemble_backends(installation, backends)
+
+
+def unpack_wheel(
+    wheel: wheels.Wheel,
+    tag: str,
+    part: Path,
+    destination_of: Callable[[str], str | None],
+    progress: Progress,
+    source: Path | None,
+) -> None:
+    """Download a wheel, or read it from the directory ``source``, and unpack it to ``part``.
+
+    Raises:
+        ServerError: It is not available, or is not the locked one.
+    """
+    progress.step("", f"installing {wheel.file.split('-')[0]} {wheel.file.split('-')[1]}")
+    with tempfile.TemporaryDirectory(prefix=_STAGING, dir=part.parent) as folder:
+        archive = wheels.collect(wheel, source) if source else wheels.fetch(wheel, tag, Path(folder), progress)
+        wheels.unpack(archive, part, destination_of)
 
 
 @contextlib.contextmanager

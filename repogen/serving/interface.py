@@ -26,7 +26,7 @@ each request that loads or unloads a model. ``repogen.serving.control.configured
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -40,7 +40,16 @@ if TYPE_CHECKING:
     from repogen.artifacts.progress import Progress
     from repogen.targets import Target
 
-__all__ = ["ControlHeader", "ControlMode", "Endpoint", "RunningTriton", "ServerOptions", "ServerPlugin", "TritonServer"]
+__all__ = [
+    "ControlHeader",
+    "ControlMode",
+    "Endpoint",
+    "RunningTriton",
+    "ServerOptions",
+    "ServerPlugin",
+    "StartedElsewhere",
+    "TritonServer",
+]
 
 
 class ServerOptions(BaseModel):
@@ -86,6 +95,20 @@ class TritonServer(Protocol):
 
         Raises:
             ServerError: The server exited, or was not live in time.
+        """
+
+
+@runtime_checkable
+class StartedElsewhere(Protocol):
+    """A TritonServer that repogen does not start, and that may therefore be in any control mode."""
+
+    def require_loads(self) -> None:
+        """Check within seconds that the server loads models on request; loads nothing.
+
+        A build calls it before it starts any other work.
+
+        Raises:
+            SmokeError: It does not, or it requires a header.
         """
 
 

@@ -6,7 +6,6 @@ on PATH. Each server gets its own environment, whose site-packages directory onl
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from repogen.errors import ServerError
 from repogen.repository.digest import sha256_bytes
 from repogen.repository.layout import requirements_in
 from repogen.serving import install, wheels
+from repogen.serving.environment import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -110,8 +110,8 @@ def _pip_install(installation: Installation, packages: list[str], part: Path) ->
         *("--target", str(part), "--no-compile", *wheels.platform_flags(installation.python.tag)),
         *("--constraint", str(constraints), *packages),
     ]
-    inherited = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}
-    environment = inherited | {"TMPDIR": str(part.parent)}
+    environment = without_secrets() | {"TMPDIR": str(part.parent)}
+    environment.pop("PIP_CONSTRAINT", None)
     outcome = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )

@@ -23,6 +23,7 @@ from pydantic import Field, TypeAdapter
 from repogen.artifacts.serving import ControlHeader, ControlMode, Endpoint
 from repogen.errors import ServerError
 from repogen.serving import control
+from repogen.serving.environment import without_secrets
 from repogen.serving.interface import ServerOptions
 
 if TYPE_CHECKING:
@@ -79,12 +80,14 @@ class Ports:
 
 
 class PortOptions(ServerOptions):
-    """Options of a server on this machine: its ports, which have no effect in explicit mode.
+    """Options of a server on this machine: its ports, which have no effect in explicit mode without ``own_control``.
 
     Attributes:
         http_port: Port of the HTTP service; 0 takes a free one.
         grpc_port: The same for gRPC.
         metrics_port: The same for metrics.
+        own_control: Whether this process may use the control API of a server with ports, also in explicit mode, by a
+            header that no other user can read.
     """
 
     first_without_key: ClassVar[bool] = False
@@ -92,6 +95,7 @@ class PortOptions(ServerOptions):
     http_port: int = Field(default=0, ge=0, le=65535)
     grpc_port: int = Field(default=0, ge=0, le=65535)
     metrics_port: int = Field(default=0, ge=0, le=65535)
+    own_control: bool = False
 
 
 FREE_PORTS = PortOptions()
@@ -104,7 +108,7 @@ class Launch:
     Attributes:
         identity: Unique name: the server's ``--id``, and the prefix of its shared memory regions.
         run_dir: Private directory, removed when the server has stopped.
-        ports: Ports to listen on; None for a server in explicit mode, which listens on sockets in ``run_dir``.
+        ports: Ports to listen on; None for a server that listens on sockets in ``run_dir``.
         control: Header that the server requires in requests to its control API.
         lock: Descriptor that holds the run directory's lock.
     """
@@ -175,12 +179,7 @@ class ServerProcess:
 
     def stop(self) -> None:
         """Stop the server and wait until its supervisor has cleaned up."""
-        self.supervisor.terminate()
-        try:
-            self.supervisor.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.supervisor.kill()
-            self.supervisor.wait()
+        stop_supervised(self.supervisor)
 
 
 @dataclass(frozen=True)
@@ -264,8 +263,8 @@ def started(
 
     Args:
         command: Prepares the launch's run directory and returns the command line; called again when a port was taken.
-        mode: Its control mode; a server in explicit mode has no ports.
-        ports: The ports of a server in another mode.
+        mode: Its control mode; a server in explicit mode has no ports without ``own_control``.
+        ports: Its ports.
 
     Yields:
         The live server.
@@ -302,10 +301,12 @@ def _start(command: Callable[[Launch], list[str]], mode: ControlMode, ports: Por
 
 def _launch(mode: ControlMode, ports: PortOptions) -> Launch:
     identity = f"repogen-{os.getpid()}-{secrets.token_hex(4)}"
-    chosen = None if mode is ControlMode.EXPLICIT else choose_ports(ports)
+    has_ports = mode is not ControlMode.EXPLICIT or ports.own_control
+    chosen = choose_ports(ports) if has_ports else None
     run_dir, lock = _run_dir()
     if chosen is not None:
-        header = control.configured_header() or control.unsendable_header()
+        own_header = control.random_header if ports.own_control else control.unsendable_header
+        header = control.configured_header() or own_header()
         return Launch(identity, run_dir, chosen, header, lock)
     launch = Launch(identity, run_dir, None, control.random_header(), lock)
     launch.sockets.mkdir(mode=0o700)
@@ -356,28 +357,54 @@ def _lock(directory: Path) -> int:
 
 def _is_secret(launch: Launch, part: str) -> bool:
     """Return whether an option contains a header with which other users could control the server."""
-    return launch.ports is not None and control.is_sendable(launch.control) and launch.control.value in part
+    is_last = part.endswith(f"={launch.control.value}")
+    return launch.ports is not None and control.is_sendable(launch.control) and is_last
 
 
 def _spawn(launch: Launch, command: list[str]) -> ServerProcess:
+    secrets = frozenset(part for part in command if _is_secret(launch, part))
+    return ServerProcess(launch, spawn_supervised(command, launch.run_dir, launch.log, launch.identity, secrets))
+
+
+def spawn_supervised(
+    command: list[str], run_dir: Path, log: Path, shm_prefix: str, secrets: frozenset[str] = frozenset()
+) -> subprocess.Popen[bytes]:
+    """Start a program that ends with this process, even if it is killed; return its supervisor, which SIGTERM stops.
+
+    Args:
+        command: The program and its arguments.
+        run_dir: Its working directory, which the supervisor removes if this process is killed.
+        log: File that receives its output.
+        shm_prefix: Prefix of the shared memory that is removed when it ends.
+        secrets: Arguments that other users must not see.
+    """
+    hidden = {f"{HIDDEN}{index}": part for index, part in enumerate(command) if part in secrets}
+    names = {part: name for name, part in hidden.items()}
     supervised = [
         *(sys.executable, "-I", "-S", str(_SUPERVISOR)),
-        *(str(os.getpid()), str(launch.run_dir), launch.identity, str(_GRACE_SECONDS)),
-        *command,
+        *(str(os.getpid()), str(run_dir), shm_prefix, str(_GRACE_SECONDS)),
+        *(names.get(part, part) for part in command),
     ]
-    hidden = {f"{HIDDEN}{index}": part for index, part in enumerate(command) if _is_secret(launch, part)}
-    names = {part: name for name, part in hidden.items()}
-    with launch.log.open("wb") as log:
-        supervisor = subprocess.Popen(
-            [names.get(part, part) for part in supervised],
-            env={**os.environ, **hidden},
+    with log.open("wb") as stream:
+        return subprocess.Popen(
+            supervised,
+            env=without_secrets() | hidden,
             stdin=subprocess.DEVNULL,
-            stdout=log,
+            stdout=stream,
             stderr=subprocess.STDOUT,
-            cwd=launch.run_dir,
-            start_new_session=True,  # Ctrl-C reaches repogen only, which then stops the server
+            cwd=run_dir,
+            start_new_session=True,  # Ctrl-C reaches repogen only, which then stops the program
         )
-    return ServerProcess(launch, supervisor)
+
+
+def stop_supervised(supervisor: subprocess.Popen[bytes]) -> None:
+    """Stop a program and wait until its supervisor has cleaned up."""
+    supervisor.terminate()
+    try:
+        supervisor.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        supervisor.kill()
+        supervisor.wait()
 
 
 def start_failure(exit_code: int, log: str) -> ServerError:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from repogen.artifacts.serving import ControlMode
 from repogen.errors import ServerError, SpecError
 from repogen.plugins import load_plugin, plugins
-from repogen.serving.interface import ServerOptions, ServerPlugin
+from repogen.serving.interface import ServerOptions, ServerPlugin, StartedElsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,19 +98,23 @@ def _options(name: str, argument: str, model: type[ServerOptions]) -> ServerOpti
         raise ServerError(f"--server {name}: {details}", hint, code="server.options") from error
 
 
-def prepare_server(kind: str, target: Target, progress: Progress) -> TritonServer:
+def prepare_server(kind: str, target: Target, progress: Progress, *, loads: bool = False) -> TritonServer:
     """Return the server that ``--server`` names, checked and installed, ready to start.
 
     Args:
         kind: As for ``find_server``.
         target: Release to serve.
         progress: Receives progress events of the installation.
+        loads: Whether it must load models on request.
 
     Raises:
         ServerError: No such server, or it cannot run here.
+        SmokeError: It runs already, and does not load models on request.
     """
     server = find_server(kind, target, progress)
     server.preflight()
+    if loads and isinstance(server, StartedElsewhere):
+        server.require_loads()
     server.install()
     return server
 

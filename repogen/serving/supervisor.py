@@ -9,7 +9,8 @@ directory. It exits with the server's code. If the supervisor itself is killed, 
 An argument of COMMAND that is ``REPOGEN_HIDDEN_<n>`` stands for the value of that environment variable. Any user can
 read the command line of a process, but not its environment. So the server is started with the variable's name, and
 stopped before its first instruction (ptrace(2)); then the pointer to that argument is set to the variable's value in
-the server's memory. /proc/PID/cmdline still shows the name.
+the server's memory, and the variable is removed from its environment, which Python models inherit. /proc/PID/cmdline
+still shows the name.
 
 It is a separate process because PR_SET_PDEATHSIG is tied to the thread that starts a child, and repogen starts Triton
 from a thread that may end before repogen does.
@@ -108,7 +109,7 @@ def _stopped_program(pid: int) -> bytes:
 
 
 def _set_hidden_arguments(pid: int) -> None:
-    """Set the pointer to each argument that is the name of a hidden variable to the variable's value."""
+    """Let each argument that is the name of a hidden variable be the variable's value, and remove the variable."""
     # the name of the program, in parentheses, may contain spaces
     fields = [b"", b"", *Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()]
     arguments, environment, end = (int(fields[index - 1]) for index in (_ARG_START, _ENV_START, _ENV_END))
@@ -117,6 +118,10 @@ def _set_hidden_arguments(pid: int) -> None:
         def read(start: int, stop: int) -> bytes:
             memory.seek(start)
             return memory.read(stop - start)
+
+        def set_pointer(offset: int, address: int) -> None:
+            memory.seek(bottom + offset)
+            memory.write(struct.pack("=Q", address))
 
         parts, variables = read(arguments, environment), b"\0" + read(environment, end)
         stack = next(
@@ -128,10 +133,11 @@ def _set_hidden_arguments(pid: int) -> None:
         pointers = read(bottom, arguments)
         for match in re.finditer(rb"(?<![^\0])REPOGEN_HIDDEN_[0-9]+(?=\0)", parts):
             # `variables` begins with one byte that is not in the environment
-            value = environment + variables.index(b"\0" + match[0] + b"=") + len(match[0]) + 1
+            variable = environment + variables.index(b"\0" + match[0] + b"=")
             pointer = pointers.index(struct.pack("=Q", arguments + match.start()))
-            memory.seek(bottom + pointer)
-            memory.write(struct.pack("=Q", value))
+            set_pointer(pointer, variable + len(match[0]) + 1)
+            # An empty string instead, which no program takes for a variable: the list must not become shorter.
+            set_pointer(pointers.index(struct.pack("=Q", variable)), variable - 1)
 
 
 def _wait(server: subprocess.Popen[bytes], owner: int) -> None:

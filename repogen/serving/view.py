@@ -51,7 +51,7 @@ class View:
     def update(self) -> None:
         """Add and remove models, versions and files, and replace configs that changed."""
         names = set(models_of(self._repository))
-        refused = {name: reasons for name in names if (reasons := _reasons(self._repository / name))}
+        refused = {name: reasons for name in names if (reasons := refusal_reasons(self._repository / name))}
         for name in sorted(refused):
             if self._refused.get(name) != refused[name]:
                 self._progress.note(name, f"not loaded: {'; '.join(refused[name])}")
@@ -116,7 +116,8 @@ def following(view: View | None, mode: ControlMode) -> AbstractContextManager[No
     return view.following() if view is not None and mode is ControlMode.POLL else nullcontext()
 
 
-def _reasons(model: Path) -> tuple[str, ...]:
+def refusal_reasons(model: Path) -> tuple[str, ...]:
+    """Return why a model is not in a view; empty if it is."""
     try:
         return read_refusals(model)
     except RepogenError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import stat
 import subprocess
 import sys
@@ -19,13 +18,17 @@ from pydantic import TypeAdapter
 
 from repogen.errors import ServerError
 from repogen.repository.digest import sha256_file
+from repogen.serving.environment import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from repogen.artifacts.progress import Progress
 
-_PLATFORMS = (*(f"manylinux_2_{minor}_x86_64" for minor in range(35, 16, -1)), "manylinux2014_x86_64")
+_PLATFORMS = (
+    *(f"manylinux_2_{minor}_x86_64" for minor in range(35, 16, -1)),
+    *("manylinux2014_x86_64", "manylinux1_x86_64"),
+)
 _OFFLINE_HINT = "without a network: collect the wheels on another machine, then `repogen server install --from DIR`"
 _REPORT_SECONDS = 0.2
 
@@ -37,12 +40,12 @@ class Wheel:
     Attributes:
         file: File name, which states project, version and tags.
         sha256: Hex digest.
-        size: Bytes; 0 when the lock does not state it.
+        size: Bytes.
     """
 
     file: str
     sha256: str
-    size: int = 0
+    size: int
 
     @property
     def requirement(self) -> str:
@@ -52,8 +55,8 @@ class Wheel:
 
 
 @dataclass(frozen=True)
-class LockedServer:
-    """The version of tritonserver, and the wheel that contains it."""
+class LockedProgram:
+    """The version of a program, and the wheel that contains it."""
 
     version: str
     wheel: Wheel
@@ -65,11 +68,13 @@ class WheelLock:
 
     Attributes:
         tritonserver: The server.
+        perf_analyzer: NVIDIA's load generator.
         numpy: Interpreter tag (``cp311``) -> wheel of the backend's NumPy.
         onnxruntime: Interpreter tag -> ONNX Runtime version -> wheel.
     """
 
-    tritonserver: LockedServer
+    tritonserver: LockedProgram
+    perf_analyzer: LockedProgram
     numpy: dict[str, Wheel]
     onnxruntime: dict[str, dict[str, Wheel]]
 
@@ -126,7 +131,7 @@ def fetch(wheel: Wheel, tag: str, folder: Path, progress: Progress) -> Path:
     with _DownloadMonitor(folder, wheel, progress):
         outcome = subprocess.run(
             command,
-            env=os.environ | {"TMPDIR": str(folder)},
+            env=without_secrets() | {"TMPDIR": str(folder)},
             capture_output=True,
             text=True,
             check=False,
@@ -233,10 +238,11 @@ class _DownloadMonitor:
         self._thread.join()
 
     def _report(self) -> None:
-        while not self._done.wait(_REPORT_SECONDS):
-            self._progress.download(self._wheel.file, self._size() - self._before, self._wheel.size)
-        arrived = self._size() - self._before
-        self._progress.download(self._wheel.file, arrived, self._wheel.size or arrived)
+        ended = False
+        while not ended:
+            ended = self._done.wait(_REPORT_SECONDS)
+            size = min(self._size() - self._before, self._wheel.size)  # pip may have two copies for a moment
+            self._progress.download(self._wheel.file, size, self._wheel.size)
 
     def _size(self) -> int:
         total = 0

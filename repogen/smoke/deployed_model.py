@@ -19,7 +19,7 @@ from repogen.triton_config.text.ragged import PER_REQUEST
 from repogen.triton_config.text.view import tensor_views
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig
@@ -150,9 +150,22 @@ class DeployedModel:
         return self.client.burst(self.name, self.version, requests, positions)
 
     def compare(self, case: WireCase, outputs: Arrays) -> Comparison:
-        """Compare outputs with a case's; a backend may return a 0-d output as such or as ``[1]``."""
+        """Compare outputs with a case's, and their shapes with the config's dims.
+
+        A backend may return a 0-d output as such or as ``[1]``.
+        """
         received = {name: wire_array(array, batched=False) for name, array in outputs.items()}
-        return compare(case.outputs, received, self.tolerances)
+        comparison = compare(case.outputs, received, self.tolerances)
+        problems = "; ".join(self._wrong_dims(received)) if comparison.equal else ""
+        return replace(comparison, equal=False, detail=problems) if problems else comparison
+
+    def _wrong_dims(self, outputs: Arrays) -> Iterator[str]:
+        """Yield one line for each output whose shape does not match the dims that clients read in the metadata."""
+        for view in tensor_views(self.config.output):
+            dims = (-1, *view.dims) if self.max_batch_size > 0 else view.dims
+            shape = outputs[view.name].shape if view.name in outputs else dims
+            if len(shape) != len(dims) or any(dim not in {-1, size} for dim, size in zip(dims, shape, strict=True)):
+                yield f"{view.name!r} has shape {list(shape)}, but the dims in config.pbtxt allow only {list(dims)}"
 
 
 def read_deployed_model(

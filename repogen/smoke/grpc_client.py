@@ -10,10 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from tritonclient.grpc import InferenceServerClient, InferInput
+from tritonclient.grpc import InferInput
 from tritonclient.utils import InferenceServerException, triton_to_np_dtype
 
-from repogen.smoke.inference import Counts, ModelMetadata, NoAnswerError, RefusedError, TensorMetadata
+from repogen.artifacts.serving import NO_CREDENTIALS
+from repogen.serving.connection import open_client
+from repogen.smoke.inference import Counts, IndexEntry, ModelMetadata, NoAnswerError, RefusedError, TensorMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,27 +24,26 @@ if TYPE_CHECKING:
     from tritonclient.grpc.model_config_pb2 import ModelConfig
     from tritonclient.grpc.service_pb2 import ModelMetadataResponse
 
-    from repogen.artifacts.serving import ControlHeader
+    from repogen.artifacts.serving import ControlHeader, Credentials, Endpoint
     from repogen.artifacts.tensors import Arrays
     from repogen.smoke.inference import Limits, SequencePosition, WireTensor
 
 _PROBE_SECONDS = 10.0
 _CONNECTION_ERRORS = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})
-_INT32_MAX = 2**31 - 1
 
 
 class GrpcClient:
     """One connection; like tritonclient's, it must be used from one thread."""
 
-    def __init__(self, address: str, limits: Limits, control: ControlHeader | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        limits: Limits,
+        control: ControlHeader | None = None,
+        credentials: Credentials = NO_CREDENTIALS,
+    ) -> None:
         """Create the client; it connects to ``host:port`` or ``unix:PATH`` with the first request."""
-        options = [
-            ("grpc.max_send_message_length", _INT32_MAX),
-            ("grpc.max_receive_message_length", _INT32_MAX),
-            # an HTTP proxy must not be used for a server on this machine
-            ("grpc.enable_http_proxy", 0 if address.startswith(("127.", "localhost:", "[::1]", "unix:")) else 1),
-        ]
-        self._client = InferenceServerClient(address, channel_args=options)
+        self._client = open_client(address, credentials)
         self._limits = limits
         self._control = None if control is None else control.grpc
 
@@ -142,9 +143,25 @@ class GrpcClient:
                     raise NoAnswerError(f"{model} was still loaded {self._limits.unload_seconds:g} s after unloading")
                 time.sleep(0.02)
 
+    def index(self) -> tuple[IndexEntry, ...]:
+        """Return the models of the server's repository, with the state of each version that it loaded or tried to.
+
+        A model that was never loaded has one entry, without a version.
+        """
+        with self._translated_errors():
+            index = self._client.get_model_repository_index(headers=self._control, client_timeout=_PROBE_SECONDS)
+        return tuple(
+            IndexEntry(entry.name, int(entry.version) if entry.version else None, entry.state, entry.reason)
+            for entry in index.models
+        )
+
+    def server_ready(self) -> bool:
+        """Return whether the server reports that it is ready."""
+        with self._translated_errors():
+            return bool(self._client.is_server_ready(client_timeout=_PROBE_SECONDS))
+
     def _is_loaded(self, model: str) -> bool:
-        index = self._client.get_model_repository_index(headers=self._control, client_timeout=_PROBE_SECONDS)
-        return any(entry.name == model and entry.state in {"READY", "LOADING", "UNLOADING"} for entry in index.models)
+        return any(entry.name == model and entry.state in {"READY", "LOADING", "UNLOADING"} for entry in self.index())
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
@@ -156,6 +173,11 @@ class GrpcClient:
             if status == "DEADLINE_EXCEEDED" or (status in _CONNECTION_ERRORS and not self.live()):
                 raise NoAnswerError(f"{status}: {message}") from error
             raise RefusedError(status, message) from error
+
+
+def connect(endpoint: Endpoint, limits: Limits) -> GrpcClient:
+    """Return a client of a server, with the header and the credentials that it requires."""
+    return GrpcClient(endpoint.grpc, limits, endpoint.control, endpoint.credentials)
 
 
 class _BurstCollector:

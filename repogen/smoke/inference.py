@@ -88,6 +88,23 @@ class ModelMetadata:
 
 
 @dataclass(frozen=True)
+class IndexEntry:
+    """A line of the server's index of its repository.
+
+    Attributes:
+        name: The model.
+        version: Its version; None for a model that was never loaded.
+        state: ``READY``, ``LOADING``, ``UNLOADING``, ``UNAVAILABLE``, or empty.
+        reason: Why it is unavailable; ``unloaded`` for a version that was unloaded.
+    """
+
+    name: str
+    version: int | None
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Counts:
     """The server's statistics of a version since it was loaded: inferred rows, and executions of the model."""
 

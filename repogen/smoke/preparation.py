@@ -20,10 +20,11 @@ from repogen.artifacts.file_names import (
 )
 from repogen.artifacts.named_file import is_named_file, path_in_model
 from repogen.artifacts.serving import SmokeCheck
-from repogen.errors import SmokeError
+from repogen.errors import RepogenError, SmokeError
 from repogen.files import is_file, read_bytes
+from repogen.repository.ensembles import with_steps
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
-from repogen.repository.layout import latest_version, requirements_in, triton_versions
+from repogen.repository.layout import directory_of_step, latest_version, requirements_in, triton_versions
 from repogen.repository.version_policy import served_versions
 from repogen.serving import control
 from repogen.serving.admission import is_safe_name, load_refusals, read_refusals
@@ -160,24 +161,14 @@ def loaded(server: RunningTriton, client: InferenceClient, model: PreparedModel)
         NoAnswerError: The server does not respond.
         ServerError: The model's requirements cannot be installed.
     """
-    if reasons := _load_refusals(model):
+    if reasons := admission_refusals(model):
         raise RefusedError("NOT_ADMITTED", "; ".join(reasons))
     server.provide(model.requirements())
     try:
         client.load(model.served_as, as_json(model.config) if model.replaces_config else None, model.files())
     except RefusedError as refusal:
-        if "is restricted" in refusal.message:
-            raise SmokeError(
-                f"the server's control API requires a header: {refusal.message}",
-                f"set {control.VARIABLE}=KEY=VALUE, or pass --control-header",
-                code="smoke.control-header",
-            ) from refusal
-        if "explicit model load" in refusal.message:
-            raise SmokeError(
-                f"the server does not load models on request: {refusal.message}",
-                "start it with --model-control-mode=explicit, or use --server embedded",
-                code="smoke.not-explicit",
-            ) from refusal
+        if (error := control.refusal(refusal.message)) is not None:
+            raise error from refusal
         raise
     try:
         yield
@@ -188,33 +179,36 @@ def loaded(server: RunningTriton, client: InferenceClient, model: PreparedModel)
     client.unload(model.served_as)
 
 
-def _load_refusals(model: PreparedModel) -> tuple[str, ...]:
+def admission_refusals(model: PreparedModel) -> tuple[str, ...]:
     """Return why Triton may not load a model, or a model of its steps, which Triton loads with an ensemble."""
-    steps = _step_names(model.config, model.directory.parent)
-    if unsafe := sorted(name for name in steps if not is_safe_name(name)):
+    repository, steps = model.directory.parent, _step_names(model)
+    if unsafe := [name for name in steps if not is_safe_name(name)]:
         return tuple(f"step {name!r} is not the name of a model" for name in unsafe)
-    directories = (model.directory.parent / name for name in sorted(steps))
-    of_steps = (reason for path in directories if path.is_dir() for reason in read_refusals(path))
+    directories = (directory_of_step(repository, name) for name in steps)
+    of_steps = (reason for path in directories if path is not None for reason in read_refusals(path))
     return (*load_refusals(model.directory, model.config), *of_steps)
 
 
-def _step_names(config: ModelConfig, repository: Path) -> set[str]:
-    """Return the names of the models of an ensemble's steps, of their steps, and so on."""
-    names: set[str] = set()
-    pending = [step.model_name for step in config.ensemble_scheduling.step]
-    while pending:
-        name = pending.pop()
-        path = repository / name / CONFIG_FILE
-        if name not in names and is_safe_name(name) and path.is_file():
-            step_config = parse(path.read_text(encoding="utf-8"), f"config.pbtxt of {name}")
-            pending += [step.model_name for step in step_config.ensemble_scheduling.step]
-        names.add(name)
-    return names
+def _step_names(model: PreparedModel) -> list[str]:
+    """Return the names of the models of an ensemble's steps, of their steps, and so on, sorted."""
+    steps = (step.model_name for step in model.config.ensemble_scheduling.step)
+    return sorted(with_steps(model.directory.parent, steps))
 
 
-def check_supported(endpoint: Endpoint, config: ModelConfig) -> SmokeCheck | None:
-    """Return a warning when this server, unlike NVIDIA's, does not support a feature of the config; else None."""
-    unsupported = list(_unsupported_features(config)) if endpoint.kind == "embedded" else []
+def check_supported(endpoint: Endpoint, model: PreparedModel) -> SmokeCheck | None:
+    """Return a warning when this server, unlike NVIDIA's, does not support a feature of the config; else None.
+
+    The features of an ensemble are also those of its steps, which Triton loads with it.
+    """
+    if endpoint.kind != "embedded":
+        return None
+    unsupported = list(_unsupported_features(model.config))
+    for name in _step_names(model):
+        directory = directory_of_step(model.directory.parent, name)
+        with suppress(RepogenError, OSError):  # the load fails, and its check has the reason
+            if directory is not None:
+                config = parse_file(directory / CONFIG_FILE, f"config.pbtxt of {name}")
+                unsupported += [f"{feature} (of its step {name})" for feature in _unsupported_features(config)]
     if not unsupported:
         return None
     detail = (
@@ -303,11 +297,12 @@ def _step_requirements(config: ModelConfig, repository: Path) -> Iterator[str]:
     names, pending = set[str](), list(config.ensemble_scheduling.step)
     while pending:
         step = pending.pop(0)
-        directory = repository / step.model_name
+        directory = directory_of_step(repository, step.model_name)
+        if directory is None or not is_file(directory / CONFIG_FILE):
+            continue
         version = step.model_version if step.model_version > 0 else latest_version(directory)
         key = f"{step.model_name}/{version}"
-        # Steps may form a cycle, which Triton rejects.
-        if key in names or "/" in step.model_name or not is_file(directory / CONFIG_FILE):
+        if key in names:  # steps may form a cycle, which Triton rejects
             continue
         names.add(key)
         yield from requirements_in(directory / str(version))

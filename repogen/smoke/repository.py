@@ -9,12 +9,13 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from repogen.artifacts.serving import ControlMode, SmokeCheck
 from repogen.errors import RepogenError
+from repogen.repository.inventory import require_models
 from repogen.repository.layout import models_of
 from repogen.repository.manifest import read_manifest
-from repogen.serving.commands import check_models, recorded_target
+from repogen.serving.commands import recorded_target
 from repogen.serving.servers import open_triton
 from repogen.smoke.deployed_model import read_deployed_model
-from repogen.smoke.grpc_client import GrpcClient
+from repogen.smoke.grpc_client import connect
 from repogen.smoke.inference import Limits
 from repogen.smoke.preparation import PreparedModel, check_supported, prepare_published
 from repogen.smoke.run_checks import files_check, report_of, run_checks, run_while_loaded
@@ -41,7 +42,7 @@ def smoke(repository: Path, names: tuple[str, ...], server: str, progress: Progr
         SpecError: The repository or a model does not exist.
         ServerError: The server cannot be started or reached.
     """
-    check_models(repository, names)
+    require_models(repository, names)
     target = recorded_target(repository)
     with open_triton(server, target, repository, ControlMode.EXPLICIT, progress) as triton:
         progress.step("", "smoke")
@@ -69,9 +70,26 @@ def smoke_repository(
     """
     limits = limits or Limits()
     models = tuple(names) or models_of(repository)
-    with GrpcClient(server.endpoint.grpc, limits, server.endpoint.control) as client:
+    with connect(server.endpoint, limits) as client:
         tester = _Tester(server, client, limits)
         return [report for name in models for report in tester.smoke_model(repository / name)]
+
+
+def smoke_served(
+    server: RunningTriton, client: InferenceClient, model: PreparedModel, limits: Limits | None = None
+) -> list[SmokeReport]:
+    """Test the versions of a model that a server already serves; nothing is loaded.
+
+    Args:
+        server: The server.
+        client: A connection to it.
+        model: The versions to test, and the config that the server should use for them.
+        limits: Limits on time and size.
+
+    Raises:
+        SmokeError: The server process ended.
+    """
+    return _Tester(server, client, limits or Limits()).smoke_versions(model)
 
 
 @dataclass(frozen=True)
@@ -93,13 +111,14 @@ class _Tester:
         if not model.versions:
             detail = "the version policy serves none of the existing versions"
             return [report_of(endpoint, model, 0, [SmokeCheck("versions", passed=False, detail=detail)])]
-        if not endpoint.sees_files or check_supported(endpoint, model.config) is not None:
-            return self._smoke_versions(model)
-        reports, failures = run_while_loaded(self.server, self.client, model, lambda: self._smoke_versions(model))
+        if not endpoint.sees_files or check_supported(endpoint, model) is not None:
+            return self.smoke_versions(model)
+        reports, failures = run_while_loaded(self.server, self.client, model, lambda: self.smoke_versions(model))
         failure_reports = [report_of(endpoint, model, model.versions[-1], failures)] if failures else []
         return [*(reports or ()), *failure_reports]
 
-    def _smoke_versions(self, model: PreparedModel) -> list[SmokeReport]:
+    def smoke_versions(self, model: PreparedModel) -> list[SmokeReport]:
+        """Return one report per version of a loaded model."""
         return [self._smoke_version(model, version) for version in model.versions]
 
     def _smoke_version(self, model: PreparedModel, version: int) -> SmokeReport:
@@ -109,7 +128,7 @@ class _Tester:
         try:
             manifest = read_manifest(version_dir)
             checks.append(files_check(version_dir, manifest))
-            if (warning := check_supported(endpoint, model.config)) is not None:
+            if (warning := check_supported(endpoint, model)) is not None:
                 return report_of(endpoint, model, version, [*checks, warning])
             deployed = read_deployed_model(self.client, model, version_dir, manifest)
         except FileNotFoundError as error:

@@ -11,6 +11,7 @@ from repogen.repository.manifest import damaged_files
 from repogen.smoke import basic_checks
 from repogen.smoke.batch_checks import batch_sizes, dynamic_batching, rejected_requests
 from repogen.smoke.inference import NoAnswerError, RefusedError
+from repogen.smoke.over_http import golden_over_http
 from repogen.smoke.preparation import loaded
 from repogen.smoke.sequence_checks import sequences
 from repogen.smoke.timing import latency
@@ -64,7 +65,7 @@ def run_checks(server: RunningTriton, model: DeployedModel, limits: Limits) -> t
         checks.append(basic_checks.ready(model))
         if not checks[-1].passed:
             return checks, None
-        for name, check in _checks_of(model, limits):
+        for name, check in _checks_of(server, model, limits):
             checks.extend(_results(name, check))
         if all(check.passed for check in checks):
             return checks, latency(model, limits)
@@ -72,15 +73,18 @@ def run_checks(server: RunningTriton, model: DeployedModel, limits: Limits) -> t
 
 
 def _checks_of(
-    model: DeployedModel, limits: Limits
+    server: RunningTriton, model: DeployedModel, limits: Limits
 ) -> Iterator[tuple[str, Callable[[], SmokeCheck | Iterable[SmokeCheck]]]]:
     """Yield the name and function of each check that applies to the model."""
     yield "metadata", lambda: basic_checks.metadata(model)
     yield "config", lambda: basic_checks.config(model)
+    over_http = ("golden over HTTP", lambda: golden_over_http(model, server.endpoint.http))
     if model.in_sequences:
         yield "sequences", lambda: sequences(model)
+        yield over_http
         return
     yield "golden", lambda: basic_checks.golden(model)
+    yield over_http
     if model.max_batch_size > 0:
         yield "batch sizes", lambda: batch_sizes(model, limits)
     yield "rejected requests", lambda: rejected_requests(model, limits)
@@ -102,13 +106,15 @@ def _results(name: str, check: Callable[[], SmokeCheck | Iterable[SmokeCheck]]) 
 
 @contextmanager
 def answering(server: RunningTriton, checks: list[SmokeCheck]) -> Iterator[None]:
-    """Turn NoAnswerError of the block into a failed check, or into an error when the server process ended.
+    """Turn an error of the block into a failed check, or into an error when the server process ended.
 
     Raises:
         SmokeError: The server process ended.
     """
     try:
         yield
+    except RefusedError as refusal:  # for example, another client unloaded the version
+        checks.append(SmokeCheck("answers", passed=False, detail=str(refusal)))
     except NoAnswerError as error:
         if server.alive():
             checks.append(SmokeCheck("answers", passed=False, detail=str(error)))

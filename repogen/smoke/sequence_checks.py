@@ -30,7 +30,7 @@ def sequences(model: DeployedModel) -> Iterator[SmokeCheck]:
     requests = [case for case in model.cases if case.name.startswith(SEQUENCE_REQUEST)]
     for case in model.cases:
         if not case.name.startswith(SEQUENCE_REQUEST):
-            yield _check_golden(model, case)
+            yield check_golden_sequences(model, case)
     yield _check_transitions(model, requests) if requests else _check_long_sequence(model)
     inputs = model.wire(_rows(model.smallest)[0].inputs)
     yield check_rejected(model, inputs, "rejects a request outside of a sequence")
@@ -46,7 +46,8 @@ class Unreachable:
     reason: str
 
 
-def _check_golden(model: DeployedModel, case: WireCase) -> SmokeCheck:
+def check_golden_sequences(model: DeployedModel, case: WireCase) -> SmokeCheck:
+    """Check that each row of a golden case, sent as a sequence, returns PyTorch's outputs."""
     name = f"golden {case.name}"
     reasons, largest, compared = dict[str, None](), 0.0, 0
     for row in _rows(case):

@@ -38,7 +38,7 @@ def smoke_staged(server: RunningTriton, staged: StagedVersion, limits: Limits | 
     limits, endpoint = limits or Limits(), server.endpoint
     model = prepare_staged(endpoint, staged)
     checks = [files_check(staged.version_dir, staged.manifest)]
-    if (warning := check_supported(endpoint, model.config)) is not None:
+    if (warning := check_supported(endpoint, model)) is not None:
         return report_of(endpoint, model, staged.version, [*checks, warning])
     if not checks[0].passed:
         return report_of(endpoint, model, staged.version, checks)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path  # noqa: TC003 - pydantic decodes by these annotations
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from repogen.artifacts.built_model import Lossy  # noqa: TC001 - the same
 from repogen.artifacts.steps import EnsembleStep  # noqa: TC001 - the same
 from repogen.artifacts.tensors import Signature  # noqa: TC001 - the same
 from repogen.spec.models import ModelSpec  # noqa: TC001 - the same
@@ -46,6 +47,7 @@ class BuiltStep:
         signature: Inputs and outputs with full shapes.
         max_batch_size: As in its config.pbtxt; 0 if the model does not batch.
         steps: Its own steps if it is an ensemble; otherwise empty.
+        lossy: The lossy passes that were applied; None for none.
     """
 
     model: ModelSpec
@@ -53,6 +55,7 @@ class BuiltStep:
     signature: Signature
     max_batch_size: int
     steps: tuple[EnsembleStep, ...] = ()
+    lossy: Lossy | None = None
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
 from pydantic import Discriminator, Field, StrictBool, Tag, ValidationInfo, field_validator, model_validator
 
 from repogen.plugins import plugins
 from repogen.spec.check import CheckSpec
 from repogen.spec.gates import PromotionSpec
-from repogen.spec.plugin_fields import Registered, check_options, must_be_error
+from repogen.spec.plugin_fields import Registered, check_options, must_be_error, plugin_options
 from repogen.spec.sources import SourceSpec
 from repogen.triton_config.sections.base import (
     INT32_MAX,
@@ -148,7 +148,13 @@ class PassSpec(Section):
     """An optimization pass: its name, or a mapping with its name and options."""
 
     name: Annotated[str, _PASSES] = Field(description="Name of the pass")
-    options: dict[str, object] = Field(default_factory=dict, description="Options of the pass, if it has any")
+    options: dict[str, object] = Field(
+        default_factory=dict, description="Options of the pass, if it has any", validate_default=True
+    )
+    gain: StrictBool | None = Field(
+        default=None,
+        description="Whether the result is used only if it is measurably faster; the pass decides if omitted",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -159,14 +165,48 @@ class PassSpec(Section):
     @classmethod
     def _check_options(cls, options: dict[str, object], info: ValidationInfo) -> dict[str, object]:
         if "name" in info.data:
-            check_options("repogen.passes", info.data["name"], options)
+            check_options("repogen.passes", info.data["name"], options, required=True)
         return options
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The options that are files or callables, by the name of the option."""
+        if not self.options:
+            return {}
+        names = getattr(plugin_options("repogen.passes", self.name), "files", ())
+        return {name: value for name in names if isinstance(value := self.options.get(name), str)}
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, object]:
-        """Accept the name alone."""
+        """Accept the name alone, and describe the options of each pass."""
         mapping = handler.resolve_ref_schema(handler(schema))
-        return {"anyOf": [mapping["properties"]["name"], mapping]}
+        conditions = []
+        for name in sorted(plugins("repogen.passes")):
+            options = plugin_options("repogen.passes", name)
+            if options is not None and options.model_fields:
+                then = {"properties": {"options": options.model_json_schema()}}
+                conditions.append({"if": {"properties": {"name": {"const": name}}}, "then": then})
+        return {"anyOf": [mapping["properties"]["name"], {**mapping, "allOf": conditions} if conditions else mapping]}
+
+
+AUTO: Final = "auto"
+_AUTO_LOSSY = ("int8-dynamic",)
+_AUTO_LOSSLESS = ("ir-cleanup", "ort-fusions", "onnxruntime-offline")
+
+OptimizeSpec = Annotated[
+    Annotated[Annotated[Literal["auto"], must_be("auto or a list of passes")], Tag("auto")]
+    | Annotated[tuple[PassSpec, ...], Tag("list")],
+    Discriminator(lambda value: "list" if isinstance(value, (list, tuple)) else "auto"),
+]
+
+
+class QualitySpec(Section):
+    """A figure that your code computes from outputs, by which lossy passes are judged; higher is better."""
+
+    callable: str = Field(description='"file.py:callable" or "package.module:callable": (predict, data) -> figure')
+    data: str | None = Field(default=None, description="File passed to the callable, relative to the spec")
+    metric: str | None = Field(default=None, min_length=1, description="Name of the figure, if it returns several")
+    max_drop: Tolerance = Field(description="Budget: largest drop below the figure of the original model")
 
 
 class ParitySpec(Section):
@@ -196,6 +236,7 @@ class LimitsSpec(Section):
 class ModelSpec(Section):
     """A model, with defaults merged in."""
 
+    description: str = Field(default="", max_length=4000, description="What the model does, for MLflow's pages")
     source: SourceSpec = Field(description="Where the model comes from")
     inputs: dict[TensorName, InputSpec] = Field(
         default_factory=dict, description="Inputs by name; omit them if the source or the examples determine them"
@@ -209,11 +250,22 @@ class ModelSpec(Section):
     )
     dims: dict[DimName, DimSpec] = Field(default_factory=dict, description="Bounds of the dynamic dims, by name")
     export: ExportSpec = ExportSpec()
-    optimize: tuple[PassSpec, ...] = Field(default=(), description="Optimization passes, in order")
+    optimize: OptimizeSpec = Field(
+        default=(), description="Optimization passes, in order; auto tries the built-in ones and keeps what pays"
+    )
+    quality: QualitySpec | None = Field(default=None, description="How lossy passes are judged")
     parity: ParitySpec = ParitySpec()
     limits: LimitsSpec = LimitsSpec()
     triton: TritonSpec = TritonSpec()
     promotion: PromotionSpec = PromotionSpec()
+
+    @property
+    def passes(self) -> tuple[PassSpec, ...]:
+        """The optimization passes; those of ``auto`` are all kept only if they pay."""
+        if self.optimize != AUTO:
+            return self.optimize
+        names = (*(_AUTO_LOSSY if self.quality is not None else ()), *_AUTO_LOSSLESS)
+        return tuple(PassSpec(name=name, gain=True) for name in names)
 
     @property
     def output_names(self) -> tuple[str, ...]:

@@ -12,13 +12,13 @@ from repogen.artifacts.file_names import RESERVED_FILES
 from repogen.files import is_directory, is_file, is_inside
 from repogen.spec.problems import closest, printable
 from repogen.spec.python_names import defined_names
-from repogen.spec.sources import OnnxSource, PythonSource, TorchSource
+from repogen.spec.sources import HuggingFaceSource, OnnxSource, PythonSource, TorchSource, is_hub_id
 from repogen.spec.structure import Finding, PartialModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from repogen.spec.models import ExportSpec
+    from repogen.spec.models import ExportSpec, ModelSpec, QualitySpec
     from repogen.spec.sources import SourceSpec
     from repogen.triton_config.sections.base import KeyPath
     from repogen.triton_config.sections.model import TritonSpec
@@ -44,6 +44,10 @@ def check_model_paths(model: PartialModel, root: Path) -> Findings:
         yield from _examples(model.spec.examples, root)
     if "export" not in model.broken:
         yield from _export(model.spec.export, root)
+    if "optimize" not in model.broken:
+        yield from _pass_files(model.spec, root)
+    if "quality" not in model.broken and model.spec.quality is not None:
+        yield from _quality(model.spec.quality, root)
     if "triton" not in model.broken:
         yield from _config_files(model.spec.triton, root)
     evaluation = None if "promotion" in model.broken else model.spec.promotion.gates.evaluation
@@ -87,7 +91,7 @@ def check_repository(repository: str, templates: str | None, root: Path) -> Find
 _RELATIVE_HINT = "paths are relative to the spec"
 
 
-def _callable(path: tuple[str, ...], reference: str, root: Path, example: str) -> Findings:
+def _callable(path: KeyPath, reference: str, root: Path, example: str) -> Findings:
     match = _FILE_FORM.fullmatch(reference)
     if match is None and (".py:" in reference or not _MODULE_FORM.fullmatch(reference)):
         hint = f'for example "{example}", or "package.module:{example.partition(":")[2]}"'
@@ -97,7 +101,7 @@ def _callable(path: tuple[str, ...], reference: str, root: Path, example: str) -
         yield from findings or _attribute(path, root / match["file"], match["attribute"].partition(".")[0])
 
 
-def _attribute(path: tuple[str, ...], file: Path, name: str) -> Findings:
+def _attribute(path: KeyPath, file: Path, name: str) -> Findings:
     names = defined_names(file)
     if names is not None and name not in names:
         similar = closest(name, sorted(names))
@@ -119,6 +123,8 @@ def _source(source: SourceSpec, root: Path) -> Findings:
         file = getattr(source, key)
         if file is not None:
             yield from _read_file(("source", key), file, root)
+    if isinstance(source, HuggingFaceSource) and not is_hub_id(source.model) and not is_directory(root / source.model):
+        yield Finding(("source", "model"), f'directory "{printable(source.model)}" does not exist', _RELATIVE_HINT)
     if isinstance(source, PythonSource):
         yield from _python_data(source.data, root)
     if isinstance(source, OnnxSource) and source.reference is not None:
@@ -152,6 +158,23 @@ def _export(export: ExportSpec, root: Path) -> Findings:
         reference = getattr(export, key)
         if reference is not None:
             yield from _callable(("export", key), reference, root, example)
+
+
+def _pass_files(model: ModelSpec, root: Path) -> Findings:
+    """Yield the problems of the files and callables in options of passes, such as calibration data."""
+    for position, step in enumerate(model.passes):
+        for option, file in step.files.items():
+            path = ("optimize", position, "options", option)
+            if ":" in file:
+                yield from _callable(path, file, root, "calibration.py:batches")
+            else:
+                yield from _read_file(path, file, root)
+
+
+def _quality(quality: QualitySpec, root: Path) -> Findings:
+    yield from _callable(("quality", "callable"), quality.callable, root, "quality.py:accuracy")
+    if quality.data is not None:
+        yield from _read_file(("quality", "data"), quality.data, root)
 
 
 def _weights(weights: str | None, root: Path) -> Findings:

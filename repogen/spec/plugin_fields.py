@@ -62,18 +62,36 @@ def must_be_error(what: str) -> PydanticCustomError:
     return PydanticCustomError("must_be", "must be {what}", {"what": what})
 
 
-def check_options(group: Group, name: str, options: Mapping[str, object]) -> None:
-    """Validate options with the ``options_model`` of a plug-in, which is imported only if there are options.
+def plugin_options(group: Group, name: str) -> type[BaseModel] | None:
+    """Return the ``options_model`` of a plug-in, which is imported; None if it has none.
+
+    Raises:
+        SpecError: The plug-in cannot be imported.
+    """
+    model = getattr(load_plugin(group, name), "options_model", None)
+    return model if isinstance(model, type) and issubclass(model, BaseModel) else None
+
+
+def check_options(group: Group, name: str, options: Mapping[str, object], *, required: bool = False) -> None:
+    """Validate options with the ``options_model`` of a plug-in.
+
+    Args:
+        group: The group.
+        name: The plug-in.
+        options: Its options.
+        required: Whether it may have options without defaults. Otherwise it is imported only if there are options.
 
     Raises:
         ValidationError: The options are not valid.
         SpecError: The plug-in cannot be imported.
     """
-    if not options:
+    if not options and not required:
         return
-    model = getattr(load_plugin(group, name), "options_model", None)
-    if not (isinstance(model, type) and issubclass(model, BaseModel) and model.model_fields):
-        raise must_be_error(f"left out: {name} has no options")
+    model = plugin_options(group, name)
+    if model is None or not model.model_fields:
+        if options:
+            raise must_be_error(f"left out: {name} has no options")
+        return
     try:
         model.model_validate(options)
     except ValidationError as error:

@@ -111,6 +111,18 @@ def nearest(word: str, choices: Sequence[str]) -> str:
     return f'did you mean "{match}"?' if match else f"use one of {', '.join(choices)}"
 
 
+def suggestion(words: Sequence[str], choices: Sequence[str], otherwise: str) -> str:
+    """Return the hint for unknown names: the choices that are similar to them, or ``otherwise`` if there is none.
+
+    >>> suggestion(["digitz"], ["digits", "text"], "its models are digits, text")
+    'did you mean "digits"?'
+    >>> suggestion(["nobody"], ["digits", "text"], "its models are digits, text")
+    'its models are digits, text'
+    """
+    matches = dict.fromkeys(f'"{match}"' for word in words if (match := closest(word, choices)) is not None)
+    return f"did you mean {', '.join(matches)}?" if matches else otherwise
+
+
 def closest(word: str, choices: Sequence[str]) -> str | None:
     """Return the choice most similar to ``word``, or None if no choice is similar."""
     # difflib is quadratic in the length of its words, and all keys are short.

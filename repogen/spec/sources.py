@@ -5,6 +5,7 @@ An entry point's name is the kind, and its value is a subclass of ``SourceOption
 
 from __future__ import annotations
 
+import re
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
@@ -59,6 +60,18 @@ class TorchSource(SourceOptions):
 
     files: ClassVar[tuple[str, ...]] = ("weights",)
     loader: ClassVar[str] = "repogen.source.torch.loader:load_torch"
+
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?")
+
+
+def is_hub_id(model: str) -> bool:
+    """Return whether a model may be on the Hugging Face Hub; other texts are paths of directories only.
+
+    >>> [is_hub_id(model) for model in ("google-bert/bert-base-cased", "./bert", "/data/bert", "a/b/c")]
+    [True, False, False, False]
+    """
+    return _HUB_ID.fullmatch(model) is not None
 
 
 class HuggingFaceSource(SourceOptions):

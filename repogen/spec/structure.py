@@ -26,7 +26,8 @@ _ADD_KIND = "add kind:"
 _STUB_SOURCE = {"factory": "stub.py:build"}
 _NEVER_SERVED = ("float8", "fp8", "float4", "fp4")
 _DTYPES = list(DTYPES)
-_OUTPUTS_AS = frozenset({"list", "mapping"})
+_TAGS = {"outputs": {"list", "mapping"}, "optimize": {"list", "auto"}}
+"""Tags that pydantic puts into the loc after a key whose value has several forms."""
 _KIND_OF_FILE = {"onnx": "onnx", "pt2": "torch_export", "pt": "torchscript", "py": "python"}
 _OTHER_NAMES = {
     "half": "float16", "bf16": "bfloat16", "fp16": "float16", "float": "float32", "fp32": "float32",
@@ -167,6 +168,8 @@ def _source_hint(key: str, kind: str, value: object) -> str:
     """Return the hint for a key that other kinds of source have; empty for others."""
     kinds = [other for other in source_kinds() if other != kind and key in source_options(other).model_fields]
     suffix = value.rpartition(".")[2].lower() if isinstance(value, str) else ""
+    if kind == "torch" and suffix.startswith("py:"):
+        return f'write factory: "{printable(str(value))}"'
     if _KIND_OF_FILE.get(suffix) in kinds:
         return f"{_ADD_KIND} {_KIND_OF_FILE[suffix]}"
     return f"kind: {kind} does not have it; {' and '.join(kinds)} do" if len(kinds) > 1 else _kind_hint(kinds)
@@ -177,10 +180,11 @@ def _kind_hint(kinds: list[str]) -> str:
 
 
 def _without_tag(loc: tuple[int | str, ...]) -> tuple[tuple[int | str, ...], str]:
-    """Return pydantic's loc without the tag after ``source`` or ``outputs``, and the tag of a source's unknown key."""
+    """Return pydantic's loc without the tag of a value's form, and the tag of a source's unknown key."""
     if "source" not in loc[:-1]:
-        at = loc.index("outputs") + 1 if "outputs" in loc[:-1] else len(loc)
-        return ((*loc[:at], *loc[at + 1 :]) if loc[at : at + 1] and loc[at] in _OUTPUTS_AS else loc), ""
+        key = next((key for key in _TAGS if key in loc[:-1]), "")
+        at = loc.index(key) + 1 if key else len(loc)
+        return ((*loc[:at], *loc[at + 1 :]) if loc[at : at + 1] and loc[at] in _TAGS.get(key, ()) else loc), ""
     at = loc.index("source") + 1
     kind = str(loc[at])
     return (*loc[:at], *loc[at + 1 :]), kind if kind in source_kinds() and len(loc) == at + 2 else ""

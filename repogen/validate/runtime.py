@@ -23,6 +23,9 @@ class OnnxModel:
     Args:
         artifact: The model.
 
+    Attributes:
+        wrong_sizes: Names and axes of outputs that had other sizes than the graph declares.
+
     Raises:
         ParityError: ONNX Runtime cannot load the model.
     """
@@ -45,6 +48,8 @@ class OnnxModel:
                 details=str(error),
             ) from error
         self._outputs = [output.name for output in artifact.signature.outputs]
+        self._declared = [output.shape for output in artifact.signature.outputs]
+        self.wrong_sizes: set[tuple[str, int]] = set()
 
     @property
     def output_shapes(self) -> dict[str, tuple[int | None, ...]]:
@@ -66,6 +71,12 @@ class OnnxModel:
             raise ParityError(
                 f"ONNX Runtime failed: {first_line(error, self._directory)}", code="parity.runtime", details=str(error)
             ) from error
+        self.wrong_sizes.update(
+            (name, axis)
+            for name, shape, value in zip(self._outputs, self._declared, values, strict=True)
+            for axis, (declared, size) in enumerate(zip(shape, value.shape, strict=False))
+            if isinstance(declared, int) and declared != size
+        )
         return dict(zip(self._outputs, values, strict=True))
 
 

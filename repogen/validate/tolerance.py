@@ -12,6 +12,7 @@ from repogen.artifacts.tensors import DTYPES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from repogen.artifacts.built_model import Precision
     from repogen.artifacts.tensors import Array, Arrays, Signature
     from repogen.spec.models import ParitySpec
 
@@ -29,6 +30,7 @@ _BY_DTYPE = {
     "float32": (1e-3, 1e-5),
     "float64": (1e-6, 1e-8),
 }
+_COARSEST_FIRST: tuple[Precision, ...] = ("qint8", "bfloat16", "float16")
 _CEILING = 2.0
 """The ceiling of the absolute tolerance, in units of the default rtol."""
 _SUBNORMALS = 4.0
@@ -93,6 +95,15 @@ def limits(signature: Signature, spec: ParitySpec, precision: str = "") -> dict[
             smallest=_SUBNORMALS * smallest,
         )
     return chosen
+
+
+def coarsest(first: Precision, other: str) -> Precision:
+    """Return the precision with the larger tolerance; ``other`` may be empty.
+
+    >>> coarsest("float16", "qint8"), coarsest("float16", "")
+    ('qint8', 'float16')
+    """
+    return next(precision for precision in _COARSEST_FIRST if precision in {first, other})
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.source import Eager, PassThroughSource, Program
+import numpy as np
+
+from repogen.artifacts.source import Eager, OnnxFile, PassThroughSource, Program
 from repogen.validate.batch import check_batch
 from repogen.validate.compare import Comparison
 from repogen.validate.divergence import first_divergence
@@ -15,18 +18,17 @@ from repogen.validate.parity import check_parity
 from repogen.validate.ragged import ROW, check_ragged
 from repogen.validate.rows import RowRecorder
 from repogen.validate.runtime import OnnxModel
-from repogen.validate.tolerance import limits
+from repogen.validate.tolerance import Limit, coarsest, limits
 from repogen.validate.transitions import record_transitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from repogen.artifacts.built_model import BatchReport, OnnxArtifact, ParityReport
+    from repogen.artifacts.built_model import BatchReport, OnnxArtifact, ParityReport, Precision
     from repogen.artifacts.source import Reference, SourceModel
-    from repogen.artifacts.tensors import Arrays, Sizes
+    from repogen.artifacts.tensors import Array, Arrays, Sizes
     from repogen.spec.models import ModelSpec
-    from repogen.validate.tolerance import Limit
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,12 @@ class Validation:
     Attributes:
         parity: The comparison with the original.
         batch: Whether the model can be batched.
+        wrong_sizes: Names and axes of outputs that had other sizes than the graph declares.
     """
 
     parity: ParityReport
     batch: BatchReport
+    wrong_sizes: frozenset[tuple[str, int]] = frozenset()
 
 
 def validate(
@@ -63,7 +67,53 @@ def validate(
         ConfigError: The spec sets max_batch_size, and the model cannot be batched (exit 5).
     """
     explain = partial(_explain, artifact, source, limits(source.signature, model.parity, source.precision))
-    return prove(source, OnnxModel(artifact), model, golden_dir, explain=explain, extra_sizes=extra_sizes)
+    published = OnnxModel(artifact)
+    validation = prove(source, published, model, golden_dir, explain=explain, extra_sizes=extra_sizes)
+    return replace(validation, wrong_sizes=frozenset(published.wrong_sizes))
+
+
+def validate_lossy(
+    artifact: OnnxArtifact, source: SourceModel, model: ModelSpec, golden_dir: Path, precision: Precision
+) -> Validation:
+    """Measure a graph that is not required to have parity, and write golden tensors with its own outputs.
+
+    Over the sweep, outputs must have the shapes of the original's, and no NaN; their differences are measured. Batching
+    is checked, and golden tensors are compared later, with the tolerances of ``precision``: the kernels of another
+    ONNX Runtime round differently, and quantization depends on the other rows of a batch.
+
+    Args:
+        artifact: The graph.
+        source: The original.
+        model: The spec entry; its tolerances do not apply.
+        golden_dir: Directory for the golden tensors; created.
+        precision: What the graph computes in.
+
+    Raises:
+        ParityError: The graph fails on inputs that the original accepts, or returns other shapes, infinities or NaN
+            (exit 4).
+        ConfigError: The spec sets max_batch_size, and the graph cannot be batched (exit 5).
+    """
+    published = OnnxModel(artifact)
+    spec = model.parity.model_copy(update={"rtol": None, "atol": None})
+    any_value = {output.name: Limit(rtol=0.0, share=0.0, atol=math.inf) for output in source.signature.outputs}
+    original = replace(source, reference=partial(_as_floats, source.reference))
+    comparison = Comparison(original, partial(_as_floats, published), any_value)
+    parity, _ = check_parity(comparison, spec, ())
+    itself = replace(
+        source,
+        origin=OnnxFile(artifact.path),
+        reference=published,
+        precision=coarsest(precision, source.precision),
+        against="",
+    )
+    batch = prove(itself, published, model.model_copy(update={"parity": spec}), golden_dir).batch
+    return Validation(parity, batch, frozenset(published.wrong_sizes))
+
+
+def _as_floats(model: Reference, inputs: Arrays) -> dict[str, Array]:
+    """Return outputs whose integers and booleans are numbers that may differ."""
+    outputs = model(inputs)
+    return {name: array.astype(np.float64) if array.dtype.kind in "biu" else array for name, array in outputs.items()}
 
 
 def prove(

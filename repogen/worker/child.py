@@ -78,6 +78,10 @@ def _spec_key(where: str, job: Job) -> str:
     keys |= {Path(values[key]).name: f"source.{key}" for key in job.model.source.files if key in values}
     if isinstance(job.model.examples, str):
         keys[job.model.examples] = "examples"
+    if job.model.quality is not None:
+        keys[job.model.quality.callable] = "quality.callable"
+    for number, step in enumerate(job.model.passes):
+        keys |= {file: f"optimize[{number}].options.{option}" for option, file in step.files.items()}
     return f"models.{job.name}.{keys[where]}" if where in keys else ""
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from repogen.errors import GateError, RepogenError
 from repogen.smoke.grpc_client import GrpcClient
 from repogen.smoke.inference import Limits
-from repogen.smoke.predict import Predictor
+from repogen.smoke.predict import predictor
 from repogen.source.common.callables import RAISED, import_callable, user_error
+from repogen.validate.figures import figures_of
 from repogen.worker.evaluation import EVENT, JOB, EvaluationEvent, EvaluationJob
 from repogen.worker.subreaper import run_supervised
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from repogen.source.common.callables import UserCallable
+    from repogen.validate.predict import Predict
 
 _CODE = "gate.evaluation"
 
@@ -26,17 +27,17 @@ def evaluate(job_json: bytes, send: Callable[[bytes], None]) -> None:
     job = JOB.validate_json(job_json)
     with GrpcClient(job.address.grpc, Limits()) as client:  # imports gRPC, which must not count as the user's time
         send(EVENT.dump_json(EvaluationEvent("started")))
-        send(EVENT.dump_json(_result(job, Predictor(client, job.address))))
+        send(EVENT.dump_json(_result(job, predictor(client, job.address))))
 
 
-def _result(job: EvaluationJob, predict: Predictor) -> EvaluationEvent:
+def _result(job: EvaluationJob, predict: Predict) -> EvaluationEvent:
     try:
         return EvaluationEvent("ended", _figures(job, _call(import_callable(job.callable, job.root), predict, job)))
     except RepogenError as error:
         return EvaluationEvent("ended", error=error.record)
 
 
-def _call(evaluator: UserCallable, predict: Predictor, job: EvaluationJob) -> object:
+def _call(evaluator: UserCallable, predict: Predict, job: EvaluationJob) -> object:
     try:
         return evaluator(predict, job.data)
     except RAISED as error:
@@ -49,24 +50,14 @@ def _figures(job: EvaluationJob, returned: object) -> dict[str, float]:
     Raises:
         GateError: The callable returned neither a finite number nor a dict of such numbers.
     """
-    items = returned.items() if isinstance(returned, dict) else [("", returned)]
-    figures = {str(name): _number(value) for name, value in items}
-    invalid = [f"{name or 'it'} is {value!r:.60}" for name, value in items if not math.isfinite(_number(value))]
-    if invalid or not figures:
+    try:
+        return figures_of(returned)
+    except ValueError as error:
         raise GateError(
-            f"{job.callable} did not return a figure: {'; '.join(invalid) or 'an empty dict'}",
+            f"{job.callable} did not return a figure: {error}",
             "return a float, or a dict of floats by name",
             code=_CODE,
-        )
-    return figures
-
-
-def _number(value: object) -> float:
-    """Return a number, NumPy's included, as a float; NaN for anything else."""
-    try:
-        return float(value) if not isinstance(value, str | bytes) else math.nan  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return math.nan
+        ) from error
 
 
 if __name__ == "__main__":

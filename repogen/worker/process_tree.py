@@ -52,6 +52,14 @@ def memory_above(ancestor: int, limit: int) -> MemoryUse | None:
     return MemoryUse(sum(sizes), max(sizes), len(sizes)) if sum(sizes) > limit else None
 
 
+def peak_memory(ancestor: int) -> int:
+    """Return the sum of the largest resident memory that each descendant of a process has had, in bytes.
+
+    A page that several of them share counts once for each.
+    """
+    return 1024 * sum(map(_peak, _descendants(ancestor)))
+
+
 def _descendants(ancestor: int) -> list[int]:
     parents = _parents()
     descendants: list[int] = []
@@ -78,6 +86,14 @@ def _resident(pid: int) -> int:
         return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * _PAGE_KIB
     except (OSError, IndexError, ValueError):  # it has ended
         return 0
+
+
+def _peak(pid: int) -> int:
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1])
+    return 0
 
 
 def _proportional(pid: int) -> int:

@@ -25,7 +25,7 @@ def require_installed(models: Iterable[ModelSpec]) -> None:
         MissingExtraError: At least one is missing; the message names all of them.
     """
     models = list(models)
-    passes = {step.name for model in models for step in model.optimize}
+    passes = {step.name for model in models for step in model.passes}
     missing_packages = [
         name for name in REQUIREMENTS if (name != "onnxsim" or name in passes) and find_spec(name) is None
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.built_model import BuiltModel, ExportAttempt
@@ -12,25 +13,27 @@ from repogen.artifacts.source import PassThroughSource
 from repogen.errors import ExportError, ParityError, RepogenError, SourceError, error_from_record
 from repogen.export.fallback_chain import export_with, fallback_chain
 from repogen.onnx_graph.normalize import NormalizeOptions
-from repogen.onnx_graph.written_shapes import with_output_shapes
-from repogen.optimize.passes import optimize
+from repogen.optimize.passes import Workspace, optimize, select_passes
 from repogen.source.load import load_source
 from repogen.targets import BFLOAT16_SINCE, target_of
-from repogen.validate.structure import TargetLimitError, check_structure
-from repogen.validate.validation import Validation, prove, validate
+from repogen.validate.structure import TargetLimitError
+from repogen.validate.validation import Validation, prove
 from repogen.worker.imports import imported_code
-from repogen.worker.target_runtime import target_runtime
+from repogen.worker.optimization import Subject, apply_measured
 from repogen.worker.timeout import time_limit
+from repogen.worker.verification import verify
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.artifacts.built_model import Artifact, OnnxArtifact, PassOutcome
+    from repogen.artifacts.built_model import Artifact, Lossy, PassOutcome
     from repogen.artifacts.source import Reference, SourceModel
     from repogen.export.interface import Exporter
+    from repogen.optimize.passes import SelectedPass
     from repogen.targets import Target
     from repogen.worker.job import Job
     from repogen.worker.progress import BuildLog
+    from repogen.worker.verification import VerifiedGraph
 
 # Errors of the model itself: every other exporter would lead to the same error.
 _MODEL_ERRORS = frozenset({"parity.not-finite", "parity.non-deterministic", "source.declared-size"})
@@ -46,6 +49,26 @@ class _Verified:
     validation: Validation
     golden_dir: Path
     nodes_exported: int = 0
+    lossy: Lossy | None = None
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """An exporter's graph that can be published, and what is needed to optimize it further.
+
+    Attributes:
+        graph: The graph, after the structural passes.
+        nodes_exported: Number of nodes before them.
+        outcomes: Outcomes of these passes.
+        measured: The passes that follow, each of which is verified by itself.
+        workspace: Where passes work.
+    """
+
+    graph: VerifiedGraph
+    nodes_exported: int
+    outcomes: tuple[PassOutcome, ...]
+    measured: tuple[SelectedPass, ...]
+    workspace: Workspace
 
 
 def build_model(job: Job, log: BuildLog) -> BuiltModel:
@@ -61,7 +84,7 @@ def build_model(job: Job, log: BuildLog) -> BuiltModel:
     if isinstance(source.origin, PassThroughSource):
         return _verify_code(source, source.origin, job, log)
     failures: list[tuple[str, RepogenError]] = []
-    built: BuiltModel | None = None
+    attempt: _Attempt | None = None
     # Shared by all exporters: what one of them reports, the next may freeze without a warning.
     guard_violations: list[dict[str, int]] = []
     chain = fallback_chain(source.origin, job.model.export)
@@ -72,7 +95,7 @@ def build_model(job: Job, log: BuildLog) -> BuiltModel:
         seconds = (deadline - began) / (1 if index + 1 == len(chain) else 2)
         try:
             with time_limit(max(seconds, _MIN_SECONDS)):
-                verified = _try_exporter(exporter, source, job, log, guard_violations)
+                succeeded = _try_exporter(exporter, source, job, log, guard_violations)
         except (ExportError, ParityError, TargetLimitError) as error:
             reason = error.message.partition("\n")[0].removesuffix(":")
             log.add_attempt(ExportAttempt(exporter.name, ok=False, reason=reason, seconds=time.monotonic() - began))
@@ -81,12 +104,32 @@ def build_model(job: Job, log: BuildLog) -> BuiltModel:
                 raise combined_error(failures, error) from error
             continue
         log.add_attempt(ExportAttempt(exporter.name, ok=True, reason="", seconds=time.monotonic() - began))
-        built = built or _built(verified, source, job, log)
+        attempt = attempt or succeeded
         if not job.try_all_exporters:
             break
-    if built is None:
+    if attempt is None:
         raise combined_error(failures)
-    return built
+    verified = _apply_measured(attempt, source, job, log, guard_violations, deadline)
+    return _built(verified, source, job, log)
+
+
+def _apply_measured(
+    attempt: _Attempt,
+    source: SourceModel,
+    job: Job,
+    log: BuildLog,
+    guard_violations: list[dict[str, int]],
+    deadline: float,
+) -> _Verified:
+    """Run the passes whose results are measured, in the time that the exporters left."""
+    graph, outcomes = attempt.graph, attempt.outcomes
+    if attempt.measured:
+        subject = Subject(source, job, attempt.workspace, guard_violations, graph, deadline)
+        with log.step("optimize"):
+            graph, measured = apply_measured(attempt.measured, subject)
+        outcomes = (*outcomes, *measured)
+    log.set_passes(outcomes)
+    return _Verified(graph.artifact, graph.validation, graph.golden_dir, attempt.nodes_exported, graph.lossy)
 
 
 def _check_outputs(source: SourceModel, target: Target) -> None:
@@ -108,6 +151,8 @@ def _check_outputs(source: SourceModel, target: Target) -> None:
 def _verify_code(source: SourceModel, code: PassThroughSource, job: Job, log: BuildLog) -> BuiltModel:
     """Verify a model that is not exported: Python code or an ensemble."""
     golden = job.work_dir / "golden"
+    if job.model.passes:
+        log.add_notes((f"optimize: was not applied, because {job.name} has no ONNX graph of its own",))
     with log.step("validate"):
         validation = prove(source, code.published, job.model, golden)
         if code.assumed_max_batch not in {None, validation.batch.max_batch_size}:
@@ -139,69 +184,43 @@ def _built(verified: _Verified, source: SourceModel, job: Job, log: BuildLog) ->
         imported=imported_code(job.root, source.files),
         companions={companion.name: companion.path for companion in source.companions},
         labels=dict(source.labels),
+        lossy=verified.lossy,
     )
 
 
 def _try_exporter(
     exporter: Exporter, source: SourceModel, job: Job, log: BuildLog, guard_violations: list[dict[str, int]]
-) -> _Verified:
-    """Export with one exporter, optimize and validate; skip the optimization if only it fails validation."""
-    target = target_of(job.release)
-    options = NormalizeOptions(source.signature, target, job.model.export.external_data, exporter.name)
-    directory = job.work_dir / exporter.name
+) -> _Attempt:
+    """Export with one exporter, run the structural passes and validate; drop them if only they fail validation."""
+    options = NormalizeOptions(source.signature, target_of(job.release), job.model.export.external_data, exporter.name)
+    workspace = Workspace(options, job.root, job.work_dir / exporter.name)
     with log.step("export"):
-        directory.mkdir()
-        exported = export_with(exporter, source, job.model.export, options, directory)
+        workspace.directory.mkdir()
+        exported = export_with(exporter, source, job.model.export, options, workspace.directory)
     guard_violations += exported.guard_violations
     gc.collect()  # the exporter's graph has reference cycles and holds a second copy of every weight
+    passes = select_passes(job.model.passes)
+    structural = tuple(takewhile(lambda selected: selected.structural, passes))
     with log.step("optimize"):
-        artifact, passes = optimize(exported, job.model.optimize, options, directory)
-    log.set_passes(passes)
+        artifact, outcomes = optimize(exported, structural, workspace)
+    log.set_passes(outcomes)
     if exported.unused:
         names = ", ".join(exported.unused)
         log.add_notes((f"unused inputs, which clients must still send: {names}",))
-    golden = directory / "golden"
+    golden = workspace.directory / "golden"
     with log.step("validate"):
         try:
-            artifact, validation = _validate(artifact, source, job, golden, guard_violations)
+            graph = verify(artifact, source, job, golden, extra_sizes=guard_violations)
         except (ExportError, ParityError, TargetLimitError) as error:
             if artifact is exported or error.code in _MODEL_ERRORS:
                 raise
-            log.set_passes(tuple(_skip(outcome, error.message) for outcome in passes))
-            artifact, validation = _validate(exported, source, job, golden, guard_violations)
-    return _Verified(artifact, validation, golden, exported.nodes)
-
-
-def _validate(
-    artifact: OnnxArtifact, source: SourceModel, job: Job, golden: Path, extra_sizes: list[dict[str, int]]
-) -> tuple[OnnxArtifact, Validation]:
-    """Check a graph against the target, its ONNX Runtime and the original; return it with its final output shapes."""
-    target = target_of(job.release)
-    check_structure(artifact, target)
-    runtime = target_runtime(target, job.threads)
-    try:
-        artifact = with_output_shapes(artifact, runtime.load(artifact))
-    except ParityError as error:
-        raise _with_precision(error, source.precision) from error
-    validation = validate(artifact, source, job.model, golden, extra_sizes)
-    runtime.check(artifact, golden)
-    return artifact, validation
-
-
-def _with_precision(error: ParityError, precision: str) -> ParityError:
-    """Return an error about a missing kernel that names the precision that the model computes in."""
-    if precision not in {"float16", "bfloat16"} or "Could not find an implementation" not in error.message:
-        return error
-    return ParityError(
-        f"{error.message}: the model computes in {precision}",
-        f"compute in float32: remove torch.autocast(dtype=torch.{precision}) and casts to {precision} from forward",
-        code=error.code,
-        details=error.details,
-    )
-
-
-def _skip(outcome: PassOutcome, reason: str) -> PassOutcome:
-    return replace(outcome, applied=False, nodes_after=outcome.nodes_before, reason=reason)
+            outcomes = tuple(
+                replace(outcome, applied=False, nodes_after=outcome.nodes_before, reason=error.message)
+                for outcome in outcomes
+            )
+            log.set_passes(outcomes)
+            graph = verify(exported, source, job, golden, extra_sizes=guard_violations)
+    return _Attempt(graph, exported.nodes, outcomes, passes[len(structural) :], workspace)
 
 
 def combined_error(failures: list[tuple[str, RepogenError]], main: RepogenError | None = None) -> RepogenError:

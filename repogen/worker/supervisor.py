@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
+from repogen.serving.environment import without_secrets
 from repogen.worker.log import read_log
 from repogen.worker.process_tree import memory_above
 
@@ -126,7 +127,7 @@ class SupervisedProcess:
                 stderr=log,
                 pass_fds=(write_end,),
                 start_new_session=True,
-                env={**os.environ, **_ENVIRONMENT, **task.environment},
+                env={**without_secrets(), **_ENVIRONMENT, **task.environment},
             )
         os.close(write_end)
 
@@ -143,6 +144,11 @@ class SupervisedProcess:
     def log(self) -> WorkerLog:
         """The end of what the process has printed so far."""
         return read_log(self._task.log, self._task.root)
+
+    @property
+    def pid(self) -> int:
+        """ID of the process, which is an ancestor of every process of the task."""
+        return self._process.pid
 
     def limit_time(self, seconds: float) -> None:
         """Limit the time from now on; a limit that was set before no longer applies."""

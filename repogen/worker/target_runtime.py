@@ -19,6 +19,7 @@ import numpy as np
 from repogen.errors import ParityError, ServerError, first_line
 from repogen.onnx_graph import session
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ, golden_from_json
+from repogen.serving.environment import without_secrets
 from repogen.serving.install import locate
 from repogen.validate.compare import difference
 from repogen.validate.runtime import OTHER_EXPORTER, OnnxModel, load_hint
@@ -123,6 +124,7 @@ class TargetRuntime:
         process = subprocess.run(
             [installation.python.executable, "-I", "-S", "-B", _SCRIPT],
             input=json.dumps(job),
+            env=without_secrets(),
             capture_output=True,
             text=True,
             check=False,

@@ -1,4 +1,4 @@
-"""A time limit for one exporter, so that one that does not end leaves time for the next."""
+"""A time limit for one exporter or pass, so that one that does not end leaves time for the next."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ _REPEAT_SECONDS = 1.0
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float, message: str = "") -> Iterator[None]:
     """Interrupt the block, which must run in the main thread, at its time limit.
 
     Args:
         seconds: The limit. From then on the block is interrupted every second, in case that it catches the exception.
+        message: Message of the error; that of an export if empty.
 
     Raises:
         ExportError: The limit was reached. Native code is not interrupted; the worker's own limit ends it.
@@ -28,7 +29,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise ExportError(
-            f"the export took more than {seconds:.0f} s, and other exporters remain to be tried",
+            message or f"the export took more than {seconds:.0f} s, and other exporters remain to be tried",
             "raise limits.timeout_seconds, or choose another exporter: export: {exporter: torchscript}",
             code="export.timeout",
         )

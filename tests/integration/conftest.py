@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -99,12 +100,17 @@ class Project:
         """Directory for the temporary files of the runs."""
         return self.directory / "tmp"
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start `repogen` in a session of its own, as a shell would start it in the foreground."""
+    @contextmanager
+    def start(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """Run `repogen` in a session of its own, as a shell would start it in the foreground.
+
+        The block's end waits for the end of the process. If the block fails, the process is terminated first: a server
+        would run forever.
+        """
         self.scratch.mkdir(exist_ok=True)
         # torch sets this one if a test in this process compiled a model
         inherited = {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
-        return subprocess.Popen(
+        with subprocess.Popen(
             [sys.executable, "-m", "repogen", *arguments],
             cwd=self.directory,
             env=inherited | {_MARK: self.mark, "TMPDIR": str(self.scratch)},
@@ -113,7 +119,12 @@ class Project:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-        )
+        ) as process:
+            try:
+                yield process
+            except BaseException:
+                process.terminate()
+                raise
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run `repogen` until it exits."""

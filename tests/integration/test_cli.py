@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,9 @@ import pytest
 from click.testing import CliRunner
 
 from repogen.cli.group import main
+from repogen.distribution import install_command
 from repogen.repository.layout import journal_path
+from repogen.targets import newest_target
 from repogen.version import __version__
 
 if TYPE_CHECKING:
@@ -200,8 +203,9 @@ def test_smoke_of_a_server_address(scaffolded: tuple[Project, dict[str, Any]]) -
     project = scaffolded[0]
     with project.start("serve", "--http-port", "0", "--grpc-port", "0", "--metrics-port", "0") as serve:
         assert serve.stdout is not None
-        output = list(iter(serve.stdout.readline, "press Ctrl-C to stop\n"))
-        assert output[0].startswith("Triton 2.51.0 (embedded, ONNX Runtime ")
+        output = list(takewhile(lambda line: line != "press Ctrl-C to stop\n", serve.stdout))
+        runtime = f"ONNX Runtime {newest_target().onnxruntime} (Python-hosted, CPU)"  # `init` writes this target
+        assert output[0] == f"Triton 2.51.0 (embedded, {runtime}) serves model_repository\n"
         words = [line.split() for line in output[1:4]]
         assert [word for word, _ in words] == ["gRPC", "HTTP", "metrics"]
         assert any(line.split() == ["tiny", "READY", "1", "-"] for line in output)
@@ -214,6 +218,20 @@ def test_smoke_of_a_server_address(scaffolded: tuple[Project, dict[str, Any]]) -
         _, errors = serve.communicate()
     assert serve.returncode == 0
     assert "Traceback" not in errors
+    assert project.vanished()
+
+
+def test_server_of_a_failed_test_is_stopped(scaffolded: tuple[Project, dict[str, Any]]) -> None:
+    """The end of the block does not wait for a server that no one stops."""
+    project = scaffolded[0]
+
+    def fail() -> None:
+        with project.start("serve", "--http-port", "0", "--grpc-port", "0", "--metrics-port", "0") as serve:
+            assert serve.stdout is not None
+            assert next(serve.stdout) == "not what `serve` prints"
+
+    with pytest.raises(AssertionError, match=r"Triton 2\.51\.0"):
+        fail()
     assert project.vanished()
 
 
@@ -280,6 +298,26 @@ def test_changed_signature_needs_allow_breaking(tiny: Project, tmp_path: Path) -
     assert before == project.published()
     allowed = project.run("build", "--no-smoke", "--breaking", "--json")
     assert (allowed.returncode, json.loads(allowed.stdout)["models"][0]["version"]) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        """optimization: {execution_accelerators: {gpu_execution_accelerator: [
+          {name: tensorrt, parameters: {trt_extra_plugin_lib_paths: /tmp/x.so}}]}}""",
+        "parameters: {session.optimized_model_filepath: /tmp/x}",
+        "extra: \"model_operations { op_library_filename: 'x.so' }\"",
+    ],
+)
+def test_config_that_runs_code_is_not_published(tiny: Project, tmp_path: Path, section: str) -> None:
+    """Without a smoke test as well, which would not load the model."""
+    project = copied(tiny, tmp_path)
+    project.edit("instance_group: [{count: 1, kind: KIND_CPU}]", section)
+    before = project.published()
+    result = project.run("build", "--no-smoke", "--json")
+    error = json.loads(result.stdout)["models"][0]["error"]
+    assert (result.returncode, error["code"]) == (5, "config.not-admitted")
+    assert before == project.published()
 
 
 def test_build_smoke_tests_on_a_running_server(
@@ -387,7 +425,7 @@ def test_missing_extra_is_reported_before_the_export(tmp_path: Path, new_project
     assert (run.returncode, run.stdout) == (2, "")
     *_, error, hint, _ = run.stderr.splitlines()
     assert error == "error: building needs packages that are not installed: onnxscript"
-    assert "[build]'" in hint
+    assert hint == f"  hint: {install_command('build')} (see README for the CPU build of torch)"
     assert "import" not in run.stderr.partition("error:")[0]
     assert not project.repository.exists()
 

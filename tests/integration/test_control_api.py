@@ -16,8 +16,10 @@ from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
 from repogen.artifacts.progress import Silent
+from repogen.errors import SmokeError
 from repogen.serving import commands, control
-from tests.integration.test_hostile_repository import add
+from repogen.serving.servers import prepare_server
+from tests.integration.test_hostile_repository import CONFIG, add
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,6 +115,37 @@ def test_control_api_of_a_served_repository_is_closed(tmp_path: Path, *, poll: b
             assert {status(triton, path, {key: line}) for path in PATHS} == {403}
 
 
+DUMP = """\
+import json, os
+import numpy as np
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def initialize(self, args):
+        with open(os.environ["DUMP"], "w") as file:
+            json.dump(dict(os.environ), file)
+    def execute(self, requests):
+        return []
+"""
+
+
+def test_code_of_a_model_does_not_inherit_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the control header of its server nor credentials for MLflow; other variables are inherited."""
+    model = add(tmp_path / "repository", "code", CONFIG.replace("onnxruntime", "python"))
+    (model / "1" / "model.py").write_text(DUMP, encoding="utf-8")
+    value = secrets.token_hex(16)
+    monkeypatch.setenv(control.VARIABLE, f"X-Ops={value}")
+    for name in ("USERNAME", "PASSWORD", "TOKEN"):
+        monkeypatch.setenv(f"MLFLOW_TRACKING_{name}", value)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"https://user:{value}@host/path")
+    monkeypatch.setenv("DUMP", str(tmp_path / "dump.json"))
+    with commands.serve(tmp_path / "repository", "embedded", poll=False, progress=Silent()) as triton:
+        assert status(triton, PATHS[2], {"X-Ops": value}) == 200
+    variables = json.loads((tmp_path / "dump.json").read_text())
+    assert [name for name, text in variables.items() if value in text] == []
+    assert variables["DUMP"] == str(tmp_path / "dump.json")
+    assert variables["MLFLOW_TRACKING_URI"] == "https://host/path"
+
+
 def status(triton: Any, path: tuple[str, str], headers: dict[str, str]) -> int:
     """Return the status of an HTTP request."""
     connection = HTTPConnection(triton.endpoint.http)
@@ -148,3 +181,23 @@ def test_header_of_the_user_opens_the_control_api(tmp_path: Path, monkeypatch: p
         assert value not in repr(triton.endpoint)
         assert status(triton, PATHS[2], {"X-Ops": value}) == 200
         assert status(triton, PATHS[2], {"X-Ops": "other"}) == 403
+
+
+def test_build_checks_first_that_a_remote_server_loads_models(
+    triton: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server in explicit mode does, if it gets its header; nothing is loaded into it, and other modes are errors."""
+    endpoint = triton.running.endpoint
+    with pytest.raises(SmokeError, match="requires a header") as caught:
+        prepare_server(endpoint.grpc, triton.target, Silent(), loads=True)
+    assert caught.value.code == "smoke.control-header"
+    monkeypatch.setenv(control.VARIABLE, f"{endpoint.control.key}={endpoint.control.value}")
+    prepare_server(endpoint.grpc, triton.target, Silent(), loads=True)
+
+    add(tmp_path, "good")
+    monkeypatch.setenv(control.VARIABLE, "key=v")  # a value that occurs in other arguments of the server
+    with commands.serve(tmp_path, "embedded", poll=False, progress=Silent()) as served:
+        prepare_server(served.endpoint.grpc, triton.target, Silent())
+        with pytest.raises(SmokeError, match="does not load models on request") as caught:
+            prepare_server(served.endpoint.grpc, triton.target, Silent(), loads=True)
+    assert caught.value.code == "smoke.not-explicit"

@@ -25,6 +25,7 @@ from repogen.cli.group import main
 from repogen.repository.manifest import damaged_files, read_manifest
 from repogen.scaffold.files import ACTION, scaffold
 from repogen.version import __version__
+from tests.unit.check.conftest import CONFIG, add_model
 
 ROOT = Path(__file__).parents[2]
 GIT = shutil.which("git") or "git"
@@ -123,8 +124,14 @@ def hub(tmp_path: Path) -> Hub:
     for name, script in STUBS.items():
         _stub(tmp_path / "stubs" / name, script)
     for name in (".github", "templates"):
-        shutil.copytree(ROOT / name, tmp_path / "action" / name)
-    for file in ("pyproject.toml", "constraints.txt", "repogen/version.py", "repogen/data/embedded.lock.json"):
+        shutil.copytree(ROOT / name, tmp_path / "action" / name, symlinks=True)
+    for file in (
+        "action.yml",
+        "pyproject.toml",
+        "constraints.txt",
+        "repogen/version.py",
+        "repogen/data/embedded.lock.json",
+    ):
         target = tmp_path / "action" / file
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, target)
@@ -190,11 +197,52 @@ def test_spec_problems_are_annotated(hub: Hub) -> None:
     assert not run.uploaded.exists()
 
 
+CHECKS = f"""\
+name: models
+on: push
+permissions: {{}}
+jobs:
+  check:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v6
+      - id: repogen
+        uses: {ACTION}@v{__version__}
+        with: {{command: check, python: {sys.executable}, cache: "false"}}
+        continue-on-error: true
+      - id: old
+        uses: {ACTION}/.github/actions/repogen@v{__version__}
+        with: {{command: check, python: {sys.executable}, cache: "false", models: good}}
+      - env:
+          SARIF: ${{{{ steps.repogen.outputs.sarif }}}}
+          COUNTS: ${{{{ steps.repogen.outputs.errors }}}} ${{{{ steps.old.outputs.errors }}}}
+        run: cp "$SARIF" "$KEPT" && echo "errors $COUNTS"
+"""
+
+
+def test_check_by_both_paths_of_the_action(hub: Hub) -> None:
+    """The action at the root and the one at its old path check a repository; a later step can upload the findings."""
+    repository = hub.project / "model_repository"
+    add_model(repository, "good", CONFIG.replace('"m"', '"good"'))
+    add_model(repository, "bad", CONFIG.replace('"m"', '"bad"').replace("max_batch_size: 8", "max_batch_size: -1"))
+    (hub.project / ".github" / "workflows" / "repogen.yml").write_text(CHECKS, encoding="utf-8")
+    run = hub.act("push")
+    assert (run.code, run.jobs()) == (0, {"check": "success"})
+    assert [event["msg"] for event in run.events if event["msg"].startswith("errors")] == ["errors 3 0\n"]
+    findings = json.loads(run.uploaded.read_text(encoding="utf-8"))["runs"][0]["results"]
+    assert [finding["ruleId"] for finding in findings] == ["RG103", "RG206", "RG206"]
+    locations = [finding["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for finding in findings]
+    assert set(locations) == {"model_repository/bad/config.pbtxt"}
+    headlines = {event["content"].partition("\n")[0]: None for event in run.commands("summary", "check")}
+    assert list(headlines) == ["### repogen check: 2 models, 3 errors", "### repogen check: 1 model, no findings"]
+
+
 @pytest.mark.usefixtures("interruptible")
 def test_cancelled_step_leaves_no_partial_output(tmp_path: Path) -> None:
     """The runner's signal reaches repogen, which cleans up and sets its outputs as interrupted."""
     scaffold(tmp_path / "project", force=False)
-    inputs = {"COMMAND": "build", "SMOKE": "none", "WORKING_DIRECTORY": str(tmp_path / "project")}
+    project = str(tmp_path / "project")
+    inputs = {"COMMAND": "build", "SMOKE": "none", "EXTRA_ARGS": "--no-track", "WORKING_DIRECTORY": project}
     environment = os.environ | {f"INPUT_{name}": value for name, value in inputs.items()}
     environment |= {"GITHUB_OUTPUT": str(tmp_path / "output")}
     program = [sys.executable, str(ROOT / ".github" / "actions" / "repogen" / "action.py"), "run"]

@@ -158,3 +158,45 @@ def test_polling_server_runs_nothing_that_appears_later(tmp_path: Path, marker: 
         assert eventually(lambda: not connected.is_model_ready("changed"))
     assert not marker.exists()
     assert list(progress.notes) == ["changed"]
+
+
+def test_every_ensemble_without_a_loaded_step_is_named(tmp_path: Path) -> None:
+    """With the reason, in the notes and in the list of models, however many steps are between.
+
+    An ensemble that uses a cycle of others crashes tritonserver 2.51.
+    """
+    repository, progress = tmp_path / "repository", Notes()
+    add(repository, GOOD)
+    add(repository, "environment", CONFIG + ENVIRONMENT)
+    (add(repository, "broken") / "1" / "model.onnx").write_bytes(b"no graph")
+    steps = {
+        "works": GOOD,
+        "refused": "environment",
+        "refused_2": "refused",
+        "refused_3": "refused_2",
+        "unloaded": "broken",
+        "unloaded_2": "unloaded",
+        "missing": "nothing",
+        "missing_2": "missing",
+        "cycle": "cycle_2",
+        "cycle_2": "cycle_3",
+        "cycle_3": "cycle",
+        "cycle_user": "cycle",
+        "outside": "..",
+        "outside_2": "outside",
+    }
+    for name, step in steps.items():
+        (repository / name / "1").mkdir(parents=True)
+        config = PIPELINE.replace('"environment"', f'"{step}"')
+        (repository / name / "config.pbtxt").write_text(config, encoding="utf-8")
+    with commands.serve(repository, "embedded", poll=False, progress=progress) as triton:
+        models = commands.states(triton, repository, ())
+    served = {model.name for model in models if model.versions}
+    assert served == {GOOD, "works"}
+    assert {model.name for model in models if not model.reason} == served
+    noted = {name.partition(" version ")[0] for name in progress.notes}
+    assert noted == {"environment", "broken", *steps} - {"works"}
+    reasons = {model.name: model.reason for model in models}
+    assert "EXECUTION_ENV_PATH" in reasons["environment"]
+    unnamed = [name for name, step in steps.items() if name not in served and step not in reasons[name]]
+    assert all(f"lead back to '{name}'" in reasons[name] for name in unnamed)

@@ -40,13 +40,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "models.py").touch()
     version_dir = version_of_bytes(root / "stage")
     connection = connect(Tracking(f"sqlite:///{root}/mlflow.db", "repogen", register=True, root=root))
-    run = connection.client.create_run(connection.experiment())
-    connection.client.log_artifacts(run.info.run_id, str(version_dir), "model")
+    logged = connection.client.create_logged_model(connection.experiment(), "m")
+    connection.client.log_model_artifacts(logged.model_id, str(version_dir))
     manifest = read_manifest(version_dir)
     staged = StagedVersion("m", root, 1, ModelConfig("m", "", 8, manifest.signature), manifest)
     tags = pending_tags(staged, ModelReport("m", Status.PUBLISHED), root)
     tags |= {STATE: EntryState.PUBLISHED.value, TRITON_VERSION: "1"}
-    MlflowRegistry(connection).register("m", f"{run.info.artifact_uri}/model", run.info.run_id, tags)
+    MlflowRegistry(connection).register("m", logged, tags, "")
     return root
 
 

@@ -20,7 +20,7 @@ from repogen.repository.stage import stage_version
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.artifacts.registry import AliasMove
+    from repogen.artifacts.registry import AliasMove, PromotionRun
     from repogen.artifacts.tensors import Dim
 
 CONFIG = """\
@@ -60,6 +60,7 @@ class SimulatedRegistry:
     Attributes:
         calls_left: Number of calls that succeed before all others fail; None for no limit. A `fetch` that fails has
             already written one file.
+        runs: The recorded promotions.
         extra_entries: Model -> ``more`` or ``link``: an entry that `fetch` adds to the files that the manifest lists.
     """
 
@@ -71,6 +72,7 @@ class SimulatedRegistry:
         self._versions: dict[str, list[RegistryEntry]] = {}
         self._aliases: dict[str, dict[str, int]] = {}
         self._moves: dict[str, list[AliasMove]] = {}
+        self.runs: list[PromotionRun] = []
 
     def register(
         self,
@@ -162,6 +164,11 @@ class SimulatedRegistry:
         """Return the recorded moves, oldest first."""
         self._count_call()
         return tuple(move for move in self._moves.get(name, []) if alias in {None, move.alias})
+
+    def record(self, run: PromotionRun) -> None:
+        """Keep a run."""
+        self._count_call()
+        self.runs.append(run)
 
     def _count_call(self) -> None:
         if self.calls_left == 0:

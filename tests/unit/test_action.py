@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -75,6 +76,11 @@ def test_build_uses_every_input() -> None:
         ({"COMMAND": "smoke", "REPOSITORY": "r", "MODELS": "a"}, ["smoke", "--model=a", "--", "r"]),
         ({"COMMAND": "sync", "REPOSITORY": "r", "EXTRA_ARGS": "--prune"}, ["sync", "--repository=r", "--prune"]),
         ({"COMMAND": "promote", "MODELS": "-x", "SMOKE": "none"}, ["promote", "--", "-x"]),
+        ({"COMMAND": "check", "SMOKE": "docker"}, ["check", "--format=sarif", "--", "model_repository"]),
+        (
+            {"COMMAND": "check", "REPOSITORY": "r", "MODELS": "a b", "TARGET": "26.08", "EXTRA_ARGS": "--strict"},
+            ["check", "--format=sarif", "--target=26.08", "--strict", "--", "r/a", "r/b"],
+        ),
     ],
 )
 def test_each_command_gets_its_own_options(inputs: dict[str, str], expected: list[str]) -> None:
@@ -96,7 +102,7 @@ def test_promote_uses_the_version_that_the_build_registered() -> None:
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ({"COMMAND": "serve"}, "command 'serve' is not one of build, smoke, promote, sync"),
+        ({"COMMAND": "serve"}, "command 'serve' is not one of build, check, smoke, promote, sync"),
         ({"COMMAND": "build", "EXTRA_ARGS": "'a"}, "extra-args cannot be split: No closing quotation"),
         (
             {"COMMAND": "build", "MLFLOW_TRACKING_URI": "http://[::1"},
@@ -179,9 +185,43 @@ def test_workflow_uses_the_action_of_its_own_release() -> None:
     """The reusable workflow uses the action by the tag of this version."""
     text = (ROOT / ".github" / "workflows" / "repogen.yml").read_text(encoding="utf-8")
     jobs = yaml.safe_load(text)["jobs"]
-    actions = {step["uses"] for job in jobs.values() for step in job["steps"]}
-    own = {name for name in actions if name.startswith(ACTION)}
-    assert own == {f"{ACTION}/.github/actions/repogen@v{repogen.__version__}"}
+    used = {step["uses"] for job in jobs.values() for step in job["steps"]}
+    own = {name for name in used if name.startswith(ACTION)}
+    assert own == {f"{ACTION}@v{repogen.__version__}"}
+
+
+def test_old_path_is_the_same_action() -> None:
+    """Workflows that use `.github/actions/repogen` get the action at the root, with a program that exists."""
+    old = PROGRAM.parent / "action.yml"
+    assert old.is_symlink()
+    assert old.resolve() == ROOT / "action.yml"
+    first = yaml.safe_load(old.read_text(encoding="utf-8"))["runs"]["steps"][0]["run"]
+    for directory in (ROOT, PROGRAM.parent):
+        environment = {"GITHUB_ACTION_PATH": str(directory), "GITHUB_OUTPUT": "/dev/stdout", "INPUT_PYTHON": "3.11"}
+        step = subprocess.run(["/bin/bash", "-c", first], env=environment, capture_output=True, text=True, check=True)
+        path = step.stdout.partition("program=")[2].partition("\n")[0]
+        assert Path(path) == directory / PROGRAM.relative_to(directory)
+
+
+def test_check_keeps_its_findings(tmp_path: Path) -> None:
+    """Errors fail the step; the output is the path of a SARIF file, and the findings are annotated."""
+    (tmp_path / "repository" / "m").mkdir(parents=True)
+    runner = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path / "s.md"), "RUNNER_TEMP": str(tmp_path)}
+    run = program("run", tmp_path, COMMAND="check", REPOSITORY="repository", **runner)
+    assert run.returncode == 1
+    assert "::error title=RG401::m/ is a directory without a model" in run.stderr
+    values = outputs(tmp_path)
+    assert (values["failed"], values["errors"], values["warnings"]) == ("true", "1", "0")
+    assert "1 error" in (tmp_path / "s.md").read_text(encoding="utf-8")
+    assert json.loads(Path(values["sarif"]).read_text(encoding="utf-8"))["version"] == "2.1.0"
+
+
+def test_check_of_nothing_has_no_findings(tmp_path: Path) -> None:
+    """A wrong path is an error, and there is no file to upload."""
+    run = program("run", tmp_path, COMMAND="check", REPOSITORY="missing", RUNNER_TEMP=str(tmp_path))
+    assert run.returncode == 2
+    assert outputs(tmp_path)["failed"] == "true"
+    assert "sarif" not in outputs(tmp_path)
 
 
 def test_scripts_do_not_contain_inputs() -> None:
@@ -206,7 +246,7 @@ def outputs(directory: Path) -> dict[str, str]:
 
 def program(step: str, directory: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
     """Run a step of the action as the runner does."""
-    plain = {"XDG_CACHE_HOME"}
+    plain = {"GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "RUNNER_TEMP", "XDG_CACHE_HOME"}
     variables = {name if name in plain else f"INPUT_{name}": value for name, value in inputs.items()}
     environment = os.environ | variables | {"GITHUB_OUTPUT": str(directory / "output")}
     command = [sys.executable, str(PROGRAM), step]

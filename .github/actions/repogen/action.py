@@ -15,8 +15,9 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[3]
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 INTERRUPTED = 130
 """repogen's exit code after Ctrl-C, SIGTERM or SIGHUP."""
-COMMANDS = ("build", "smoke", "promote", "sync")
+COMMANDS = ("build", "check", "smoke", "promote", "sync")
 _SEPARATORS = re.compile(r"[\s,]+")
 # -P: no file in the working directory is imported instead of repogen.
 _REPOGEN = (sys.executable, "-P", "-m", "repogen")
@@ -68,13 +69,13 @@ def install() -> None:
 
 
 def run() -> None:
-    """Run the command; `promote` runs once per model."""
+    """Run the command; `promote` runs once per model, and what `check` prints is kept as a file."""
     commands = command_lines(os.environ)
     if not commands:
         print("no model to promote: none was published and registered", flush=True)
     failed = 0
     for command in commands:
-        code = _run_command(command)
+        code = _check(command) if _input("COMMAND") == "check" else _run_command(command)
         failed = failed or code
         if code == INTERRUPTED:
             break
@@ -82,9 +83,19 @@ def run() -> None:
     sys.exit(failed)
 
 
-def _run_command(command: list[str]) -> int:
+def _check(command: list[str]) -> int:
+    """Write the findings to a file; repogen also annotates them and adds them to the summary."""
+    file = Path(tempfile.mkdtemp(prefix="repogen-", dir=os.environ.get("RUNNER_TEMP"))) / "findings.sarif"
+    with file.open("wb") as stream:
+        code = _run_command(command, stream)
+    if file.stat().st_size:  # empty if repogen could not check anything
+        _output({"sarif": str(file)})
+    return code
+
+
+def _run_command(command: list[str], stdout: IO[bytes] | None = None) -> int:
     """Run a command; when the job is canceled, forward its signal and wait until the command has cleaned up."""
-    with subprocess.Popen(command, cwd=_directory()) as process:
+    with subprocess.Popen(command, cwd=_directory(), stdout=stdout) as process:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: process.terminate())
         return process.wait()
@@ -114,8 +125,20 @@ def command_lines(environment: Mapping[str, str]) -> list[list[str]]:
             [*start, *options, "--", *model]  # after `--`, no name is parsed as an option
             for model in _promotable(inputs.get("MODELS", ""))
         ]
+    if command == "check":
+        return [[*start, *_check_options(inputs), *extra, "--", *_check_paths(inputs)]]
     names = [part for name in _names(inputs.get("MODELS", "")) for part in _flag("--model", name)]
     return [[*start, *names, *_OPTIONS[command](inputs), *extra, *_OPERANDS[command](inputs)]]
+
+
+def _check_options(inputs: dict[str, str]) -> list[str]:
+    return ["--format=sarif", *_flag("--target", inputs.get("TARGET", ""))]
+
+
+def _check_paths(inputs: dict[str, str]) -> list[str]:
+    """Return the directories of the models, or the repository."""
+    repository = inputs.get("REPOSITORY") or "model_repository"
+    return [f"{repository}/{name}" for name in _names(inputs.get("MODELS", ""))] or [repository]
 
 
 def _build_options(inputs: dict[str, str]) -> list[str]:

@@ -18,6 +18,7 @@ from repogen.registry.gates.interface import (
 )
 from repogen.spec.gates import EvaluationGate
 from repogen.spec.paths import check_evaluation
+from repogen.validate.figures import select_figure
 from repogen.worker.evaluation import EvaluationJob, run_evaluation
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from repogen.smoke.served import ServedVersion
 
-_MIN, _MAX_DROP = "evaluation.min", "evaluation.max_drop"
+_MIN, _MAX_DROP, _METRIC = "evaluation.min", "evaluation.max_drop", "evaluation.metric"
 _MAX_OTHER_FIGURES = 20
 
 
@@ -85,7 +86,7 @@ class Evaluation(Gate[EvaluationGate, Evaluations]):
     def judge(self, options: EvaluationGate, measurement: Evaluations) -> Iterator[GateResult]:
         """Yield the figure, its drop if that is limited, and the other figures."""
         figures = measurement.candidate
-        value, reason = _select_value(figures, options.metric)
+        value, reason = select_figure(figures, options.metric, _METRIC)
         if value is None:
             yield from failed_limits("evaluation", options, reason)
             return
@@ -101,24 +102,13 @@ def _judge_drop(max_drop: float, metric: str | None, value: float, measurement: 
     limit, version = f"<= {max_drop:g}", measurement.compared.version
     if measurement.champion is None:
         return measurement.compared.judge_missing(_MAX_DROP, limit)
-    champion_value, reason = _select_value(measurement.champion, metric)
+    champion_value, reason = select_figure(measurement.champion, metric, _METRIC)
     if champion_value is None:
         return GateResult(_MAX_DROP, "-", limit, Verdict.FAILED, f"version {version}: {reason}")
     drop = round(champion_value - value, 12)  # 0.95 - 0.945 must not exceed 0.005
     side = "below" if drop >= 0 else "above"
     text = f"{abs(drop):.6g} {side} version {version}'s {champion_value:.6g}"
     return judge_figure(_MAX_DROP, drop, text, at_most=max_drop)
-
-
-def _select_value(figures: dict[str, float], metric: str | None) -> tuple[float | None, str]:
-    """Return the figure that the limits apply to; or None, and the reason."""
-    if metric is not None and metric in figures:
-        return figures[metric], ""
-    if metric is None and len(figures) == 1:
-        return next(iter(figures.values())), ""
-    names = ", ".join(name or "one number" for name in figures) or "nothing"
-    advice = f"{metric!r} is not among them" if metric is not None else "select one with evaluation.metric"
-    return None, f"the callable returned {names}: {advice}"
 
 
 def _figures(options: EvaluationGate, root: Path, served: ServedVersion) -> dict[str, float]:

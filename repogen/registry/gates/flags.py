@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from repogen.errors import SpecError
 from repogen.plugins import is_built_in, plugins
 from repogen.spec.gates import GROUP, OLD_NAMES, GatesSpec, gate_options
+from repogen.spec.problems import suggestion
 from repogen.spec.scalars import ScalarError, resolve_plain
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def declared_gates(spec: Spec | None, name: str, *, required: bool) -> GatesSpec
     if spec is not None and required:
         raise SpecError(
             f"{spec.path.name} does not define a model {name!r}",
-            f"it defines {', '.join(spec.models)}",
+            suggestion([name], list(spec.models), f"it defines {', '.join(spec.models)}"),
             code="spec.no-such-model",
         )
     return GatesSpec()

@@ -104,14 +104,14 @@ class Champion:
     obstacle: str = ""
 
     def judge_missing(self, gate: str, limit: str) -> GateResult:
-        """Return the result of a comparison with a champion that was not measured: it passes only without a champion.
+        """Return the result of a comparison with a champion that was not measured; `n/a` without a champion.
 
         Args:
             gate: Name of the result.
             limit: The limit as text.
         """
         if self.version is None:
-            return GateResult(gate, "-", limit, Verdict.PASSED, NO_CHAMPION)
+            return GateResult(gate, "-", limit, Verdict.NOT_APPLICABLE, NO_CHAMPION)
         note = f"version {self.version}: {self.obstacle or 'not measured'}"
         return GateResult(gate, "-", limit, Verdict.FAILED, note)
 

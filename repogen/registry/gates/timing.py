@@ -64,7 +64,7 @@ class Latency(Gate[LatencyGate, Times]):
         yield judge_figure("latency.p95_max_ms", candidate.p95, text, at_most=options.p95_max_ms)
         name, limit = "latency.max_ratio", options.max_ratio
         if paired.ratio is not None and paired.champion is not None:
-            text = f"p50 {candidate.p50:.2f} to {paired.champion.p50:.2f} ms"
+            text = f"p50 {candidate.p50:.2f} ms, champion {paired.champion.p50:.2f} ms"
             yield _judge_ratio(name, paired.ratio, text, at_most=limit)
         elif limit is not None:
             yield measurement.champion.judge_missing(name, f"<= {limit:g}")
@@ -102,7 +102,7 @@ class Throughput(Gate[ThroughputGate, Times]):
         rows = burst / paired.candidate.mean * 1e3
         if paired.ratio is not None and paired.champion is not None:
             champion_rows = burst / paired.champion.mean * 1e3
-            text = f"{rows:.0f} to {champion_rows:.0f} rows/s in bursts of {burst}"
+            text = f"{rows:.0f} rows/s, champion {champion_rows:.0f} rows/s, in bursts of {burst}"
             yield _judge_ratio("throughput.min_ratio", _inverse(paired.ratio), text, at_least=limit)
         elif limit is not None:
             yield measurement.champion.judge_missing("throughput.min_ratio", f">= {limit:g}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from repogen.errors import TrackingError
 from repogen.registry.mlflow.library import MlflowClient, MlflowException, RequestException, mlflow
-from repogen.registry.mlflow.uri import redact_uri, sqlite_file
+from repogen.registry.mlflow.uri import TRACKING_URI, redact_uri, sqlite_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,8 +92,7 @@ def connect(tracking: Tracking) -> Connection:
 
 def _client(tracking: Tracking) -> MlflowClient:
     try:
-        mlflow.set_tracking_uri(tracking.uri)
-        mlflow.set_registry_uri(tracking.uri)
+        _set_uris(tracking.uri)
         client = MlflowClient(tracking.uri, tracking.uri)
         if not tracking.uri.startswith(("http://", "https://")):  # the preflight has sent an HTTP server a request
             client.search_experiments(max_results=1)
@@ -108,6 +107,21 @@ def _client(tracking: Tracking) -> MlflowClient:
             details=scrubbed(str(error)),
         ) from error
     return client
+
+
+def _set_uris(uri: str) -> None:
+    """Set mlflow's own server, which it uses when it registers a logged model in a database.
+
+    mlflow also sets MLFLOW_TRACKING_URI, which other processes would inherit and later builds would use.
+    """
+    before = os.environ.get(TRACKING_URI)
+    try:
+        mlflow.set_tracking_uri(uri)
+        mlflow.set_registry_uri(uri)
+    finally:
+        os.environ.pop(TRACKING_URI, None)
+        if before is not None:
+            os.environ[TRACKING_URI] = before
 
 
 def scrubbed(text: str) -> str:

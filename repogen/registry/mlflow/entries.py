@@ -28,6 +28,7 @@ TRITON_VERSION = "repogen.triton.version"
 REPOSITORY = "repogen.repository"
 TARGET = "repogen.target"
 PARITY = "repogen.parity.max_abs_diff"
+LOSSY = "repogen.lossy"
 SMOKE = "repogen.smoke"
 
 _MOVE = "repogen.move."
@@ -36,7 +37,7 @@ _MAX_FIGURES = 4000
 _MAX_DIGITS = 19  # of a 64-bit version number; Python reads no number of more than 4300 digits
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _RecordedMove(AliasMove):
     """An alias move in a tag.
 
@@ -60,6 +61,7 @@ def pending_tags(staged: StagedVersion, report: ModelReport, repository: Path) -
         REPOSITORY: str(repository.resolve()),
         TARGET: staged.manifest.provenance.target,
         PARITY: f"{report.max_abs_diff:.3g}",
+        **({} if report.lossy is None else {LOSSY: str(report.lossy)}),
         SMOKE: "not run" if smoke is None else f"passed on Triton {smoke.server_version} ({smoke.server})",
     }
 
@@ -107,8 +109,8 @@ def move_key(move: AliasMove) -> str:
 
 def move_value(move: AliasMove, *, done: bool) -> str:
     """Return a move as the value of a tag."""
-    if len(json.dumps(move.figures)) > _MAX_FIGURES:
-        move = replace(move, figures={"": "too many to store"})
+    if len(json.dumps([move.figures, move.values])) > _MAX_FIGURES:
+        move = replace(move, figures={"": "too many to store"}, values={})
     return _RECORDED_MOVE.dump_json(_RecordedMove(**asdict(move), done=done)).decode()
 
 

@@ -35,7 +35,17 @@ silence_logs()
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # deprecations between mlflow and its own requirements
     import mlflow
-    from mlflow.entities import Metric, Param, Run, RunTag
+    from mlflow.entities import (
+        Dataset,
+        DatasetInput,
+        InputTag,
+        LoggedModel,
+        LoggedModelOutput,
+        Metric,
+        Param,
+        Run,
+        RunTag,
+    )
     from mlflow.entities.model_registry import ModelVersion, RegisteredModel
     from mlflow.exceptions import MlflowException
     from mlflow.models import Model, ModelSignature
@@ -46,6 +56,11 @@ with warnings.catch_warnings():
 silence_logs()  # importing mlflow sets levels of its own
 
 __all__ = [
+    "Dataset",
+    "DatasetInput",
+    "InputTag",
+    "LoggedModel",
+    "LoggedModelOutput",
     "Metric",
     "MlflowClient",
     "MlflowException",

@@ -35,12 +35,13 @@ _EXAMPLE_INFO = {"artifact_path": _EXAMPLE, "type": "ndarray"}
 _MAX_NUMBERS = 10_000
 
 
-def write_model(staged: StagedVersion, run_id: str, directory: Path) -> None:
+def write_model(staged: StagedVersion, run_id: str, model_id: str, directory: Path) -> None:
     """Write a model directory: every file of the staged version, MLmodel, and the files of its environment.
 
     Args:
         staged: The version.
         run_id: The run that the model belongs to.
+        model_id: The logged model.
         directory: An empty directory on the staged version's filesystem.
     """
     manifest = staged.manifest
@@ -51,7 +52,7 @@ def write_model(staged: StagedVersion, run_id: str, directory: Path) -> None:
         (directory / _EXAMPLE).write_text(json.dumps(example), encoding="utf-8")
     if _has_graph(staged):
         _environment(manifest.provenance.tools, directory)
-    _mlmodel(staged, run_id, has_example=example is not None).save(str(directory / "MLmodel"))
+    _mlmodel(staged, run_id, model_id, has_example=example is not None).save(str(directory / "MLmodel"))
 
 
 def _link(source: Path, target: Path) -> None:
@@ -61,11 +62,12 @@ def _link(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _mlmodel(staged: StagedVersion, run_id: str, *, has_example: bool) -> library.Model:
+def _mlmodel(staged: StagedVersion, run_id: str, model_id: str, *, has_example: bool) -> library.Model:
     tools, signature = staged.manifest.provenance.tools, staged.manifest.signature
     model = library.Model(
         artifact_path="model",
         run_id=run_id,
+        model_id=model_id,
         signature=library.ModelSignature(
             inputs=library.Schema([_tensor(spec) for spec in signature.inputs]),
             outputs=library.Schema([_tensor(spec) for spec in signature.outputs]),

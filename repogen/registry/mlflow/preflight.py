@@ -72,7 +72,8 @@ def _check_server(uri: str, seconds: float) -> None:
         if isinstance(reason, TimeoutError):
             problem, code = f"did not answer within {seconds:g} s", "tracking.slow"
         else:
-            problem, code = f"can't be reached: {reason}", "tracking.unreachable"
+            text = reason.strerror if isinstance(reason, OSError) and reason.strerror else reason
+            problem, code = f"can't be reached: {text}", "tracking.unreachable"
         raise TrackingError(f"MLflow at {redact_uri(uri)} {problem}", _DOWN, code=code) from error
     if first_byte != b"{":
         raise TrackingError(f"{redact_uri(uri)} is not an MLflow server", "correct the URI", code="tracking.foreign")

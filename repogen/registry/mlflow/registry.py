@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from typing import TYPE_CHECKING, Self
 
 from repogen.artifacts.registry import EntryState, RegistryEntry
@@ -9,15 +11,17 @@ from repogen.errors import TrackingError
 from repogen.registry.mlflow.client import Connection, connect
 from repogen.registry.mlflow.download import fetch_version
 from repogen.registry.mlflow.entries import entry_of, move_key, move_value, moves_of, version_number
-from repogen.registry.mlflow.library import MlflowException, RegisteredModel
+from repogen.registry.mlflow.library import LoggedModel, Metric, MlflowException, ModelVersion, RegisteredModel
+from repogen.registry.mlflow.metrics import REPORT_FILE, run_tags
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.artifacts.registry import AliasMove
+    from repogen.artifacts.registry import AliasMove, PromotionRun
     from repogen.artifacts.tracking import Tracking
 
 _PAGE = 200
+_DESCRIPTION = "Built and verified by repogen. `repogen promote` moves its aliases, and `repogen sync` publishes them."
 
 
 class MlflowRegistry:
@@ -113,21 +117,27 @@ class MlflowRegistry:
             return ()
         return tuple(move for move in moves_of(model.tags, _aliases(model)) if alias in {None, move.alias})
 
-    def register(self, name: str, source: str, run_id: str, tags: dict[str, str]) -> int:
-        """Register a version, and the model if it is not registered; return the number of the version."""
+    def register(self, name: str, logged: LoggedModel, tags: dict[str, str], description: str) -> int:
+        """Register a logged model as a version; return its number. The registered model is created if necessary."""
         with self._connection.doing(f"registering a version of {name}"):
             try:
-                version = self._client.create_model_version(name, source, run_id, tags=tags)
+                version = self._create_version(name, logged, tags, description)
             except MlflowException as error:
                 if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                     raise
-                self._create_model(name)
-                version = self._client.create_model_version(name, source, run_id, tags=tags)
+                self._create_model(name, logged.tags.get("mlflow.note.content", ""))
+                version = self._create_version(name, logged, tags, description)
         return version_number(version.version, name)
 
-    def _create_model(self, name: str) -> None:
+    def _create_version(self, name: str, logged: LoggedModel, tags: dict[str, str], description: str) -> ModelVersion:
+        source, run = f"models:/{logged.model_id}", logged.source_run_id
+        return self._client.create_model_version(
+            name, source, run, tags=tags, description=description, model_id=logged.model_id
+        )
+
+    def _create_model(self, name: str, description: str) -> None:
         try:
-            self._client.create_registered_model(name)
+            self._client.create_registered_model(name, description=description or _DESCRIPTION)
         except MlflowException as error:  # a concurrent build created it
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
@@ -137,6 +147,18 @@ class MlflowRegistry:
         with self._connection.doing(f"confirming version {version} of {name}"):
             for key, value in tags.items():
                 self._client.set_model_version_tag(name, str(version), key, value)
+
+    def record(self, run: PromotionRun) -> None:
+        """Log a promotion as a finished or failed run; see ``ModelRegistry.record``."""
+        tags = run_tags(self._connection.tracking.root, os.environ, "repogen promote") | run.tags
+        experiment = self._connection.experiment()
+        with self._connection.doing("recording a promotion"):
+            logged = self._client.create_run(experiment, tags=tags, run_name=run.name)
+            run_id = str(logged.info.run_id)
+            timestamp = int(time.time() * 1000)
+            self._client.log_batch(run_id, [Metric(key, value, timestamp, 0) for key, value in run.metrics.items()])
+            self._client.log_text(run_id, run.page, REPORT_FILE)
+            self._client.set_terminated(run_id, "FINISHED" if run.passed else "FAILED")
 
     def _model(self, name: str) -> RegisteredModel | None:
         with self._connection.doing(f"reading the registered model {name}"):

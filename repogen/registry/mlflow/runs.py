@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,6 +18,11 @@ from repogen.errors import TrackingError
 from repogen.registry.mlflow.client import Connection, connect
 from repogen.registry.mlflow.entries import REPOSITORY, STATE, TRITON_VERSION, pending_tags
 from repogen.registry.mlflow.library import (
+    Dataset,
+    DatasetInput,
+    InputTag,
+    LoggedModel,
+    LoggedModelOutput,
     Metric,
     MlflowException,
     Param,
@@ -24,12 +30,21 @@ from repogen.registry.mlflow.library import (
     RunTag,
     get_artifact_repository,
 )
-from repogen.registry.mlflow.metrics import metrics, params, run_tags
+from repogen.registry.mlflow.metrics import (
+    REPORT_FILE,
+    SECONDS,
+    headlines,
+    metrics,
+    params,
+    run_tags,
+    version_description,
+)
 from repogen.registry.mlflow.mlmodel import write_model
 from repogen.registry.mlflow.registry import MlflowRegistry
+from repogen.repository.golden import GOLDEN_NPZ
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from concurrent.futures import Future
 
     from repogen.artifacts.built_model import BuiltModel
@@ -41,10 +56,11 @@ if TYPE_CHECKING:
 # Source: a batch of MLflow's REST API has at most 1,000 metrics, 100 params and 100 tags, and 1,000 in total.
 _MAX_METRICS = 800
 _MAX_PARAMS = 100
-_MODEL = "model"
-_REPORT = "report.md"
+_MODEL_TYPE = "triton"
 _MAX_LENGTH = 5000  # a tag may have 8,000 characters
 _MAX_CALLS = 8
+_MAX_DIGEST = 36  # Source: mlflow.store.tracking.dbmodels, SqlDataset.digest
+_MAX_NAMES = 3
 
 
 class MlflowTracker:
@@ -63,6 +79,8 @@ class MlflowTracker:
         self._begun = int(time.time() * 1000)
         self._parent: Run | None = None
         self._runs: dict[str, Run] = {}
+        self._logged_runs: dict[str, Run] = {}
+        self._models: Mapping[str, Mapping[str, str]] = {}
         self._pending: dict[str, tuple[RegistryEntry, ...]] = {}
         # For calls that nothing waits for, and for concurrent calls.
         self._pool = ThreadPoolExecutor(_MAX_CALLS, thread_name_prefix="mlflow")
@@ -77,14 +95,15 @@ class MlflowTracker:
         """
         return cls(connect(tracking))
 
-    def start(self, names: Iterable[str]) -> None:
+    def start(self, models: Mapping[str, Mapping[str, str]]) -> None:
         """Create the build's run and one for each model, and look up the versions that earlier builds registered."""
         experiment = self._connection.experiment()
         with self._connection.doing("creating the build's run"):
-            self._parent = self._client.create_run(experiment, self._begun, self._tags, "repogen build")
+            self._parent = self._client.create_run(experiment, self._begun, self._tags, _run_name(tuple(models)))
         parent = str(self._parent.info.run_id)
-        for name in names:
-            tags = {**self._tags, "mlflow.parentRunId": parent, "repogen.model": name}
+        self._models = models
+        for name, model_tags in models.items():
+            tags = {**self._tags, **model_tags, "mlflow.parentRunId": parent, "repogen.model": name}
             with self._connection.doing(f"creating a run of {name}"):
                 self._runs[name] = self._client.create_run(experiment, self._begun, tags, name)
             if self._connection.tracking.register:
@@ -96,26 +115,36 @@ class MlflowTracker:
         """Log a model's run and register its version; see ``BuildTracker.log``."""
         run = self._runs[staged.name]
         run_id = str(run.info.run_id)
-        measurements = self._pool.submit(self._log_batch, run_id, params(staged, report), tuple(metrics(built, report)))
         register = self._connection.tracking.register
         adopted = self._adoptable_entry(staged) if register else None
-        self._upload(run, staged, page, with_model=adopted is None)
+        values = params(staged, report)
+        logged = self._create_logged_model(run, staged.name, values) if adopted is None else None
+        links = self._log_dataset(run_id, staged, logged)
+        measurements = self._pool.submit(self._log_batch, run_id, values, tuple(metrics(built, report)), links=links)
+        self._log_page(run, page)
+        if logged is not None:
+            self._log_model(run, staged, logged)
         measurements.result()
         number = adopted.version if adopted is not None else None
         if adopted is not None and adopted.repository != str(repository.resolve()):
             self._registry.tag(adopted.name, adopted.version, {REPOSITORY: str(repository.resolve())})
-        if register and number is None:
-            tags = pending_tags(staged, report, repository)
-            number = self._registry.register(staged.name, f"{run.info.artifact_uri}/{_MODEL}", run_id, tags)
+        if register and logged is not None:
+            tags, description = pending_tags(staged, report, repository), version_description(staged, report)
+            number = self._registry.register(staged.name, logged, tags, description)
+        self._logged_runs[staged.name] = run
         self._end(staged.name, "FINISHED")
         return Tracked(run_id, number, adopted=adopted is not None)
+
+    def log_page(self, name: str, page: str) -> None:
+        """Replace the report in the run of a model that was logged."""
+        self._log_page(self._logged_runs[name], page)
 
     def log_failed(self, report: ModelReport, page: str) -> None:
         """Record in a model's run why its build failed."""
         run = self._runs[report.name]
         error = report.error
         tags = {} if error is None else {"repogen.error.code": error.code, "repogen.error": error.message[:_MAX_LENGTH]}
-        seconds = [(f"seconds.{step}", duration, 0) for step, duration in report.seconds.items()]
+        seconds = [(f"{SECONDS}{step}", duration, 0) for step, duration in report.seconds.items()]
         self._log_batch(str(run.info.run_id), {}, seconds, tags)
         self._log_page(run, page)
         self._end(report.name, "FAILED")
@@ -149,7 +178,10 @@ class MlflowTracker:
             run_id = str(self._parent.info.run_id)
             if report is not None:
                 counts = Counter(model.status.value for model in report.models)
-                totals = [(f"models.{kind}", float(count), 0) for kind, count in counts.items()]
+                totals = [(f"models/{kind}", float(count), 0) for kind, count in counts.items()]
+                totals += [
+                    metric for model in report.models if model.name in self._models for metric in headlines(model)
+                ]
                 measurements = self._pool.submit(self._log_batch, run_id, {}, totals)
                 self._log_page(self._parent, page)
                 measurements.result()
@@ -164,9 +196,10 @@ class MlflowTracker:
         parameters: Mapping[str, str],
         measurements: Iterable[tuple[str, float, int]],
         tags: Mapping[str, str] | None = None,
+        links: Mapping[str, str] | None = None,
     ) -> None:
         timestamp = int(time.time() * 1000)
-        metric_batch = [Metric(key, value, timestamp, step) for key, value, step in measurements]
+        metric_batch = [Metric(key, value, timestamp, step, **(links or {})) for key, value, step in measurements]
         param_batch = [Param(key, value) for key, value in parameters.items()]
         tag_batch = [RunTag(key, value) for key, value in (tags or {}).items()]
         with self._connection.doing("logging params and metrics"):
@@ -176,25 +209,46 @@ class MlflowTracker:
 
     def _log_page(self, run: Run, page: str) -> None:
         with self._connection.doing("logging a report"), tempfile.TemporaryDirectory() as directory:
-            path = Path(directory) / _REPORT
+            path = Path(directory) / REPORT_FILE
             path.write_text(page, encoding="utf-8")
             self._store(run).log_artifact(str(path))
 
     def _store(self, run: Run) -> Any:  # noqa: ANN401 - mlflow's is not typed
         return get_artifact_repository(str(run.info.artifact_uri), self._connection.tracking.uri)
 
-    def _upload(self, run: Run, staged: StagedVersion, page: str, *, with_model: bool) -> None:
-        """Log the report and, if no earlier build logged it, the model; files are uploaded concurrently."""
-        with tempfile.TemporaryDirectory(prefix="mlflow-", dir=staged.repository.parent) as directory:
-            artifacts = Path(directory)
-            (artifacts / _REPORT).write_text(page, encoding="utf-8")
-            (artifacts / _MODEL).mkdir()
-            if with_model:
-                write_model(staged, str(run.info.run_id), artifacts / _MODEL)
-            with self._connection.doing(f"uploading the artifacts of {staged.name}"):
-                store = self._store(run)
-                files = [(artifacts / _REPORT, None), *((path, _MODEL) for path in (artifacts / _MODEL).iterdir())]
-                list(self._pool.map(lambda file: store.log_artifact(str(file[0]), file[1]), files))
+    def _create_logged_model(self, run: Run, name: str, values: dict[str, str]) -> LoggedModel:
+        with self._connection.doing(f"creating the logged model of {name}"):
+            return self._client.create_logged_model(
+                run.info.experiment_id, name, run.info.run_id, dict(self._models[name]), values, _MODEL_TYPE
+            )
+
+    def _log_dataset(self, run_id: str, staged: StagedVersion, logged: LoggedModel | None) -> dict[str, str]:
+        """Log the golden tensors as the run's dataset; return what links a metric to it and to the logged model."""
+        digests = {record.path: record.sha256 for record in staged.manifest.files}
+        if logged is None or GOLDEN_NPZ not in digests:
+            return {}
+        dataset = Dataset(f"{staged.name} golden tensors", digests[GOLDEN_NPZ][:_MAX_DIGEST], "repogen", GOLDEN_NPZ)
+        with self._connection.doing(f"logging the dataset of {staged.name}"):
+            tag = InputTag("mlflow.data.context", "parity")
+            self._client.log_inputs(run_id, [DatasetInput(dataset, [tag])])
+        return {"model_id": logged.model_id, "dataset_name": dataset.name, "dataset_digest": dataset.digest}
+
+    def _log_model(self, run: Run, staged: StagedVersion, logged: LoggedModel) -> None:
+        """Upload the files of a logged model concurrently, and link the model to its run."""
+        run_id, model_id = str(run.info.run_id), str(logged.model_id)
+        try:
+            with tempfile.TemporaryDirectory(prefix="mlflow-", dir=staged.repository.parent) as directory:
+                write_model(staged, run_id, model_id, Path(directory))
+                with self._connection.doing(f"uploading the files of {staged.name}"):
+                    store: Any = get_artifact_repository(logged.artifact_location, self._connection.tracking.uri)
+                    list(self._pool.map(lambda path: store.log_artifact(str(path)), Path(directory).iterdir()))
+        except BaseException:
+            with suppress(TrackingError), self._connection.doing("marking a logged model as failed"):
+                self._client.finalize_logged_model(model_id, "FAILED")
+            raise
+        with self._connection.doing(f"completing the logged model of {staged.name}"):
+            self._client.finalize_logged_model(model_id, "READY")
+            self._client.log_outputs(run_id, [LoggedModelOutput(model_id, 0)])
 
     def _pending_versions(self, name: str) -> tuple[RegistryEntry, ...]:
         return tuple(entry for entry in self._registry.versions(name) if entry.state is EntryState.PENDING)
@@ -224,3 +278,8 @@ class MlflowTracker:
     def _terminate(self, run_id: str, status: str) -> None:
         with self._connection.doing("ending a run"):
             self._client.set_terminated(run_id, status)
+
+
+def _run_name(names: Sequence[str]) -> str:
+    """Return the name of a build's run, from the names of its models."""
+    return f"build {', '.join(names)}" if len(names) <= _MAX_NAMES else f"build {len(names)} models"

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 MODEL_ALIAS = re.compile(r"models:/(?P<name>[^@]+)@(?P<alias>[^@/]+)")
 MODEL_VERSION = re.compile(r"models:/(?P<name>[^@/]+)/(?P<version>[1-9][0-9]*)")
 _LOGGED_MODEL = re.compile(r"models:/m-[0-9a-f]{32}")
-_ENV = "MLFLOW_TRACKING_URI"
+TRACKING_URI = "MLFLOW_TRACKING_URI"
+"""The environment variable that MLflow itself reads."""
 _REMEDY = (
     'pass --tracking-uri, set MLFLOW_TRACKING_URI, or write mlflow: {tracking_uri: "sqlite:///mlflow.db"} in the spec'
 )
@@ -42,7 +43,7 @@ def tracking_of(spec: Spec | None, flag: str | None, root: Path) -> Tracking:
     section = spec.mlflow if spec is not None else None
     origins = {
         "--tracking-uri": flag,
-        _ENV: os.environ.get(_ENV),
+        TRACKING_URI: os.environ.get(TRACKING_URI),
         "mlflow.tracking_uri": section.tracking_uri if section is not None else "",
     }
     origin, configured = next(((origin, uri) for origin, uri in origins.items() if uri), ("", ""))

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import getpass
+import math
 import os
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.promotion import History, Outcome, PromotionReport, Verdict
-from repogen.artifacts.registry import AliasMove, EntryState
+from repogen.artifacts.registry import AliasMove, EntryState, PromotionRun
 from repogen.errors import GateError, SpecError, TrackingError
 from repogen.registry.promotion.alias_history import PROMOTE, ROLLBACK, periods, rollback_target
 from repogen.registry.promotion.run_gates import run_gates
+from repogen.reporting.markdown import promotion_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from repogen.artifacts.progress import Progress
+    from repogen.artifacts.promotion import GateResult
     from repogen.artifacts.registry import ModelRegistry, RegistryEntry
     from repogen.registry.promotion.request import PromotionRequest
     from repogen.registry.promotion.run_gates import GateRun
@@ -52,7 +56,7 @@ def promote(registry: ModelRegistry, request: PromotionRequest, progress: Progre
         GateError: The version is pending, or was not built by repogen; or the gate of a plug-in raised an exception.
         SmokeError: No Triton of the version's target could be started, or it ended.
         TrackingError: The registry cannot be reached, artifacts are missing or modified, or the alias was moved
-            in the meantime.
+            in the meantime. If only the run cannot be recorded, a note in the report says so.
     """
     _check_alias(request.alias)
     progress.step(request.name, "registry")
@@ -70,11 +74,10 @@ def promote(registry: ModelRegistry, request: PromotionRequest, progress: Progre
     if any(result.verdict is Verdict.FAILED for result in run.results):
         outcome = Outcome.REFUSED
     elif not request.dry_run:
-        move = _move(request.alias, old_version, candidate.version, PROMOTE, _figures(run))
+        move = _move(request.alias, old_version, candidate.version, PROMOTE, run)
         registry.move_alias(request.name, move)
         outcome = Outcome.PROMOTED
-    progress.step(request.name, "done")
-    return PromotionReport(
+    report = PromotionReport(
         model=request.name,
         alias=request.alias,
         old=old_version,
@@ -86,6 +89,11 @@ def promote(registry: ModelRegistry, request: PromotionRequest, progress: Progre
         move=move,
         notes=notes,
     )
+    if not request.dry_run:
+        progress.step(request.name, "record")
+        report = _recorded(registry, report)
+    progress.step(request.name, "done")
+    return report
 
 
 def rollback(registry: ModelRegistry, name: str, alias: str, *, dry_run: bool = False) -> PromotionReport:
@@ -127,7 +135,7 @@ def rollback(registry: ModelRegistry, name: str, alias: str, *, dry_run: bool = 
     _require_promotable(target)
     outcome, move = Outcome.WOULD_MOVE, None
     if not dry_run:
-        outcome, move = Outcome.ROLLED_BACK, _move(alias, current.version, version, ROLLBACK, {})
+        outcome, move = Outcome.ROLLED_BACK, _move(alias, current.version, version, ROLLBACK)
         registry.move_alias(name, move)
     notes = ["no gates were measured, because the version was served before"]
     if not moves or moves[-1].new != current.version:
@@ -218,8 +226,10 @@ def _skip_notes(entries: Iterable[RegistryEntry], candidate: RegistryEntry) -> t
     )
 
 
-def _move(alias: str, old: int | None, new: int, why: str, figures: dict[str, str]) -> AliasMove:
-    return AliasMove(alias, old, new, _user(), datetime.now(UTC).isoformat(timespec="seconds"), why, figures)
+def _move(alias: str, old: int | None, new: int, why: str, run: GateRun | None = None) -> AliasMove:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    figures, values = ({}, {}) if run is None else (_figures(run), _values(run.results))
+    return AliasMove(alias, old, new, _user(), now, why, figures, values)
 
 
 def _user() -> str:
@@ -231,6 +241,34 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a user ID without a name, as in a container
         return f"uid {os.getuid()}"
+
+
+def _recorded(registry: ModelRegistry, report: PromotionReport) -> PromotionReport:
+    """Record a promotion, or its refusal, as a run; return the report, with a note if that failed."""
+    run = PromotionRun(
+        name=f"promote {report.model} version {report.new} to {report.alias}",
+        passed=report.outcome is not Outcome.REFUSED,
+        tags={
+            "repogen.model": report.model,
+            "repogen.alias": report.alias,
+            "repogen.version": str(report.new),
+            "repogen.champion": "none" if report.old is None else str(report.old),
+            "repogen.outcome": report.outcome.value,
+            **{f"repogen.gate.{gate.gate}": gate.verdict.value for gate in report.gates},
+        },
+        metrics={f"gate/{name}": value for name, value in _values(report.gates).items()},
+        page=promotion_markdown(report),
+    )
+    try:
+        registry.record(run)
+    except TrackingError as error:
+        return replace(report, notes=(*report.notes, f"the promotion has no run in MLflow: {error.message}"))
+    return report
+
+
+def _values(gates: Iterable[GateResult]) -> dict[str, float]:
+    """Return the measured numbers, without NaN and infinity, which JSON does not have."""
+    return {gate.gate: gate.value for gate in gates if gate.value is not None and math.isfinite(gate.value)}
 
 
 def _figures(run: GateRun) -> dict[str, str]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.registry import EntryState, RegistryEntry
 from repogen.artifacts.sync import DesiredVersion, SyncAction, SyncedVersion, SyncOptions
 from repogen.errors import PublishError, RepogenError
+from repogen.repository.hold import hold_note, hold_of
+from repogen.repository.inventory import read_model
 from repogen.repository.layout import archive_dir, model_dir
-from repogen.repository.mirror import LocalModel, inspect_model, is_from_registry, served_from, stale_versions
+from repogen.repository.mirror import LocalModel, inspect_model, is_from_registry, served_from
+from repogen.repository.retention import pinned_versions, reasons_to_keep
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -30,15 +34,27 @@ class Step:
     path: Path | None = None
 
 
-def plan_or_failure(repository: Path, options: SyncOptions, name: str, entry: RegistryEntry | None) -> list[Step]:
+def plan_or_failure(
+    repository: Path,
+    options: SyncOptions,
+    name: str,
+    entry: RegistryEntry | None,
+    entries: Sequence[RegistryEntry] = (),
+) -> list[Step]:
     """Return the plan of a model, or one failed step."""
     try:
-        return plan(repository, options, name, entry)
+        return plan(repository, options, name, entry, entries)
     except (RepogenError, OSError) as error:
         return [Step(failed(name, entry, error))]
 
 
-def plan(repository: Path, options: SyncOptions, name: str, entry: RegistryEntry | None) -> list[Step]:
+def plan(
+    repository: Path,
+    options: SyncOptions,
+    name: str,
+    entry: RegistryEntry | None,
+    entries: Sequence[RegistryEntry] = (),
+) -> list[Step]:
     """Return the plan of a model, the version that the alias points to first.
 
     Args:
@@ -46,11 +62,15 @@ def plan(repository: Path, options: SyncOptions, name: str, entry: RegistryEntry
         options: Flags.
         name: The model.
         entry: The version that the alias points to; None if the model does not have the alias.
+        entries: Every version in the registry, to prune; those with another alias are kept.
 
     Raises:
         PublishError: The repository contains files that repogen does not manage.
         OSError: It can't be read.
     """
+    held = hold_of(model_dir(repository, name))
+    if held is not None:
+        return [Step(SyncedVersion(name, SyncAction.IGNORED, None, f"not changed: {hold_note(name, held)}"))]
     if entry is None:
         return _plan_without_alias(repository, options, name)
     if entry.state is EntryState.PENDING:
@@ -60,7 +80,7 @@ def plan(repository: Path, options: SyncOptions, name: str, entry: RegistryEntry
     local = inspect_model(repository, desired)
     action = SyncAction.KEPT if local.up_to_date else SyncAction.PUBLISHED
     steps = [Step(SyncedVersion(name, action, entry.version, _reason(repository, desired, local)), local)]
-    return steps + (_plan_prune(repository, desired, local) if options.prune else [])
+    return steps + (_plan_prune(repository, desired, local, entries) if options.prune else [])
 
 
 def desired_version(entry: RegistryEntry) -> DesiredVersion:
@@ -100,13 +120,23 @@ def _prune_archived(name: str, path: Path) -> Step:
     return Step(SyncedVersion(name, SyncAction.PRUNED, max(served_from(path), default=None), note), path=path)
 
 
-def _plan_prune(repository: Path, desired: DesiredVersion, local: LocalModel) -> list[Step]:
+def _plan_prune(
+    repository: Path, desired: DesiredVersion, local: LocalModel, entries: Sequence[RegistryEntry]
+) -> list[Step]:
     """Plan the deletions that follow once the desired version is served, by the paths that are valid then."""
     model, archived = repository / desired.name, archive_dir(repository) / desired.name
-    stale_dirs = (
-        [] if local.directory is None else [model / path.name for path in stale_versions(local.directory, desired)]
-    )
-    steps = [Step(SyncedVersion(desired.name, SyncAction.PRUNED, int(path.name)), path=path) for path in stale_dirs]
+    steps = []
+    if local.directory is not None:
+        aliases = {entry.version: entry.aliases for entry in entries}
+        record = read_model(local.directory.parent, desired.name)
+        record = replace(
+            record,
+            versions=tuple(replace(version, aliases=aliases.get(version.version, ())) for version in record.versions),
+        )
+        required_versions = {desired.version, *reasons_to_keep(record, pinned_versions(repository), desired.version)}
+        numbers = sorted(version.version for version in record.versions if version.version not in required_versions)
+        results = (SyncedVersion(desired.name, SyncAction.PRUNED, number) for number in numbers)
+        steps = [Step(result, path=model / str(result.version)) for result in results]
     if archived.is_dir() and local.directory != archived:
         steps.append(_prune_archived(desired.name, archived))
     return steps

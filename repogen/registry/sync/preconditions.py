@@ -10,7 +10,7 @@ from repogen.errors import PublishError, SpecError, TrackingError
 from repogen.repository.ensembles import unfit
 from repogen.repository.layout import archive_dir, models_of
 from repogen.repository.mirror import is_from_registry
-from repogen.spec.problems import printable
+from repogen.spec.problems import printable, suggestion
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,8 +32,12 @@ def chosen_models(repository: Path, options: SyncOptions, aliased: dict[str, Reg
     if unknown := [name for name in options.models if name not in candidates]:
         raise SpecError(
             f"no model {', '.join(map(repr, unknown))} has the alias {options.alias}",
-            f"it is on {', '.join(sorted(aliased)) or 'no model'}; set it with `repogen promote NAME --alias "
-            f"{options.alias}`",
+            suggestion(
+                unknown,
+                sorted(candidates),
+                f"it is on {', '.join(sorted(aliased)) or 'no model'}; set it with `repogen promote NAME --alias "
+                f"{options.alias}`",
+            ),
             code="sync.no-such-model",
         )
     return sorted(set(options.models) or candidates)

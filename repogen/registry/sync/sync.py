@@ -32,6 +32,7 @@ from repogen.repository.filesystem import Disk, Filesystem
 from repogen.repository.mirror import archive, discard, serve, synced_repository
 from repogen.repository.ownership import require_synced
 from repogen.repository.workspace import prepare_stage_root, private_repository, sweep
+from repogen.serving.admission import require_admitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +89,7 @@ def sync(
     require_same_registry(registry, repository, aliased)
     if not options.dry_run:
         sweep(repository, None)
-    plans = {name: plan_or_failure(repository, options, name, aliased.get(name)) for name in names}
+    plans = {name: plan_or_failure(repository, options, name, aliased.get(name), _entries(run, name)) for name in names}
     results = {name: tuple(step.result for step in steps) for name, steps in plans.items()}
     changed_names = [
         name for name, versions in results.items() if any(version.action in CHANGES for version in versions)
@@ -135,7 +136,7 @@ def _sync_model(run: _Run, root: Path, steps: list[Step], entry: RegistryEntry |
         run.progress.step(name, "publish")
         with synced_repository(run.repository, run.options.alias, run.filesystem):
             require_unmoved_alias(run.registry, run.options.alias, name, entry)
-            for step in plan(run.repository, run.options, name, entry):
+            for step in plan(run.repository, run.options, name, entry, _entries(run, name)):
                 _execute(run, root, step, staged)
                 results.append(step.result)
     except (RepogenError, OSError) as error:
@@ -144,19 +145,28 @@ def _sync_model(run: _Run, root: Path, steps: list[Step], entry: RegistryEntry |
     return tuple(results)
 
 
+def _entries(run: _Run, name: str) -> tuple[RegistryEntry, ...]:
+    """Return every version in the registry, if versions are to be pruned."""
+    return run.registry.entries(name) if run.options.prune else ()
+
+
 def _stage(run: _Run, root: Path, step: Step, entry: RegistryEntry) -> StagedVersion | None:
     """Download and check a missing version, without the lock: a download may take long."""
     if step.local is None or step.local.up_to_date:
         return None
     desired, scratch = desired_version(entry), private_repository(root)
     if step.local.intact and step.local.directory is not None:
-        return stage_download(scratch, desired, step.local.directory / str(desired.version))
+        staged = stage_download(scratch, desired, step.local.directory / str(desired.version))
+        require_admitted(step.local.directory, staged.config.text)
+        return staged
     run.progress.step(entry.name, "fetch")
     directory = scratch / entry.name / str(entry.version)
     shutil.rmtree(directory.parent, ignore_errors=True)  # an ensemble's first attempt
     directory.mkdir(parents=True)
     run.registry.fetch(entry, directory)
-    return stage_download(scratch, desired, directory)
+    staged = stage_download(scratch, desired, directory)
+    require_admitted(staged.model_dir, staged.config.text)
+    return staged
 
 
 def _execute(run: _Run, root: Path, step: Step, staged: StagedVersion | None) -> None:

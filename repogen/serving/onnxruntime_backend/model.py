@@ -68,6 +68,7 @@ class TritonPythonModel:
             raise pb.TritonModelException(str(refusal)) from refusal
         self._batching = config.get("max_batch_size", 0) > 0
         self._states = graph_rules.states_of(config)
+        self._updates = frozenset(self._states.values())
         self._states_by_sequence: dict[Any, Tensors] = {}
         declared = {tensor["name"] for tensor in config.get("input", [])}
         declared.update(graph_rules.controls_of(config), self._states)
@@ -114,14 +115,14 @@ class TritonPythonModel:
             return [_error_response(error) for _ in group]
 
     def _run(self, requests: list[Any], group: list[tuple[int, Tensors]]) -> list[Any]:
-        requested = [set(requests[index].requested_output_names()) for index, _ in group]
-        updates = set(self._states.values())
-        names = [name for name in self._output_dims if name in updates or any(name in names for names in requested)]
+        requested = [requests[index].requested_output_names() for index, _ in group]
+        names = [name for name in self._output_dims if name in self._updates or any(name in r for r in requested)]
         tensors = [tensors for _, tensors in group]
-        results = dict(zip(names, self._session.run(names, self._batch(tensors)), strict=True))
-        parts = {name: self._split(name, _to_wire(results[name]), tensors) for name in names}
-        for i, (index, _) in enumerate(group):
-            self._store_states(requests[index], {state: parts[update][i] for state, update in self._states.items()})
+        results = self._session.run(names, self._batch(tensors))
+        parts = {name: self._split(name, _to_wire(array), tensors) for name, array in zip(names, results, strict=True)}
+        if self._states:
+            for i, (index, _) in enumerate(group):
+                self._store_states(requests[index], {state: parts[update][i] for state, update in self._states.items()})
         return [
             pb.InferenceResponse([pb.Tensor(name, parts[name][i]) for name in names if name in requested[i]])
             for i in range(len(group))
@@ -177,12 +178,16 @@ class TritonPythonModel:
         elif states and correlation_id:
             self._states_by_sequence[correlation_id] = states
 
+    def _stored_states(self, request: Any) -> Tensors:
+        """Return the states that the request before this one in its sequence left; empty for the first one."""
+        # Triton passes the initial value of each state; later values are only available in its C API.
+        starts = request.flags() & pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START
+        return {} if starts else self._states_by_sequence.get(request.correlation_id(), {})
+
     def _tensors(self, request: Any) -> Tensors:
         """Return the request's inputs for ONNX Runtime; optional ones may be missing."""
         tensors: Tensors = {}
-        # Triton passes the initial value of each state; later values are only available in its C API.
-        starts = request.flags() & pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START
-        states = {} if starts else self._states_by_sequence.get(request.correlation_id(), {})
+        states = self._stored_states(request) if self._states else {}
         for name, tensor in self._inputs.items():
             if name in states:
                 tensors[name] = states[name]

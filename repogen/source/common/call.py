@@ -115,9 +115,15 @@ def named_call(parameters: Parameters, names: tuple[str, ...]) -> Call:
         )
     positional = [p for p in parameters.values() if p.kind in _BY_POSITION]
     if not _accepts_any_count(parameters) and not len(required) <= len(names) <= len(positional):
+        hint = "declare one input per parameter, or use the names of the parameters"
+        if len(required) < len(names) and required:
+            hint += (
+                f"; if {required[0]} is a dict or a list of tensors, examples: models.py:FUNCTION shows its structure: "
+                f"FUNCTION(batch) returns {{{required[0]!r}: {{{names[0]!r}: …}}}}"
+            )
         raise SourceError(
             f"{signature} does not accept {len(names)} inputs by position ({', '.join(names)})",
-            "declare one input per parameter, or use the names of the parameters",
+            hint,
             code="source.inputs-count",
         )
     return Call(placeholders, {})

@@ -19,7 +19,7 @@ from repogen.source.common.callables import RAISED, UserCallable, user_error
 from repogen.triton_config.text.ragged import batch_input
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from repogen.artifacts.tensors import Array, TensorSpec
@@ -124,10 +124,47 @@ class CalledExamples:
     def __call__(self, sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
         """Return the callable's arrays, cut or repeated to ``sizes``."""
         arrays = self.function.call(sizes, self.batch_dim, seed)[1]
-        if not any(spec.name in arrays for spec in self.inputs) and len(arrays) == len(self.inputs):
-            # The declared names differ from those of the callable: match them by order.
-            arrays = dict(zip((spec.name for spec in self.inputs), arrays.values(), strict=True))
+        paths = paths_of([spec.name for spec in self.inputs], list(arrays), self.function.reference)
+        if paths is not None:
+            arrays = {name: arrays[path] for name, path in paths.items()}
         return fit(arrays, self.inputs, sizes, self.function.reference)
+
+
+def paths_of(names: Sequence[str], paths: Sequence[str], reference: str) -> dict[str, str] | None:
+    """Return the path in the examples, such as ``batch_query``, that each declared name stands for.
+
+    It has this name, or ends with it: ``query``. If no name occurs in a path, the order decides.
+
+    Args:
+        names: Names of the declared inputs.
+        paths: Names of the arrays in the examples.
+        reference: Name of the examples in errors.
+
+    Returns:
+        None if the numbers differ, or if only some names are those of arrays.
+
+    Raises:
+        SourceError: Only some names occur in a path, or in the same one.
+
+    >>> paths_of(["items", "query"], ["batch_query", "batch_items"], "m.py:examples")
+    {'items': 'batch_items', 'query': 'batch_query'}
+    >>> paths_of(["left", "right"], ["batch_query", "batch_items"], "m.py:examples")
+    {'left': 'batch_query', 'right': 'batch_items'}
+    """
+    if len(names) != len(paths) or (set(names) & set(paths) and set(names) != set(paths)):
+        return None
+    matches = {name: [path for path in paths if path == name or path.endswith(f"_{name}")] for name in names}
+    chosen = {name: name if name in paths else candidates[0] for name, candidates in matches.items() if candidates}
+    if not chosen:
+        return dict(zip(names, paths, strict=True))
+    if len(chosen) < len(names) or len(set(chosen.values())) < len(names):
+        raise SourceError(
+            f"inputs {', '.join(names)} do not match the examples' {', '.join(paths)}",
+            "use the names of the examples or their last parts, or other names, in the order of the examples",
+            code="source.inputs-mixed",
+            where=reference,
+        )
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -196,6 +233,14 @@ class ExamplesFunction:
             if p.name not in values and p.default is p.empty and p.kind < p.VAR_POSITIONAL
         ]
         args = [sizes.get(batch_dim, 2)] if unknown and batch_dim not in kwargs else []
+        if undeclared := [p.name for p in unknown[len(args) :]]:
+            declarations = ", ".join(f"{name}: {{min: 1, max: 64}}" for name in undeclared)
+            raise SourceError(
+                f"{self.reference!r} has parameters that are not dims of the spec: {', '.join(undeclared)}",
+                f"declare them with their real bounds, dims: {{{declarations}}}, or give them defaults",
+                code="source.examples-parameter",
+                where=self.reference,
+            )
         try:
             examples = self.function(*args, **kwargs)
         except RAISED as error:

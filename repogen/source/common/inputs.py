@@ -12,7 +12,14 @@ from repogen.artifacts.tensors import DTYPES, Arrays, Dim, Signature, TensorSpec
 from repogen.errors import SourceError
 from repogen.source.common.call import Call, named_call
 from repogen.source.common.callables import import_callable
-from repogen.source.common.examples import CalledExamples, DrawnExamples, ExamplesFunction, StoredExamples, load_data
+from repogen.source.common.examples import (
+    CalledExamples,
+    DrawnExamples,
+    ExamplesFunction,
+    StoredExamples,
+    load_data,
+    paths_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -216,11 +223,11 @@ def _declared_call(
 ) -> Call:
     """Return the captured call with its placeholders in the order of the declared inputs."""
     names = [spec.name for spec in declared]
-    if set(names) == set(arrays):
-        return example.call.reorder([names.index(name) for name in arrays])
-    if set(names) & set(arrays) or len(names) != len(arrays):
+    paths = paths_of(names, list(arrays), function.reference)
+    if paths is None:
         return named_call(function.parameters, tuple(names))  # fit() reports what is missing
-    return example.call
+    positions = {path: names.index(name) for name, path in paths.items()}
+    return example.call.reorder([positions[path] for path in arrays])
 
 
 def _constants_note(example: CapturedCall) -> tuple[str, ...]:

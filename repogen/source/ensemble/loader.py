@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.tensors import Array
     from repogen.source.interface import BuiltStep, SourceRequest
 
-_PRECISIONS = ("", "float16", "bfloat16")
+_PRECISIONS = ("", "float16", "bfloat16", "qint8")
 
 Originals: TypeAlias = "Mapping[str, SourceModel]"
 """The source models of those steps that are built from their original, by model name."""
@@ -83,7 +83,11 @@ def load_ensemble(request: SourceRequest[EnsembleSource]) -> SourceModel:
     }
     dims = _dims(steps, signature, originals, built, dim_ranges(model.dims))
     published = {step.model: wire_model(open_published(step.model, built), built[step.model]) for step in steps}
-    references = {name: wire_model(original.reference, built[name]) for name, original in originals.items()}
+    references = {
+        name: wire_model(original.reference, built[name])
+        for name, original in originals.items()
+        if not _lost_parity(built[name])
+    }
     examples: Examples = (
         _examples(steps, signature, originals, built)
         if model.examples is None
@@ -100,18 +104,33 @@ def load_ensemble(request: SourceRequest[EnsembleSource]) -> SourceModel:
         dims=dims,
         examples=examples,
         reference=ComposedModel(steps, {**published, **references}, outputs),
-        notes=tuple(_notes(steps, originals)),
+        notes=tuple(_notes(steps, originals, built)),
         files=tuple(dict.fromkeys(file for original in originals.values() for file in original.files)),
-        precision=max((original.precision for original in originals.values()), key=_PRECISIONS.index, default=""),
+        precision=max(_precisions(steps, originals, built), key=_PRECISIONS.index),
         labels=_labels(steps, originals, outputs),
     )
 
 
-def _notes(steps: tuple[EnsembleStep, ...], originals: Originals) -> Iterator[str]:
+def _lost_parity(step: BuiltStep) -> bool:
+    """Return whether the outputs of a step may differ from its original's: its quality was measured instead."""
+    return step.lossy is not None and not step.lossy.has_parity
+
+
+def _precisions(steps: tuple[EnsembleStep, ...], originals: Originals, built: Mapping[str, BuiltStep]) -> Iterator[str]:
+    """Yield the precisions in which the originals and the published steps compute; empty for none."""
+    yield ""
+    yield from (original.precision for original in originals.values())
+    yield from (lossy.precision for step in steps if (lossy := built[step.model].lossy) is not None)
+
+
+def _notes(steps: tuple[EnsembleStep, ...], originals: Originals, built: Mapping[str, BuiltStep]) -> Iterator[str]:
     for step in steps:
+        lossy = built[step.model].lossy
         if step.model not in originals:
             why = f"version {step.version} is pinned" if step.version else "its original is in MLflow"
             yield f"step {step.model} is compared with itself: {why}"
+        elif lossy is not None and not lossy.has_parity:
+            yield f"step {step.model} is compared with itself: it is {lossy}"
 
 
 def _dims(

@@ -23,11 +23,11 @@ from repogen.source.huggingface.checkpoint import (
     open_checkpoint,
     read_json,
 )
+from repogen.spec.sources import is_hub_id
 
 if TYPE_CHECKING:
     from repogen.spec.sources import HuggingFaceSource
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _TIMEOUT = 10.0
 _SHARDS = ("model-*.safetensors", "pytorch_model-*.bin")
@@ -48,7 +48,7 @@ def find_checkpoint(source: HuggingFaceSource, root: Path) -> Checkpoint:
     local = root / source.model
     if local.is_dir():
         return open_checkpoint(local, source.model, trusted=source.trust_remote_code, local=True)
-    if not _HUB_ID.fullmatch(source.model) or source.model.startswith((".", "/", "~")):
+    if not is_hub_id(source.model):
         raise _not_found(f"directory not found: {source.model!r}", "paths are relative to the spec")
     if constants.HF_HUB_OFFLINE:
         request = _HubRequest(source, root, source.revision, offline=True)

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 _SIZE_STEPS = (32, 8, 64)
 """Many image models accept only multiples of one of these."""
 
+_COMPUTES_IN_BFLOAT16 = (
+    "forward computes in bfloat16, and the graph in float32: outputs are compared with the tolerance of bfloat16"
+)
+
 
 @dataclass(frozen=True)
 class Examined:
@@ -99,7 +103,7 @@ def examine(module: torch.nn.Module, inputs: Inputs, model: ModelSpec, root: Pat
         attention=observed.attention,
         precision=observed.precision,
         complex=observed.complex,
-        notes=(*inputs.notes, *left_out, *_bfloat16_notes(inputs.specs)),
+        notes=(*inputs.notes, *left_out, *_bfloat16_notes(inputs.specs, observed.precision)),
         root=root,
     )
 
@@ -202,9 +206,12 @@ def _array(tensor: torch.Tensor) -> Array:
     return cast("Array", np.array(values.numpy(), order="C"))
 
 
-def _bfloat16_notes(specs: tuple[TensorSpec, ...]) -> tuple[str, ...]:
+def _bfloat16_notes(specs: tuple[TensorSpec, ...], precision: str) -> tuple[str, ...]:
     names = ", ".join(spec.name for spec in specs if spec.dtype == "bfloat16")
-    return (f"BF16 inputs are cast to float32, in which the model computes: {names}",) if names else ()
+    return (
+        *((f"BF16 inputs are cast to float32, in which the model computes: {names}",) if names else ()),
+        *((_COMPUTES_IN_BFLOAT16,) if precision == "bfloat16" else ()),
+    )
 
 
 @dataclass(frozen=True)

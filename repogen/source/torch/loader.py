@@ -30,10 +30,22 @@ def load_torch(request: SourceRequest[TorchSource]) -> SourceModel:
     Raises:
         SourceError: The factory, the weights, the inputs or the outputs cannot be used.
     """
+    try:
+        return _load(request, keep_bfloat16=False)
+    except SourceError as error:
+        if error.code != "source.user-code" or "BFloat16" not in error.message or request.options.dtype is not None:
+            raise
+        try:
+            return _load(request, keep_bfloat16=True)
+        except SourceError:
+            raise error from None
+
+
+def _load(request: SourceRequest[TorchSource], *, keep_bfloat16: bool) -> SourceModel:
     options, model, root = request.options, request.model, request.root
     built = make_module(options.factory, options.kwargs, root)
     weights_notes = () if options.weights is None else load_weights(built, root / options.weights)
-    module, notes = prepare(built, options.dtype)
+    module, notes = prepare(built, options.dtype, keep_bfloat16=keep_bfloat16)
     if isinstance(module, torch.jit.ScriptModule):
         source = _source_from_script(module, model, root)
     else:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.ao.quantization.fake_quantize import FakeQuantize
 
 from repogen.errors import SourceError
 from repogen.source.common.callables import RAISED, import_callable, user_error
@@ -87,12 +88,15 @@ def _check_kwargs(factory: UserCallable, reference: str, kwargs: Mapping[str, ob
         ) from error
 
 
-def prepare(module: torch.nn.Module, dtype: str | None) -> tuple[torch.nn.Module, tuple[str, ...]]:
+def prepare(
+    module: torch.nn.Module, dtype: str | None, *, keep_bfloat16: bool = False
+) -> tuple[torch.nn.Module, tuple[str, ...]]:
     """Prepare a module for export.
 
     Args:
         module: The module; it is changed in place.
         dtype: ``float32`` or ``float16``, to which floating-point weights are cast; None casts bfloat16 only.
+        keep_bfloat16: Whether the weights keep their dtype, because forward itself casts its values to bfloat16.
 
     Returns:
         The module, and notes about the changes.
@@ -107,9 +111,10 @@ def prepare(module: torch.nn.Module, dtype: str | None) -> tuple[torch.nn.Module
     return module, (
         *notes,
         *_uncompile(module),
-        *_cast_module(module, dtype),
+        *(() if keep_bfloat16 else _cast_module(module, dtype)),
         *_no_cache(module),
         *_plain_experts(module),
+        *_freeze_fake_quantize(module),
         *_enforce_eval(module),
     )
 
@@ -195,8 +200,8 @@ def _no_cache(module: torch.nn.Module) -> tuple[str, ...]:
     if not caching:
         return ()
     note = (
-        "set config.use_cache to False: the graph does not return a key-value cache, so a loop that generates one "
-        "token per request computes its whole sequence each time"
+        "published without the key-value cache (config.use_cache is set to False): each request computes all tokens "
+        "of its sequence, so a loop that generates one token per request repeats that work"
     )
     return (note,)
 
@@ -210,6 +215,48 @@ def _plain_experts(module: torch.nn.Module) -> tuple[str, ...]:
             choose("batched_mm")
             has_experts = True
     return ("experts use batched_mm, which the exporters support",) if has_experts else ()
+
+
+class FrozenFakeQuantize(torch.nn.Module):
+    """A ``FakeQuantize`` module whose observer is off: it does not read its switches, on which no graph can branch.
+
+    Args:
+        module: The module; its scale and zero point are kept.
+    """
+
+    def __init__(self, module: FakeQuantize) -> None:
+        """Copy the numbers."""
+        super().__init__()
+        observer: Any = module.activation_post_process
+        self.limits: tuple[int, int] = (observer.quant_min, observer.quant_max)
+        self.axis: int | None = module.ch_axis if module.is_per_channel else None
+        if self.axis is None:
+            self.scale: Any = float(module.scale)
+            self.zero_point: Any = int(module.zero_point)
+        else:
+            self.register_buffer("scale", module.scale)
+            self.register_buffer("zero_point", module.zero_point)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return ``x`` rounded to the numbers of the quantized type."""
+        if self.axis is not None:
+            return torch.fake_quantize_per_channel_affine(x, self.scale, self.zero_point, self.axis, *self.limits)
+        return torch.fake_quantize_per_tensor_affine(x, self.scale, self.zero_point, *self.limits)
+
+
+def _freeze_fake_quantize(module: torch.nn.Module) -> tuple[str, ...]:
+    """Replace the modules of quantization-aware training whose observers are off."""
+    fixed: dict[torch.nn.Module, torch.nn.Module] = {}  # a module may have several parents and names
+    for parent in list(module.modules()):
+        for name, child in list(parent._modules.items()):  # noqa: SLF001 - named_children omits further names
+            if isinstance(child, FakeQuantize) and not child.observer_enabled[0] and not child.is_dynamic:
+                if child not in fixed:
+                    constant = FrozenFakeQuantize(child) if child.fake_quant_enabled[0] else torch.nn.Identity()
+                    fixed[child] = constant.train(child.training)
+                setattr(parent, name, fixed[child])
+    if not fixed:
+        return ()
+    return (f"replaced {len(fixed)} FakeQuantize modules by their fixed scales: their observers are off",)
 
 
 def _enforce_eval(module: torch.nn.Module) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _MAX_LISTED = 3
 _HALF = (torch.float16, torch.bfloat16)
+_ROUNDS_TO_8_BITS = ("fake_quantize", "quantized_decomposed::")
 _RTOL, _ATOL = 1e-3, 1e-4
 _FACTORS = (10.0, -10.0)
 """Factors of inputs that reach rare changes of the state, such as a maximum over all calls."""
@@ -94,8 +95,9 @@ class _RandomOpRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # a
         if before is not None and not torch.equal(before, _generator_state(args, kwargs)):
             location = f" at {line}" if (line := user_line()) else ""
             self._record(func.name().replace("::", ".") + location, tensors)
+        name = func.name() if hasattr(func, "name") else ""
         for tensor in tensors:
-            if tensor.is_quantized:
+            if tensor.is_quantized or any(part in name for part in _ROUNDS_TO_8_BITS):
                 self.precision = "qint8"
             elif tensor.dtype in _HALF and self.precision not in {"bfloat16", "qint8"}:
                 self.precision = dtype_name(tensor.dtype)

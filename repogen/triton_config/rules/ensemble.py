@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from repogen.triton_config.rules.findings import Finding
+from repogen.triton_config.rules.findings import Finding, listed
 from repogen.triton_config.rules.identity import ENSEMBLE
 
 if TYPE_CHECKING:
@@ -55,13 +55,13 @@ def _step_findings(config: ModelConfig) -> Iterator[Finding]:
 
 def _tensor_findings(config: ModelConfig) -> Iterator[Finding]:
     producers, findings = _producers(config)
+    hint = f"available tensors: {listed(sorted(producers))}"
     used_tensors: set[str] = set()
     for index, step in enumerate(config.ensemble_scheduling.step):
         for name in step.input_map.values():
             used_tensors.add(name)
             if name not in producers:
                 message = f"step {index + 1} ({step.model_name!r}) reads tensor {name!r}, which no step produces"
-                hint = f"available tensors: {', '.join(sorted(producers))}"
                 path = f"ensemble_scheduling.step[{index}].input_map"
                 findings.append(Finding("RG504", "error", message, hint, path))
     findings += _signature_findings(config, producers, used_tensors)
@@ -102,7 +102,7 @@ def _signature_findings(config: ModelConfig, producers: dict[str, int], used_ten
 def _unused_findings(config: ModelConfig, producers: dict[str, int], used_tensors: set[str]) -> Iterator[Finding]:
     outputs = {tensor.name for tensor in config.output}
     for name, index in producers.items():
-        if index != _ENSEMBLE_INPUT and name not in used_tensors | outputs:
+        if index != _ENSEMBLE_INPUT and name not in used_tensors and name not in outputs:
             message = f"tensor {name!r} of step {index + 1} is never used"
             hint = "remove it from output_map, or make it an output of the ensemble"
             yield Finding("RG504", "error", message, hint, f"ensemble_scheduling.step[{index}].output_map")
@@ -114,13 +114,20 @@ def _cycle_findings(config: ModelConfig, producers: dict[str, int]) -> Iterator[
         index: {producers[name] for name in step.input_map.values() if name in producers} - {_ENSEMBLE_INPUT}
         for index, step in enumerate(steps)
     }
-    resolved_steps: set[int] = set()
-    while ready := [
-        index for index, required in requirements.items() if index not in resolved_steps and required <= resolved_steps
-    ]:
-        resolved_steps.update(ready)
-    if blocked := sorted(set(requirements) - resolved_steps):
-        names = ", ".join(f"{index + 1} ({steps[index].model_name!r})" for index in blocked)
+    followers: dict[int, list[int]] = {}
+    for index, required in requirements.items():
+        for step in required:
+            followers.setdefault(step, []).append(index)
+    ready = [index for index, required in requirements.items() if not required]
+    while ready:
+        done = ready.pop()
+        del requirements[done]
+        for index in followers.get(done, ()):
+            requirements[index].discard(done)
+            if not requirements[index]:
+                ready.append(index)
+    if blocked := sorted(requirements):
+        names = listed(f"{index + 1} ({steps[index].model_name!r})" for index in blocked)
         message = f"steps form a cycle: {names}"
         field = f"ensemble_scheduling.step[{blocked[0]}]"
         yield Finding("RG505", "error", message, "break the cycle", field)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from repogen.triton_config.rules.findings import Finding
-from repogen.triton_config.text.view import dims_text, tensor_views
+from repogen.triton_config.rules.findings import Finding, listed
+from repogen.triton_config.text.view import TensorView, dims_text, tensor_views
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,6 +44,24 @@ class _Shape:
         return (-1, *self.dims) if self.batched else self.dims
 
 
+@dataclass(frozen=True)
+class _Views:
+    """The tensors of a step's model by name, the names of the inputs that it requires, and whether it batches."""
+
+    inputs: Mapping[str, TensorView]
+    outputs: Mapping[str, TensorView]
+    required: tuple[str, ...]
+    batched: bool
+
+    @classmethod
+    def of(cls, model: ModelConfig) -> _Views:
+        """Read a model's config."""
+        inputs = {view.name: view for view in tensor_views(model.input)}
+        outputs = {view.name: view for view in tensor_views(model.output)}
+        required = tuple(tensor.name for tensor in model.input if not tensor.optional)
+        return cls(inputs, outputs, required, model.max_batch_size > 0)
+
+
 def ensemble_findings(config: ModelConfig, models: Mapping[str, ModelInRepository]) -> Iterator[Finding]:
     """Yield the mismatches between an ensemble and the models of its steps.
 
@@ -57,6 +75,7 @@ def ensemble_findings(config: ModelConfig, models: Mapping[str, ModelInRepositor
             # The steps receive the shape after a reshape.
             batched = config.max_batch_size > 0
             shapes[view.name] = _Shape(view.dtype, view.model_dims, batched, f"the ensemble's {kind}")
+    views: dict[str, _Views] = {}
     for index, step in enumerate(config.ensemble_scheduling.step):
         path = f"ensemble_scheduling.step[{index}]"
         model = models.get(step.model_name)
@@ -68,7 +87,9 @@ def ensemble_findings(config: ModelConfig, models: Mapping[str, ModelInRepositor
         yield from _version_findings(index, step, model)
         yield from _batch_findings(config, path, step.model_name, model)
         if model.config is not None and model.config.input and model.config.output:
-            yield from _map_findings(index, step, model.config, shapes)
+            if step.model_name not in views:
+                views[step.model_name] = _Views.of(model.config)
+            yield from _map_findings(index, step, views[step.model_name], shapes)
 
 
 def cycle_findings(name: str, models: Mapping[str, ModelInRepository]) -> Iterator[Finding]:
@@ -91,7 +112,7 @@ def _version_findings(index: int, step: ModelConfig, model: ModelInRepository) -
     if step.model_version >= 0 and step.model_version not in model.versions:
         message = f"step {index + 1} uses version {step.model_version} of {step.model_name!r}, which is not served"
         message += " (0 is the default of model_version)" if step.model_version == 0 else ""
-        served = ", ".join(map(str, model.versions)) or "none"
+        served = listed(map(str, model.versions)) or "none"
         hint = f"served versions: {served}; model_version: -1 uses the newest"
         field = f"ensemble_scheduling.step[{index}].model_version"
         yield Finding("RG501", "error", message, hint, field, "model_version: -1", guess=True)
@@ -106,26 +127,25 @@ def _batch_findings(config: ModelConfig, path: str, name: str, model: ModelInRep
         yield Finding("RG503", "error", message, "lower the ensemble's max_batch_size", path)
 
 
-def _map_findings(index: int, step: ModelConfig, model: ModelConfig, shapes: dict[str, _Shape]) -> Iterator[Finding]:
+def _map_findings(index: int, step: ModelConfig, model: _Views, shapes: dict[str, _Shape]) -> Iterator[Finding]:
     path = f"ensemble_scheduling.step[{index}]"
-    for key, tensor_map, tensors in (
-        ("input_map", step.input_map, model.input),
-        ("output_map", step.output_map, model.output),
+    for key, tensor_map, views in (
+        ("input_map", step.input_map, model.inputs),
+        ("output_map", step.output_map, model.outputs),
     ):
-        views = {view.name: view for view in tensor_views(tensors)}
         for model_name, ensemble_name in tensor_map.items():
             if model_name not in views:
                 kind = key.removesuffix("_map")
                 message = f"step {index + 1} maps {kind} {model_name!r}, which {step.model_name!r} does not have"
-                yield Finding("RG502", "error", message, f"it has {', '.join(views)}", f"{path}.{key}")
+                yield Finding("RG502", "error", message, f"it has {listed(views)}", f"{path}.{key}")
                 continue
             view = views[model_name]
-            shape = _Shape(view.dtype, view.dims, model.max_batch_size > 0, f"{step.model_name!r}")
+            shape = _Shape(view.dtype, view.dims, model.batched, f"{step.model_name!r}")
             declared = shapes.setdefault(ensemble_name, shape)
             yield from _mismatch_findings(f"{path}.{key}", ensemble_name, declared, shape)
-    required = [tensor.name for tensor in model.input if not tensor.optional]
-    if missing_inputs := [name for name in required if name not in step.input_map] if step.input_map else []:
-        message = f"step {index + 1} does not map {', '.join(map(repr, missing_inputs))} of {step.model_name!r}"
+    missing_inputs = listed(repr(name) for name in model.required if name not in step.input_map)
+    if step.input_map and missing_inputs:
+        message = f"step {index + 1} does not map {missing_inputs} of {step.model_name!r}"
         yield Finding("RG502", "error", message, "map every input of the model", f"{path}.input_map")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 _ENVIRONMENT = "EXECUTION_ENV_PATH"
 _MODEL_DIRECTORY = "$$TRITON_MODEL_DIRECTORY/"
 _MAX_BYTES = 2**63 - 1
+# Source: onnxruntime_session_options_config_keys.h of ONNX Runtime 1.27, and the prefixes that onnxruntime.cc of the
+# backend forwards. `ep.context_enable` writes a model next to the model file, or to `ep.context_file_path`.
+_SESSION_FILE = re.compile(r"^(?:session|ep|optimization|memory|mlas)\..*(?:file|path|folder|librar|context_enable)")
+# Source: provider_options.h and tensorrt_provider_options.h of ONNX Runtime.
+_ACCELERATOR_LIBRARY = re.compile(r"lib(?:rary)?_paths?$|librar|plugin")
+_ACCELERATOR_FILE = re.compile(r"(?:path|file|folder|dir|directory|cache_prefix|calibration_table_name)$")
 _ITEM_BYTES = {
     **dict.fromkeys(("BOOL", "UINT8", "INT8"), 1),
     **dict.fromkeys(("UINT16", "INT16", "FP16", "BF16"), 2),
@@ -89,6 +96,29 @@ def model_filenames(config: ModelConfig) -> Iterator[tuple[str, str]]:
         yield "default_model_filename", config.default_model_filename
     for key in sorted(config.cc_model_filenames):
         yield entry_path("cc_model_filenames", key), config.cc_model_filenames[key]
+
+
+def session_files(config: ModelConfig) -> Iterator[tuple[str, str]]:
+    """Yield field and value of each parameter with which ONNX Runtime reads or writes files, anywhere on the server.
+
+    The backend passes keys with certain prefixes to ONNX Runtime unchanged.
+    """
+    for key in sorted(config.parameters):
+        value = config.parameters[key].string_value
+        if _SESSION_FILE.search(key) and value.strip():
+            yield entry_path("parameters", key), value
+
+
+def accelerator_files(config: ModelConfig) -> Iterator[tuple[str, str, bool]]:
+    """Yield field and value of each parameter that names files for an accelerator, and whether they are libraries."""
+    accelerators = config.optimization.execution_accelerators
+    for device in ("gpu", "cpu"):
+        for index, entry in enumerate(getattr(accelerators, f"{device}_execution_accelerator")):
+            field = f"optimization.execution_accelerators.{device}_execution_accelerator[{index}].parameters"
+            for key in sorted(entry.parameters):
+                is_library = _ACCELERATOR_LIBRARY.search(key) is not None
+                if entry.parameters[key].strip() and (is_library or _ACCELERATOR_FILE.search(key)):
+                    yield entry_path(field, key), entry.parameters[key], is_library
 
 
 def library_filenames(config: ModelConfig) -> Iterator[tuple[str, str]]:

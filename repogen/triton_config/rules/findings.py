@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from repogen.artifacts.file_names import CONFIG_FILE
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 Severity: TypeAlias = Literal["error", "warning"]
 Applicability: TypeAlias = Literal["safe", "unsafe"]
 
+_MAX_LISTED = 20
 # Codes are public: users write them into ignore lists and search for them. Never reuse a code for another rule.
 RULES: dict[str, str] = {
     "RG001": "config.pbtxt is a ModelConfig in protobuf text format",
@@ -132,6 +134,16 @@ class CodeCount:
     count: int
     safe_fixes: int
     unsafe_fixes: int
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names for a message, separated by commas: at most 20, so that many messages do not grow with many names.
+
+    >>> listed(["a", "b"]), listed(str(number) for number in range(22))[-11:]
+    ('a, b', '19 and more')
+    """
+    first = list(islice(names, _MAX_LISTED + 1))
+    return ", ".join(first[:_MAX_LISTED]) + (" and more" if len(first) > _MAX_LISTED else "")
 
 
 def count_findings(findings: Iterable[Finding]) -> list[CodeCount]:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.tensors import DTYPES
 from repogen.targets import BFLOAT16_SINCE, newest_target
-from repogen.triton_config.rules.findings import Finding
+from repogen.triton_config.rules.findings import Finding, listed
 from repogen.triton_config.rules.identity import is_onnx
 from repogen.triton_config.rules.tensors import triton_fed_inputs
 from repogen.triton_config.text.dims import config_dims, same_elements
 from repogen.triton_config.text.view import TensorView, dims_text, dtype_name, tensor_views
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelSequenceBatching
 
@@ -48,6 +48,7 @@ def graph_findings(
     findings = [*_input_name_findings(config, signature, spare), *_output_name_findings(config, signature)]
     findings.extend(_auto_batch_findings(config, signature))
     largest = batch_size(config, signature)
+    spare_names = {spec.name for spec in spare}
     scattered = _scattered_outputs(config, signature)
     for kind, tensors, specs in (
         ("input", config.input, (*signature.inputs, *spare)),
@@ -55,7 +56,7 @@ def graph_findings(
     ):
         declared = {tensor.name: (index, tensor) for index, tensor in enumerate(tensor_views(tensors))}
         for spec in specs:
-            if spec not in spare:
+            if kind == "output" or spec.name not in spare_names:
                 findings.extend(_unsupported_dtype_findings(kind, spec, serves_bfloat16=serves_bfloat16))
             if spec.name in declared:
                 index, tensor = declared[spec.name]
@@ -82,7 +83,7 @@ def _auto_batch_findings(config: ModelConfig, signature: Signature) -> Iterator[
     unbatched = _unbatched_tensors(signature)
     if config.max_batch_size and not (config.input and config.output) and unbatched:
         message = f"max_batch_size is {config.max_batch_size}, but undeclared tensors have no dynamic first dim"
-        hint = f"{', '.join(map(repr, unbatched))}: set max_batch_size: 0, and declare inputs and outputs"
+        hint = f"{listed(map(repr, unbatched))}: set max_batch_size: 0, and declare inputs and outputs"
         yield Finding("RG208", "error", message, hint, "max_batch_size", "max_batch_size: 0", guess=True)
 
 
@@ -146,9 +147,9 @@ def _control_dtype(control: ModelSequenceBatching.ControlInput.Control) -> str:
 def _input_name_findings(config: ModelConfig, signature: Signature, spare: Sequence[TensorSpec]) -> Iterator[Finding]:
     required = [spec.name for spec in signature.inputs]
     available = {*required, *(spec.name for spec in spare)}
-    declared = [tensor.name for tensor in config.input]
+    declared = {tensor.name: index for index, tensor in enumerate(config.input)}
     fed_names = {name for name, _ in triton_fed_inputs(config)}
-    for index, name in enumerate(declared):
+    for index, name in enumerate(tensor.name for tensor in config.input):
         if name not in available:
             message = f"input {name!r} is not in the graph"
             yield Finding("RG201", "error", message, _graph_names(required), f"input[{index}].name")
@@ -157,22 +158,23 @@ def _input_name_findings(config: ModelConfig, signature: Signature, spare: Seque
         if declared and spec.name not in declared and spec.name not in fed_names:
             message = f"the graph's input {spec.name!r} is not declared"
             yield Finding("RG202", "error", message, "declare it", "input", _entry(spec, config.max_batch_size))
-    yield from _optional_findings(config, required, {spec.name for spec in spare})
+    yield from _optional_findings(config, set(required), {spec.name for spec in spare})
     yield from _fed_input_findings(config, declared, available)
 
 
-def _fed_input_findings(config: ModelConfig, declared: list[str], available: set[str]) -> Iterator[Finding]:
+def _fed_input_findings(config: ModelConfig, declared: Mapping[str, int], available: set[str]) -> Iterator[Finding]:
     """Yield the violations in inputs that Triton fills."""
+    hint = _graph_names(sorted(available))
     for name, field in dict(reversed(triton_fed_inputs(config))).items():
         if name in declared:
             message = f"input {name!r} is declared, but Triton fills it"
-            yield Finding("RG201", "error", message, "remove it from input", f"input[{declared.index(name)}]")
+            yield Finding("RG201", "error", message, "remove it from input", f"input[{declared[name]}]")
         if name not in available:
             message = f"Triton fills input {name!r}, which is not in the graph"
-            yield Finding("RG201", "error", message, _graph_names(sorted(available)), field)
+            yield Finding("RG201", "error", message, hint, field)
 
 
-def _optional_findings(config: ModelConfig, required: Sequence[str], spare: set[str]) -> Iterator[Finding]:
+def _optional_findings(config: ModelConfig, required: set[str], spare: set[str]) -> Iterator[Finding]:
     """Yield inputs that are optional in only one of config and graph; the backend compares the number of each."""
     for index, tensor in enumerate(config.input):
         if tensor.optional and tensor.name in required:
@@ -184,10 +186,10 @@ def _optional_findings(config: ModelConfig, required: Sequence[str], spare: set[
 
 
 def _output_name_findings(config: ModelConfig, signature: Signature) -> Iterator[Finding]:
-    available = [spec.name for spec in signature.outputs]
-    declared = [tensor.name for tensor in config.output]
+    available = {spec.name: None for spec in signature.outputs}
+    declared = {tensor.name: None for tensor in config.output}
     states = {state.output_name for state in config.sequence_batching.state}
-    for index, name in enumerate(declared):
+    for index, name in enumerate(tensor.name for tensor in config.output):
         if name not in available:
             message = f"output {name!r} is not in the graph"
             yield Finding("RG203", "error", message, _graph_names(available), f"output[{index}].name")
@@ -203,7 +205,7 @@ def _output_name_findings(config: ModelConfig, signature: Signature) -> Iterator
 
 
 def _graph_names(names: Iterable[str]) -> str:
-    return f"the graph has {', '.join(map(repr, names)) or 'none'}"
+    return f"the graph has {listed(map(repr, names)) or 'none'}"
 
 
 def _entry(spec: TensorSpec, max_batch_size: int) -> str:

@@ -112,6 +112,7 @@ def _correlation_findings(
 def _state_findings(config: ModelConfig, batching: ModelSequenceBatching) -> Iterator[Finding]:
     kinds = {control.kind for tensor in batching.control_input for control in tensor.control}
     has_start = 0 in kinds  # CONTROL_SEQUENCE_START, the first of its enum
+    group_kinds = {type(group).Kind.Name(group.kind) for group in config.instance_group}
     for index, state in enumerate(batching.state):
         path = f"sequence_batching.state[{index}]"
         subject = f"state {state.input_name!r}"
@@ -122,7 +123,7 @@ def _state_findings(config: ModelConfig, batching: ModelSequenceBatching) -> Ite
             message = f"{subject} has no initial_state, and no control input marks the start of a sequence"
             hint = "add initial_state with zero_data: true; otherwise the state starts with uninitialized memory"
             yield Finding("RG122", "warning", message, hint, path)
-        yield from _buffer_findings(config, path, subject, state)
+        yield from _buffer_findings(group_kinds, path, subject, state)
         for axis, dim in enumerate(state.dims):
             if dim == 0 or dim < -1:
                 message = f"{subject} has a dim of {dim}"
@@ -131,13 +132,12 @@ def _state_findings(config: ModelConfig, batching: ModelSequenceBatching) -> Ite
 
 
 def _buffer_findings(
-    config: ModelConfig, path: str, subject: str, state: ModelSequenceBatching.State
+    group_kinds: set[str], path: str, subject: str, state: ModelSequenceBatching.State
 ) -> Iterator[Finding]:
     """Yield a state in growable memory that is not on a GPU: the model loads, and every inference fails."""
-    groups = config.instance_group
-    if not state.use_growable_memory or (groups and all(group.kind == group.KIND_GPU for group in groups)):
+    if not state.use_growable_memory or group_kinds == {"KIND_GPU"}:
         return
-    on_cpu = any(group.kind == group.KIND_CPU for group in groups)
+    on_cpu = "KIND_CPU" in group_kinds
     message = f"{subject} has use_growable_memory, which needs GPU memory: on a CPU, every inference fails"
     hint = "remove use_growable_memory, or use instance groups of KIND_GPU only"
     yield Finding("RG122", "error" if on_cpu else "warning", message, hint, f"{path}.use_growable_memory")

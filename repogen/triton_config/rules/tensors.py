@@ -64,12 +64,12 @@ def triton_fed_inputs(config: ModelConfig) -> list[tuple[str, str]]:
 
 
 def _duplicate_findings(config: ModelConfig, kind: str, names: list[str]) -> Iterator[Finding]:
+    last_index = {name: index for index, name in enumerate(names)}
     for name, times in Counter(names).items():
         if times > 1:
-            last_index = max(index for index, candidate in enumerate(names) if candidate == name)
             message = f"{kind} {name!r} is declared {times} times"
             severity: Severity = "error" if kind == "input" and not is_ensemble(config) else "warning"
-            yield Finding("RG104", severity, message, "keep one", f"{kind}[{last_index}]")
+            yield Finding("RG104", severity, message, "keep one", f"{kind}[{last_index[name]}]")
 
 
 def _undeclared_findings(config: ModelConfig, kind: str) -> Iterator[Finding]:
@@ -169,25 +169,27 @@ def _ragged_findings(config: ModelConfig) -> Iterator[Finding]:
 
 
 def _batch_tensor_findings(config: ModelConfig) -> Iterator[Finding]:
+    inputs = {tensor.name for tensor in config.input}
+    outputs = {tensor.name for tensor in config.output}
     for index, batch_input in enumerate(config.batch_input):
         path = f"batch_input[{index}]"
-        yield from _source_findings(config, "batch_input", path, batch_input)
+        yield from _source_findings(inputs, "batch_input", path, batch_input)
         if (dtype := dtype_name(batch_input.data_type)) not in _BATCH_INPUT_DTYPES:
             message = f"a batch_input has data_type TYPE_{dtype}, but Triton supports INT32 and FP32"
             yield Finding("RG125", "error", message, "use one of these", f"{path}.data_type")
     for index, batch_output in enumerate(config.batch_output):
         path = f"batch_output[{index}]"
-        yield from _source_findings(config, "batch_output", path, batch_output)
-        for target in sorted(set(batch_output.target_name) - {tensor.name for tensor in config.output}):
+        yield from _source_findings(inputs, "batch_output", path, batch_output)
+        for target in sorted(set(batch_output.target_name) - outputs):
             message = f"a batch_output has the target {target!r}, which is not an output"
             yield Finding("RG125", "error", message, "name an output", f"{path}.target_name[0]")
 
 
-def _source_findings(config: ModelConfig, kind: str, path: str, entry: BatchInput | BatchOutput) -> Iterator[Finding]:
+def _source_findings(inputs: set[str], kind: str, path: str, entry: BatchInput | BatchOutput) -> Iterator[Finding]:
     for key in ("target_name", "source_input"):
         if (count := len(getattr(entry, key))) != 1:
             message = f"a {kind} has {count} entries in {key}, but Triton requires exactly one"
             yield Finding("RG125", "error", message, "write one", path)
-    for source in sorted(set(entry.source_input) - {tensor.name for tensor in config.input}):
+    for source in sorted(set(entry.source_input) - inputs):
         message = f"a {kind} has the source {source!r}, which is not an input"
         yield Finding("RG125", "error", message, "name an input", f"{path}.source_input[0]")

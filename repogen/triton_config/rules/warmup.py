@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from repogen.triton_config.rules.findings import Finding
+from repogen.triton_config.rules.findings import Finding, listed
 from repogen.triton_config.text.source_map import entry_path
 from repogen.triton_config.text.view import dims_text, dtype_name, fits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInput, ModelWarmup
 
@@ -21,20 +21,16 @@ def warmup_findings(config: ModelConfig) -> Iterator[Finding]:
     if config.model_warmup and config.sequence_batching.state:
         message = "a warmup request cannot provide the states of a sequence model, and Triton rejects the model"
         yield Finding("RG116", "error", message, "remove model_warmup", "model_warmup")
+    controls = {tensor.name: None for tensor in config.sequence_batching.control_input}
+    declared = {tensor.name: tensor for tensor in config.input}
     for index, warmup in enumerate(config.model_warmup):
         path = f"model_warmup[{index}]"
-        if missing_controls := sorted(_control_names(config) - set(warmup.inputs)):
-            message = (
-                f"warmup {warmup.name!r} of a sequence model has no value for its control {', '.join(missing_controls)}"
-            )
+        if missing_controls := listed(name for name in controls if name not in warmup.inputs):
+            message = f"warmup {warmup.name!r} of a sequence model has no value for its control {missing_controls}"
             hint = "add it, or remove the warmup: tritonserver 2.51 crashes"
             yield Finding("RG116", "error", message, hint, path)
         yield from _batch_findings(config, path, warmup)
-        yield from _input_findings(config, path, warmup)
-
-
-def _control_names(config: ModelConfig) -> set[str]:
-    return {tensor.name for tensor in config.sequence_batching.control_input}
+        yield from _input_findings(declared, controls, path, warmup)
 
 
 def _batch_findings(config: ModelConfig, path: str, warmup: ModelWarmup) -> Iterator[Finding]:
@@ -48,13 +44,13 @@ def _batch_findings(config: ModelConfig, path: str, warmup: ModelWarmup) -> Iter
         yield Finding("RG116", "warning", message, "write batch_size: 1", path)
 
 
-def _input_findings(config: ModelConfig, path: str, warmup: ModelWarmup) -> Iterator[Finding]:
-    declared = {tensor.name: tensor for tensor in config.input}
+def _input_findings(
+    declared: Mapping[str, ModelInput], controls: Collection[str], path: str, warmup: ModelWarmup
+) -> Iterator[Finding]:
     subject = f"warmup {warmup.name!r}"
     if not warmup.inputs:
         severity: Severity = "error" if warmup.batch_size else "warning"  # Triton runs it only with a batch size
         yield Finding("RG116", severity, f"{subject} has no inputs", "add each input of the model", path)
-    controls = _control_names(config)
     for name in sorted(warmup.inputs):
         field = entry_path(f"{path}.inputs", name)
         if name in controls:
@@ -65,9 +61,11 @@ def _input_findings(config: ModelConfig, path: str, warmup: ModelWarmup) -> Iter
             continue
         value_subject = f"{subject}, input {name!r},"
         yield from _value_findings(field, value_subject, declared[name], warmup.inputs[name])
-    missing_inputs = [name for name, tensor in declared.items() if name not in warmup.inputs and not tensor.optional]
-    if missing_inputs and warmup.inputs and declared.keys() | controls >= set(warmup.inputs):
-        message = f"{subject} has no value for {', '.join(map(repr, missing_inputs))}"
+    if not warmup.inputs or not all(name in declared or name in controls for name in warmup.inputs):
+        return
+    required = (name for name, tensor in declared.items() if not tensor.optional)
+    if missing_inputs := listed(repr(name) for name in required if name not in warmup.inputs):
+        message = f"{subject} has no value for {missing_inputs}"
         yield Finding("RG116", "error", message, "add each input of the model", path)
 
 

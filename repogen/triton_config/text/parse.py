@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf import descriptor_pool, text_format
 from google.protobuf.text_encoding import CEscape
 
-from repogen.artifacts.file_names import MAX_CONFIG_BYTES
+from repogen.artifacts.file_names import MAX_CONFIG_BYTES, MAX_CONFIG_TOKENS
 from repogen.errors import ConfigError
 from repogen.files.content import ContentError, read_text
 
@@ -29,6 +29,14 @@ if TYPE_CHECKING:
     from tritonclient.grpc.model_config_pb2 import ModelConfig as ModelConfig  # noqa: PLC0414 - others import it here
 
 
+TOKEN = re.compile(
+    r"(?P<space>[ \t\r\n\f\v]+|\#[^\n]*)"
+    # The closing quote is optional: a search for it from each opening quote would take quadratic time.
+    r"""|(?P<string>"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?)"""
+    r"|(?P<word>[A-Za-z0-9_.+-]+)|(?P<sign>.)",
+    re.DOTALL,
+)
+"""A token of protobuf's text format, or what is between two tokens."""
 _PROTOBUF_MODULE = "tritonclient.grpc.model_config_pb2"
 _UNKNOWN_FIELD = re.compile(r'Message type "(?P<message>[\w.]+)" has no field named "(?P<field>[^"]*)"')
 
@@ -115,8 +123,10 @@ def parse(text: str, origin: str) -> ModelConfig:
         An ``inference.ModelConfig`` message.
 
     Raises:
-        PbtxtError: Not a ModelConfig; the message names ``origin:line:column``.
+        PbtxtError: Not a ModelConfig, and the message names ``origin:line:column``; or too large.
     """
+    if reason := oversize_reason(text):
+        raise PbtxtError(f"{origin} {reason}", "is it the right file?", where=origin)
     if text.startswith("\N{BYTE ORDER MARK}"):
         raise PbtxtError(
             f"{origin} begins with a UTF-8 byte order mark, which Triton rejects",
@@ -138,6 +148,14 @@ def parse(text: str, origin: str) -> ModelConfig:
     except ValueError as error:  # the number of an enum is not checked by the parser, which then has no position
         hint = "write the name of the value, such as TYPE_FP32"
         raise PbtxtError(f"{origin}: {error}", hint, line=1, column=1, where=f"{origin}:1:1") from error
+
+
+def oversize_reason(text: str) -> str:
+    """Return why a config is not parsed; empty if its size is plausible. Triton has no such limit."""
+    if len(text) <= MAX_CONFIG_TOKENS:
+        return ""
+    count = sum(match.lastgroup != "space" for match in TOKEN.finditer(text))
+    return f"has more than {MAX_CONFIG_TOKENS:,} words, signs and strings" if count > MAX_CONFIG_TOKENS else ""
 
 
 def _field_hint(message: str) -> str:

@@ -9,20 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from google.protobuf.text_encoding import CUnescape
 
-from repogen.triton_config.text.parse import PbtxtError, empty_config
+from repogen.triton_config.text.parse import TOKEN, PbtxtError, empty_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-_TOKEN = re.compile(
-    r"(?P<space>[ \t\r\n\f\v]+|\#[^\n]*)"
-    # The closing quote is optional: a search for it from each opening quote would take quadratic time.
-    r"""|(?P<string>"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?)"""
-    r"|(?P<word>[A-Za-z0-9_.+-]+)|(?P<sign>.)",
-    re.DOTALL,
-)
 # Python's int() accepts these; C++'s tokenizer does not.
 _NOT_A_NUMBER = re.compile(r"\+.*|-?[0-9][0-9_]*_.*")
 _CLOSING = {"{": "}", "<": ">"}
@@ -123,7 +116,7 @@ def locate_fields(text: str, origin: str) -> SourceMap:
 def tokens(text: str) -> Iterator[Token]:
     """Yield the tokens of a text, without comments and white space."""
     line, line_start = 1, 0
-    for match in _TOKEN.finditer(text):
+    for match in TOKEN.finditer(text):
         if match.lastgroup != "space":
             yield Token(match[0], Position(line, match.start() - line_start + 1), match.start())
         breaks = match[0].count("\n")

@@ -48,7 +48,24 @@ CASES = (
         "forward(**batch)",
         signature(x="float32 batch 4", scale="float32 batch 1"),
     ),
-    _case("autocast_bf16", "Autocast", "rejected:parity.load", "no kernel for bfloat16"),
+    _case("autocast_bf16", "Autocast", "batch", "bfloat16 inside becomes float32"),
+    _case("casts_to_bf16", "CastsToBfloat16", "batch", "weights and explicit casts in bfloat16"),
+    _case("inverse_fft", "InverseFft", "batch", "a filter in the frequency domain", signature(x="float32 batch 16")),
+    _case("inverse_stft", "InverseStft", "batch", "stft and istft", signature(x="float32 batch 256")),
+    _case("bytes", "Bytes", "batch", "arithmetic on uint8", {"examples": "verdicts.py:images"}),
+    _case("argmax_of_ids", "ArgmaxOfIds", "batch", "ArgMax of int64", {"examples": "verdicts.py:token_ids"}),
+    _case(
+        "scripted_cells", "scripted_cells", "batch", "a GRU cell in a scripted loop", signature(x="float32 batch 4 3")
+    ),
+    _case("narrow_fake_quantize", "NarrowFakeQuantize", "batch", "from -127 to 127"),
+    _case("quantization_aware", "quantization_aware", "batch", "FakeQuantize modules whose observers are off"),
+    _case(
+        "gru_with_state",
+        "GruWithState",
+        "batch",
+        "the exporter declares wrong sizes of outputs",
+        signature({"time": (1, 20)}, x="float32 batch time 4", state="float32 batch 2 6"),
+    ),
     _case("complex_inverse", "ComplexInverse", "rejected:export.no-translation", "complex numbers inside"),
     _case("compiled_part", "compiled_part", "batch", "a layer behind torch.compile"),
     _case(

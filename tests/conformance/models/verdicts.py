@@ -136,7 +136,7 @@ class AnyKeywords(nn.Module):
 
 
 class Autocast(nn.Module):
-    """Computes in bfloat16 inside, for which ONNX Runtime's CPU has no matrix product."""
+    """Computes in bfloat16 inside."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,6 +145,131 @@ class Autocast(nn.Module):
     def forward(self, x: Tensor) -> Any:
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return self.linear(x).float()
+
+
+class CastsToBfloat16(nn.Module):
+    """Has weights in bfloat16, and casts its input to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3)).bfloat16()
+
+    def forward(self, x: Tensor) -> Any:
+        return self.body(x.bfloat16()).float()
+
+
+class InverseFft(nn.Module):
+    """Filters in the frequency domain."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factors = nn.Parameter(torch.randn(9))
+
+    def forward(self, x: Tensor) -> Any:
+        return torch.fft.irfft(torch.fft.rfft(x, dim=1) * self.factors, n=16, dim=1)
+
+
+class InverseStft(nn.Module):
+    """Removes quiet frequencies from a waveform."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.window = nn.Buffer(torch.hann_window(32))
+
+    def forward(self, x: Tensor) -> Any:
+        spectrum = torch.stft(x, 32, 8, window=self.window, return_complex=True)
+        return torch.istft(spectrum * 0.5, 32, 8, window=self.window, length=256)
+
+
+class Bytes(nn.Module):
+    """Compares, adds and selects bytes and booleans."""
+
+    def forward(self, x: Tensor) -> Any:
+        bright = x > 128
+        return torch.where(bright, x, x + 100), torch.where(bright, ~bright, bright), x.amin(1)
+
+
+def images(batch: int) -> Tensor:
+    """Return random bytes."""
+    return torch.randint(0, 256, (batch, 6), dtype=torch.uint8, generator=torch.Generator().manual_seed(batch))
+
+
+class ArgmaxOfIds(nn.Module):
+    """Returns the vector at the position of the largest token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(50, 4)
+
+    def forward(self, ids: Tensor) -> Any:
+        return self.table(ids)[torch.arange(ids.shape[0]), ids.argmax(-1)]
+
+
+def token_ids(batch: int) -> Tensor:
+    """Return random tokens."""
+    return torch.randint(0, 50, (batch, 7), generator=torch.Generator().manual_seed(batch))
+
+
+class _Cells(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(3, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        state = torch.zeros(x.shape[0], 5)
+        for step in range(4):
+            state = self.cell(x[:, step], state)
+        return state
+
+
+def scripted_cells() -> nn.Module:
+    """Return a scripted loop over a recurrent cell."""
+    script: Any = torch.jit.script
+    module: nn.Module = script(_Cells().eval())
+    return module
+
+
+class NarrowFakeQuantize(nn.Module):
+    """Rounds to the symmetric range of 8 bits, which QuantizeLinear does not have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.scale = nn.Buffer(torch.full((3,), 0.01))
+        self.zero = nn.Buffer(torch.zeros(3, dtype=torch.int32))
+
+    def forward(self, x: Tensor) -> Any:
+        weight = torch.fake_quantize_per_channel_affine(self.linear.weight, self.scale, self.zero, 0, -127, 127)
+        return nn.functional.linear(torch.fake_quantize_per_tensor_affine(x, 0.05, 0, -127, 127), weight)
+
+
+def quantization_aware() -> nn.Module:
+    """Return a module after quantization-aware training, before its conversion."""
+    from torch.ao.quantization import (  # noqa: PLC0415 - deprecated, and only needed here
+        disable_observer,
+        get_default_qat_qconfig_mapping,
+    )
+    from torch.ao.quantization.quantize_fx import prepare_qat_fx  # noqa: PLC0415 - the same
+
+    torch.manual_seed(0)
+    prepare: Any = prepare_qat_fx
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).train()
+    prepared: nn.Module = prepare(model, get_default_qat_qconfig_mapping("fbgemm"), (torch.randn(8, 4),))
+    for _ in range(8):
+        prepared(torch.randn(32, 4))
+    return prepared.eval().apply(disable_observer)
+
+
+class GruWithState(nn.Module):
+    """Accepts and returns the state of a GRU of two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru, self.head = nn.GRU(4, 6, num_layers=2, batch_first=True), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor, state: Tensor) -> Any:
+        outputs, last = self.gru(x, state.transpose(0, 1).contiguous())
+        return self.head(outputs), last.transpose(0, 1)
 
 
 class ComplexInverse(nn.Module):

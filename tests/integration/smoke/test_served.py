@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from repogen.smoke.inference import RefusedError
-from repogen.smoke.predict import Predictor
+from repogen.smoke.predict import predictor
 from repogen.smoke.served import serving
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def test_version_is_served_under_its_directorys_name(triton: SharedTriton, stage
         assert (one.address.model, two.address.model) == ("served_here", "served_twin")
         one.ask(one.row())
         one.ask_many(one.row(), one.burst_size())
-        outputs = [Predictor(served.deployed.client, served.address)({"x": rows})["y"] for served in (one, two)]
+        outputs = [predictor(served.deployed.client, served.address)({"x": rows})["y"] for served in (one, two)]
     expected = np.tile(linear.outputs["y"], (7, 1)).astype(np.float32)
     np.testing.assert_allclose(outputs[0].astype(np.float32), expected, rtol=1e-5)
     np.testing.assert_allclose(outputs[1].astype(np.float32), 2 * expected, rtol=1e-5)

@@ -69,6 +69,7 @@ def test_golden_rows_are_sequences(triton: Any, stage: Any, counter: Any) -> Non
     report = smoke_staged(triton.running, stage.add("counter", counter))
     texts = details(report)
     assert texts.pop("golden seed=0") == "3 of 3 rows, each a sequence: max_abs_diff 0"
+    assert texts.pop("golden over HTTP") == "3 of 3 rows, each a sequence: max_abs_diff 0"
     assert texts.pop("sequence of 3 requests").startswith("!the outputs were not compared: golden tensors")
     assert "must specify a non-zero or non-empty corr" in texts.pop("rejects a request outside of a sequence")
     assert "must specify batch-size 1" in texts.pop("rejects batch 2 in a sequence")

@@ -36,7 +36,7 @@ def test_correct_model_passes(triton: Any, stage: Any, linear: Any) -> None:
     """Every check of a batching model passes, and nothing is overridden."""
     report = smoke_staged(triton.running, stage.add("linear", linear))
     assert failures(report) == []
-    expected = ["files", "loads", "ready", "metadata", "config", "golden seed=0"]
+    expected = ["files", "loads", "ready", "metadata", "config", "golden seed=0", "golden over HTTP"]
     expected += [*(f"batch {size}" for size in (1, 2, 3, 4, 8)), "rejects batch 9", "rejects INT32 for x (FP32)"]
     expected += ["still serves after rejected requests"]
     assert expected == [check.name for check in report.checks if not check.warning]

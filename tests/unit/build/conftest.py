@@ -21,7 +21,7 @@ from repogen.repository.manifest import manifest_to_json
 from repogen.spec.load import load_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from repogen.artifacts.report import BuildReport, ModelReport
@@ -80,9 +80,10 @@ class FakeTracker:
         if method in self.failing:
             raise TrackingError(f"{method} failed", "start the server")
 
-    def start(self, names: Iterable[str]) -> None:
+    def start(self, models: Mapping[str, Mapping[str, str]]) -> None:
         """Record the models."""
-        self._call("start", ",".join(names))
+        assert all(tags["repogen.source"] for tags in models.values())
+        self._call("start", ",".join(models))
 
     def log(
         self, staged: StagedVersion, built: BuiltModel, report: ModelReport, page: str, repository: Path
@@ -93,6 +94,11 @@ class FakeTracker:
         assert repository.name
         self._call("log", f"{staged.name} {report.status.value}")
         return Tracked("run", 7)
+
+    def log_page(self, name: str, page: str) -> None:
+        """Record a new report."""
+        assert "published" in page
+        self._call("log_page", name)
 
     def log_failed(self, report: ModelReport, page: str) -> None:
         """Record a failure."""

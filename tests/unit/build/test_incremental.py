@@ -18,6 +18,7 @@ from repogen.build.incremental import (
 )
 from repogen.build.pipeline import BuildOptions, build
 from repogen.repository.digest import sha256_bytes
+from repogen.repository.hold import hold_text
 from repogen.repository.layout import journal_path
 
 from .conftest import PLAIN, RecordedProgress, ensemble_of, write_spec
@@ -143,4 +144,17 @@ def test_fifo_in_a_version(spec: Spec, publish_version: Callable[..., Path], fil
     publish_version(spec, "a")
     (spec.repository / "a" / file).unlink()
     os.mkfifo(spec.repository / "a" / file)
+    assert up_to_date_models(spec, ["a"], spec.repository) == {}
+
+
+def test_newest_version_is_up_to_date_while_another_is_held(spec: Spec, publish_version: Callable[..., Path]) -> None:
+    """A hold is not a change of the model; the report has a note, and a changed file still counts."""
+    for version in (1, 2):
+        publish_version(spec, "a", version)
+    config = spec.repository / "a" / "config.pbtxt"
+    config.write_text(hold_text(config.read_text(), 1))
+    report = up_to_date_models(spec, ["a"], spec.repository)["a"]
+    note = "version 1 is held and served; `repogen rollback a --release` ends the hold"
+    assert (report.version, report.notes) == (2, (note,))
+    (spec.repository / "a" / "2" / "model.onnx").write_bytes(b"grapH")
     assert up_to_date_models(spec, ["a"], spec.repository) == {}

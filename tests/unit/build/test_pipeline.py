@@ -64,6 +64,16 @@ def test_tracked_build_registers_what_was_not_registered(spec: Spec, publish_ver
     assert (plan.pending, plan.unconfirmed) == (("a", "e"), (("b", 1),))
 
 
+def test_environment_alone_turns_tracking_on(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with MLflow's own tools; --no-track still turns it off."""
+    assert plan_build(spec, BuildOptions()).tracking is None
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    tracking = plan_build(spec, BuildOptions()).tracking
+    assert tracking is not None
+    assert tracking.uri == "http://127.0.0.1:1"
+    assert plan_build(spec, BuildOptions(track=False)).tracking is None
+
+
 @pytest.mark.parametrize("flag", ["track", "dry_run"])
 def test_build_without_tracking_confirms_nothing(spec: Spec, publish_version: Callable[..., Path], flag: str) -> None:
     """With --no-track and --dry-run."""
@@ -78,6 +88,15 @@ def test_unknown_model_is_rejected(spec: Spec) -> None:
     with pytest.raises(SpecError, match="has no model 'x'") as caught:
         plan_build(spec, BuildOptions(models=("a", "x")))
     assert (caught.value.code, caught.value.hint) == ("spec.no-such-model", "its models are a, b, e")
+
+
+@pytest.mark.parametrize("options", [BuildOptions(models=("digitz",)), BuildOptions(adopt=("digitz",))])
+def test_misspelled_model_has_a_suggestion(tmp_path: Path, options: BuildOptions) -> None:
+    """The most similar name."""
+    spec = write_spec(tmp_path, digits=PLAIN, text=PLAIN)
+    with pytest.raises(SpecError) as caught:
+        plan_build(spec, options)
+    assert caught.value.hint == 'did you mean "digits"?'
 
 
 def test_repository_option_is_checked_like_the_spec_s(spec: Spec) -> None:

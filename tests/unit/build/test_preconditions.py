@@ -13,6 +13,7 @@ from repogen.artifacts.report import Status
 from repogen.build.pipeline import BuildOptions, build, plan_build
 from repogen.build.preconditions import check_preconditions
 from repogen.errors import MissingExtraError, PublishError, SpecError
+from repogen.repository.hold import hold_text
 
 from .conftest import PLAIN, RecordedProgress, ensemble_of, write_spec
 
@@ -169,3 +170,17 @@ def test_adoption_is_a_request(tmp_path: Path) -> None:
     assert list(errors(spec, adopt=("a",))) == ["b"]
     with pytest.raises(SpecError, match="has no model 'c'"):
         errors(spec, adopt=("c",))
+
+
+@pytest.mark.parametrize(("pinned", "code"), [(None, "ensemble.held-step"), (1, None)])
+def test_step_that_is_held(
+    tmp_path: Path, publish_version: Callable[..., Path], pinned: int | None, code: str | None
+) -> None:
+    """An ensemble is verified with the newest version of a step, so that must be the one that is served."""
+    ensemble = "{source: {kind: ensemble, steps: [{model: a%s}]}}" % (f", version: {pinned}" if pinned else "")
+    spec = write_spec(tmp_path, a=PLAIN, e=ensemble)
+    for version in (1, 2):
+        publish_version(spec, "a", version)
+    config = spec.repository / "a" / "config.pbtxt"
+    config.write_text(hold_text(config.read_text(), 1))
+    assert [reason for reason, _ in errors(spec, dry_run=True).values()] == ([code] if code else [])

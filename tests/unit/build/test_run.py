@@ -63,7 +63,7 @@ def test_build_with_nothing_pending_confirms_versions_only(
     @contextmanager
     def open_tracking(*_: object) -> Iterator[TrackingSession]:
         assert plan.tracking is not None
-        with TrackingSession(plan.tracking, plan.repository, (), lambda: None, lambda _: tracker) as session:
+        with TrackingSession(plan.tracking, plan.repository, {}, lambda: None, lambda _: tracker) as session:
             yield session
 
     monkeypatch.setattr(build_run, "open_tracking", open_tracking)

@@ -75,7 +75,7 @@ def tracker() -> FakeTracker:
 def tracking(spec: Spec, tracker: FakeTracker) -> Iterator[TrackingSession]:
     """Return a tracking session with a fake tracker."""
     server = Tracking("sqlite:///unused.db", "repogen", register=True, root=spec.root)
-    with TrackingSession(server, spec.repository, ["m"], lambda: None, lambda _: tracker) as session:
+    with TrackingSession(server, spec.repository, spec.models, lambda: None, lambda _: tracker) as session:
         yield session
 
 
@@ -92,7 +92,7 @@ def test_version_is_logged_published_and_confirmed_in_this_order(
     staged = stage(spec, session.staging)
     report = publish_model(session, run_of(session), staged, built_model(tmp_path))
     assert (report.status, report.version, report.registry_version) == (Status.PUBLISHED, 1, 7)
-    assert tracker.calls == ["start m", "log m verified", "confirm m 1 7"]
+    assert tracker.calls == ["start m", "log m verified", "confirm m 1 7", "log_page m"]
     assert session.progress.steps == ["m: track", "m: publish", "m: confirm"]  # type: ignore[attr-defined]
     assert list(report.seconds) == ["track", "publish", "confirm"]
     assert (spec.repository / "m" / "1" / "model.onnx").exists()

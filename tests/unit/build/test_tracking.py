@@ -14,6 +14,8 @@ from repogen.artifacts.versions import Manifest, ModelConfig, Provenance, Staged
 from repogen.build.plan import BuildOptions, BuildPlan
 from repogen.build.tracking import TrackingSession, confirm_published, open_tracking
 from repogen.errors import ErrorRecord, TrackingError
+from repogen.spec.models import ModelSpec
+from repogen.spec.sources import TorchSource
 
 from .conftest import PLAIN, SIGNATURE, FakeTracker, RecordedProgress, built_model, write_spec
 
@@ -27,10 +29,13 @@ VERIFIED = ModelReport("m", Status.VERIFIED)
 FAILED = ModelReport("m", Status.FAILED, error=ErrorRecord("x", "failed", exit_code=3))
 
 
+MODEL = ModelSpec(source=TorchSource(factory="models.py:build"))
+
+
 def session_with(tracker: FakeTracker, repository: Path, *, register: bool = True) -> TrackingSession:
     """Return a session that connects to a fake tracker."""
     server = Tracking("sqlite:///unused.db", "repogen", register=register, root=repository)
-    return TrackingSession(server, repository, ["m"], lambda: None, lambda _: tracker)
+    return TrackingSession(server, repository, {"m": MODEL}, lambda: None, lambda _: tracker)
 
 
 def staged(private: Path) -> StagedVersion:

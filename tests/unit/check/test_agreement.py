@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agreement.values import Truth, excuse, on_stock_backend
+from agreement.values import ServerResult, explanation, on_stock_backend
 from agreement.variants import all_variants
 
 from repogen.api.check import check
 from repogen.errors import SpecError
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
-TRUTHS = [
-    on_stock_backend(Truth(**entry))
-    for entry in json.loads((BENCHMARKS / "agreement" / "truth.json").read_text(encoding="utf-8"))
+RESULTS = [
+    on_stock_backend(ServerResult(**entry))
+    for entry in json.loads((BENCHMARKS / "agreement" / "server_results.json").read_text(encoding="utf-8"))
 ]
 
 
@@ -41,16 +41,18 @@ def _errors(directory: Path) -> list[str]:
 
 def test_recorded_results_match_the_variants(errors: dict[str, Any]) -> None:
     """The recorded results are for exactly these variants."""
-    assert len(TRUTHS) > 1000
-    assert {truth.name for truth in TRUTHS} <= set(errors)
+    assert len(RESULTS) > 1000
+    assert {result.name for result in RESULTS} <= set(errors)
 
 
 @pytest.mark.parametrize("group", ["core", "backend", "layout", "syntax"])
 def test_errors_match_what_triton_rejects(errors: dict[str, list[str]], group: str) -> None:
     """There are no false positives or negatives except the explained ones."""
     mismatches = [
-        (truth.name, truth.outcome, truth.message, errors[truth.name])
-        for truth in TRUTHS
-        if truth.group == group and (truth.outcome == "accept") is bool(errors[truth.name]) and not excuse(truth)
+        (result.name, result.outcome, result.message, errors[result.name])
+        for result in RESULTS
+        if result.group == group
+        and (result.outcome == "accept") is bool(errors[result.name])
+        and not explanation(result)
     ]
     assert mismatches == []

@@ -95,3 +95,46 @@ def test_one_model_reads_only_what_its_steps_name(repository: Path, monkeypatch:
     parsed.clear()
     assert check(repository) == []
     assert sorted(parsed) == ["e", "m", "other"]
+
+
+def test_messages_do_not_grow_with_the_number_of_tensors(repository: Path) -> None:
+    """Each of many steps would otherwise list the tensors of all others."""
+    steps = "".join(
+        f'step {{ model_name: "m" model_version: -1 input_map {{ key: "x" value: "in{index}" }} '
+        f'output_map {{ key: "y" value: "out{index}" }} }}\n'
+        for index in range(500)
+    )
+    add_model(repository, "e", f'platform: "ensemble" max_batch_size: 8 ensemble_scheduling {{ {steps} }}')
+    findings = check(repository)
+    assert len(findings) >= 500
+    assert max(len(finding.hint) for finding in findings) < 400
+
+
+def test_steps_in_reverse_order_are_not_a_cycle(repository: Path) -> None:
+    """Triton orders steps by their tensors."""
+    steps = "".join(
+        f'step {{ model_name: "m" model_version: -1 input_map {{ key: "x" value: "t{index}" }} '
+        f'output_map {{ key: "y" value: "t{index + 1}" }} }}\n'
+        for index in reversed(range(1200))
+    )
+    tensors = 'input { name: "t0" data_type: TYPE_FP32 dims: [ 4 ] } output { name: "t1200" data_type: TYPE_FP32 }'
+    add_model(repository, "e", f'platform: "ensemble" max_batch_size: 8 {tensors} ensemble_scheduling {{ {steps} }}')
+    assert "RG505" not in {finding.code for finding in check(repository)}
+
+
+@pytest.mark.parametrize("name", ["..", ".", "../outside", "m/../../outside", "/", "a\\000b", "n" * 300])
+def test_step_name_does_not_leave_the_repository(repository: Path, name: str) -> None:
+    """Findings must not show what a config.pbtxt elsewhere contains."""
+    outside = CONFIG.replace('"x"', '"SECRET"').replace("8", "3")
+    add_model(repository.parent, "outside", outside)
+    (repository.parent / "config.pbtxt").write_text(outside, encoding="utf-8")
+    step = f'model_name: "{name}" model_version: -1 input_map {{ key: "x" value: "in" }}'
+    step += ' output_map { key: "y" value: "out" }'
+    tensors = (
+        'input { name: "in" data_type: TYPE_FP32 dims: [ 4 ] } output { name: "out" data_type: TYPE_FP32 dims: [ 3 ] }'
+    )
+    config = f'platform: "ensemble" max_batch_size: 8 {tensors} ensemble_scheduling {{ step {{ {step} }} }}'
+    add_model(repository, "e", config)
+    findings = check(repository / "e")
+    assert {finding.code for finding in findings} == {"RG501"}
+    assert "SECRET" not in str(findings)

@@ -181,3 +181,10 @@ def test_write_is_atomic(repository: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(PublishError, match="No space left"):
         write(report.files)
     assert sorted(entry.name for entry in repository.iterdir()) == ["m"]
+
+
+def test_many_corrections_of_one_file(repository: Path) -> None:
+    """Each is applied at its place, and the text is read once for all of them."""
+    wrong = "".join(f'parameters {{ key: "intra_op_thread_coun{n}" {TWO} }}\n' for n in range(900))
+    after = fixed(repository, CONFIG.replace("dims: [ 3 ]", "dims: [ 4 ]") + wrong, unsafe=True)
+    assert after == CONFIG + f"parameters {{ {NEW_KEY} {TWO} }}\n" * 900

@@ -20,7 +20,7 @@ def _no_header(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "unused=unused")
 
 
-@pytest.mark.parametrize("command", ["build", "promote", "serve", "smoke"])
+@pytest.mark.parametrize("command", ["build", "deploy", "promote", "serve", "smoke"])
 def test_commands_that_open_a_server_have_the_option(command: str) -> None:
     """Its help names the variable, which other users cannot read."""
     text = CliRunner().invoke(main, [command, "--help"]).output

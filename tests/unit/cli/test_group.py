@@ -52,6 +52,21 @@ def test_an_unknown_command_is_a_usage_error() -> None:
     assert "No such command 'biuld'" in run.stderr
 
 
+def test_misspelled_command_has_a_suggestion() -> None:
+    """The most similar command."""
+    result = CliRunner().invoke(main, ["biuld"])
+    assert (result.exit_code, 'did you mean "build"?' in result.output) == (2, True)
+
+
+@pytest.mark.parametrize("arguments", [["build"], ["history", "m", "--spec"]])
+def test_directory_as_a_spec_is_named(tmp_path: Path, arguments: list[str]) -> None:
+    """With the file to pass instead."""
+    result = CliRunner().invoke(main, [*arguments, str(tmp_path)])
+    assert result.exit_code == 2
+    assert f"{tmp_path} is a directory, not a spec" in result.stderr
+    assert f"pass the file, for example {tmp_path / 'repogen.yaml'}" in result.stderr
+
+
 def test_arguments_are_not_written_to_a_terminal_unchanged() -> None:
     """A file name from elsewhere may contain an escape sequence."""
     command = [sys.executable, "-m", "repogen", "build", "a", "\x1b[2J\N{RIGHT-TO-LEFT OVERRIDE}"]

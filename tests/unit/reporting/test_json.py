@@ -8,13 +8,31 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from repogen.artifacts.built_model import ExportAttempt, PassOutcome
+from repogen.artifacts.bench import BenchReport, BenchRow, Estimate, Machine, ModelBench, Unmeasured
+from repogen.artifacts.built_model import ExportAttempt, FileRecord, PassOutcome
+from repogen.artifacts.deployment import DeployAction, DeployReport, ModelDeployment, ServerDeployment
+from repogen.artifacts.difference import (
+    Change,
+    DiffReport,
+    FileChange,
+    Metric,
+    OperatorCount,
+    VersionRef,
+    WeightsDiff,
+)
 from repogen.artifacts.environment import Check
+from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
 from repogen.artifacts.promotion import GateResult, History, Outcome, Period, PromotionReport, Verdict
+from repogen.artifacts.prune import PrunedVersion, PruneReport
 from repogen.artifacts.registry import AliasMove
 from repogen.artifacts.report import BuildReport, ModelReport, Status
-from repogen.artifacts.serving import Latency, SmokeCheck, SmokeReport
+from repogen.artifacts.rollback import RollbackOutcome, RollbackReport
+from repogen.artifacts.serving import ControlMode, Latency, SmokeCheck, SmokeReport
 from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncReport
+from repogen.artifacts.tensors import Signature
+from repogen.artifacts.transfer import TransferredVersion, TransferReport
+from repogen.artifacts.verification import Discrepancy, VerifyReport
+from repogen.artifacts.versions import Manifest, Provenance
 from repogen.errors import ErrorRecord, PublishError
 from repogen.reporting.json import as_dict, doctor_document, findings_document, smoke_document
 from repogen.reporting.json_types import DOCUMENTS
@@ -44,9 +62,53 @@ MODEL = ModelReport(
     seconds={"export": 1.23456},
     error=ERROR,
 )
+BENCH = BenchReport(
+    Path("r"),
+    Machine("CPU", 2, 2**30, 0.5, "Linux 6", {"torch": "2.13"}),
+    rounds=1,
+    seconds=0.5,
+    models=(
+        ModelBench(
+            *("m", 3),
+            rows=(BenchRow("grpc", 8, 4, *(Estimate(1.0, 0.5, 2.0),) * 4, ratio=None, requests=9),),
+            unmeasured=(Unmeasured("shm", "why"),),
+            baseline="grpc",
+            memory_bytes={"triton": 5},
+            server="Triton",
+            notes=("n",),
+        ),
+        ModelBench("n", 0, error=ERROR),
+    ),
+)
 GATE = GateResult("latency.max_ratio", "n/a", "", Verdict.RECORDED, value=float("inf"))
 MOVE = AliasMove("champion", None, 2, "me", "2026-01-01T00:00:00Z", "promote", {"size": "1"})
 SYNCED = (SyncedVersion("m", SyncAction.FAILED, 1, "", ERROR),)
+PROVENANCE = Provenance({}, "", "", {}, "24.10", "dynamo", 20, 10, 1, 1, 1, float("inf"), 0.0)
+SIGNATURE = Signature((), ())
+MANIFEST = Manifest("m", 8, SIGNATURE, (FileRecord("model.onnx", "0" * 64, 1),), PROVENANCE)
+VERSION = VersionRecord("m", 2, Path("m/2"), served=True, manifest=MANIFEST, problem="", size=1, created="")
+FOREIGN = VersionRecord("m", 1, Path("m/1"), served=False, manifest=None, problem="no manifest", size=1, created="")
+MODEL_RECORD = ModelRecord("m", Path("m"), (VERSION, FOREIGN), served=(2,), held=None, problem="")
+ROLLBACK = RollbackReport(Path("r"), "m", RollbackOutcome.HELD, (2,), (1,), 1, dry_run=False, notes=("x",))
+TRANSFERRED = TransferredVersion("m", 1, 2, published=True, size=10)
+DIFF = DiffReport(
+    VersionRef(Path("r"), "m", 1),
+    VersionRef(Path("s"), "m", 2),
+    identical=False,
+    signature=("input 'x' is gone",),
+    weights=WeightsDiff(1, ("w",), (), ("b",), 2),
+    facts=(Change("opset ai.onnx", "17", "20"),),
+    nodes=(3, 4),
+    operators=(OperatorCount("Relu", 0, 1),),
+    metrics=(Metric("parity max abs diff", None, float("inf")),),
+    sizes=(10, 20),
+    files=(FileChange("model.onnx", None, 10),),
+    config=("+x",),
+    inputs=("spec",),
+    notes=("x",),
+)
+DEPLOYED = ModelDeployment("m", DeployAction.RESTORED, (2,), (1,), None, "", (SMOKE,), ERROR)
+SERVER = ServerDeployment("a:1", ControlMode.POLL, (DEPLOYED,), error=ERROR)
 EXAMPLES = {
     "build": [as_dict(BuildReport(Path("r"), (MODEL, ModelReport("n", Status.UNCHANGED, version=1)), ERROR))],
     "check": [findings_document([Finding("RG101", "error", "m", "h", path="a/config.pbtxt")], 1)],
@@ -54,6 +116,18 @@ EXAMPLES = {
     "promote": [as_dict(PromotionReport("m", "champion", None, 2, Outcome.REFUSED, (GATE,), move=MOVE))],
     "history": [as_dict(History("m", (Period("champion", None, "", "", present=True, by="", why="outside"),)))],
     "sync": [as_dict(SyncReport(Path("r"), "a", dry_run=True, versions=SYNCED))],
+    "versions": [
+        as_dict(VersionsReport(Path("r"), "", (ModelRecord("m", Path("m"), (VERSION, FOREIGN), (2,), None, ""),)))
+    ],
+    "verify": [as_dict(VerifyReport(Path("r"), 1, 1, 5, 100, (Discrepancy("m", None, "config.pbtxt is missing"),)))],
+    "rollback": [as_dict(ROLLBACK)],
+    "prune": [as_dict(PruneReport(Path("r"), dry_run=True, versions=(PrunedVersion("m", 1, 10, ""),)))],
+    "bench": [as_dict(BENCH)],
+    "publish": [as_dict(TransferReport(Path("r"), Path("s"), dry_run=True, versions=(TRANSFERRED,)))],
+    "diff": [as_dict(DIFF)],
+    "deploy": [
+        as_dict(DeployReport(Path("r"), (ServerDeployment("a:1", ControlMode.POLL, (DEPLOYED,), error=ERROR),)))
+    ],
     "doctor": [doctor_document([Check("python", "3.11", ok=True)])],
     "a command that failed": [
         as_dict(PublishError("x")),

@@ -198,3 +198,10 @@ def _block_types(markdown: str) -> list[str]:
 
 def _markdown() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+
+
+def test_report_without_html_tags() -> None:
+    """MLflow's page shows Markdown, and tags as text."""
+    page = report_markdown(BuildReport(Path("repository"), (GOOD,)), collapse=False)
+    assert "<" not in page
+    assert f"#### {GOOD.name}\n\n- " in page

@@ -32,7 +32,7 @@ def test_live_view_shows_the_last_step_of_each_model(monkeypatch: pytest.MonkeyP
         progress.step("digits", "done")
         progress.step("resnet", "failed")
         progress.step("text", "smoke")
-        progress.download("triton.whl", 2**20, 2**21)
+        progress.download("triton.whl", 10**6, 2 * 10**6)
     last_view = terminal.getvalue().replace("\r", "").rpartition("repogen")[2]
     lines = {line.split()[0]: line for line in f"repogen{last_view}".splitlines() if line.split()}
     assert "1 of 3 models" in lines["repogen"]

@@ -11,18 +11,20 @@ from repogen.reporting.registry_text import history_text, promotion_text
 
 GATES = (
     GateResult("smoke", "14/14 checks", "all", Verdict.PASSED),
-    GateResult("latency.max_ratio", "1.250 (1.200 to 1.300), p50 2.00 to 1.60 ms", "<= 1.1", Verdict.FAILED, "", 1.25),
+    GateResult(
+        "latency.max_ratio", "1.250 (1.200 to 1.300), p50 2.00 ms, champion 1.60 ms", "<= 1.1", Verdict.FAILED, "", 1.25
+    ),
     GateResult("holdout.min", "-", ">= 0.9", Verdict.FAILED, "gates.py:3: no such label"),
 )
 REFUSED = PromotionReport(
     "digits", "champion", 3, 4, Outcome.REFUSED, GATES, server="Triton 2.51.0 (embedded), ORT", indicative=True
 )
 TEXT = """\
-gate               measured                                     limit   verdict
------------------  -------------------------------------------  ------  -------
-smoke              14/14 checks                                 all     passed
-latency.max_ratio  1.250 (1.200 to 1.300), p50 2.00 to 1.60 ms  <= 1.1  FAILED
-holdout.min        -                                            >= 0.9  FAILED
+gate               measured                                               limit   verdict
+-----------------  -----------------------------------------------------  ------  -------
+smoke              14/14 checks                                           all     passed
+latency.max_ratio  1.250 (1.200 to 1.300), p50 2.00 ms, champion 1.60 ms  <= 1.1  FAILED
+holdout.min        -                                                      >= 0.9  FAILED
 
 notes:
   holdout.min: gates.py:3: no such label
@@ -38,8 +40,10 @@ HISTORY = History(
         Period("champion", 3, "", "2026-01-01T00:00:00+00:00", present=False, by="", why="outside"),
         Period(
             "champion", 4, "2026-01-01T00:00:00+00:00", "", present=False, by="ann", why="promote",
-            figures={"smoke": "14/14 checks [all]", "latency.max_ratio": "1.050 (1.0 to 1.1), p50 2 to 2 ms [<= 1.1]",
+            figures={"smoke": "14/14 checks [all]",
+                     "latency.max_ratio": "1.050 (1.0 to 1.1), p50 2 ms, champion 2 ms [<= 1.1]",
                      "size.max_mb": "3 MB", "server": "Triton"},
+            values={"latency.max_ratio": 1.05, "size.max_mb": 3.0},
         ),
         Period("champion", None, "", "", present=True, by="", why="outside"),
     ),

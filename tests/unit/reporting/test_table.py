@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import sys
+from typing import TYPE_CHECKING
+
+from repogen.reporting.output import safe_text, write_text
 from repogen.reporting.table import table
+
+if TYPE_CHECKING:
+    import pytest
 
 HEADINGS = ("model", "status", "details")
 ROWS = [("digits", "published", "four words that wrap"), ("resnet", "FAILED", "a-hyphenated-word")]
@@ -38,3 +46,16 @@ def test_verdicts_are_colored_without_moving_columns() -> None:
     assert "\x1b[32mpublished\x1b[0m" in colored
     assert "\x1b[31mFAILED   \x1b[0m" in colored
     assert plain == colored.replace("\x1b[32m", "").replace("\x1b[31m", "").replace("\x1b[0m", "")
+
+
+def test_colors_reach_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through the function that escapes every other control character; elsewhere they are escaped as well."""
+    colored = table(HEADINGS, ROWS, width=80, colors=True)
+    for is_terminal in (True, False):
+        stream = io.StringIO()
+        monkeypatch.setattr(stream, "isatty", lambda answer=is_terminal: answer)
+        monkeypatch.setattr(sys, "stdout", stream)
+        write_text(f"{colored}\n\x1b[2J\x1b[31mred\x1b[1mbold")
+        escaped = "\\x1b[2J\\x1b[31mred\\x1b[1mbold\n"
+        assert stream.getvalue() == (f"{colored}\n{escaped}" if is_terminal else safe_text(colored) + f"\n{escaped}")
+    assert "\x1b" not in stream.getvalue()

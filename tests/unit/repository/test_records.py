@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from repogen.artifacts.built_model import FileRecord, Golden, GoldenCase, GoldenTensor
+from repogen.artifacts.built_model import FileRecord, Golden, GoldenCase, GoldenTensor, Lossy, Quality
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.artifacts.versions import Manifest, Provenance
 from repogen.errors import RepogenError
@@ -30,6 +30,8 @@ TENSORS = st.lists(
     st.builds(TensorSpec, TEXT, st.sampled_from(sorted(DTYPES)), st.lists(SIZE | TEXT).map(tuple)), max_size=3
 ).map(tuple)
 FILE = FileRecord("model.onnx", "0" * 64, 1)
+FIGURES = st.floats(allow_nan=False, allow_infinity=False)
+QUALITIES = st.builds(Quality, FIGURES, FIGURES, FIGURES)
 PROVENANCE = st.builds(
     Provenance,
     tools=st.dictionaries(TEXT, TEXT),
@@ -45,6 +47,7 @@ PROVENANCE = st.builds(
     parity_cases=SIZE,
     parity_max_abs_diff=st.floats(allow_nan=False),
     parity_max_rel_diff=st.floats(allow_nan=False),
+    lossy=st.none() | st.builds(Lossy, st.tuples(TEXT), st.just("qint8"), st.none() | QUALITIES),
 )
 MANIFESTS = st.builds(Manifest, TEXT, SIZE, st.builds(Signature, TENSORS, TENSORS), st.just((FILE,)), PROVENANCE)
 MANIFEST = Manifest(
@@ -223,6 +226,7 @@ def test_format_of_the_manifest_is_stable() -> None:
     "fingerprint": {},
     "git_commit": "",
     "ir_version": 10,
+    "lossy": null,
     "nodes_exported": 1,
     "nodes_optimized": 1,
     "opset": 20,

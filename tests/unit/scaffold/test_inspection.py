@@ -6,6 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -103,3 +104,43 @@ def test_hints_that_do_not_apply(here: Path, path: str, hints: Hints, message: s
     (here / "code" / "net.onnx").touch()
     with pytest.raises(SpecError, match=message):
         describe(path, Path("code"), hints)
+
+
+def test_examples_of_one_size_show_a_batch(here: Path) -> None:
+    """If the model accepts another size of their first axis; the spec says to check it."""
+    np.savez(here / "rows.npz", ids=np.zeros((20, 7), np.int64), scale=np.ones((20, 1), np.float32))
+    model = spec_of(Hints(examples="rows.npz"))["nets"]
+    assert model["inputs"]["ids"]["shape"] == ["batch", 7]
+    assert model["dims"] == {"batch": {"min": 1, "max": 32}}
+    assert "# CHECK batch: the examples have one size" in Path("code/repogen.yaml").read_text()
+
+
+def test_examples_of_one_size_keep_a_fixed_axis(here: Path) -> None:
+    """If the model accepts no other size."""
+    code = here / "code" / "nets.py"
+    text = code.read_text(encoding="utf-8").replace(".mean(1)", ".reshape(20, 7, 4).mean(1)")
+    code.write_text(text, encoding="utf-8")
+    np.savez(here / "rows.npz", ids=np.zeros((20, 7), np.int64), scale=np.ones((20, 1), np.float32))
+    model = spec_of(Hints(examples="rows.npz"))["nets"]
+    assert (model["inputs"]["ids"]["shape"], "dims" in model) == ([20, 7], False)
+
+
+def test_parameters_of_examples_are_dims(here: Path) -> None:
+    """With bounds to check, because nothing states them."""
+    with (here / "code" / "nets.py").open("a") as stream:
+        stream.write(
+            "def series(batch, steps, seed):\n"
+            "    return {'ids': torch.zeros(batch, steps, dtype=torch.int64), 'scale': torch.ones(batch, 1)}\n"
+        )
+    model = spec_of(Hints(examples="code/nets.py:series"))["nets"]
+    assert model["inputs"]["ids"]["shape"] == ["batch", "steps"]
+    assert model["dims"] == {"steps": {"min": 1, "max": 64}, "batch": {"min": 1, "max": 32}}
+    assert "# CHECK the bounds of steps" in Path("code/repogen.yaml").read_text()
+
+
+@pytest.mark.parametrize(("file", "name"), [("model.py", "Net"), ("fraud.py", "fraud")])
+def test_name_of_a_factory(here: Path, file: str, name: str) -> None:
+    """The class says more than a file named `model.py` and a function named `build`."""
+    (here / "code" / file).write_text((here / "code" / "nets.py").read_text(encoding="utf-8"), encoding="utf-8")
+    (description,) = describe(f"code/{file}:build", Path("code")).models
+    assert description.name == name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -220,3 +221,21 @@ def test_spec_inside_of_the_repository(repository: Path) -> None:
     """Triton would take the directories next to it for models."""
     with pytest.raises(SpecError, match="contains the spec"):
         describe(str(repository), repository)
+
+
+@pytest.mark.parametrize("step", ["..", "../outside"])
+def test_step_outside_of_the_repository_is_not_read(repository: Path, step: str) -> None:
+    """The ensemble is omitted, as with a step that does not exist."""
+    add_model(repository.parent, "outside", CONFIG)
+    config = repository / "e" / "config.pbtxt"
+    config.write_text(config.read_text().replace('model_name: "m"', f'model_name: "{step}"'))
+    description = describe(str(repository), repository.parent / "spec")
+    assert [model.name for model in description.models] == ["m", "p"]
+    assert f"{step}: it is not in the repository" in description.omitted
+
+
+def test_config_that_is_a_fifo_is_not_opened(repository: Path) -> None:
+    """It would block."""
+    (repository / "m" / "config.pbtxt").unlink()
+    os.mkfifo(repository / "m" / "config.pbtxt")
+    assert list(spec_of(repository)[1]) == ["p"]

@@ -16,6 +16,22 @@ from tests.support import graphs
 if TYPE_CHECKING:
     from pathlib import Path
 
+SESSION_FILES = (
+    "session.optimized_model_filepath",
+    "session.optimized_model_external_initializers_file_name",
+    "session.model_external_initializers_file_folder_path",
+    "session.custom_ops_library",
+    "session.collect_node_memory_stats_to_file",
+    "session.node_partition_config_file",
+    "ep.context_enable",
+    "ep.context_file_path",
+    "ep.context_model_external_initializers_file_name",
+)
+LIBRARIES = ("trt_extra_plugin_lib_paths", "trt_engine_decryption_lib_path")
+ACCELERATOR = (
+    'optimization { execution_accelerators { gpu_execution_accelerator { name: "%s" '
+    'parameters { key: "%s" value: "/tmp/x" } } } }'
+)
 ONNX = 'backend: "onnxruntime"\n'
 
 
@@ -58,6 +74,11 @@ def test_name_that_reaches_a_shell_is_refused(tmp_path: Path, name: str) -> None
         ('platform: "ensemble" parameters { key: "EXECUTION_ENV_PATH" }', "parameter EXECUTION_ENV_PATH"),
         (ONNX + 'parameters { key: "TRITON_BATCH_STRATEGY_PATH" }', "TRITON_BATCH_STRATEGY_PATH runs code"),
         (ONNX + 'model_operations { op_library_filename: "a.so" }', "op_library_filename runs code"),
+        *(
+            (ONNX + f'parameters {{ key: "{key}" value {{ string_value: "/tmp/x" }} }}', f'parameters["{key}"] makes')
+            for key in SESSION_FILES
+        ),
+        *((ONNX + ACCELERATOR % ("tensorrt", key), f'parameters["{key}"] loads the libraries') for key in LIBRARIES),
         ('backend: "../x"', "backend '../x' is not a plain name"),
         ('backend: ".."', "backend '..' is not a plain name"),
         ('backend: "python" runtime: "a/b.so"', "runtime 'a/b.so' is not a plain name"),
@@ -174,3 +195,32 @@ def test_python_model_may_contain_code(tmp_path: Path, config: str | None) -> No
     """It runs its code by design."""
     text = None if config is None else config + 'parameters { key: "EXECUTION_ENV_PATH" }'
     assert read_refusals(model(tmp_path, text, "m", "1/model.py", "triton_python_backend_stub")) == ()
+
+
+@pytest.mark.parametrize(
+    "key", ["session.intra_op.allow_spinning", "optimization.enable_gelu_approximation", "note.file"]
+)
+def test_other_parameters_of_a_session_are_admitted(tmp_path: Path, key: str) -> None:
+    """They name no file, or are not passed to ONNX Runtime."""
+    assert read_refusals(model(tmp_path, ONNX + f'parameters {{ key: "{key}" value {{ string_value: "1" }} }}')) == ()
+
+
+@pytest.mark.parametrize("key", ["trt_engine_cache_path", "trt_timing_cache_path", "trt_ep_context_file_path"])
+def test_cache_of_an_accelerator_is_a_warning(tmp_path: Path, key: str) -> None:
+    """Such a model is loaded: a cache is usual, and only a server with a GPU reads it."""
+    directory = model(tmp_path, ONNX + ACCELERATOR % ("tensorrt", key))
+    assert read_refusals(directory) == ()
+    (finding,) = (finding for finding in check(directory) if finding.code == "RG405")
+    assert (finding.severity, finding.line) == ("warning", 2)
+    assert "'/tmp/x' names files" in finding.message
+
+
+def test_ensembles_in_a_cycle_are_refused(tmp_path: Path) -> None:
+    """Tritonserver 2.51 crashes if another ensemble uses one of them."""
+    for name, step in {"a": "b", "b": "c", "c": "a", "user": "a", "other": "m"}.items():
+        step_text = f'ensemble_scheduling {{ step {{ model_name: "{step}" }} }}'
+        model(tmp_path, f'platform: "ensemble" {step_text}', name)
+    model(tmp_path)
+    refused = {name: read_refusals(tmp_path / name) for name in ("a", "b", "c", "user", "other", "m")}
+    cycle = {name: (f"the steps of {name!r} lead back to {name!r}",) for name in "abc"}
+    assert refused == cycle | dict.fromkeys(("user", "other", "m"), ())

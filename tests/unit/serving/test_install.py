@@ -10,7 +10,7 @@ import pytest
 from repogen.artifacts.progress import Silent
 from repogen.errors import ServerError
 from repogen.repository.digest import sha256_file
-from repogen.serving import install, interpreter, wheels
+from repogen.serving import install, interpreter, perf_analyzer, wheels
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ def wheel(folder: Path, file: str, members: dict[str, str]) -> wheels.Wheel:
     with zipfile.ZipFile(folder / file, "w") as archive:
         for name, text in members.items():
             archive.writestr(name, text)
-    return wheels.Wheel(file, sha256_file(folder / file))
+    return wheels.Wheel(file, sha256_file(folder / file), (folder / file).stat().st_size)
 
 
 @pytest.fixture
@@ -43,17 +43,38 @@ def installation(source: Path, tmp_path: Path) -> install.Installation:
         f"{server}/bin/tritonserver": "binary",
         f"{server}/backends/python/libtriton_python.so": "backend",
         "nvidia_pytriton.libs/libcurl.so": "library",
+        "nvidia_pytriton.libs/libb64-98cb6333.so.0d": "base64",
+        "nvidia_pytriton.libs/libcudart-09529672.so.12.6.77": "cuda",
         "nvidia_pytriton.libs/libpython3-1.13.so.1.0": "skipped",
         "pytriton/client/client.py": "skipped",
         **{f"{server}/python_backend_stubs/3.{minor}/{STUB}": f"stub 3.{minor}" for minor in range(8, 14)},
     }
+    analyzer = {
+        "tritonclient-2.51.0.data/data/bin/perf_analyzer": "program",
+        "tritonclient-2.51.0.data/data/bin/perf_client": "skipped",
+        "tritonclient/http/__init__.py": "skipped",
+    }
     tag = interpreter.choose(["cp310", "cp311", "cp312"]).tag
     lock = wheels.WheelLock(
-        wheels.LockedServer("2.51.0", wheel(source, "nvidia_pytriton-0.7.0-py3-none-any.whl", members)),
+        wheels.LockedProgram("2.51.0", wheel(source, "nvidia_pytriton-0.7.0-py3-none-any.whl", members)),
+        wheels.LockedProgram("2.51.0", wheel(source, "tritonclient-2.51.0-x.whl", analyzer)),
         {tag: wheel(source, "numpy-1.26.4-x.whl", {"numpy/__init__.py": "", "numpy/tests/test_x.py": ""})},
         {tag: {RUNTIME: wheel(source, "onnxruntime-1.19.2-x.whl", {"onnxruntime/__init__.py": ""})}},
     )
     return install.locate(RUNTIME, tmp_path / "cache", lock)
+
+
+class Downloads(Silent):
+    """Records the progress of downloads."""
+
+    def __init__(self) -> None:
+        """Begin without events."""
+        self.events: list[tuple[int, int]] = []
+
+    def download(self, what: str, done: int, total: int) -> None:
+        """Record the event."""
+        assert what == "numpy-1.26.4-x.whl"
+        self.events.append((done, total))
 
 
 def files(root: Path) -> set[str]:
@@ -67,7 +88,8 @@ def test_only_needed_files_are_installed(source: Path, installation: install.Ins
 
     assert installation.complete
     assert files(installation.server) == {
-        *("bin/tritonserver", "lib/libcurl.so", "python/libtriton_python.so", "stamp.json"),
+        *("bin/tritonserver", "python/libtriton_python.so", "stamp.json"),
+        *("lib/libb64-98cb6333.so.0d", "lib/libcudart-09529672.so.12.6.77", "lib/libcurl.so"),
         *(f"stubs/{version}/{STUB}" for version in interpreter.SUPPORTED),
     }
     assert files(installation.site) == {"numpy/__init__.py", "onnxruntime/__init__.py", "stamp.json"}
@@ -95,6 +117,27 @@ def test_missing_wheel_is_named(source: Path, installation: install.Installation
         install.install(installation, Silent(), source)
 
     assert "--from DIR" in caught.value.hint
+
+
+def test_progress_of_a_download_has_the_size_of_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while pip has two copies of the file."""
+    archive = wheel(tmp_path, "numpy-1.26.4-x.whl", {"numpy/data.bin": "x" * 5000})
+    pip = tmp_path / "pip"
+    lines = (
+        'for word in "$@"; do if [ "$previous" = --dest ]; then dest=$word; fi; previous=$word; done',
+        f'mkdir "$TMPDIR/unpack"; cp {tmp_path}/numpy-1.26.4-x.whl "$TMPDIR/unpack"',
+        f'cp {tmp_path}/numpy-1.26.4-x.whl "$dest"; sleep 0.5; rm -r "$TMPDIR/unpack"',
+    )
+    pip.write_text("\n".join(("#!/bin/sh", *lines, "")), encoding="utf-8")
+    pip.chmod(0o755)
+    monkeypatch.setattr(wheels, "python_with_pip", lambda: str(pip))
+    progress = Downloads()
+    (tmp_path / "folder").mkdir()
+
+    wheels.fetch(archive, "cp311", tmp_path / "folder", progress)
+
+    assert {total for _, total in progress.events} == {archive.size}
+    assert max(done for done, _ in progress.events) == archive.size == progress.events[-1][0]
 
 
 def test_remains_of_a_killed_installation_are_deleted(source: Path, installation: install.Installation) -> None:
@@ -129,6 +172,22 @@ def test_wheel_cannot_write_outside_the_destination(tmp_path: Path) -> None:
         wheels.unpack(tmp_path / "evil.whl", tmp_path / "destination", str)
 
     assert not (tmp_path / "escaped").exists()
+
+
+def test_perf_analyzer_has_the_libraries_of_the_server_under_their_usual_names(
+    source: Path, installation: install.Installation
+) -> None:
+    """The program of the locked wheel, and copies of two libraries that have hashed names in the server's wheel."""
+    analyzer = perf_analyzer.install_perf_analyzer(installation, Silent(), source)
+
+    assert files(analyzer) == {"bin/perf_analyzer", "lib/libb64.so.0d", "lib/libcudart.so.12", "stamp.json"}
+    assert perf_analyzer.installed_perf_analyzer(installation) == analyzer
+
+
+def test_perf_analyzer_is_not_installed_at_first(installation: install.Installation) -> None:
+    """Nothing is installed by asking."""
+    assert perf_analyzer.installed_perf_analyzer(installation) is None
+    assert not installation.root.exists()
 
 
 def test_cache_directory_is_configurable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,9 @@ from repogen.artifacts.built_model import FileRecord
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.artifacts.versions import Manifest, Provenance
 from repogen.errors import SpecError
+from repogen.repository.inventory import require_models
 from repogen.repository.manifest import manifest_to_json
-from repogen.serving.commands import check_models, recorded_target
+from repogen.serving.commands import recorded_target
 from repogen.targets import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
@@ -63,4 +64,15 @@ def test_repository_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
     (tmp_path / "loop").symlink_to("loop")
     for repository, models in ((tmp_path / name, ()), (tmp_path, (name,))):
         with pytest.raises(SpecError):
-            check_models(repository, models)
+            require_models(repository, models)
+
+
+def test_misspelled_model_has_a_suggestion(tmp_path: Path) -> None:
+    """The most similar name; all names if none is similar."""
+    (tmp_path / "digits").mkdir()
+    hints = []
+    for name in ("digitz", "nobody"):
+        with pytest.raises(SpecError) as caught:
+            require_models(tmp_path, (name,))
+        hints.append(caught.value.hint)
+    assert hints == ['did you mean "digits"?', "models of the repository: digits"]

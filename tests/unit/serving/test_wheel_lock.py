@@ -29,6 +29,15 @@ def test_every_wheel_has_a_full_digest() -> None:
     assert [wheel.file for wheel in wheels if len(bytes.fromhex(wheel.sha256)) != 32] == []
 
 
+def test_every_wheel_has_its_size() -> None:
+    """Progress bars show it."""
+    lock = shipped_lock()
+    wheels = [lock.tritonserver.wheel, *lock.numpy.values()]
+    wheels += [wheel for each in lock.onnxruntime.values() for wheel in each.values()]
+
+    assert [wheel.file for wheel in wheels if wheel.size < 2**20] == []
+
+
 def test_numpy_stays_below_2() -> None:
     """With NumPy 2 the stub returns empty outputs."""
     assert {wheel.requirement for wheel in shipped_lock().numpy.values()} == {"numpy==1.26.4"}

@@ -12,6 +12,7 @@ import torch
 from tritonclient.grpc.service_pb2 import ModelInferRequest, ModelInferResponse
 from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceServicer, add_GRPCInferenceServiceServicer_to_server
 
+from repogen.artifacts.serving import Credentials
 from repogen.smoke.grpc_client import GrpcClient
 from repogen.smoke.inference import Limits, WireTensor
 
@@ -27,10 +28,12 @@ class Echo(GRPCInferenceServiceServicer):  # type: ignore[misc] # tritonclient i
     def __init__(self) -> None:
         """Start without requests."""
         self.requests: list[ModelInferRequest] = []
+        self.headers: list[dict[str, str]] = []
+        self.address = ""
 
-    def ModelInfer(self, request: ModelInferRequest, context: object) -> ModelInferResponse:  # noqa: N802 - gRPC's name
+    def ModelInfer(self, request: ModelInferRequest, context: grpc.ServicerContext) -> ModelInferResponse:  # noqa: N802 - gRPC's name
         """Answer one request."""
-        del context
+        self.headers.append({item.key: item.value for item in context.invocation_metadata()})
         self.requests.append(request)
         response = ModelInferResponse(raw_output_contents=request.raw_input_contents)
         for tensor in request.inputs:
@@ -47,6 +50,7 @@ def echo() -> Iterator[tuple[Echo, GrpcClient]]:
     server.start()
     try:
         with GrpcClient(f"127.0.0.1:{port}", Limits()) as client:
+            service.address = f"127.0.0.1:{port}"
             yield service, client
     finally:
         server.stop(None).wait()
@@ -62,6 +66,18 @@ def test_bfloat16_is_two_bytes_on_the_wire(echo: tuple[Echo, GrpcClient]) -> Non
     assert request.raw_input_contents[0] == expected.view(torch.int16).numpy().tobytes()
     assert received.dtype == np.float32
     assert np.array_equal(received, expected.float().numpy())
+
+
+def test_headers_are_sent_with_every_request(echo: tuple[Echo, GrpcClient]) -> None:
+    """As a proxy in front of the server requires them."""
+    service, client = echo
+    credentials = Credentials(headers={"authorization": "Bearer a b", "x-team": "c"})
+    with GrpcClient(service.address, Limits(), credentials=credentials) as authorized:
+        for _ in range(2):
+            authorized.infer("m", 1, [WireTensor("x", "FP32", VALUES)])
+    client.infer("m", 1, [WireTensor("x", "FP32", VALUES)])
+    sent = [{key: headers.get(key) for key in ("authorization", "x-team")} for headers in service.headers]
+    assert sent == [*[dict(credentials.headers)] * 2, {"authorization": None, "x-team": None}]
 
 
 def test_float32_is_unchanged(echo: tuple[Echo, GrpcClient]) -> None:

@@ -1,4 +1,4 @@
-"""Predictor: the model's own shapes, and any number of rows."""
+"""predictor: the model's own shapes, and any number of rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from repogen.artifacts.tensors import Dim, Signature, TensorSpec
-from repogen.smoke.predict import Address, Predictor
+from repogen.smoke.predict import Address, predictor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.tensors import Arrays
     from repogen.smoke.inference import Counts, ModelMetadata, SequencePosition, WireTensor
+    from repogen.validate.predict import Predict
 
 
 class Doubling:
@@ -74,10 +75,10 @@ class Doubling:
         """Not used."""
 
 
-def predictor(client: Doubling, *shape: Dim, batch: int = 0) -> Predictor:
+def doubling(client: Doubling, *shape: Dim, batch: int = 0) -> Predict:
     """Return a predictor of a model with one input and one output of that shape."""
     signature = Signature((TensorSpec("x", "float32", shape),), (TensorSpec("y", "float32", shape),))
-    return Predictor(client, Address("127.0.0.1:1", "served", 1, batch, signature))
+    return predictor(client, Address("127.0.0.1:1", "served", 1, batch, signature))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_arrays_have_the_models_own_shapes(
     """Outputs have the model's shapes and the order of the rows, whatever the shapes on the wire are."""
     client = Doubling()
     x = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
-    (y,) = predictor(client, *dims, batch=batch)({"x": x}).values()
+    (y,) = doubling(client, *dims, batch=batch)({"x": x}).values()
     np.testing.assert_array_equal(2 * x, y, strict=True)
     assert sent == client.shapes
 
@@ -117,5 +118,5 @@ def test_wrong_inputs_are_named(inputs: Arrays, message: str) -> None:
     """Nothing is sent."""
     client = Doubling()
     with pytest.raises(ValueError, match=message):
-        predictor(client, "batch", 2, batch=8)(inputs)
+        doubling(client, "batch", 2, batch=8)(inputs)
     assert client.shapes == []

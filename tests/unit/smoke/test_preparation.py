@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -11,9 +12,12 @@ from repogen.artifacts.serving import Endpoint
 from repogen.artifacts.tensors import Signature
 from repogen.artifacts.versions import Manifest, ModelConfig, Provenance, StagedVersion
 from repogen.errors import ConfigError, SmokeError
+from repogen.smoke.inference import RefusedError
 from repogen.smoke.preparation import (
+    PreparedModel,
     as_json,
     check_supported,
+    loaded,
     override_config,
     prepare_published,
     prepare_staged,
@@ -127,12 +131,28 @@ def test_ensemble_cannot_be_sent() -> None:
 )
 def test_unsupported_feature_is_a_warning_on_the_embedded_server(added: str, feature: str) -> None:
     """Other servers run NVIDIA's backend."""
-    config = parse(BASE + added, "test")
-    check = check_supported(LOCAL, config)
+    model = PreparedModel(Path("m"), (1,), parse(BASE + added, "test"))
+    check = check_supported(LOCAL, model)
     assert check is not None
     assert (check.passed, check.warning, f"does not support {feature};" in check.detail) == (True, True, True)
-    assert check_supported(REMOTE, config) is None
-    assert check_supported(LOCAL, parse(BASE, "test")) is None
+    assert check_supported(REMOTE, model) is None
+    assert check_supported(LOCAL, PreparedModel(Path("m"), (1,), parse(BASE, "test"))) is None
+
+
+@pytest.mark.parametrize("outer", ["a", "b"])
+def test_unsupported_feature_of_a_step_is_a_warning(tmp_path: Path, outer: str) -> None:
+    """Triton loads the steps with the ensemble, also those of an ensemble among them; before, the load failed."""
+    step = 'platform: "ensemble" ensemble_scheduling {{ step {{ model_name: "{}" model_version: -1 }} }}'
+    configs = {"a": step.format("b"), "b": step.format("c"), "c": 'input { name: "x" data_type: TYPE_BF16 dims: 4 }'}
+    for name, text in configs.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.pbtxt").write_text(text, encoding="utf-8")
+    check = check_supported(LOCAL, prepare_published(LOCAL, tmp_path / outer))
+    assert check is not None
+    assert (check.passed, check.warning) == (True, True)
+    assert "does not support TYPE_BF16 (of its step c);" in check.detail
+    (tmp_path / "c" / "config.pbtxt").write_text("{", encoding="utf-8")
+    assert check_supported(LOCAL, prepare_published(LOCAL, tmp_path / outer)) is None  # the load check has the reason
 
 
 def test_steps_that_form_a_cycle(tmp_path: Path) -> None:
@@ -153,3 +173,21 @@ def test_config_that_cannot_be_parsed(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "config.pbtxt").write_bytes(content)
     with pytest.raises(ConfigError):
         prepare_published(LOCAL, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["..", "../outside"])
+def test_steps_outside_of_the_repository(tmp_path: Path, name: str) -> None:
+    """Their requirements must not be installed, and no such ensemble is loaded."""
+    step = f'ensemble_scheduling {{ step {{ model_name: "{name}" model_version: 1 }} }}'
+    for directory, config in ((tmp_path, ""), (tmp_path / "outside", ""), (tmp_path / "repository" / "e", step)):
+        (directory / "1").mkdir(parents=True)
+        (directory / "1" / "model.py").touch()
+        (directory / "1" / "requirements.txt").write_text("outside==1\n", encoding="utf-8")
+        (directory / "config.pbtxt").write_text(config, encoding="utf-8")
+    (tmp_path / "repository" / "e" / "1" / "model.py").unlink()
+    model = prepare_published(LOCAL, tmp_path / "repository" / "e")
+    assert model.requirements() == []
+    server, client = MagicMock(), MagicMock()
+    with pytest.raises(RefusedError, match="is not the name of a model"), loaded(server, client, model):
+        pass
+    client.load.assert_not_called()

@@ -12,6 +12,7 @@ import pytest
 
 from repogen.artifacts.serving import SmokeCheck
 from repogen.errors import SmokeError
+from repogen.smoke.basic_checks import golden
 from repogen.smoke.batch_checks import rejected_requests
 from repogen.smoke.deployed_model import WireCase
 from repogen.smoke.inference import Limits
@@ -34,9 +35,10 @@ instance_group { count: 1 kind: KIND_CPU }
 
 
 def checks_of(simulated: Simulated, *flaws: str, limits: Limits | None = None, **config: str) -> list[SmokeCheck]:
-    """Run all checks on a simulated server."""
+    """Run all checks on a simulated server, and return those over gRPC: it has no HTTP service."""
     server, model = simulated(*flaws, **config)
-    return run_checks(server, model, limits or Limits())[0]
+    checks = run_checks(server, model, limits or Limits())[0]
+    return [check for check in checks if check.name != "golden over HTTP"]
 
 
 def raise_for(server: Any, checks: list[SmokeCheck]) -> None:
@@ -115,6 +117,18 @@ def test_wrong_outputs_fail_every_comparison(simulated: Simulated, flaw: str) ->
     names = failed(checks_of(simulated, flaw))
     assert names[:6] == ["golden batch=3", "batch 1", "batch 2", "batch 3", "batch 4", "batch 8"]
     assert names[6:] == ["still serves after rejected requests", "dynamic batching"]
+
+
+@pytest.mark.parametrize(
+    ("dims", "wrong"), [("2", ""), ("-1", ""), ("3", "[3, 2], but the dims in config.pbtxt allow")]
+)
+def test_outputs_have_the_dims_of_the_config(simulated: Simulated, dims: str, wrong: str) -> None:
+    """Clients read the dims in the metadata: a response of another shape fails even if its values are correct."""
+    config = CONFIG.replace('"y" data_type: TYPE_FP32 dims: 2', f'"y" data_type: TYPE_FP32 dims: {dims}')
+    _, model = simulated(config=config)
+    (check,) = golden(model)
+    assert check.passed is not bool(wrong)
+    assert wrong in check.detail
 
 
 def test_unobserved_dynamic_batching_is_a_warning(simulated: Simulated) -> None:

@@ -163,3 +163,16 @@ def test_safetensors_with_more_dims_than_numpy_supports(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"e\.safetensors cannot be read") as caught:
         load_data(tmp_path / "e.safetensors")
     assert caught.value.code == "source.safetensors"
+
+
+def test_parameters_that_are_not_dims_are_named() -> None:
+    """The hint declares them."""
+
+    def create(batch: int, steps: int, width: int = 2) -> Array:
+        return np.zeros((batch, steps, width), np.float32)
+
+    examples = ExamplesFunction(create, "m.py:create", Path(), {})
+    with pytest.raises(SourceError, match="parameters that are not dims of the spec: steps") as caught:
+        examples.call({"batch": 2}, "batch", 0)
+    assert caught.value.code == "source.examples-parameter"
+    assert "dims: {steps: {min: 1, max: 64}}" in caught.value.hint

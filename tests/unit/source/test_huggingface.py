@@ -224,6 +224,14 @@ def test_companion_files_and_build_inputs(tmp_path: Path) -> None:
     assert any("merges.txt" in note for note in source.notes)
 
 
+@pytest.mark.parametrize("task", ["text-generation", "fill-mask"])
+def test_decoder_is_published_without_its_cache(tmp_path: Path, task: str) -> None:
+    """The report says so, for decoders only."""
+    save(task, tmp_path / "model")
+    notes = [note for note in load(tmp_path).notes if "published without the key-value cache" in note]
+    assert len(notes) == (task == "text-generation")
+
+
 def test_half_precision_weights(tmp_path: Path) -> None:
     """bfloat16 becomes float32, with a note; float16 is kept, and the spec can request it."""
     torch.manual_seed(0)

@@ -99,6 +99,40 @@ def test_inputs_that_do_not_match_forward_are_rejected(load: Load, names: tuple[
     assert "forward(left, right)" in error.message
 
 
+def test_inputs_of_a_forward_with_a_dict(load: Load) -> None:
+    """The hint says how examples show its structure."""
+    code = "class Net(nn.Module):\n    def forward(self, features): return features['a']\ndef build(): return Net()\n"
+    error = rejected(load, code, inputs=dict.fromkeys(("a", "b"), FLOATS))
+    assert error.code == "source.inputs-count"
+    assert "if features is a dict or a list of tensors, examples: models.py:FUNCTION shows its structure" in error.hint
+    assert "FUNCTION(batch) returns {'features': {'a': …}}" in error.hint
+
+
+DICT = """\
+class Net(nn.Module):
+    def forward(self, batch): return 2 * batch["a"] + batch["b"]
+def build(): return Net()
+def examples(batch): return {"batch": {"a": torch.rand(batch, 4), "b": torch.rand(batch, 4)}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "first"),
+    [(("a", "b"), "a"), (("b", "a"), "a"), (("batch_b", "batch_a"), "batch_a"), (("left", "right"), "left")],
+)
+def test_inputs_of_a_dict_have_its_keys_or_other_names(load: Load, names: tuple[str, ...], first: str) -> None:
+    """Keys in any order; other names in the order of the dict."""
+    source = load(DICT, inputs=dict.fromkeys(names, FLOATS), examples="models.py:examples")
+    one = np.ones((1, 4), np.float32)
+    assert run(source, **{name: one if name == first else 0 * one for name in names})["output"].tolist() == [[2.0] * 4]
+
+
+def test_inputs_that_match_a_dict_in_part_are_rejected(load: Load) -> None:
+    """They may be misspelled."""
+    error = rejected(load, DICT, inputs=dict.fromkeys(("b", "other"), FLOATS), examples="models.py:examples")
+    assert (error.code, "batch_a, batch_b" in error.message) == ("source.inputs-mixed", True)
+
+
 def test_training_mode_is_fixed_with_a_note(load: Load) -> None:
     """The note names the affected layers."""
     source = load("def build(): return nn.Sequential(nn.Linear(4, 2), nn.Dropout())\n")

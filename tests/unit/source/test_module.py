@@ -59,8 +59,8 @@ def test_key_value_cache_is_disabled() -> None:
     inner.config = Config()  # like modules of transformers
     _, notes = prepare(nn.Sequential(inner).eval(), None)
     assert inner.config.use_cache is False
-    assert [note.partition(",")[0] for note in notes] == [
-        "set config.use_cache to False: the graph does not return a key-value cache"
+    assert [note.partition(":")[0] for note in notes] == [
+        "published without the key-value cache (config.use_cache is set to False)"
     ]
 
 
@@ -82,3 +82,25 @@ def test_quantized_module_is_rejected() -> None:
     with pytest.raises(SourceError, match=r"^module '0' is quantized dynamically \(torch\.ao\.nn\.quantized") as caught:
         prepare(quantized(), None)
     assert (caught.value.code, "onnxruntime.quantization" in caught.value.hint) == ("source.quantized", True)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_fake_quantize_modules_are_replaced_if_their_observers_are_off(per_channel: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """An exporter cannot follow their switches, which are tensors."""
+    observer: Any = torch.ao.quantization.MovingAveragePerChannelMinMaxObserver
+    options = {"observer": observer, "quant_min": -127, "quant_max": 127, "dtype": torch.qint8}
+    options |= {"qscheme": torch.per_channel_symmetric, "ch_axis": 0}
+    if not per_channel:
+        observer = torch.ao.quantization.MovingAverageMinMaxObserver
+        options = {"observer": observer, "quant_min": 0, "quant_max": 127, "dtype": torch.quint8}
+    make: Any = torch.ao.quantization.FusedMovingAvgObsFakeQuantize
+    shared = make(**options)
+    model: Any = nn.Sequential(shared, shared)
+    x = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
+    model(x * 0.7)
+    model.eval().apply(torch.ao.quantization.disable_observer)
+    expected = model(x)
+    module, notes = prepare(model, None)
+    assert notes == ("replaced 1 FakeQuantize modules by their fixed scales: their observers are off",)
+    torch.testing.assert_close(module(x), expected, rtol=0, atol=0)

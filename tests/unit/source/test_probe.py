@@ -133,7 +133,12 @@ def test_control_flow_operators_are_allowed(load: Load) -> None:
 
 @pytest.mark.parametrize(
     ("expression", "precision"),
-    [("x + 1", ""), ("(x.half() + 1).float()", "float16"), ("(x.bfloat16() + 1).float()", "bfloat16")],
+    [
+        ("x + 1", ""),
+        ("(x.half() + 1).float()", "float16"),
+        ("(x.bfloat16() + 1).float()", "bfloat16"),
+        ("torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -127, 127)", "qint8"),
+    ],
 )
 def test_half_precision_arithmetic_is_detected(load: Load, expression: str, precision: str) -> None:
     """The outputs may be float32, but parity is limited by the precision inside."""

@@ -119,3 +119,17 @@ def test_repository_that_cannot_be_used(folder: Path, problems: Problems) -> Non
         assert (position, key) == ("1:1", "repository")
         assert "cannot be used" in what
         assert reason in what.lower()
+
+
+@pytest.mark.parametrize("model", ["./missing", "../missing", "/missing/model", "~/model", "a/b/c"])
+def test_directory_of_a_model_that_does_not_exist(model: str, problems: Problems) -> None:
+    """A text that is not a Hub ID is a directory, which is checked before torch is imported."""
+    expected = ("3:33", "models.m.source.model", f'directory "{model}" does not exist (paths are relative to the spec)')
+    assert problems(f"models:\n  m:\n    source: {{kind: huggingface, model: {model}}}\n") == [expected]
+
+
+def test_model_that_may_be_on_the_hub(folder: Path) -> None:
+    """It is searched for when it is built."""
+    spec = folder / "repogen.yaml"
+    spec.write_text("models:\n  m:\n    source: {kind: huggingface, model: google-bert/bert-base-cased}\n")
+    load_spec(spec)

@@ -44,6 +44,10 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
         GOOD.replace('factory: "models.py:build"', "path: model.onnx"),
         ("3:14", "models.m.source.path", "unknown key (add kind: onnx)"),
     ),
+    "callable under the key of another source": (
+        GOOD.replace('factory: "models.py:build"', 'factory: "models.py:build", path: "nets.py:make"'),
+        ("3:42", "models.m.source.path", 'unknown key (write factory: "nets.py:make")'),
+    ),
     "key of another source": (
         GOOD.replace('"models.py:build"', '"models.py:build", uri: "models:/m/1"'),
         ("3:42", "models.m.source.uri", "unknown key (it is a key of kind: mlflow)"),

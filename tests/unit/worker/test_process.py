@@ -379,3 +379,19 @@ def test_job_with_aliases_is_unchanged_by_json(tmp_path: Path) -> None:
     model = {**sent.model.model_dump(mode="json", by_alias=True), "triton": {"instance_group": [group]}}
     sent = replace(sent, model=ModelSpec.model_validate(model))
     assert JOB.validate_json(JOB.dump_json(sent, by_alias=True)) == sent
+
+
+def test_code_of_a_model_does_not_inherit_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only repogen itself uses the control header and the credentials for MLflow."""
+    monkeypatch.setenv("REPOGEN_CONTROL_HEADER", "X-Ops=secret-value")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "secret-value")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://user:secret-value@host/path")
+    monkeypatch.setenv("HF_TOKEN", "kept")
+    code = """
+        def build():
+            leaked = [name for name, value in os.environ.items() if "secret-value" in value]
+            raise RuntimeError(f"leaked {leaked}, {os.environ['HF_TOKEN']} {os.environ['MLFLOW_TRACKING_URI']}")
+    """
+    outcome = run_worker(job(tmp_path, code), Silent(), threading.Event())
+    with pytest.raises(SourceError, match=r"leaked \[\], kept https://host/path"):
+        outcome.model()

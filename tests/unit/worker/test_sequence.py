@@ -118,6 +118,59 @@ def test_bfloat16_output_is_rejected_before_26_03(tmp_path: Path) -> None:
     assert "x.float()" in caught.value.hint
 
 
+GAPS = """
+import torch
+from torch import nn
+
+
+class Gaps(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Sequential(nn.Linear(4, 6), nn.GELU()).bfloat16()
+
+    def forward(self, x, image):
+        filtered = torch.fft.irfft(torch.fft.rfft(x, dim=1) * 0.5, n=4, dim=1)
+        bright = torch.where(image > 128, image, image + 200)
+        return filtered, self.head(x.bfloat16()).float(), bright, image.to(torch.int64).argmax(1)
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_operators_without_kernels_are_rewritten(tmp_path: Path) -> None:
+    """irfft, bfloat16 inside, bytes and ArgMax of int64 load in the oldest target's ONNX Runtime, and agree."""
+    image = {"dtype": "uint8", "shape": ["batch", 5], "range": [0, 255]}
+    inputs = {"x": {"dtype": "float32", "shape": ["batch", 4]}, "image": image}
+    entry = {"source": {"factory": "model.py:Gaps"}, "inputs": inputs, "dims": {"batch": {"max": 4}}}
+    entry |= {"export": {"exporter": "dynamo"}}
+    model, diagnostics = built(tmp_path, entry, GAPS)
+    assert model.batch.batchable
+    assert any("forward computes in bfloat16" in note for note in diagnostics.notes)
+
+
+def test_sizes_of_outputs_that_change_are_dynamic_in_the_graph(tmp_path: Path) -> None:
+    """Exporters write the example's size of an inner value as fixed, here 6, and ONNX Runtime believes it."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Mul", ["s", "one"], ["t"]),
+        helper.make_node("Reshape", ["x", "t"], ["r"]),
+        helper.make_node("Relu", ["r"], ["y"]),
+    ]
+    one = numpy_helper.from_array(np.ones(3, np.int64), "one")
+    x, r, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", steps, 4])
+        for name, steps in (("x", "steps"), ("r", 6), ("y", 6))
+    )
+    graph = helper.make_graph(nodes, "g", [x], [y], [one], value_info=[r])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+    dims = {"batch": {"max": 4}, "steps": {"min": 1, "max": 8}}
+    model, _ = built(tmp_path, {"source": {"kind": "onnx", "path": "m.onnx"}, "dims": dims})
+    assert isinstance(model.artifact, OnnxArtifact)
+    (output,) = model.artifact.signature.outputs
+    assert [isinstance(dim, str) for dim in output.shape] == [True, True, False]
+    declared = onnx.load(model.artifact.path).graph.output[0].type.tensor_type.shape
+    assert not declared.dim[1].dim_value
+
+
 def pooled(path: Path, shape: list[Any]) -> None:
     """Write a graph of images whose dynamic axes are declared as in ``shape``, also between its nodes."""
     nodes = [

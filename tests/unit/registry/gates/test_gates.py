@@ -100,6 +100,16 @@ def test_failed_smoke_check_fails_the_gate() -> None:
     assert (result.measured, result.verdict.value, result.note) == ("1/2 checks", "failed", "batch 2: off by 1")
 
 
+@pytest.mark.parametrize(("limit", "verdict"), [(3.1e-1, "failed"), (3.2e-1, "passed")])
+def test_differences_of_a_lossy_version_add_up(limit: float, verdict: str) -> None:
+    """Its golden tensors are ONNX Runtime's, so Triton may differ from PyTorch by the sum; the text says what it is."""
+    lossy = "lossy: int8-dynamic, quality 0.958 -> 0.956 (budget 0.01)"
+    measurements = MEASUREMENTS | {"parity": Differences(3.1e-1, 1e-2, lossy)}
+    result = results_of({"parity": {"max_abs_diff": limit}}, measurements)["parity.max_abs_diff"]
+    assert result.verdict.value == verdict
+    assert result.measured == f"3.2e-01 (built 3.1e-01, served 1.0e-02; {lossy})"
+
+
 def test_nan_fails_every_limit() -> None:
     """Upper and lower ones."""
     measurements = {"parity": Differences(nan, 3e-7), "evaluation": Evaluations({"": nan}, None, CHAMPION)}

@@ -123,7 +123,7 @@ def track(store: Connection) -> Callable[..., MlflowTracker]:
     def begin(*names: str) -> MlflowTracker:
         tracker = MlflowTracker(store)
         if names:
-            tracker.start(names)
+            tracker.start({name: {"repogen.source": "torch"} for name in names})
         return tracker
 
     return begin

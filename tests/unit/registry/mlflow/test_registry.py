@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from repogen.artifacts.registry import AliasMove, EntryState
+from repogen.artifacts.registry import AliasMove, EntryState, PromotionRun
 from repogen.errors import TrackingError
-from repogen.registry.mlflow.entries import move_key, move_value
+from repogen.registry.mlflow.entries import move_key, move_value, moves_of
 from repogen.registry.mlflow.registry import MlflowRegistry
 
 from .conftest import Stage, built, report
@@ -79,3 +80,30 @@ def test_models_that_repogen_did_not_register_are_foreign(store: Connection) -> 
     (entry,) = registry.entries("foreign")
     assert (entry.state, entry.content) == (EntryState.FOREIGN, "")
     assert registry.moves("foreign") == ()
+
+
+@pytest.mark.parametrize(("passed", "status"), [(True, "FINISHED"), (False, "FAILED")])
+def test_promotion_is_a_run(store: Connection, status: str, *, passed: bool) -> None:
+    """With metrics, tags and the report; a refused one has failed."""
+    name = f"promote m {status}"
+    MlflowRegistry(store).record(PromotionRun(name, passed, {"repogen.outcome": "x"}, {"gate/size": 2.0}, "# page"))
+    (run,) = store.client.search_runs([store.experiment()], f"attributes.run_name = '{name}'")
+    assert (run.info.status, run.data.tags["repogen.outcome"], run.data.metrics) == (status, "x", {"gate/size": 2.0})
+    assert run.data.tags["mlflow.source.name"] == "repogen promote"
+    assert [file.path for file in store.client.list_artifacts(run.info.run_id)] == ["report.md"]
+
+
+def test_move_of_an_earlier_release_has_no_numbers() -> None:
+    """Its figures are read as text."""
+    record = {
+        "alias": "champion",
+        "old": 1,
+        "new": 2,
+        "by": "me",
+        "at": "2026-01-01T00:00:00+00:00",
+        "why": "promote",
+        "figures": {"size.max_mb": "3 MB"},
+        "done": True,
+    }
+    (move,) = moves_of({"repogen.move.champion.x": json.dumps(record)}, {})
+    assert (move.figures, move.values) == ({"size.max_mb": "3 MB"}, {})

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 
 from repogen.artifacts.registry import EntryState
 from repogen.artifacts.report import BuildReport, ModelReport, Status
 from repogen.errors import ErrorRecord, TrackingError
+from repogen.registry.mlflow.entries import pending_tags
+from repogen.registry.mlflow.library import get_artifact_repository
+from repogen.registry.mlflow.mlmodel import write_model
 from repogen.registry.mlflow.registry import MlflowRegistry
 
 from .conftest import Stage, built, report
@@ -31,19 +37,34 @@ def test_run_of_a_model_is_complete(store: Connection, track: Any, stage: Stage)
     assert run.data.params["spec_sha256"] == "5bec"
     assert run.data.params["tool.onnx"] == staged.manifest.provenance.tools["onnx"]
     values = run.data.metrics
-    assert values["parity.max_abs_diff"] == 1e-6
-    assert values["smoke.latency_p95.ms"] == 2.0
-    assert values["size.bytes"] == 1234.0
-    assert values["seconds.export"] == 1.5
-    history = store.client.get_metric_history(tracked.run_id, "parity.case.max_abs_diff")
+    assert values["parity/max_abs_diff"] == 1e-6
+    assert values["latency/p95_ms"] == 2.0
+    assert values["graph/size_bytes"] == 1234.0
+    assert values["seconds/export"] == 1.5
+    history = store.client.get_metric_history(tracked.run_id, "parity_case/max_abs_diff")
     assert [(point.step, point.value) for point in history] == [(0, 0.0), (1, 1e-6)]
     parent = store.client.get_run(run.data.tags["mlflow.parentRunId"])
-    assert parent.info.run_name == "repogen build"
+    assert parent.info.run_name == "build everything"
     assert parent.info.status == "RUNNING"
-    files = {file.path for file in store.client.list_artifacts(tracked.run_id, "model")}
-    assert {
-        f"model/{name}" for name in ("MLmodel", "model.onnx", "config.pbtxt", "manifest.json", "golden.npz")
-    } <= files
+    assert run.data.tags["repogen.source"] == "torch"
+    assert run.outputs is not None
+    (output,) = run.outputs.model_outputs
+    logged = store.client.get_logged_model(output.model_id)
+    assert (logged.name, logged.status, logged.source_run_id) == ("everything", "READY", tracked.run_id)
+    assert logged.params["exporter"] == "dynamo"
+    files = {file.path for file in get_artifact_repository(logged.artifact_location).list_artifacts()}
+    assert {"MLmodel", "model.onnx", "config.pbtxt", "manifest.json", "golden.npz"} <= files
+    assert run.inputs is not None
+    (golden,) = run.inputs.dataset_inputs
+    assert logged.metrics is not None
+    assert {(metric.dataset_name, metric.dataset_digest) for metric in logged.metrics} == {
+        (golden.dataset.name, golden.dataset.digest)
+    }
+    assert {"parity/max_abs_diff", "latency/p95_ms"} <= {metric.key for metric in logged.metrics}
+    version = store.client.get_model_version("everything", str(tracked.registry_version))
+    assert version.source == f"models:/{logged.model_id}"
+    assert version.description is not None
+    assert "- Parity with PyTorch: largest difference 1.0e-06 in 2 cases\n" in version.description
     tracker.finish(BuildReport(staged.repository, ()), "# all")
     assert store.client.get_run(tracked.run_id).info.status == "FINISHED"
     assert store.client.get_run(parent.info.run_id).info.status == "FINISHED"
@@ -131,23 +152,23 @@ def test_pending_version_without_artifacts_is_not_adopted(store: Connection, tra
     """Artifacts that were deleted are uploaded again, to a new version."""
     first = track("lost").log(staged := stage("lost"), built(staged), report(staged), "", staged.repository)
     store.client.delete_run(first.run_id)
-    for path in _artifacts(store, first.run_id):
+    for path in _artifacts(store, "lost", first.registry_version):
         path.unlink()
     again = track("lost").log(staged := stage("lost"), built(staged), report(staged), "", staged.repository)
     assert (again.adopted, again.registry_version) == (False, 2)
 
 
-def _artifacts(store: Connection, run_id: str) -> list[Path]:
-    directory = Path(store.client.get_run(run_id).info.artifact_uri.removeprefix("file://"))
+def _artifacts(store: Connection, name: str, version: int) -> list[Path]:
+    directory = Path(store.client.get_model_version_download_uri(name, str(version)).removeprefix("file://"))
     return [path for path in directory.rglob("*") if path.is_file()]
 
 
 def test_changed_artifacts_are_rejected(store: Connection, track: Any, stage: Stage, tmp_path: Path) -> None:
     """A file with other bytes, and a missing manifest."""
-    tracked = track("altered").log(staged := stage("altered"), built(staged), report(staged), "", staged.repository)
+    track("altered").log(staged := stage("altered"), built(staged), report(staged), "", staged.repository)
     registry = MlflowRegistry(store)
     (entry,) = registry.entries("altered")
-    files = {path.name: path for path in _artifacts(store, tracked.run_id)}
+    files = {path.name: path for path in _artifacts(store, "altered", 1)}
     files["config.pbtxt"].write_text("name: 'altere2'\n")
     (tmp_path / "a").mkdir()
     with pytest.raises(TrackingError, match=r"were changed .* config.pbtxt has") as caught:
@@ -196,4 +217,65 @@ def test_many_parity_cases_are_logged_in_batches(store: Connection, track: Any, 
     """One metric may have more values than a batch of MLflow's API."""
     staged = stage("many")
     tracked = track(staged.name).log(staged, built(staged, 900), report(staged), "", staged.repository)
-    assert len(store.client.get_metric_history(tracked.run_id, "parity.case.cosine")) == 900
+    assert len(store.client.get_metric_history(tracked.run_id, "parity_case/cosine")) == 900
+
+
+def test_version_that_an_earlier_release_registered(
+    store: Connection, track: Any, stage: Stage, tmp_path: Path
+) -> None:
+    """Its source is an artifact of its run; it is downloaded, and adopted if it was not published."""
+    staged = stage("earlier")
+    registry = MlflowRegistry(store)
+    run = store.client.create_run(store.experiment())
+    (tmp_path / "model").mkdir()
+    write_model(staged, run.info.run_id, "m-0", tmp_path / "model")
+    store.client.log_artifacts(run.info.run_id, str(tmp_path / "model"), "model")
+    store.client.create_registered_model("earlier")
+    tags = pending_tags(staged, report(staged), staged.repository)
+    store.client.create_model_version("earlier", f"{run.info.artifact_uri}/model", run.info.run_id, tags=tags)
+    (entry,) = registry.entries("earlier")
+    (tmp_path / "fetched").mkdir()
+    assert (registry.fetch(entry, tmp_path / "fetched") / "model.onnx").read_bytes()
+    tracked = track("earlier").log(staged, built(staged), report(staged), "", staged.repository)
+    assert (tracked.adopted, tracked.registry_version) == (True, 1)
+
+
+def test_files_that_cannot_be_uploaded(
+    store: Connection, track: Any, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The logged model is marked as failed, and nothing is registered."""
+    staged = stage("full")
+    monkeypatch.setattr(LocalArtifactRepository, "log_artifact", _log_artifact_of_a_full_disk)
+    with pytest.raises(TrackingError, match=r"uploading the files of full failed: .*No space left"):
+        track("full").log(staged, built(staged), report(staged), "", staged.repository)
+    (logged,) = store.client.search_logged_models([store.experiment()], "name = 'full'")
+    assert logged.status == "FAILED"
+    assert MlflowRegistry(store).entries("full") == ()
+
+
+def _log_artifact_of_a_full_disk(_: LocalArtifactRepository, file: str, path: str | None = None) -> None:
+    if not file.endswith("report.md"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+
+def test_report_is_replaced_after_the_publish(store: Connection, track: Any, stage: Stage) -> None:
+    """The run shows the number of the version."""
+    tracker = track("replaced")
+    tracked = tracker.log(staged := stage("replaced"), built(staged), report(staged), "old", staged.repository)
+    tracker.log_page("replaced", "published, version 3")
+    assert store.client.download_artifacts(tracked.run_id, "report.md")
+    page = Path(store.client.download_artifacts(tracked.run_id, "report.md")).read_text(encoding="utf-8")
+    assert page == "published, version 3"
+
+
+def test_build_shows_the_headlines_of_its_models(store: Connection, track: Any, stage: Stage) -> None:
+    """The parent run compares the models; more than three models are counted in its name."""
+    names = ["headline", "b", "c", "d"]
+    tracker = track(*names)
+    staged = stage("headline")
+    tracked = tracker.log(staged, built(staged), report(staged), "", staged.repository)
+    tracker.finish(BuildReport(staged.repository, (report(staged),)), "# all")
+    parent = store.client.get_run(store.client.get_run(tracked.run_id).data.tags["mlflow.parentRunId"])
+    assert parent.info.run_name == "build 4 models"
+    expected = {"headline/max_abs_diff": 1e-6, "headline/size_bytes": 1234.0, "headline/latency_p95_ms": 2.0}
+    assert expected.items() <= parent.data.metrics.items()

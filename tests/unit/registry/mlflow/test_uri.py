@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from repogen.artifacts.tracking import Tracking
 from repogen.errors import SpecError
+from repogen.registry.mlflow.client import connect
 from repogen.registry.mlflow.uri import redact_uri, tracking_of
 from repogen.spec.load import load_spec
 
@@ -128,3 +130,14 @@ def test_misspelled_key_gets_the_spec_s_name_as_suggestion(tmp_path: Path) -> No
     """Not the name of the Python attribute."""
     with pytest.raises(SpecError, match='did you mean "register"'):
         load_spec(spec_in(tmp_path, "mlflow: {registre: true}"))
+
+
+def test_connection_does_not_change_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later build of a spec without `mlflow:` is not tracked on the server of an earlier call."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    server = Tracking(f"sqlite:///{tmp_path}/mlflow.db", "repogen", register=True, root=tmp_path)
+    connect(server)
+    assert "MLFLOW_TRACKING_URI" not in os.environ
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    connect(server)
+    assert os.environ["MLFLOW_TRACKING_URI"] == "http://127.0.0.1:1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,6 +73,11 @@ def test_move_records_user_time_and_figures(
     assert (move.alias, move.old, move.new, move.by, move.why) == ("champion", 1, 2, "ann", "promote")
     assert move.at.endswith("+00:00")
     assert move.figures["size.max_ratio"] == "2.000, to version 1's 9.54e-07 MB [<= 3]"
+    assert move.values["size.max_ratio"] == 2.0
+    (run,) = registry.runs
+    assert (run.name, run.passed) == ("promote m version 2 to champion", True)
+    assert run.metrics["gate/size.max_ratio"] == 2.0
+    assert run.tags.items() >= {"repogen.outcome": "promoted", "repogen.champion": "1"}.items()
 
 
 def test_a_failed_gate_moves_nothing(registry: SimulatedRegistry, register: Register) -> None:
@@ -81,6 +87,30 @@ def test_a_failed_gate_moves_nothing(registry: SimulatedRegistry, register: Regi
     report = promoted(registry, 2, "size.max_ratio=1.5")
     assert (report.outcome, report.exit_code, report.move) == (Outcome.REFUSED, ExitCode.GATE, None)
     assert (champion(registry), registry.moves("m")) == (1, ())
+    (run,) = registry.runs
+    assert (run.passed, run.tags["repogen.gate.size.max_ratio"]) == (False, "failed")
+    assert "size.max\\_ratio" in run.page
+
+
+def test_promotion_without_a_run_is_noted(registry: SimulatedRegistry, register: Register) -> None:
+    """The alias has moved: a failure to record the run does not fail the promotion."""
+    register()
+    registry.record = partial(_fail, registry)  # type: ignore[method-assign]
+    report = promoted(registry)
+    assert (report.outcome, champion(registry)) == (Outcome.PROMOTED, 1)
+    assert report.notes == ("the promotion has no run in MLflow: the server is down",)
+
+
+def _fail(*_: object) -> None:
+    raise TrackingError("the server is down")
+
+
+def test_limit_relative_to_a_missing_champion(registry: SimulatedRegistry, register: Register) -> None:
+    """The limit does not apply, which is not the same as passing it."""
+    register()
+    report = promoted(registry, 1, "size.max_ratio=1.5")
+    verdicts = {gate.gate: gate.verdict.value for gate in report.gates}
+    assert (report.outcome, verdicts["size.max_ratio"]) == (Outcome.PROMOTED, "n/a")
 
 
 def test_a_dry_run_moves_nothing(registry: SimulatedRegistry, register: Register) -> None:
@@ -89,6 +119,7 @@ def test_a_dry_run_moves_nothing(registry: SimulatedRegistry, register: Register
     report = promoted(registry, dry_run=True)
     assert (report.outcome, report.old, report.new) == (Outcome.WOULD_MOVE, None, 1)
     assert champion(registry) is None
+    assert registry.runs == []
 
 
 def test_current_champion_is_not_measured(registry: SimulatedRegistry, register: Register) -> None:

@@ -77,8 +77,8 @@ def _plugin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Register the gate as a plug-in does."""
     entry = EntryPoint("opset", f"{__name__}:OpsetGate", "repogen.gates")
     monkeypatch.setattr(EntryPoint, "load", _load)
-    built_in = tuple(entry_points(group="repogen.gates"))
-    monkeypatch.setattr(plugins, "entry_points", lambda group: (*built_in, entry) if group == "repogen.gates" else ())
+    added = {"repogen.gates": (entry,)}
+    monkeypatch.setattr(plugins, "entry_points", lambda group: (*entry_points(group=group), *added.get(group, ())))
     plugins.plugins.cache_clear()
     yield
     plugins.plugins.cache_clear()

@@ -220,6 +220,10 @@ def test_model_option_limits_the_sync(registry: SimulatedRegistry, register: Reg
     with pytest.raises(SpecError, match="'nobody' has the alias champion") as caught:
         sync(registry, repository, SyncOptions("champion", ("b", "nobody")), Silent())
     assert caught.value.code == "sync.no-such-model"
+    register("digits", b"1", "champion")
+    with pytest.raises(SpecError) as caught:
+        sync(registry, repository, SyncOptions("champion", ("digitz",)), Silent())
+    assert caught.value.hint == 'did you mean "digits"?'
 
 
 def test_pending_entry_is_ignored(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
@@ -318,6 +322,33 @@ def test_invalid_config_is_rejected(registry: SimulatedRegistry, register: Regis
     assert report.versions[0].error is not None
     assert (report.versions[0].error.code, report.exit_code) == ("sync.config", 7)
     assert not repository.exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ('parameters { key: "EXECUTION_ENV_PATH" }', "EXECUTION_ENV_PATH runs code"),
+        ('parameters { key: "ep.context_file_path" value { string_value: "/tmp/x" } }', "read or write files"),
+        ('instance_group { name: "a;b" }', "passes to a shell"),
+    ],
+)
+def test_version_that_triton_may_not_load_is_not_published(
+    registry: SimulatedRegistry, register: Register, repository: Path, fields: str, reason: str
+) -> None:
+    """A registry is not trusted: neither a new model nor a new version runs code in the server."""
+    template = CONFIG + fields.replace("{", "{{").replace("}", "}}")
+    register("new", b"1", "champion", template=template)
+    register("m", b"1", "champion")
+    assert actions(sync(registry, repository, CHAMPION, Silent()))[0] == ("m", "published", 1)
+    register("m", b"2", "champion", template=template)
+    report = sync(registry, repository, CHAMPION, Silent())
+    assert actions(report) == [("m", "failed", 2), ("new", "failed", 1)]
+    for version in report.versions:
+        assert version.error is not None
+        assert version.error.code == "config.not-admitted"
+        assert reason in version.error.message
+    assert served(repository) == 1
+    assert not (repository / "new").exists()
 
 
 @pytest.mark.parametrize("name", ["../m", "m/n", ".m", "repogen.json"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from repogen.errors import PublishError, RepogenError
+from repogen.errors import PublishError
 from repogen.repository import workspace
 from repogen.repository.filesystem import Disk
 from repogen.repository.layout import PROBE_PREFIX, journal_path
@@ -182,9 +182,12 @@ def test_repository_that_cannot_exist(tmp_path: Path, kind: str) -> None:
 
 
 def test_proc_as_a_repository() -> None:
-    """No error of the system is a crash."""
-    with pytest.raises(RepogenError):
+    """The message says that it can't store files, and not where to stage."""
+    with pytest.raises(
+        PublishError, match=r"^/proc can't be a model repository: files can't be created in it$"
+    ) as caught:
         preflight(Path("/proc"), None)
+    assert (caught.value.code, "--stage-dir" in caught.value.hint) == ("stage.not-writable", False)
     sweep(Path("/proc"), None)
 
 

@@ -1,4 +1,4 @@
-"""Changes of a config's text, as tables."""
+"""Changes of the text of a config, as tables."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Swaps:
-    """Variants of one base that differ in what stands in one place of the config.
+class Replacements:
+    """Variants of one base, each with a replacement for the same text of its config.
 
     Attributes:
         base: Name of the base.
-        old: Text that stands in its config once; empty adds a line at the end.
-        new: What stands there instead, by the variant's name without the base's.
+        old: Text that occurs once in its config; an empty text adds a line at the end.
+        new: The replacements, by the variant's name without the base's.
     """
 
     base: str
@@ -30,17 +30,17 @@ class Swaps:
     new: Mapping[str, str]
 
     def variants(self, group: Group) -> Iterator[Variant]:
-        """Yield them."""
+        """Yield the variants."""
         for name, text in self.new.items():
-            yield Variant(f"{self.base}/{name}", BASES[self.base], group, _swapped(self.base, self.old, text))
+            yield Variant(f"{self.base}/{name}", BASES[self.base], group, _replace(self.base, self.old, text))
 
 
-def adding(old: str, more: Mapping[str, str]) -> dict[str, str]:
-    """Return what puts each text behind ``old``."""
-    return {name: old + text for name, text in more.items()}
+def appended(old: str, texts: Mapping[str, str]) -> dict[str, str]:
+    """Return replacements that append each text to ``old``."""
+    return {name: old + text for name, text in texts.items()}
 
 
-def _swapped(model: str, old: str, new: str) -> Callable[[Path], None]:
+def _replace(model: str, old: str, new: str) -> Callable[[Path], None]:
     def change(repository: Path) -> None:
         path = repository / model / "config.pbtxt"
         text = path.read_text(encoding="utf-8")
@@ -48,7 +48,7 @@ def _swapped(model: str, old: str, new: str) -> Callable[[Path], None]:
             path.write_text(f"{text}{new}\n", encoding="utf-8")
             return
         if text.count(old) != 1:
-            raise ValueError(f"{model}: {old!r} stands {text.count(old)} times in\n{text}")
+            raise ValueError(f"{model}: {old!r} occurs {text.count(old)} times in\n{text}")
         path.write_text(text.replace(old, new), encoding="utf-8")
 
     return change

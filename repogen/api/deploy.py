@@ -1,0 +1,148 @@
+"""``repogen.deploy``: versions of a repository on running servers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repogen.artifacts.deployment import DeployOptions, DeployReport
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.serving import NO_CREDENTIALS
+from repogen.artifacts.sync import CHANGES, SyncAction
+from repogen.errors import SmokeError
+from repogen.files import is_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from repogen.artifacts.deployment import ServerDeployment
+    from repogen.artifacts.progress import Progress
+    from repogen.artifacts.serving import Credentials
+    from repogen.artifacts.sync import SyncReport
+
+
+def deploy(  # noqa: PLR0913 - one parameter per option of `repogen deploy`
+    *models: str,
+    servers: Sequence[str] = (),
+    servers_file: Path | str | None = None,
+    repository: Path | str = "model_repository",
+    unload: Sequence[str] = (),
+    timeout: float | None = None,
+    dry_run: bool = False,
+    credentials: Credentials = NO_CREDENTIALS,
+    progress: Progress | None = None,
+) -> DeployReport:
+    """Make running servers serve the versions that a repository selects, as ``repogen deploy`` does.
+
+    Each server loads a model, and its answers are compared with the golden tensors. If that fails, the server loads
+    what it served before, and the report's ``exit_code`` is 6. The servers are changed one after another, and none
+    after a failure. At Ctrl-C, the change under way is reversed, and the report has ``interrupted``.
+
+    Example::
+
+        report = repogen.deploy("digits", servers=["triton-0:8001", "triton-1:8001"])
+        report.servers[0].models[0].serving  # (2,)
+
+    Args:
+        models: Names of the models; every model that repogen built when empty. The models of an ensemble's steps are
+            deployed with it.
+        servers: ``HOST:PORT`` or ``unix:PATH`` of each server's gRPC service.
+        servers_file: File with one more address per line.
+        repository: The repository; the servers' repositories have the same content.
+        unload: Names of models that the servers should no longer serve.
+        timeout: Seconds for loading a model, or for a polling server to load it; 600 or 60 when None.
+        dry_run: Only report what the servers serve.
+        credentials: TLS and headers of the servers. The environment variable REPOGEN_CONTROL_HEADER has the header of
+            their control API.
+        progress: Receives progress events; silent by default.
+
+    Returns:
+        For each server and model, what was done and which versions are served.
+
+    Raises:
+        repogen.errors.SpecError: A server's address, the repository or a model does not exist or is not valid.
+        repogen.errors.RepogenError: The repository's versions cannot be deployed; no server was changed.
+    """
+    from repogen.deploy import deploy as deployment  # noqa: PLC0415 - imports gRPC, which --help does not need
+    from repogen.deploy.addresses import server_addresses  # noqa: PLC0415 - the same
+
+    file = None if servers_file is None else Path(servers_file)
+    options = DeployOptions(server_addresses(servers, file), models, tuple(unload), timeout, dry_run, credentials)
+    return deployment.deploy(Path(repository), options, progress or Silent())
+
+
+def require_servers(servers: Sequence[str], *, credentials: Credentials = NO_CREDENTIALS) -> None:
+    """Check that servers respond, before the repository that they read is changed.
+
+    Args:
+        servers: ``HOST:PORT`` or ``unix:PATH`` of each server's gRPC service.
+        credentials: TLS and headers of the servers.
+
+    Raises:
+        repogen.errors.SpecError: An address is not valid.
+        repogen.errors.SmokeError: A server does not respond, or its control API requires another header.
+    """
+    from repogen.deploy.addresses import server_addresses  # noqa: PLC0415 - as above
+    from repogen.deploy.live_server import open_server  # noqa: PLC0415 - the same
+
+    for address in server_addresses(servers, None):
+        with open_server(address, credentials, None) as server:
+            server.models()
+
+
+def deploy_synced(
+    report: SyncReport,
+    servers: Sequence[str],
+    *,
+    credentials: Credentials = NO_CREDENTIALS,
+    progress: Progress | None = None,
+) -> DeployReport:
+    """Deploy what a sync changed: load the versions that it published, and unload the models that lost the alias.
+
+    A version that failed on a server is not deployed again by the next sync, since clients would get its answers again.
+    If the sync changed nothing, a server that does not serve what the repository selects is an error in the report.
+
+    Args:
+        report: What ``repogen.sync`` returned.
+        servers: ``HOST:PORT`` or ``unix:PATH`` of each server's gRPC service.
+        credentials: TLS and headers of the servers.
+        progress: Receives progress events; silent by default.
+
+    Returns:
+        As ``deploy``.
+
+    Raises:
+        repogen.errors.RepogenError: As ``deploy``.
+    """
+    names = dict.fromkeys(version.model for version in report.versions if version.action in CHANGES)
+    existing = [name for name in names if is_directory(report.repository / name)]
+    published = {version.model for version in report.versions if version.action is SyncAction.PUBLISHED}
+    changed = [name for name in existing if name in published]
+    removed = [name for name in names if name not in existing]
+    unchanged_models = {version.model for version in report.versions if version.action is SyncAction.KEPT}
+    if not changed and not removed and not unchanged_models:
+        return DeployReport(report.repository, ())
+    is_change = bool(changed or removed)
+    result = deploy(
+        *(changed if is_change else sorted(unchanged_models)),
+        servers=servers,
+        repository=report.repository,
+        unload=removed,
+        dry_run=not is_change,
+        credentials=credentials,
+        progress=progress,
+    )
+    return result if is_change else replace(result, servers=tuple(map(_with_pending_error, result.servers)))
+
+
+def _with_pending_error(server: ServerDeployment) -> ServerDeployment:
+    pending = [model.model for model in server.models if model.serving != model.expected]
+    if not pending or server.error is not None:
+        return server
+    error = SmokeError(
+        f"{server.server} does not serve the versions that the repository selects of {', '.join(pending)}",
+        "an earlier deploy to it failed: see its report, then run `repogen deploy`, or `repogen promote --rollback`",
+        code="deploy.pending",
+    )
+    return replace(server, error=error.record)

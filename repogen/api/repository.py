@@ -1,0 +1,258 @@
+"""``repogen.versions``, ``verify``, ``diff``, ``rollback``, ``prune`` and ``publish``: the versions of a repository."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repogen.api.registry import open_registry
+from repogen.artifacts.prune import PruneOptions
+from repogen.artifacts.rollback import RollbackOptions
+from repogen.artifacts.transfer import TransferOptions
+from repogen.errors import SpecError
+from repogen.versions import listing
+from repogen.versions import prune as pruning
+from repogen.versions import rollback as rolling_back
+from repogen.versions import transfer as transferring
+from repogen.versions import verify as verification
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+
+    from repogen.artifacts.difference import DiffReport
+    from repogen.artifacts.inventory import VersionsReport
+    from repogen.artifacts.prune import PruneReport
+    from repogen.artifacts.registry import ModelRegistry
+    from repogen.artifacts.rollback import RollbackReport
+    from repogen.artifacts.transfer import TransferReport
+    from repogen.artifacts.verification import VerifyReport
+    from repogen.spec.models import Spec
+
+
+def versions(
+    name: str | None = None,
+    *,
+    repository: Path | str = "model_repository",
+    spec: Spec | None = None,
+    tracking_uri: str | None = None,
+) -> VersionsReport:
+    """Return the versions of a repository, and which of them Triton serves, as ``repogen versions`` does.
+
+    Example::
+
+        report = repogen.versions("digits")
+        [version.version for version in report.models[0].versions if version.served]  # [3]
+
+    Args:
+        name: Only this model; all when None.
+        repository: Any model repository.
+        spec: A loaded spec that names the MLflow server.
+        tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's. It is queried for the numbers
+            and aliases of versions that were registered; a server that does not respond is a note in the report.
+
+    Raises:
+        repogen.errors.SpecError: The repository, or the model, does not exist.
+        repogen.errors.PublishError: A directory can't be read.
+    """
+    names = () if name is None else (name,)
+    return listing.list_versions(Path(repository), names, partial(_configured_registry, spec, tracking_uri))
+
+
+def verify(repository: Path | str = "model_repository", *, models: Sequence[str] = ()) -> VerifyReport:
+    """Compare every file of a repository with the manifests of its versions, as ``repogen verify`` does.
+
+    Example::
+
+        repogen.verify("model_repository").findings  # ()
+
+    Args:
+        repository: A repository that repogen built.
+        models: Names of the models; all when empty.
+
+    Returns:
+        The number of files and bytes that were compared, and every difference.
+
+    Raises:
+        repogen.errors.SpecError: The repository or a model does not exist, or it has no models.
+        repogen.errors.PublishError: A directory can't be read.
+    """
+    return verification.verify(Path(repository), models)
+
+
+def diff(
+    name: str,
+    before: int | None = None,
+    after: int | None = None,
+    *,
+    repository: Path | str = "model_repository",
+    against: Path | str | None = None,
+) -> DiffReport:
+    """Compare two versions of a model, as ``repogen diff`` does.
+
+    Example::
+
+        repogen.diff("digits", 2, 3).weights.unchanged  # False
+
+    Args:
+        name: The model.
+        before: The first version; without it, the newest version below ``after``, or the newest one of ``repository``
+            if ``against`` is set.
+        after: The second version; the newest one when None.
+        repository: The repository of the first version, and of the second one without ``against``.
+        against: The repository of the second version.
+
+    Returns:
+        What differs: signature, weights, operators, config, metrics, files.
+
+    Raises:
+        repogen.errors.SpecError: A repository, the model or a version does not exist.
+        repogen.errors.PublishError: A directory can't be read.
+    """
+    from repogen.versions.difference import compare  # noqa: PLC0415 - imports onnx
+
+    second = repository if against is None else against
+    return compare(name, (Path(repository), before), (Path(second), after))
+
+
+def rollback(  # noqa: PLR0913 - one parameter per option of `repogen rollback`
+    name: str,
+    to: int | None = None,
+    *,
+    repository: Path | str = "model_repository",
+    release: bool = False,
+    allow_breaking: bool = False,
+    dry_run: bool = False,
+    stage_dir: Path | str | None = None,
+) -> RollbackReport:
+    """Make a repository serve an older version of a model again, as ``repogen rollback`` does.
+
+    The version is held: ``build`` and ``sync`` do not change what is served until ``release=True``.
+
+    Example::
+
+        report = repogen.rollback("digits")
+        report.before, report.after  # (3,), (2,)
+
+    Args:
+        name: The model.
+        to: The version to serve; the newest one below the served one when None.
+        repository: A repository that repogen built or synced.
+        release: End the hold: the newest version is served again; in a synced repository, the next sync follows the
+            alias again.
+        allow_breaking: Change the model although an ensemble would no longer load.
+        dry_run: Change nothing.
+        stage_dir: Stage here instead of next to the repository; it must be on the same filesystem.
+
+    Returns:
+        What was served before, and what is served now.
+
+    Raises:
+        repogen.errors.SpecError: The repository, the model or the version does not exist.
+        repogen.errors.PublishError: The change was rejected or failed, and the repository is unchanged.
+    """
+    directory = None if stage_dir is None else Path(stage_dir)
+    options = RollbackOptions(to, release, allow_breaking, dry_run, directory)
+    return rolling_back.roll_back(Path(repository), name, options)
+
+
+def prune(  # noqa: PLR0913 - one parameter per option of `repogen prune`
+    name: str | None = None,
+    *,
+    keep: int,
+    repository: Path | str = "model_repository",
+    older_than: timedelta | None = None,
+    dry_run: bool = False,
+    ignore_registry: bool = False,
+    stage_dir: Path | str | None = None,
+    spec: Spec | None = None,
+    tracking_uri: str | None = None,
+) -> PruneReport:
+    """Delete old versions that nothing needs, as ``repogen prune`` does.
+
+    A version is kept if it is served, held, newer than the served one, aliased in the model registry, named by an
+    ensemble, or not built by repogen.
+
+    Example::
+
+        report = repogen.prune("digits", keep=3, dry_run=True)
+        [version.version for version in report.deleted]  # [2, 1]
+
+    Args:
+        name: Only this model; all when None.
+        keep: Number of versions to keep of each model: the newest one that is served, and those before it.
+        repository: A repository.
+        older_than: Keep versions that were created less than this time ago.
+        dry_run: Delete nothing.
+        ignore_registry: Delete registered versions without asking the model registry for aliases.
+        stage_dir: Move versions here before they are deleted, instead of next to the repository; it must be on the
+            same filesystem.
+        spec: A loaded spec that names the MLflow server.
+        tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
+
+    Returns:
+        Every version, with the reason for which it was kept.
+
+    Raises:
+        repogen.errors.SpecError: The repository, or the model, does not exist, or ``keep`` is negative.
+        repogen.errors.TrackingError: The model registry did not respond; nothing was deleted.
+        repogen.errors.PublishError: A directory can't be read or written.
+    """
+    if keep < 0:
+        raise SpecError(f"keep is {keep}: the number of versions to keep is not negative", code="prune.keep")
+    directory = None if stage_dir is None else Path(stage_dir)
+    options = PruneOptions(keep, older_than, dry_run, ignore_registry, directory)
+    names = () if name is None else (name,)
+    return pruning.prune(Path(repository), names, options, partial(_configured_registry, spec, tracking_uri))
+
+
+def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
+    name: str,
+    version: int | None = None,
+    *,
+    source: Path | str,
+    target: Path | str,
+    allow_breaking: bool = False,
+    dry_run: bool = False,
+    stage_dir: Path | str | None = None,
+) -> TransferReport:
+    """Copy a verified version from one repository to another, as ``repogen publish`` does; an ensemble with its steps.
+
+    Every byte is compared with the manifest while it is copied. The version gets the target's next number.
+
+    Example::
+
+        report = repogen.publish("digits", source="staging", target="production")
+        report.versions[0].number  # 4
+
+    Args:
+        name: The model.
+        version: The version in the source; the newest one that is served there when None.
+        source: A repository with versions that repogen built. It is not trusted, and only read.
+        target: A repository that ``build`` may write; created if it does not exist.
+        allow_breaking: Allow inputs and outputs that differ from those of the target's version.
+        dry_run: Copy and check, but do not publish.
+        stage_dir: Stage here instead of next to the target; it must be on the same filesystem.
+
+    Returns:
+        What was published; a version that the target has and serves is not published again.
+
+    Raises:
+        repogen.errors.SpecError: The source, the model or the version does not exist, or source and target are the
+            same.
+        repogen.errors.PublishError: A version was rejected, or the target cannot be written.
+    """
+    directory = None if stage_dir is None else Path(stage_dir)
+    options = TransferOptions(version, allow_breaking, dry_run, directory)
+    return transferring.transfer(Path(source), Path(target), name, options)
+
+
+def _configured_registry(spec: Spec | None, tracking_uri: str | None) -> ModelRegistry | None:
+    """Connect to the model registry, None if none is configured."""
+    try:
+        return open_registry(spec, tracking_uri)
+    except SpecError as error:
+        if error.code != "tracking.no-uri":
+            raise
+        return None

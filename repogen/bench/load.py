@@ -1,0 +1,194 @@
+"""Runs NVIDIA's perf_analyzer on a served model, and reads its result.
+
+Source: https://github.com/triton-inference-server/perf_analyzer, docs/cli.md and docs/measurements_metrics.md. One run
+measures three windows; ``-s`` disables the search for a stable measurement, because repogen repeats runs in rounds.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from filelock import FileLock
+
+from repogen.artifacts.bench import Sample, Variant
+from repogen.errors import BenchError
+from repogen.files import read_text
+from repogen.serving.process import spawn_supervised, stop_supervised
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from repogen.artifacts.serving import Endpoint
+
+_WINDOWS = 3
+_MAX_WINDOW_SECONDS = 120.0
+_EXTRA_SECONDS = 60.0
+_MIN_REGION_BYTES = 2**20
+_ANY_DEVIATION = "1000000"
+_COUNT = re.compile(r"Request count: (?P<count>\d+)")
+_INDICES = re.compile(r"(?:_\d+_\d+)?$")
+_TOO_SHORT = "Please use a larger time window"
+_ERROR_WORDS = ("had error:", "rror:", "ailed", "rror")
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where perf_analyzer creates its regions
+
+
+@dataclass(frozen=True)
+class Load:
+    """One measurement.
+
+    Attributes:
+        variant: ``grpc``, ``http``, or ``shm`` for gRPC with system shared memory.
+        batch: Rows of each request; 0 for a model that does not batch.
+        concurrency: Number of requests at a time.
+        seconds: Duration.
+    """
+
+    variant: Variant
+    batch: int
+    concurrency: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class LoadTarget:
+    """What perf_analyzer sends requests to.
+
+    Attributes:
+        program: Directory of perf_analyzer, from ``install_perf_analyzer``.
+        endpoint: The server.
+        model: Name of the model on the server.
+        version: Its version.
+        data: File with the inputs, see ``BenchInputs.load_data``.
+        output_bytes: Bytes of the outputs of one row, or of a request without a batch; 0 if unknown.
+        tensors: Names of the inputs and outputs.
+    """
+
+    program: Path
+    endpoint: Endpoint
+    model: str
+    version: int
+    data: Path
+    output_bytes: int = 0
+    tensors: tuple[str, ...] = ()
+
+    def unmeasured(self, variant: Variant) -> str:
+        """Return why a variant cannot be measured; empty if it can."""
+        if variant == "http" and (not self.endpoint.http or self.endpoint.http.startswith("unix:")):
+            return "the server has no HTTP port that perf_analyzer can reach"
+        if variant == "shm" and self.endpoint.kind != "embedded":
+            return "only the embedded server shares the memory of this machine with repogen"
+        return ""
+
+
+def measure(target: LoadTarget, load: Load) -> Sample:
+    """Send requests for some time and return their latencies and the throughput.
+
+    A slow model needs longer windows: they are extended until each has requests.
+
+    Raises:
+        BenchError: perf_analyzer cannot run here, or failed; the message is its last line.
+    """
+    window = load.seconds / _WINDOWS
+    while True:
+        with tempfile.TemporaryDirectory(prefix="repogen-perf-") as directory:
+            result = Path(directory) / "result.csv"
+            log = _run(target, [*_arguments(target, load, window), "-f", str(result)], Path(directory), window)
+            if result.is_file():
+                return parse_result(read_text(result), log)
+        window *= 4
+        if _TOO_SHORT not in log or window > _MAX_WINDOW_SECONDS:
+            raise _failure(log)
+
+
+def parse_result(text: str, log: str) -> Sample:
+    """Return the sample in perf_analyzer's CSV file and its output, which has the number of requests.
+
+    Raises:
+        BenchError: It has no measurement.
+    """
+    rows = list(csv.DictReader(text.splitlines()))
+    count = _COUNT.search(log)
+    try:
+        p50, p95, p99 = (float(rows[-1][f"p{n} latency"]) / 1e3 for n in (50, 95, 99))
+        return Sample(p50, p95, p99, float(rows[-1]["Inferences/Second"]), int(count["count"]) if count else 0)
+    except (IndexError, KeyError, ValueError, TypeError) as error:
+        raise _failure(log) from error
+
+
+def _arguments(target: LoadTarget, load: Load, window: float) -> list[str]:
+    endpoint = target.endpoint
+    over_http = load.variant == "http"
+    arguments = [
+        *("-m", target.model, "-x", str(target.version), "--input-data", str(target.data)),
+        *("-i", "http" if over_http else "grpc", "-u", endpoint.http if over_http else endpoint.grpc),
+        *("-p", str(max(1, round(window * 1e3))), "-r", str(_WINDOWS), "-s", _ANY_DEVIATION),
+        *("--concurrency-range", str(load.concurrency), "--percentile", "95"),
+        *(("-b", str(load.batch)) if load.batch else ()),
+    ]
+    if load.variant == "shm":
+        size = max(_MIN_REGION_BYTES, 2 * target.output_bytes * max(load.batch, 1))
+        arguments += ["--shared-memory", "system", "--output-shared-memory-size", str(size)]
+        if endpoint.control is not None:
+            (key, value), *_ = endpoint.control.grpc.items()
+            arguments += ["-H", f"{key}:{value}"]
+    return arguments
+
+
+def _run(target: LoadTarget, arguments: list[str], directory: Path, window: float) -> str:
+    """Run perf_analyzer and return what it printed.
+
+    Raises:
+        BenchError: It did not end in time.
+    """
+    control = target.endpoint.control
+    environment = ["env", f"LD_LIBRARY_PATH={target.program / 'lib'}"]
+    command = [*environment, str(target.program / "bin" / "perf_analyzer"), *arguments]
+    log = directory / "log"
+    with _own_regions(target):
+        secrets = frozenset(part for part in command if control is not None and part.endswith(f":{control.value}"))
+        supervisor = spawn_supervised(command, directory, log, directory.name, secrets)
+        try:
+            supervisor.wait(_EXTRA_SECONDS + 4 * _WINDOWS * window)
+        except subprocess.TimeoutExpired as error:
+            raise BenchError("perf_analyzer did not end: the server does not respond", code="bench.load") from error
+        finally:
+            stop_supervised(supervisor)
+    return read_text(log)
+
+
+@contextmanager
+def _own_regions(target: LoadTarget) -> Iterator[None]:
+    """Run one perf_analyzer at a time, and remove the shared memory that it leaves behind if it is killed.
+
+    The names of its regions are those of tensors without slashes, and indices, so two processes would use the same.
+    """
+    names = {name.replace("/", "").replace("\\", "") for name in target.tensors}
+    with FileLock(target.program.parent / "perf_analyzer.lock"):
+        before, start = set(_SHARED_MEMORY.iterdir()), time.time()
+        try:
+            yield
+        finally:
+            for region in set(_SHARED_MEMORY.iterdir()) - before:
+                status = region.lstat()
+                is_own = status.st_uid == os.getuid() and status.st_ctime >= start - 1
+                if is_own and _INDICES.sub("", region.name) in names:
+                    region.unlink(missing_ok=True)
+
+
+def _failure(log: str) -> BenchError:
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    usage = next((index for index, line in enumerate(lines) if line.startswith("Usage:")), len(lines))
+    matches = (next((line for line in lines[:usage] if word in line), "") for word in _ERROR_WORDS)
+    reason = next(filter(None, matches), "it printed no error")
+    return BenchError(
+        f"perf_analyzer failed: {reason}", "`repogen doctor` checks it", code="bench.load", details=log[-20_000:]
+    )

@@ -1,0 +1,101 @@
+"""``repogen bench``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from repogen.api import bench as api
+from repogen.cli.group import (
+    DIRECTORY,
+    FILE,
+    SERVER,
+    control_header_option,
+    debug_option,
+    handle_errors,
+    json_option,
+    print_report,
+)
+from repogen.reporting.bench_text import bench_text
+from repogen.reporting.github import write_bench
+from repogen.reporting.json import as_dict
+from repogen.reporting.progress import progress_view
+
+_SPEC = Path("repogen.yaml")
+
+
+class _Numbers(click.ParamType[tuple[int, ...]]):
+    """Positive integers, separated by commas."""
+
+    name = "N,N,…"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Return the numbers of ``1,8,32``."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            numbers = tuple(int(part) for part in str(value).split(","))
+        except ValueError:
+            numbers = ()
+        if not numbers or min(numbers) < 1:
+            self.fail(f"{value!r} is not a list of positive integers such as 1,8,32", param, ctx)
+        return numbers
+
+
+@click.command()
+@click.argument("models", nargs=-1, metavar="[MODEL]...")
+@click.option("--batch", type=_Numbers(), default="1,8,32", show_default=True, help="Numbers of rows of a request.")
+@click.option(
+    "--concurrency", type=_Numbers(), default="1,4,16", show_default=True, help="Numbers of concurrent requests."
+)
+@click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help="Rounds to measure.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, 3600, min_open=True),
+    default=0.5,
+    show_default=True,
+    help="Duration of each measurement.",
+)
+@click.option("--spec", type=FILE, help="Spec of the models; default: repogen.yaml, if it exists.")
+@click.option("--repository", type=DIRECTORY, metavar="DIR", help="Repository of the models; default: the spec's.")
+@click.option("--server", default="embedded", show_default=True, help=f"Triton to measure on: {SERVER}.")
+@control_header_option
+@json_option
+@debug_option
+def bench(  # noqa: PLR0913 - one parameter per option
+    *,
+    models: tuple[str, ...],
+    batch: tuple[int, ...],
+    concurrency: tuple[int, ...],
+    rounds: int,
+    seconds: float,
+    spec: Path | None,
+    repository: Path | None,
+    server: str,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """Measure PyTorch, ONNX Runtime and Triton side by side.
+
+    Measures published models (default: all of the spec) in interleaved rounds: PyTorch eager, torch.compile, ONNX
+    Runtime in process, and Triton through gRPC, HTTP and shared memory. NVIDIA's perf_analyzer sends the requests.
+    """
+    with handle_errors(debug=debug, as_json=as_json):
+        path = spec or (_SPEC if repository is None or _SPEC.is_file() else None)
+        with progress_view(quiet=as_json) as progress:
+            report = api.bench(
+                models,
+                spec=path,
+                repository=repository,
+                batch=batch,
+                concurrency=concurrency,
+                rounds=rounds,
+                seconds=seconds,
+                server=server,
+                progress=progress,
+            )
+        print_report(lambda: bench_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)
+        write_bench(report, err=as_json)
+        sys.exit(report.exit_code)

@@ -1,0 +1,254 @@
+"""Commands on versions: ``repogen versions``, ``verify``, ``diff``, ``rollback``, ``prune`` and ``publish``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import click
+
+from repogen.api import repository as api
+from repogen.cli.group import DIRECTORY, FILE, debug_option, handle_errors, json_option, print_report, tracking_option
+from repogen.cli.spec_option import load_optional_spec
+from repogen.errors import ExitCode, SpecError
+from repogen.reporting.json import as_dict
+from repogen.reporting.output import write_text
+from repogen.reporting.repository_text import prune_text, rollback_text, transfer_text, verify_text, versions_text
+
+_REPOSITORY = Path("model_repository")
+_repository_option = click.option(
+    "--repository", type=DIRECTORY, default=_REPOSITORY, show_default=True, metavar="DIR", help="Model repository."
+)
+_spec_option = click.option(
+    "--spec", type=FILE, help="Spec that sets the MLflow server; default: repogen.yaml, if it exists."
+)
+_AGE = re.compile(r"(?P<number>[0-9]{1,6})(?P<unit>[smhdw])")
+_VERSION = re.compile(r"(?P<name>.+)@(?P<version>[0-9]{1,19})", re.DOTALL)
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_stage_option = click.option(
+    "--stage-dir", type=DIRECTORY, metavar="DIR", help="Stage here instead of next to the repository."
+)
+
+
+@click.command()
+@click.argument("name", required=False)
+@_repository_option
+@_spec_option
+@tracking_option
+@json_option
+@debug_option
+def versions(
+    *, name: str | None, repository: Path, spec: Path | None, tracking_uri: str | None, as_json: bool, debug: bool
+) -> None:
+    """List the versions of a repository, and which are served.
+
+    Lists the versions of NAME, or of all models. Works on any repository. If an MLflow server is configured, it is
+    queried for the numbers and aliases of versions that were registered.
+    """
+    with handle_errors(debug=debug, as_json=as_json):
+        report = api.versions(name, repository=repository, spec=load_optional_spec(spec), tracking_uri=tracking_uri)
+        print_report(lambda: versions_text(report), lambda: as_dict(report), as_json=as_json)
+
+
+@click.command()
+@click.argument("directory", type=DIRECTORY, default=_REPOSITORY)
+@click.option("models", "--model", multiple=True, metavar="NAME", help="Verify only this model; repeatable.")
+@json_option
+@debug_option
+def verify(*, directory: Path, models: tuple[str, ...], as_json: bool, debug: bool) -> None:
+    """Compare every file of a repository with the manifests.
+
+    Hashes every file in DIRECTORY (default: model_repository). Reports files that differ from the manifest of their
+    version, files that the manifest does not list, missing files, and a config.pbtxt that was edited. Exits with code 1
+    if there are findings.
+    """
+    with handle_errors(debug=debug, as_json=as_json):
+        report = api.verify(directory, models=models)
+        print_report(lambda: verify_text(report), lambda: as_dict(report), as_json=as_json)
+        sys.exit(int(ExitCode.GATE if report.findings else ExitCode.OK))
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--to", type=click.IntRange(min=0), metavar="N", help="Version to serve; default: the newest below the served one."
+)
+@click.option("--release", is_flag=True, help="End the hold: serve the newest version again.")
+@_repository_option
+@click.option("--allow-breaking", is_flag=True, help="Roll back although an ensemble would no longer load.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, but change nothing.")
+@_stage_option
+@json_option
+@debug_option
+def rollback(  # noqa: PLR0913 - one parameter per option
+    *,
+    name: str,
+    to: int | None,
+    release: bool,
+    repository: Path,
+    allow_breaking: bool,
+    dry_run: bool,
+    stage_dir: Path | None,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """Make a repository serve an older version of NAME again.
+
+    The version is served with its own config.pbtxt, and held: build and sync keep it until --release. Nothing is
+    deleted. To move an alias of the MLflow registry back instead, use `repogen promote NAME --rollback`.
+    """
+    with handle_errors(debug=debug, as_json=as_json):
+        if release and to is not None:
+            raise SpecError("--release accepts no --to: it serves the newest version again")
+        report = api.rollback(
+            name,
+            to,
+            repository=repository,
+            release=release,
+            allow_breaking=allow_breaking,
+            dry_run=dry_run,
+            stage_dir=stage_dir,
+        )
+        print_report(lambda: rollback_text(report), lambda: as_dict(report), as_json=as_json)
+
+
+def _age(_context: click.Context, _option: click.Parameter, value: str | None) -> timedelta | None:
+    """Return the duration of ``--older-than``."""
+    if value is None:
+        return None
+    match = _AGE.fullmatch(value)
+    if match is None:
+        raise click.BadParameter(f"{value!r} is not a number with a unit, such as 30d, 12h or 2w")
+    return timedelta(**{_UNITS[match["unit"]]: int(match["number"])})
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option(
+    "--keep",
+    type=click.IntRange(min=0),
+    required=True,
+    metavar="K",
+    help="Keep this many versions of each model: the newest served one, and those before it.",
+)
+@click.option("--older-than", callback=_age, metavar="AGE", help="Delete only versions older than this: 30d, 12h, 2w.")
+@_repository_option
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, but delete nothing.")
+@click.option("--ignore-registry", is_flag=True, help="Do not ask the MLflow registry whether an alias points to them.")
+@_stage_option
+@_spec_option
+@tracking_option
+@json_option
+@debug_option
+def prune(  # noqa: PLR0913 - one parameter per option
+    *,
+    name: str | None,
+    keep: int,
+    older_than: timedelta | None,
+    repository: Path,
+    dry_run: bool,
+    ignore_registry: bool,
+    stage_dir: Path | None,
+    spec: Path | None,
+    tracking_uri: str | None,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """Delete old versions that nothing needs.
+
+    Deletes versions of NAME, or of all models. Never deletes a version that is served, held, newer than the served one,
+    aliased in the MLflow registry, named by an ensemble, or not built by repogen.
+    """
+    with handle_errors(debug=debug, as_json=as_json):
+        report = api.prune(
+            name,
+            keep=keep,
+            repository=repository,
+            older_than=older_than,
+            dry_run=dry_run,
+            ignore_registry=ignore_registry,
+            stage_dir=stage_dir,
+            spec=load_optional_spec(spec),
+            tracking_uri=tracking_uri,
+        )
+        print_report(lambda: prune_text(report), lambda: as_dict(report), as_json=as_json)
+
+
+@click.command()
+@click.argument("model", metavar="NAME[@VERSION]")
+@click.option("--from", "source", type=DIRECTORY, required=True, metavar="DIR", help="Repository that has the version.")
+@click.option("--to", "target", type=DIRECTORY, required=True, metavar="DIR", help="Repository to publish to.")
+@click.option("--allow-breaking", is_flag=True, help="Allow inputs and outputs that differ from the target's.")
+@click.option("--dry-run", is_flag=True, help="Copy and check, but do not publish.")
+@_stage_option
+@json_option
+@debug_option
+def publish(  # noqa: PLR0913 - one parameter per option
+    *,
+    model: str,
+    source: Path,
+    target: Path,
+    allow_breaking: bool,
+    dry_run: bool,
+    stage_dir: Path | None,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """Copy a verified version from one repository to another.
+
+    VERSION is a version in the source; the default is the newest one that is served there. Every byte is compared with
+    the manifest while it is copied, and the version gets the target's next number. An ensemble is published with its
+    steps.
+    """
+    with handle_errors(debug=debug, as_json=as_json):
+        match = _VERSION.fullmatch(model)
+        name, version = (model, None) if match is None else (match["name"], int(match["version"]))
+        report = api.publish(
+            name,
+            version,
+            source=source,
+            target=target,
+            allow_breaking=allow_breaking,
+            dry_run=dry_run,
+            stage_dir=stage_dir,
+        )
+        print_report(lambda: transfer_text(report), lambda: as_dict(report), as_json=as_json)
+
+
+@click.command()
+@click.argument("name")
+@click.argument("before", type=click.IntRange(min=0), required=False, metavar="[A]")
+@click.argument("after", type=click.IntRange(min=0), required=False, metavar="[B]")
+@_repository_option
+@click.option("--against", type=DIRECTORY, metavar="DIR", help="Repository of version B; default: that of version A.")
+@click.option("--markdown", is_flag=True, help="Print Markdown, for a comment on a pull request.")
+@json_option
+@debug_option
+def diff(  # noqa: PLR0913 - one parameter per option
+    *,
+    name: str,
+    before: int | None,
+    after: int | None,
+    repository: Path,
+    against: Path | None,
+    markdown: bool,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """Compare two versions of NAME.
+
+    Compares version A with version B: inputs and outputs, config.pbtxt, opset, operators, weights, metrics and files. B
+    is the newest version by default, and A the one before it. With --against, A and B are in two repositories.
+    """
+    with handle_errors(debug=debug, as_json=as_json):
+        if markdown and as_json:
+            raise SpecError("--markdown and --json are mutually exclusive")
+        report = api.diff(name, before, after, repository=repository, against=against)
+        from repogen.reporting.diff_text import diff_markdown, diff_text  # noqa: PLC0415 - imports templates
+
+        if markdown:
+            write_text(diff_markdown(report).rstrip("\n"))
+        else:
+            print_report(lambda: diff_text(report), lambda: as_dict(report), as_json=as_json)

@@ -1,0 +1,170 @@
+"""Deploys models to servers, one after another, and stops at the first failure.
+
+Before anything changes, the repository's versions are checked, and every server is contacted.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from repogen.artifacts.deployment import DeployAction, DeployReport, ModelDeployment, ServerDeployment
+from repogen.deploy.live_server import open_server
+from repogen.deploy.plan import plan
+from repogen.deploy.rollout import Rollout
+from repogen.errors import RepogenError, SmokeError, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from repogen.artifacts.deployment import DeployOptions
+    from repogen.artifacts.progress import Progress
+    from repogen.deploy.live_server import LiveServer
+    from repogen.deploy.plan import Group
+
+POLL_SECONDS = 60.0
+"""How long to wait for a polling server without ``--timeout``; Triton polls every 15 s by default."""
+
+
+def deploy(repository: Path, options: DeployOptions, progress: Progress) -> DeployReport:
+    """Deploy models of a repository to servers.
+
+    Args:
+        repository: A repository that repogen built or synced; the servers' repositories have the same content.
+        options: The flags.
+        progress: Receives progress events.
+
+    Returns:
+        What each server serves. A server that fails has an error in the report, and the servers after it are unchanged.
+
+    Raises:
+        RepogenError: The repository's versions cannot be deployed; see ``repogen.deploy.plan``. Nothing was changed.
+    """
+    if both := sorted({*options.models} & {*options.unload}):
+        raise SpecError(
+            f"{', '.join(both)} cannot be deployed and unloaded", "remove --unload or the name", code="deploy.unload"
+        )
+    groups = plan(repository, options.models) if options.models or not options.unload else ()
+    run = _Run(repository, options, groups, progress)
+    servers = [run.inspect(address) for address in options.servers]
+    if options.dry_run or any(server.error is not None for server in servers):
+        return DeployReport(repository, tuple(servers), dry_run=options.dry_run)
+    for index, server in enumerate(servers):
+        result = run.deploy(server)
+        servers[index] = result.server
+        if not result.complete:
+            return DeployReport(repository, tuple(servers), interrupted=result.interrupted)
+    return DeployReport(repository, tuple(servers))
+
+
+@dataclass(frozen=True)
+class _ServerResult:
+    """The deployment to one server: its report, whether it is complete, and whether Ctrl-C ended it."""
+
+    server: ServerDeployment
+    complete: bool
+    interrupted: bool = False
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run of ``deploy``."""
+
+    repository: Path
+    options: DeployOptions
+    groups: tuple[Group, ...]
+    progress: Progress
+
+    def inspect(self, address: str) -> ServerDeployment:
+        """Return what a server serves of the models, or why it cannot be used; changes nothing."""
+        server = ServerDeployment(address)
+        try:
+            with open_server(address, self.options.credentials, self.options.timeout) as live:
+                self._require_models(live)
+                return replace(server, models=tuple(self._skipped(live)))
+        except RepogenError as error:
+            return replace(server, error=error.record)
+
+    def deploy(self, server: ServerDeployment) -> _ServerResult:
+        """Deploy every group to a server, and unload models; stop at the first failure."""
+        done: list[ModelDeployment] = []
+        complete, interrupted, error, note, mode = False, False, None, "", None
+        self.progress.step("", f"deploy to {server.server}")
+        try:
+            with open_server(server.server, self.options.credentials, self.options.timeout) as live:
+                before = live.serving()
+                rollout = Rollout(live, self.repository, self.options.timeout or POLL_SECONDS, self.progress)
+                for group in self.groups:
+                    result = rollout.deploy(group)
+                    mode = live.mode
+                    done += result.models
+                    interrupted = result.interrupted
+                    if not result.complete:
+                        break
+                else:
+                    done += [rollout.unload(name) for name in self.options.unload]
+                    complete = True
+                with suppress(RepogenError):  # the report of the models has the reason
+                    note = _note(live, before, {model.model for model in done})
+        except KeyboardInterrupt:
+            interrupted, complete = True, False
+            server = self.inspect(server.server)
+        except RepogenError as caught:
+            error, complete = caught.record, False
+        models = (*done, *_remaining(server, done))
+        return _ServerResult(replace(server, mode=mode, models=models, note=note, error=error), complete, interrupted)
+
+    def _require_models(self, live: LiveServer) -> None:
+        """Check that the server's repository has the selected models.
+
+        Raises:
+            SmokeError: It lacks some.
+        """
+        existing = live.models()
+        selected = [model.name for group in self.groups for model in group if model.selected]
+        if missing := [name for name in selected if name not in existing]:
+            raise SmokeError(
+                f"{live.address}: the server's repository has no model {', '.join(missing)}; it has "
+                f"{', '.join(sorted(existing)) or 'none'}",
+                f"its --model-repository must have the same content as {self.repository}: mount or copy it there",
+                code="deploy.no-such-model",
+            )
+
+    def _skipped(self, live: LiveServer) -> list[ModelDeployment]:
+        """Return what the server serves before the deploy."""
+        models = [model for group in self.groups for model in group]
+        versions = {model.name: live.snapshot(model.name).versions for model in models}
+        skipped = DeployAction.SKIPPED
+        return [
+            ModelDeployment(
+                *(model.name, skipped),
+                expected=model.versions,
+                before=versions[model.name],
+                serving=versions[model.name],
+            )
+            for model in models
+            if model.selected or versions[model.name]
+        ]
+
+
+def _note(live: LiveServer, before: Mapping[str, tuple[int, ...]], names: set[str]) -> str:
+    """Return what the user should know about a server after a deploy of models ``names``."""
+    changed = [
+        f"{name} serves {', '.join(map(str, versions))}, before: {', '.join(map(str, before[name]))}"
+        for name, versions in live.serving().items()
+        if name not in names and versions != before.get(name, versions)
+    ]
+    parts = (
+        [f"Triton also loaded other versions of models that were not deployed: {'; '.join(changed)}"] if changed else []
+    )
+    if reason := live.unready_reason(sorted(names)):
+        parts.append(reason)
+    return "; ".join(parts)
+
+
+def _remaining(server: ServerDeployment, done: list[ModelDeployment]) -> list[ModelDeployment]:
+    """Return the models of an inspected server that were not reached."""
+    names = {model.model for model in done}
+    return [model for model in server.models if model.model not in names]

@@ -1,0 +1,79 @@
+"""Translations of operators that TorchScript's exporter lacks: recurrent cells, and ``in`` in scripted code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.onnx.utils import register_custom_op_symbolic
+
+_SPLIT_OPSET = 18
+"""The first opset in which Split has the number of its outputs."""
+
+
+def register_symbolics(opset: int) -> None:
+    """Register the translations in this process."""
+    symbolics: dict[str, Any] = {
+        "__contains_": _contains,
+        "gru_cell": _gru_cell,
+        "lstm_cell": _lstm_cell,
+        "rnn_tanh_cell": _tanh_cell,
+    }
+    for name, symbolic in {**symbolics, "rnn_relu_cell": _relu_cell}.items():
+        register_custom_op_symbolic(f"aten::{name}", symbolic, opset)
+
+
+def _contains(g: Any, values: Any, element: Any) -> Any:  # noqa: ANN401 - the exporter's graph is not typed
+    """Compare with each value; PyTorch's own translation does not accept a list that became a constant."""
+    node = values.node()
+    if node.kind() == "onnx::Constant":
+        items = [g.op("Constant", value_t=number.clone()) for number in node.t("value").reshape(-1)]
+    else:
+        items = list(node.inputs())
+    is_equal = g.op("Constant", value_t=torch.tensor(False))  # noqa: FBT003 - a value
+    for item in items:
+        is_equal = g.op("Or", is_equal, g.op("Equal", element, item))
+    return is_equal
+
+
+def _gru_cell(g: Any, x: Any, hidden: Any, *weights: Any) -> Any:  # noqa: ANN401
+    of_input, of_hidden = _gates(g, x, hidden, weights)
+    reset, update, new = _split(g, of_input, 3)
+    reset_hidden, update_hidden, new_hidden = _split(g, of_hidden, 3)
+    reset = g.op("Sigmoid", g.op("Add", reset, reset_hidden))
+    update = g.op("Sigmoid", g.op("Add", update, update_hidden))
+    new = g.op("Tanh", g.op("Add", new, g.op("Mul", reset, new_hidden)))
+    return g.op("Add", new, g.op("Mul", update, g.op("Sub", hidden, new)))
+
+
+def _lstm_cell(g: Any, x: Any, states: Any, *weights: Any) -> Any:  # noqa: ANN401
+    hidden, cell = states.node().inputs()
+    enter, forget, new, leave = _split(g, g.op("Add", *_gates(g, x, hidden, weights)), 4)
+    retained_cell = g.op("Mul", g.op("Sigmoid", forget), cell)
+    cell = g.op("Add", retained_cell, g.op("Mul", g.op("Sigmoid", enter), g.op("Tanh", new)))
+    return g.op("Mul", g.op("Sigmoid", leave), g.op("Tanh", cell)), cell
+
+
+def _tanh_cell(g: Any, x: Any, hidden: Any, *weights: Any) -> Any:  # noqa: ANN401
+    return g.op("Tanh", g.op("Add", *_gates(g, x, hidden, weights)))
+
+
+def _relu_cell(g: Any, x: Any, hidden: Any, *weights: Any) -> Any:  # noqa: ANN401
+    return g.op("Relu", g.op("Add", *_gates(g, x, hidden, weights)))
+
+
+def _gates(g: Any, x: Any, hidden: Any, weights: tuple[Any, ...]) -> tuple[Any, Any]:  # noqa: ANN401
+    """Return the products of the input and of the hidden state with their weights, and the biases added."""
+    matrices = (g.op("Transpose", weight, perm_i=[1, 0]) for weight in weights[:2])
+    products = [g.op("MatMul", value, matrix) for value, matrix in zip((x, hidden), matrices, strict=True)]
+    biases = weights[2:] if len(weights) > 2 else ()  # noqa: PLR2004 - two matrices
+    absent = [bias.node().mustBeNone() for bias in biases] or [True, True]
+    return tuple(
+        product if missing else g.op("Add", product, bias)
+        for product, bias, missing in zip(products, biases or (None, None), absent, strict=True)
+    )
+
+
+def _split(g: Any, value: Any, parts: int) -> Any:  # noqa: ANN401
+    count = {"num_outputs_i": parts} if g.opset >= _SPLIT_OPSET else {}
+    return g.op("Split", value, axis_i=1, outputs=parts, **count)

@@ -1,0 +1,241 @@
+"""Rewrites operators that exporters write and that ONNX Runtime's CPU provider does not have in the same form.
+
+Measured with graphs of one node on ONNX Runtime 1.19.2, 1.28.0 and 1.31.1:
+
+- Arithmetic and comparisons of small integers have no kernels in older releases. They are computed in a wider type, and
+  the result is cast back, which wraps as PyTorch does.
+- ``ArgMax`` and ``ArgMin`` of int64: ``TopK`` also returns the first of equal values.
+- The inverse of a one-sided ``DFT``, which ``torch.fft.irfft`` becomes, is not valid ONNX. It is computed as an inverse
+  two-sided transform: the real part of the sum is the same if the omitted half is added to its mirror image. Exporters
+  infer wrong shapes from such a node, so the shapes of all inner values are removed.
+- Bfloat16, see ``repogen.onnx_graph.bfloat16``.
+- ``ScatterND`` and ``GatherND`` accept only int64 indices, and exporters write int32, for example for ``torch.istft``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes.common import ShapeInferencePass
+
+from repogen.onnx_graph.bfloat16 import widen_bfloat16
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SMALL = frozenset(
+    {ir.DataType.BOOL, ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16, ir.DataType.UINT32}
+)
+_EXTREMES = frozenset({"ArgMax", "ArgMin"})
+_INT64_INDICES = frozenset({"ScatterND", "GatherND"})
+
+
+@dataclass(frozen=True)
+class _Typed:
+    """The inputs of an operator that have the same type, and whether its first output has it too."""
+
+    inputs: tuple[int, ...]
+    output: bool = True
+
+
+_COMPARISONS = dict.fromkeys(
+    ("Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Equal"), _Typed((0, 1), output=False)
+)
+_ARITHMETIC = dict.fromkeys(("Add", "Sub", "Mul", "Div"), _Typed((0, 1)))
+_REDUCTIONS = dict.fromkeys(("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "CumSum"), _Typed((0,)))
+_OPERATORS = {
+    **_COMPARISONS,
+    **_ARITHMETIC,
+    **_REDUCTIONS,
+    **dict.fromkeys(("Neg", "Relu", "Trilu", "TopK"), _Typed((0,))),
+    **dict.fromkeys(("NonZero", *_EXTREMES), _Typed((0,), output=False)),
+    "Min": _Typed((0, 1)),
+    "Max": _Typed((0, 1)),
+    "Where": _Typed((1, 2)),
+    "Clip": _Typed((0, 1, 2)),
+    "Pad": _Typed((0, 2)),
+}
+# Kernels that exist in all measured releases.
+_SUPPORTED = {
+    ir.DataType.BOOL: frozenset({"Equal", "NonZero", "Pad", "Trilu"}),
+    ir.DataType.INT8: frozenset({"Clip", "Neg", "Pad", "Relu", "ArgMax", "ReduceMax", "ReduceMin"}),
+    ir.DataType.UINT8: frozenset({"Where", "Clip", "Pad", "ArgMax", "NonZero", "ReduceMax", "ReduceMin"}),
+    ir.DataType.UINT32: frozenset({"Min", "Max", "Clip", "Pad"}),
+}
+
+
+def fill_kernel_gaps(model: ir.Model) -> None:
+    """Rewrite the nodes of an exporter's graph that ONNX Runtime cannot load; the graph is changed in place."""
+    _infer_types(model)
+    widen_bfloat16(model)
+    nodes = [node for graph in model.graphs() for node in graph if node.domain in {"", "ai.onnx"}]
+    has_inverse = any(_is_one_sided_inverse(node) for node in nodes)
+    for node in nodes:
+        _rewrite(node)
+    if has_inverse:
+        for value in (output for graph in model.graphs() for node in graph for output in node.outputs):
+            value.shape = None if not value.is_graph_output() else value.shape
+
+
+def _infer_types(model: ir.Model) -> None:
+    """Add the types that TorchScript's exporter omits, if the graph has small integers or bfloat16 at all."""
+    values = [value for graph in model.graphs() for value in (*graph.inputs, *graph.initializers.values())]
+    nodes = [node for graph in model.graphs() for node in graph]
+    casts = (node.attributes["to"].as_int() for node in nodes if node.op_type == "Cast")
+    rare = {*_SMALL, ir.DataType.BFLOAT16}
+    has_rare = any(value.dtype in rare for value in values) or any(ir.DataType(cast) in rare for cast in casts)
+    if has_rare and any(value.dtype is None for node in nodes for value in node.outputs):
+        ShapeInferencePass()(model)
+
+
+def _rewrite(node: ir.Node) -> None:
+    dtype = _dtype(node)
+    if _is_one_sided_inverse(node):
+        _expand_inverse(node)
+    elif node.op_type in _INT64_INDICES and node.inputs[1] is not None and node.inputs[1].dtype == ir.DataType.INT32:
+        int64 = ir.DataType.INT64
+        node.replace_input_with(1, _insert(node, "Cast", [node.inputs[1]], int64, to=int(int64)))
+    elif node.op_type in _EXTREMES and dtype == ir.DataType.INT64 and not _integer(node, "select_last_index"):
+        _replace_extreme(node)
+    elif dtype in _SMALL and node.op_type not in _SUPPORTED.get(dtype, frozenset()):
+        _widen(node, ir.DataType.INT64 if dtype == ir.DataType.UINT32 else ir.DataType.INT32)
+
+
+def _is_one_sided_inverse(node: ir.Node) -> bool:
+    return bool(node.op_type == "DFT" and _integer(node, "inverse") and _integer(node, "onesided"))
+
+
+def _dtype(node: ir.Node) -> ir.DataType | None:
+    """Return the type of the inputs of a known operator; None if it is unknown."""
+    typed = _OPERATORS.get(node.op_type)
+    value = node.inputs[typed.inputs[0]] if typed is not None and len(node.inputs) > typed.inputs[0] else None
+    return None if value is None else value.dtype
+
+
+def _integer(node: ir.Node, name: str, default: int = 0) -> int:
+    return node.attributes[name].as_int() if name in node.attributes else default
+
+
+def _widen(node: ir.Node, wide: ir.DataType) -> None:
+    """Compute a node in a wider type, and cast its output back."""
+    typed, narrow = _OPERATORS[node.op_type], _dtype(node)
+    for index in typed.inputs:
+        value = node.inputs[index] if index < len(node.inputs) else None
+        if value is not None:
+            node.replace_input_with(index, _insert(node, "Cast", [value], wide, to=int(wide)))
+    if typed.output and narrow is not None:
+        output = node.outputs[0]
+        cast = ir.node("Cast", [], {"to": int(narrow)}, num_outputs=1)
+        _move_uses(output, cast.outputs[0])
+        output.dtype = wide
+        cast.resize_inputs(1)
+        cast.replace_input_with(0, output)
+        _graph(node).insert_after(node, cast)
+
+
+def _replace_extreme(node: ir.Node) -> None:
+    """Replace ``ArgMax`` or ``ArgMin`` with ``TopK``, whose index is also that of the first of equal values."""
+    one = _constant(node, np.array([1], np.int64))
+    attributes = {"axis": _integer(node, "axis"), "largest": int(node.op_type == "ArgMax"), "sorted": 1}
+    top = ir.node("TopK", [node.inputs[0], one], attributes, num_outputs=2)
+    graph = _graph(node)
+    graph.insert_before(node, top)
+    index = top.outputs[1]
+    index.dtype = ir.DataType.INT64
+    if not _integer(node, "keepdims", 1):
+        axes = _constant(node, np.array([attributes["axis"]], np.int64))
+        index = _insert(node, "Squeeze", [index, axes], ir.DataType.INT64)
+    _replace(node, index)
+
+
+def _expand_inverse(node: ir.Node) -> None:
+    """Replace an inverse one-sided ``DFT``: double all values but the first and the middle one; take the real part.
+
+    The rank must be known, because the factors are broadcast along the axis.
+    """
+    value, axis = node.inputs[0], _axis(node)
+    if value is None or value.shape is None or axis is None or value.dtype is None:
+        return
+    rank, dtype = value.shape.rank(), value.dtype
+    axis = axis % rank
+    others = [each for each in node.inputs[2:] if each is not None]
+    zero, one, two, at = (_constant(node, np.array([number], np.int64)) for number in (0, 1, 2, axis))
+    length = _length(node, value, axis, (one, two))
+    int64 = ir.DataType.INT64
+    half = _insert(node, "Add", [_insert(node, "Div", [length, two], int64), one], int64)
+    half_spectrum = _insert(node, "Slice", [value, zero, half, at], dtype)
+    size = _insert(node, "Shape", [half_spectrum], int64, start=axis, end=axis + 1)
+    scalar = [_insert(node, "Squeeze", [each], int64) for each in (zero, size, one)]
+    index = _insert(node, "Range", scalar, int64)
+    doubled = _insert(node, "Mul", [index, two], int64)
+    ends = [_insert(node, "Equal", pair, ir.DataType.BOOL) for pair in ((index, zero), (doubled, length))]
+    is_end = _insert(node, "Or", ends, ir.DataType.BOOL)
+    factors = [_constant(node, np.array([number], dtype.numpy())) for number in (1, 2)]
+    factor = _insert(node, "Where", [is_end, *factors], dtype)
+    axes = _constant(node, np.arange(1, rank - axis, dtype=np.int64))
+    weighted = _insert(node, "Mul", [half_spectrum, _insert(node, "Unsqueeze", [factor, axes], dtype)], dtype)
+    inputs = [weighted, _insert(node, "Squeeze", [length], int64), *others]
+    attributes = {name: each.as_int() for name, each in node.attributes.items() if name != "onesided"}
+    whole = _insert(node, "DFT", inputs, dtype, **attributes)
+    last = _constant(node, np.array([-1], np.int64))
+    _replace(node, _insert(node, "Slice", [whole, zero, one, last], dtype))
+
+
+def _length(node: ir.Node, value: ir.Value, axis: int, numbers: Sequence[ir.Value]) -> ir.Value:
+    """Return the length of the real signal as a vector of one number; without one, it is even."""
+    one, two = numbers
+    length_input = node.inputs[1] if len(node.inputs) > 1 else None
+    int64 = ir.DataType.INT64
+    if length_input is not None:
+        return _insert(node, "Reshape", [_insert(node, "Cast", [length_input], int64, to=int(int64)), one], int64)
+    size = _insert(node, "Shape", [value], int64, start=axis, end=axis + 1)
+    return _insert(node, "Mul", [_insert(node, "Sub", [size, one], int64), two], int64)
+
+
+def _axis(node: ir.Node) -> int | None:
+    """Return the axis of a ``DFT``: an attribute before opset 20, then an input; None if it is not constant."""
+    if len(node.inputs) > 2 and node.inputs[2] is not None:  # noqa: PLR2004 - the position of the input
+        constant = ir.convenience.get_const_tensor(node.inputs[2])
+        return None if constant is None else int(constant.numpy())
+    return _integer(node, "axis") if "axis" in node.attributes else None
+
+
+def _graph(node: ir.Node) -> ir.Graph:
+    if not isinstance(node.graph, ir.Graph):
+        raise TypeError(f"{node.name} is not in a graph")
+    return node.graph
+
+
+def _insert(
+    before: ir.Node, operator: str, inputs: Sequence[ir.Value], dtype: ir.DataType, **attributes: int
+) -> ir.Value:
+    """Insert a node with one output before another node; return the output."""
+    node = ir.node(operator, list(inputs), attributes)
+    node.outputs[0].dtype = dtype
+    _graph(before).insert_before(before, node)
+    return node.outputs[0]
+
+
+def _constant(before: ir.Node, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> ir.Value:
+    node = ir.node("Constant", [], {"value": ir.tensor(array)})
+    output = node.outputs[0]
+    output.dtype, output.shape = ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape)
+    _graph(before).insert_before(before, node)
+    return output
+
+
+def _replace(node: ir.Node, value: ir.Value) -> None:
+    """Use ``value`` in place of the output of a node, and remove the node."""
+    _move_uses(node.outputs[0], value)
+    _graph(node).remove(node, safe=True)
+
+
+def _move_uses(old: ir.Value, new: ir.Value) -> None:
+    """Use ``new`` wherever ``old`` is used, also as an output of the graph."""
+    if old.dtype is not None:
+        new.dtype = old.dtype
+    new.shape = old.shape
+    old.replace_all_uses_with(new, replace_graph_outputs=True)

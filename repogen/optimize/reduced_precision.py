@@ -1,0 +1,67 @@
+"""What the lossy passes share: their tools read a whole model, and some nodes stay in float32."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from repogen.artifacts.file_names import DATA_FILE
+from repogen.optimize.interface import PassOptions
+from repogen.triton_config.sections.base import must_be
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx
+
+    from repogen.artifacts.built_model import OnnxArtifact
+
+_LIMIT = 2**31 - 2**20
+"""Bytes of a protobuf message, with room for what a tool adds."""
+_GB = 1e9
+
+Patterns = Annotated[
+    tuple[Annotated[str, Field(min_length=1)], ...], must_be("a list of node names, in which * stands for any text")
+]
+
+
+class ReducedPrecisionOptions(PassOptions):
+    """The options of every pass that reduces the precision of nodes."""
+
+    exclude: Patterns = Field(default=(), description="Names of nodes that stay in float32; * stands for any text")
+
+
+def too_large(artifact: OnnxArtifact, tool: str) -> str:
+    """Return why a tool that needs the model in one protobuf message cannot read it; empty if it can.
+
+    Args:
+        artifact: The model; external data are read into memory.
+        tool: Name of the tool for the message.
+    """
+    files = [artifact.path, *([artifact.path.with_name(DATA_FILE)] if artifact.external_data else [])]
+    size = sum(path.stat().st_size for path in files)
+    return f"the model has {size / _GB:.1f} GB, and {tool} reads less than 2 GB" if size > _LIMIT else ""
+
+
+def load(artifact: OnnxArtifact, *, weights: bool = True) -> onnx.ModelProto:
+    """Return a model, with or without its external data."""
+    import onnx  # noqa: PLC0415 - modules of passes are imported without the extra `build`
+
+    return onnx.load(artifact.path, load_external_data=weights)
+
+
+def unknown_nodes(model: onnx.ModelProto, patterns: Sequence[str]) -> str:
+    """Return which pattern matches no node; empty if each matches one."""
+    unused = [pattern for pattern in patterns if not _matching(model, [pattern])]
+    return f"exclude: no node is named {unused[0]!r}; Netron shows the names" if unused else ""
+
+
+def excluded_nodes(model: onnx.ModelProto, options: ReducedPrecisionOptions) -> list[str]:
+    """Return the names of the nodes that stay in float32."""
+    return _matching(model, options.exclude)
+
+
+def _matching(model: onnx.ModelProto, patterns: Sequence[str]) -> list[str]:
+    return [node.name for node in model.graph.node if any(fnmatchcase(node.name, pattern) for pattern in patterns)]

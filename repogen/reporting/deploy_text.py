@@ -1,0 +1,69 @@
+"""Deploys as text."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from repogen.reporting.table import table
+from repogen.reporting.text import error_text
+from repogen.spec.problems import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from repogen.artifacts.deployment import DeployReport, ModelDeployment, ServerDeployment
+
+_HEADINGS = ("server", "model", "action", "before", "serves", "repository", "smoke")
+
+
+def deploy_text(report: DeployReport, *, debug: bool) -> str:
+    """Return what each server serves of each model, notes, the result, and failures last."""
+    rows = [_row(server, model) for server in report.servers for model in server.models]
+    parts = [table(_HEADINGS, rows)] if rows else []
+    notes = [f"  {note}" for server in report.servers for note in _notes(server)]
+    if notes:
+        parts.append("notes:\n" + "\n".join(notes))
+    parts.append(_result(report))
+    parts += [error_text(error, debug=debug) for server in report.servers for error in server.errors]
+    return "\n\n".join(parts)
+
+
+def _row(server: ServerDeployment, model: ModelDeployment) -> tuple[str, ...]:
+    passed = sum(check.passed for smoke in model.smoke for check in smoke.checks)
+    total = sum(len(smoke.checks) for smoke in model.smoke)
+    return (
+        server.server,
+        printable(model.model),
+        model.action.value,
+        _versions(model.before),
+        _versions(model.serving),
+        _versions(model.expected),
+        f"{passed}/{total}" if total else "-",
+    )
+
+
+def _versions(versions: tuple[int, ...] | None) -> str:
+    return "unknown" if versions is None else ", ".join(map(str, versions)) or "-"
+
+
+def _notes(server: ServerDeployment) -> Iterator[str]:
+    if server.note:
+        yield f"{server.server}: {server.note}"
+    yield from (f"{server.server}: {printable(model.model)}: {model.note}" for model in server.models if model.note)
+
+
+def _result(report: DeployReport) -> str:
+    repository = os.path.relpath(report.repository)
+    if not report.servers:
+        return f"{repository}: nothing to deploy"
+    complete = sum(server.is_complete for server in report.servers)
+    total = f"{len(report.servers)} server{'' if len(report.servers) == 1 else 's'}"
+    if report.dry_run and not report.exit_code:
+        names = dict.fromkeys(printable(model.model) for _, model in report.pending)
+        return f"{repository}: nothing was done (--dry-run); to deploy: {', '.join(names) or 'nothing'}"
+    if report.interrupted:
+        return f"{repository}: interrupted; deployed to {complete} of {total}"
+    if report.exit_code:
+        return f"{repository}: not deployed to every server: {complete} of {total}"
+    return f"{repository}: deployed to {total}"

@@ -1,0 +1,150 @@
+"""Reads what a repository contains: models, versions, and which of them Triton serves. Read-only.
+
+Works on any repository: a version that repogen did not build, or that is damaged, has a record with the reason.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, UNCONFIRMED_FILE
+from repogen.artifacts.inventory import ModelRecord, VersionRecord
+from repogen.errors import RepogenError, SpecError
+from repogen.files import exists, is_directory, reason
+from repogen.repository.hold import held_version
+from repogen.repository.layout import config_bytes, model_dir, models_of, triton_versions, versions
+from repogen.repository.manifest import read_manifest
+from repogen.repository.version_policy import served_versions
+from repogen.spec.problems import suggestion
+from repogen.triton_config.text.parse import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from repogen.artifacts.versions import Manifest
+
+_MAX_ENTRIES = 10_000
+"""Number of directory entries after which the size of a directory without a manifest is no longer added up."""
+
+
+def require_models(repository: Path, names: Iterable[str]) -> None:
+    """Require a repository that exists and has models ``names``.
+
+    Raises:
+        SpecError: The repository, or a model, does not exist.
+        PublishError: The repository can't be read.
+    """
+    if not is_directory(repository):
+        raise SpecError(
+            f"{repository} is not a directory",
+            "build a repository with `repogen build`, or pass the path of another one",
+            code="repository.missing",
+        )
+    existing = models_of(repository)
+    missing_models = [name for name in names if name not in existing]
+    if missing_models:
+        raise SpecError(
+            f"{repository} has no model {', '.join(missing_models)}",
+            suggestion(missing_models, existing, f"models of the repository: {', '.join(existing) or 'none'}"),
+            code="repository.no-such-model",
+        )
+
+
+def read_models(repository: Path, names: Iterable[str] = ()) -> tuple[ModelRecord, ...]:
+    """Return the models of a repository; those in ``names`` if there are any.
+
+    Raises:
+        SpecError: The repository, or a model, does not exist.
+        PublishError: A directory can't be read.
+    """
+    selection = tuple(names)
+    require_models(repository, selection)
+    return tuple(read_model(repository, name) for name in selection or models_of(repository))
+
+
+def read_model(repository: Path, name: str) -> ModelRecord:
+    """Return one model of a repository.
+
+    Raises:
+        PublishError: Its directory can't be read.
+    """
+    directory = model_dir(repository, name)
+    numbers = triton_versions(directory)
+    served, held, problem = _served(directory, numbers)
+    records = tuple(
+        record
+        for number in reversed(versions(directory))
+        if (record := _version(directory, number, number in served)).manifest is not None or is_directory(record.path)
+    )  # without a version that a prune deletes at the same time
+    if lost := sorted(set(served) - {record.version for record in records}):
+        problem = f"Triton serves version {', '.join(map(str, lost))}, whose directory does not exist"
+    elif not served and not problem:
+        problem = "its version policy serves none of its versions" if records else "it has no version"
+    return ModelRecord(name, directory, records, served, held, problem)
+
+
+def _served(directory: Path, numbers: list[int]) -> tuple[tuple[int, ...], int | None, str]:
+    """Return the versions that a model serves, the one that is held, and why that is not known."""
+    try:
+        config = config_bytes(directory)
+        parsed = None if config is None else parse(config.decode(), f"{directory.name}/{CONFIG_FILE}")
+    except UnicodeDecodeError:
+        return (), None, f"{CONFIG_FILE} is not UTF-8"
+    except RepogenError as error:
+        return (), None, error.message
+    except OSError as error:
+        return (), None, f"{CONFIG_FILE} cannot be read: {error.strerror}"
+    return served_versions(parsed, numbers), held_version(config), ""
+
+
+def _version(directory: Path, number: int, served: bool) -> VersionRecord:  # noqa: FBT001 - a column of the record
+    path = directory / str(number)
+    manifest, problem = _manifest(path)
+    return VersionRecord(
+        directory.name,
+        number,
+        path,
+        served,
+        manifest,
+        problem,
+        _size_on_disk(path) if manifest is None else manifest.size,
+        _changed_at(path if manifest is None else path / MANIFEST_FILE),
+        not exists(path / UNCONFIRMED_FILE),
+    )
+
+
+def _manifest(path: Path) -> tuple[Manifest | None, str]:
+    try:
+        return read_manifest(path), ""
+    except FileNotFoundError:
+        return None, f"repogen did not build it: it has no {MANIFEST_FILE}"
+    except RepogenError as error:
+        return None, error.message
+    except OSError as error:
+        return None, f"{MANIFEST_FILE} cannot be read: {reason(error)}"
+
+
+def _changed_at(path: Path) -> str:
+    """Return a file's time of modification; a copy or a rename by repogen keeps it."""
+    with suppress(OSError, ValueError, OverflowError):  # a year that datetime does not support
+        return datetime.fromtimestamp(int(path.stat().st_mtime), UTC).isoformat().replace("+00:00", "Z")
+    return ""
+
+
+def _size_on_disk(directory: Path) -> int:
+    """Return the bytes of the regular files in a tree; links are not followed."""
+    size, entries_left = 0, _MAX_ENTRIES
+    for parent, _, names in os.walk(directory):
+        for name in names[:entries_left]:
+            with suppress(OSError):
+                status = os.lstat(os.path.join(parent, name))  # noqa: PTH118 - os.walk yields strings
+                size += status.st_size if stat.S_ISREG(status.st_mode) else 0
+        entries_left -= len(names) + 1
+        if entries_left <= 0:
+            break
+    return size

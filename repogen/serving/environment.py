@@ -1,0 +1,42 @@
+"""The environment of processes that run code which is not repogen's own: workers, servers and their models, pip."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from repogen.serving.control import VARIABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SECRETS = frozenset({
+    VARIABLE,
+    "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN",
+    "MLFLOW_TRACKING_CLIENT_CERT_PATH",
+})  # fmt: skip
+_URIS = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
+
+
+def without_secrets(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return an environment without the secrets that only repogen itself uses.
+
+    These are the control header and the credentials for MLflow, also those in the user part of a URI. Credentials for
+    Hugging Face, clouds and package indexes are kept, because the code of a model may need them.
+
+    >>> without_secrets({"MLFLOW_TRACKING_URI": "https://me:pw@host/x", "MLFLOW_TRACKING_TOKEN": "t", "HF_TOKEN": "h"})
+    {'MLFLOW_TRACKING_URI': 'https://host/x', 'HF_TOKEN': 'h'}
+    """
+    public_variables = {name: value for name, value in environment.items() if name not in _SECRETS}
+    return public_variables | {
+        name: _without_user(public_variables[name]) for name in _URIS if name in public_variables
+    }
+
+
+def _without_user(uri: str) -> str:
+    try:
+        parts = urlsplit(uri)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl() if "@" in parts.netloc else uri
+    except ValueError:  # it is not a URI: MLflow reports it
+        return ""

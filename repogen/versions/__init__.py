@@ -1,0 +1,1 @@
+"""Commands on the versions of a repository: listing, verification, comparison, rollback, pruning and publishing."""

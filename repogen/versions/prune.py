@@ -1,0 +1,163 @@
+"""``repogen prune``: deletes old versions that nothing needs.
+
+Each version is renamed out of the repository, and then deleted there, so Triton never sees a part of it.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repogen.artifacts.prune import PrunedVersion, PruneReport
+from repogen.errors import PublishError, TrackingError
+from repogen.files import reason
+from repogen.repository.filesystem import Disk
+from repogen.repository.inventory import read_models
+from repogen.repository.lock import locked
+from repogen.repository.mirror import discard
+from repogen.repository.ownership import read_owner
+from repogen.repository.publish import require_plain_directory
+from repogen.repository.recovery import finish_interrupted_publish
+from repogen.repository.retention import pinned_versions, reasons_to_keep
+from repogen.repository.workspace import prepare_stage_root, sweep
+from repogen.versions.listing import was_registered, with_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from repogen.artifacts.inventory import ModelRecord, VersionRecord
+    from repogen.artifacts.prune import PruneOptions
+    from repogen.artifacts.registry import RegistryEntry
+    from repogen.repository.filesystem import Filesystem
+    from repogen.versions.listing import OpenRegistry
+
+
+def prune(
+    repository: Path,
+    names: Iterable[str],
+    options: PruneOptions,
+    open_registry: OpenRegistry,
+    filesystem: Filesystem | None = None,
+) -> PruneReport:
+    """Delete versions that are not needed.
+
+    Args:
+        repository: A repository.
+        names: The models; all when empty.
+        options: Which versions to keep.
+        open_registry: Connects to the model registry, None if none is configured. It is called only if a version that
+            could be deleted was registered.
+        filesystem: Replaces the disk in crash tests.
+
+    Returns:
+        Every version, with the reason for which it was kept.
+
+    Raises:
+        SpecError: The repository, or a model, does not exist.
+        TrackingError: The model registry did not respond; nothing was deleted.
+        PublishError: A directory can't be read or written.
+    """
+    repository = Path(os.path.realpath(repository))
+    selection = tuple(names)
+    models = read_models(repository, selection)
+    for model in models:
+        require_plain_directory(model.path)
+    if not options.dry_run:
+        sweep(repository, options.stage_dir)
+    owner = read_owner(repository)
+    kind = "" if owner is None else owner.kind.value
+    try:
+        registered = [] if options.ignore_registry else _registered(_plan(repository, models, options), models, kind)
+        entries = _entries(registered, open_registry)
+        planned = _plan(repository, _with_entries(models, kind, entries), options)
+        if options.dry_run or all(version.keep_reason for version in planned):
+            return PruneReport(repository, options.dry_run, planned)
+        with prepare_stage_root(repository, options.stage_dir) as root, locked(repository, 60.0):
+            for model in models:
+                finish_interrupted_publish(model.path, Disk())
+            current = _with_entries(read_models(repository, selection), kind, entries)
+            planned = _plan(repository, current, options)
+            for version in reversed(planned):  # the oldest first
+                if not version.keep_reason:
+                    discard(repository / version.model / str(version.version), root, filesystem or Disk())
+    except OSError as error:
+        raise PublishError(
+            f"versions cannot be deleted from {repository}: {reason(error)}",
+            "versions that were deleted before stay deleted; fix the permissions, and run the command again",
+            code="prune.write",
+        ) from error
+    return PruneReport(repository, options.dry_run, planned)
+
+
+def _plan(repository: Path, models: Iterable[ModelRecord], options: PruneOptions) -> tuple[PrunedVersion, ...]:
+    pins = pinned_versions(repository)
+    return tuple(
+        PrunedVersion(model.name, version.version, version.size, why)
+        for model in models
+        for version, why in _with_reasons(model, reasons_to_keep(model, pins), options)
+    )
+
+
+def _with_reasons(
+    model: ModelRecord, reasons: Mapping[int, str], options: PruneOptions
+) -> Iterable[tuple[VersionRecord, str]]:
+    """Yield every version with the reason for which it is kept; empty for one that is deleted."""
+    kept_before = [version for version in model.versions if version.version <= (model.newest_served or 0)]
+    newest = {version.version for version in kept_before[: options.keep]}
+    for version in model.versions:
+        why = reasons.get(version.version, "")
+        if not why and version.version in newest:
+            why = f"one of the {options.keep} newest"
+        yield version, why or _too_new(version, options)
+
+
+def _too_new(version: VersionRecord, options: PruneOptions) -> str:
+    if options.older_than is None:
+        return ""
+    if not version.created:
+        return "its age is not known"
+    age = datetime.now(UTC) - datetime.fromisoformat(version.created)
+    return f"created {version.created}" if age < options.older_than else ""
+
+
+def _registered(planned: Sequence[PrunedVersion], models: Iterable[ModelRecord], kind: str) -> list[str]:
+    """Return the models with a version that was registered and could be deleted."""
+    candidates = {(version.model, version.version) for version in planned if not version.keep_reason}
+    versions = (version for model in models for version in model.versions)
+    return sorted({v.model for v in versions if (v.model, v.version) in candidates and was_registered(v, kind)})
+
+
+def _entries(names: Sequence[str], open_registry: OpenRegistry) -> dict[str, tuple[RegistryEntry, ...]]:
+    """Return the registry's entries of models.
+
+    Raises:
+        TrackingError: The registry is not configured, or did not respond.
+    """
+    if not names:
+        return {}
+    remedy = "use --ignore-registry to delete them without asking the registry"
+    try:
+        registry = open_registry()
+        entries = None if registry is None else {name: registry.entries(name) for name in names}
+    except TrackingError as error:
+        raise TrackingError(
+            f"{error.message}; an alias may point to the versions, so nothing was deleted",
+            f"{error.hint}; or {remedy}" if error.hint else remedy,
+            code="prune.registry",
+        ) from error
+    if entries is None:
+        raise TrackingError(
+            f"versions of {', '.join(names)} were registered, and no MLflow server is configured: an alias may point "
+            "to them; nothing was deleted",
+            f"set --tracking-uri, or {remedy}",
+            code="prune.no-registry",
+        )
+    return entries
+
+
+def _with_entries(
+    models: Iterable[ModelRecord], kind: str, entries: Mapping[str, Sequence[RegistryEntry]]
+) -> tuple[ModelRecord, ...]:
+    return tuple(with_entries(model, kind, entries.get(model.name, ())) for model in models)

@@ -1,0 +1,94 @@
+"""``repogen verify``: compares every file of a repository with what repogen recorded about it. Read-only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE
+from repogen.artifacts.verification import Discrepancy, VerifyReport
+from repogen.errors import RepogenError, SpecError
+from repogen.files import reason
+from repogen.repository.inventory import read_models
+from repogen.repository.layout import config_bytes
+from repogen.repository.manifest import damaged_files, damaged_named_files, may_be_imported, unlisted_files
+from repogen.repository.written_config import origin_of_config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from repogen.artifacts.inventory import ModelRecord, VersionRecord
+
+
+def verify(repository: Path, names: Iterable[str] = ()) -> VerifyReport:
+    """Compare the files of a repository with its manifests; every file is hashed.
+
+    Args:
+        repository: A repository.
+        names: The models; all when empty.
+
+    Raises:
+        SpecError: The repository, or a model, does not exist, or it has no models.
+        PublishError: A directory can't be read.
+    """
+    models = read_models(repository, names)
+    if not models:
+        raise SpecError(f"{repository} has no models", "build some with `repogen build`", code="repository.empty")
+    versions = [version for model in models for version in model.versions]
+    manifests = [version.manifest for version in versions if version.manifest is not None]
+    return VerifyReport(
+        repository,
+        models=len(models),
+        versions=len(versions),
+        files=sum(len(manifest.files) for manifest in manifests),
+        size=sum(manifest.size for manifest in manifests),
+        findings=tuple(finding for model in models for finding in _model_findings(model)),
+    )
+
+
+def _model_findings(model: ModelRecord) -> Iterator[Discrepancy]:
+    for message in _config_findings(model):
+        yield Discrepancy(model.name, None, message)
+    for version in model.versions:
+        for message in _version_findings(version):
+            yield Discrepancy(model.name, version.version, message)
+
+
+def _config_findings(model: ModelRecord) -> Iterator[str]:
+    """Yield what differs in the model's directory: config.pbtxt, and the files that it names."""
+    if model.problem:
+        yield model.problem
+    if not any(version.manifest is not None for version in model.versions):
+        return
+    try:
+        config = config_bytes(model.path)
+        origin = origin_of_config(model.path)
+    except (RepogenError, OSError) as error:
+        yield f"{CONFIG_FILE}: {error}"
+        return
+    if origin is None:
+        edited = f"{CONFIG_FILE} is not the one of any version: it was edited after repogen wrote it"
+        yield f"{CONFIG_FILE} is missing" if config is None else edited
+        return
+    version = model.find(origin)
+    if version is not None and version.manifest is not None:
+        yield from damaged_named_files(model.path, version.manifest.files)
+
+
+def _version_findings(version: VersionRecord) -> Iterator[str]:
+    if version.manifest is None:
+        yield version.problem
+        return
+    if version.manifest.model != version.model:
+        yield f"{MANIFEST_FILE} is that of a version of {version.manifest.model}"
+    yield from damaged_files(version.path, version.manifest)
+    try:
+        unlisted = unlisted_files(version.path, version.manifest)
+    except OSError as error:
+        yield f"the directory cannot be read: {reason(error)}"
+        return
+    for name in unlisted:
+        # what Python could import is in damaged_files, and Triton's Python backend writes the cache of bytecode
+        is_cache = name == "__pycache__/" and version.manifest.provenance.exporter == "python"
+        if not is_cache and not may_be_imported(name, version.manifest):
+            yield f"{name} is not listed in the manifest"

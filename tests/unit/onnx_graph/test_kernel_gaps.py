@@ -1,0 +1,105 @@
+"""Operators that ONNX Runtime does not have in the form that exporters write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+from repogen.onnx_graph.kernel_gaps import fill_kernel_gaps
+
+SMALL: dict[Any, int] = {np.dtype(np.uint8): TensorProto.UINT8, np.dtype(np.int8): TensorProto.INT8}
+SMALL |= {np.dtype(np.int16): TensorProto.INT16, np.dtype(np.uint16): TensorProto.UINT16}
+TYPES = SMALL | {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int64): TensorProto.INT64}
+
+
+def one_node(
+    operator: str, inputs: dict[str, Any], output: int, rank: int | None = None, **attributes: Any
+) -> onnx.ModelProto:
+    """Return a graph of one node whose first input is dynamic, and whose other inputs are constant."""
+    node = helper.make_node(operator, list(inputs), ["z"], **attributes)
+    first, *others = inputs
+    x = inputs[first]
+    rank = x.ndim if rank is None else rank
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info(first, TYPES[x.dtype], [None] * x.ndim)],
+        [helper.make_tensor_value_info("z", output, [None] * rank)],
+        [onnx.numpy_helper.from_array(np.asarray(inputs[name]), name) for name in others],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+def outputs(proto: onnx.ModelProto, x: Any) -> Any:
+    """Return the output of the rewritten graph in the installed ONNX Runtime."""
+    model = ir.from_proto(proto)
+    fill_kernel_gaps(model)
+    rewritten = ir.to_proto(model)
+    onnx.checker.check_model(rewritten, full_check=True)
+    session = onnxruntime.InferenceSession(rewritten.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, {session.get_inputs()[0].name: x})[0]
+
+
+@pytest.mark.parametrize("dtype", sorted(SMALL, key=str))
+@pytest.mark.parametrize(
+    ("operator", "function"),
+    [("Add", np.add), ("Mul", np.multiply), ("Sub", np.subtract), ("Greater", np.greater), ("Equal", np.equal)],
+)
+def test_small_integers_are_computed_in_a_wider_type(dtype: Any, operator: str, function: Any) -> None:
+    """Overflow wraps, as in PyTorch, and no kernel for the small type is needed."""
+    limits = np.iinfo(dtype)
+    x = np.array([limits.min, 0, 3, limits.max], dtype)
+    y = np.array([limits.max, 0, 3, 2], dtype)
+    kind = TensorProto.BOOL if function in {np.greater, np.equal} else SMALL[np.dtype(dtype)]
+    proto = one_node(operator, {"x": x, "y": y}, kind)
+    model = ir.from_proto(proto)
+    fill_kernel_gaps(model)
+    (node,) = (node for node in model.graph if node.op_type == operator)
+    assert {value.dtype for value in node.inputs if value is not None} == {ir.DataType.INT32}
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(outputs(proto, x), function(x, y))
+
+
+@pytest.mark.parametrize(("operator", "function"), [("ArgMax", np.argmax), ("ArgMin", np.argmin)])
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_extreme_of_int64_is_the_first_of_equal_values(operator: str, function: Any, keepdims: int) -> None:
+    """Exact above 2**53, where float64 is not."""
+    x = np.array([[5, 9, 9, 5], [2**60, 2**60 + 1, 0, 0]], np.int64)
+    proto = one_node(operator, {"x": x}, TensorProto.INT64, 1 + keepdims, axis=1, keepdims=keepdims)
+    np.testing.assert_array_equal(outputs(proto, x), function(x, axis=1, keepdims=bool(keepdims)))
+
+
+@pytest.mark.parametrize("length", [6, 7, 9, 10, 12])
+def test_inverse_of_a_one_sided_dft(length: int) -> None:
+    """Even and odd lengths, also shorter and longer than the spectrum; the imaginary parts of the ends are ignored."""
+    x = np.random.default_rng(0).standard_normal((2, 5, 3, 2)).astype(np.float32)
+    inputs = {"x": x, "n": np.array(length, np.int64), "axis": np.array(1, np.int64)}
+    proto = one_node("DFT", inputs, TensorProto.FLOAT, inverse=1, onesided=1)
+    expected = np.fft.irfft(x[..., 0] + 1j * x[..., 1], n=length, axis=1)
+    np.testing.assert_allclose(outputs(proto, x)[..., 0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_indices_become_int64() -> None:
+    """The exporters write int32 for ``torch.istft``, which is not valid ONNX."""
+    x = np.zeros((3, 2), np.float32)
+    indices, updates = np.array([[0], [2]], np.int32), np.ones((2, 2), np.float32)
+    proto = one_node("ScatterND", {"x": x, "indices": indices, "updates": updates}, TensorProto.FLOAT)
+    np.testing.assert_array_equal(outputs(proto, x), [[1, 1], [0, 0], [1, 1]])
+
+
+def test_other_nodes_stay_as_they_are() -> None:
+    """Float operators, and those that every release has for the type."""
+    x = np.array([1, 2], np.uint8)
+    for proto in (
+        one_node("Add", {"x": x.astype(np.float32), "y": x.astype(np.float32)}, TensorProto.FLOAT),
+        one_node("ReduceMax", {"x": x}, TensorProto.UINT8),
+    ):
+        model = ir.from_proto(proto)
+        fill_kernel_gaps(model)
+        assert len(model.graph) == 1

@@ -1,0 +1,140 @@
+"""Requests and responses over HTTP with binary tensors."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from repogen.smoke.inference import RefusedError, SequencePosition, WireTensor
+from repogen.smoke.over_http import decode_response, encode_request, golden_over_http
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from repogen.artifacts.tensors import Arrays
+
+ARRAYS: Arrays = {
+    "FP32": np.array([[1.5, np.nan]], np.float32),
+    "FP16": np.array([1.0, 65504.0], np.float16),
+    "BF16": np.array([1.0, -3.140625, np.inf], np.float32),
+    "INT64": np.array([[2**62], [-1]]),
+    "BOOL": np.array([True, False]),
+    "BYTES": np.array([["ä".encode()], [b"\x00\xff"]], dtype=object),
+}
+
+
+def as_response(header: bytes, body: bytes) -> tuple[bytes, str]:
+    """Return a response with the tensors of a request."""
+    document = {"outputs": json.loads(header)["inputs"]}
+    text = json.dumps(document).encode()
+    return text + body, str(len(text))
+
+
+@pytest.mark.parametrize("dtype", ARRAYS)
+def test_every_type_survives(dtype: str) -> None:
+    """Also those that JSON cannot carry: FP16, BF16, NaN, and bytes that are not text."""
+    tensor = WireTensor("x", dtype, ARRAYS[dtype])
+
+    outputs = decode_response(*as_response(*encode_request([tensor], None)))
+
+    np.testing.assert_array_equal(outputs["x"], ARRAYS[dtype])
+    assert outputs["x"].shape == ARRAYS[dtype].shape
+
+
+def test_empty_tensors_and_several_tensors() -> None:
+    """The size of each tensor decides where the next one starts."""
+    tensors = [WireTensor("a", "BYTES", np.empty((0, 1), object)), WireTensor("b", "FP32", ARRAYS["FP32"])]
+
+    outputs = decode_response(*as_response(*encode_request(tensors, None)))
+
+    assert outputs["a"].shape == (0, 1)
+    np.testing.assert_array_equal(outputs["b"], ARRAYS["FP32"])
+
+
+def test_position_in_a_sequence_is_a_parameter() -> None:
+    """As the sequence extension of the protocol has it."""
+    header, _ = encode_request([], SequencePosition(7, start=True, end=False))
+
+    parameters = json.loads(header)["parameters"]
+
+    assert {k: v for k, v in parameters.items() if k.startswith("sequence")} == {
+        "sequence_id": 7,
+        "sequence_start": True,
+        "sequence_end": False,
+    }
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"{}", b'{"outputs": [{"name": "y", "datatype": "FP32", "shape": [2]}]}'],
+)
+def test_other_response_is_rejected(content: bytes) -> None:
+    """A server that does not follow the protocol fails the check, and repogen does not crash."""
+    with pytest.raises(RefusedError, match="cannot be read"):
+        decode_response(content, None)
+
+
+@pytest.fixture
+def proxy(simulated: Callable[..., tuple[Any, Any]]) -> Iterator[Callable[..., tuple[Any, str]]]:
+    """Return a model on a simulated server, and the address of an HTTP service that forwards requests to it."""
+    servers: list[http.server.ThreadingHTTPServer] = []
+
+    def start(*flaws: str) -> tuple[Any, str]:
+        triton, model = simulated(*flaws)
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                content = self.rfile.read(int(self.headers["Content-Length"]))
+                length = int(self.headers["Inference-Header-Content-Length"])
+                (tensor,) = json.loads(content[:length])["inputs"]
+                array = np.frombuffer(content[length:], np.float32).reshape(tensor["shape"])
+                (y,) = triton.infer("double", 1, [WireTensor("x", "FP32", array)]).values()
+                header, body = encode_request([WireTensor("y", "FP32", y)], None)
+                response, size = as_response(header, body)
+                self.send_response(400 if "broken" in flaws else 200)
+                self.send_header("Inference-Header-Content-Length", size)
+                self.end_headers()
+                self.wfile.write(response)
+
+            def log_message(self, *_: object) -> None:
+                """Print nothing."""
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever).start()
+        return model, f"127.0.0.1:{server.server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_correct_outputs_pass(proxy: Callable[..., tuple[Any, str]]) -> None:
+    """The check has the largest difference."""
+    check = golden_over_http(*proxy())
+
+    assert (check.passed, check.warning, check.max_abs_diff) == (True, False, 0.0)
+
+
+def test_other_outputs_fail(proxy: Callable[..., tuple[Any, str]]) -> None:
+    """The tolerances are those of the check over gRPC."""
+    assert not golden_over_http(*proxy("numbers")).passed
+
+
+def test_status_of_the_server_is_reported(proxy: Callable[..., tuple[Any, str]]) -> None:
+    """A rejected request fails the check with the server's text."""
+    with pytest.raises(RefusedError, match="HTTP 400"):
+        golden_over_http(*proxy("broken"))
+
+
+def test_server_without_http_is_a_warning(simulated: Callable[..., tuple[Any, Any]]) -> None:
+    """A remote server is known by its gRPC address only."""
+    check = golden_over_http(simulated()[1], "")
+
+    assert (check.passed, check.warning, "HTTP address" in check.detail) == (True, True, True)

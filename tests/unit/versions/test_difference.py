@@ -1,0 +1,143 @@
+"""`repogen diff` compares versions of one repository and of two, also foreign and damaged ones."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from onnx import helper
+
+import repogen
+from repogen.cli.group import main
+from repogen.errors import RepogenError
+from tests.support.graphs import WEIGHT, matmul, model, value
+from tests.support.published import Publisher, contents
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def three(publisher: Publisher) -> Publisher:
+    """Return a repository with a graph, other weights, and another graph with other inputs."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
+    relu = model(nodes, [value("x", ["N", 4])], [value("y", ["N", 3])], opset=18, w2=np.ones(1, np.float32), w=WEIGHT)
+    publisher.publish(weights=matmul().SerializeToString())
+    publisher.publish(weights=matmul(w=WEIGHT + 1).SerializeToString())
+    publisher.publish(weights=relu.SerializeToString(), shape=("batch", 9), policy="latest { num_versions: 1 }")
+    return publisher
+
+
+def test_weights(three: Publisher) -> None:
+    """Only the weights differ; nothing is changed."""
+    before = contents(three.repository)
+    report = repogen.diff("m", 1, 2, repository=three.repository)
+    assert report.weights is not None
+    assert (report.weights.same, report.weights.changed, report.weights.unchanged) == (0, ("w",), False)
+    assert (report.signature, report.operators, report.config, report.facts, report.identical) == (
+        (),
+        (),
+        (),
+        (),
+        False,
+    )
+    assert [(file.path, file.before == file.after) for file in report.files] == [("model.onnx", True)]
+    assert contents(three.repository) == before
+
+
+def test_everything(three: Publisher) -> None:
+    """Without numbers, the newest version is compared with the one before it."""
+    report = repogen.diff("m", repository=three.repository)
+    assert (report.before.version, report.after.version) == (2, 3)
+    assert report.signature[0] == "input 'x' was float32 [-1, 4], is float32 [-1, 9]"
+    assert report.weights is not None
+    assert (report.weights.changed, report.weights.added, report.weights.removed) == (("w",), ("w2",), ())
+    assert [(count.name, count.before, count.after) for count in report.operators] == [("Relu", 0, 1)]
+    assert report.nodes == (1, 2)
+    assert [(change.name, change.before, change.after) for change in report.facts] == [("opset ai.onnx", "17", "18")]
+    assert next((metric.name, metric.before, metric.after) for metric in report.metrics) == ("parity cases", 1.0, 1.0)
+    assert [line for line in report.config if line.startswith("+") and "policy" in line] == [
+        "+version_policy: { latest { num_versions: 1 } }"
+    ]
+    report = repogen.diff("m", 3, 1, repository=three.repository)
+    assert report.weights is not None
+    assert (report.weights.same, report.weights.removed) == (1, ("w2",))
+
+
+def test_renamed_weights(publisher: Publisher) -> None:
+    """Tensors with the same values under another name are the same weights."""
+    publisher.publish(weights=matmul().SerializeToString())
+    proto = matmul()
+    proto.graph.initializer[0].name = proto.graph.node[0].input[1] = "other"
+    publisher.publish(weights=proto.SerializeToString())
+    weights = repogen.diff("m", repository=publisher.repository).weights
+    assert weights is not None
+    assert (weights.unchanged, weights.same, weights.renamed) == (True, 0, 1)
+
+
+def test_two_repositories(three: Publisher, tmp_path: Path) -> None:
+    """A copy is identical; without numbers, the newest versions of both are compared."""
+    other = tmp_path / "other"
+    repogen.publish("m", 1, source=three.repository, target=other)
+    report = repogen.diff("m", 1, repository=three.repository, against=other)
+    assert (report.identical, report.after.repository, report.files) == (True, other, ())
+    assert repogen.diff("m", repository=three.repository, against=other).before.version == 3
+    text = CliRunner().invoke(main, ["diff", "m", "1", "--repository", str(three.repository), "--against", str(other)])
+    assert text.output.splitlines()[:2] == [
+        f"m: version 1 of {three.repository} -> version 1 of {other}",
+        "  all files are the same",
+    ]
+
+
+def test_foreign_and_damaged_versions(three: Publisher) -> None:
+    """What can be compared is compared, and a note has the rest."""
+    directory = three.repository / "m"
+    (directory / "1" / "manifest.json").unlink()
+    (directory / "2" / "model.onnx").write_bytes(b"<html>")
+    report = repogen.diff("m", 1, 3, repository=three.repository)
+    assert (report.notes, report.nodes) == (("version 1: repogen did not build it: it has no manifest.json",), (1, 2))
+    report = repogen.diff("m", 2, 3, repository=three.repository)
+    assert report.notes == ("version 2: model.onnx is a web page; the graphs were not compared",)
+    assert (report.weights, report.nodes, len(report.signature)) == (None, None, 2)
+    for number in ("2", "3"):
+        (directory / number / "config.pbtxt").write_text("x\n" * 3000 + number)
+    assert "config.pbtxt differs" in repogen.diff("m", 2, 3, repository=three.repository).notes[-1]
+
+
+def test_errors(three: Publisher, tmp_path: Path) -> None:
+    """A version, model or repository that does not exist; and a model with one version."""
+    three.publish("single")
+    cases = [
+        (("m", 9), "repository.no-such-version"),
+        (("m", 1, 9), "repository.no-such-version"),
+        (("single",), "repository.no-such-version"),
+        (("none",), "repository.no-such-model"),
+    ]
+    for arguments, code in cases:
+        with pytest.raises(RepogenError) as caught:
+            repogen.diff(*arguments, repository=three.repository)  # type: ignore[arg-type]
+        assert (caught.value.code, int(caught.value.exit_code)) == (code, 2)
+    with pytest.raises(RepogenError, match="is not a directory"):
+        repogen.diff("m", repository=three.repository, against=tmp_path / "none")
+
+
+def test_command(three: Publisher) -> None:
+    """Text, JSON and Markdown; what comes from the files is escaped."""
+    arguments = ["diff", "m", "--repository", str(three.repository)]
+    text = CliRunner().invoke(main, arguments).output
+    assert text.startswith("m: version 2 -> version 3\n  signature: differs\n  input 'x' was float32 [-1, 4]")
+    assert "  weights: 0 tensors the same, 1 changed (w), 1 new (w2)\n" in text
+    assert "\noperator  version 2  version 3\n" in text
+    assert json.loads(CliRunner().invoke(main, [*arguments, "--json"]).output)["nodes"] == [1, 2]
+    proto = matmul()
+    proto.graph.node[0].op_type = "<b>|\x1b[2J\n"
+    three.publish(weights=proto.SerializeToString())
+    for option in ([], ["--markdown"]):
+        output = CliRunner().invoke(main, [*arguments, *option]).output
+        assert "\x1b" not in output
+    assert output.startswith("### repogen diff: m: version 3 -&gt; version 4\n")
+    assert "&lt;b&gt;&#124;" in output
+    assert CliRunner().invoke(main, [*arguments, "--markdown", "--json"]).exit_code == 2

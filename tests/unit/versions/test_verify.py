@@ -1,0 +1,96 @@
+"""`repogen verify` finds every file that differs from the manifests."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+import repogen
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.sync import SyncOptions
+from repogen.cli.group import main
+from repogen.errors import SpecError
+from repogen.registry.sync.sync import sync
+from tests.support.published import contents
+from tests.support.simulated_registry import SimulatedRegistry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.support.published import Publisher
+
+
+def _replace_manifest(model: Path) -> None:
+    document = json.loads((model / "1" / "manifest.json").read_text())
+    (model / "1" / "manifest.json").write_text(json.dumps({**document, "model": "other"}))
+
+
+def _append(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b" ")
+
+
+SPOILS: list[tuple[Callable[[Path], object], int | None, str]] = [
+    (lambda model: (model / "1" / "model.onnx").write_bytes(b"x"), 1, "model.onnx has a different sha256"),
+    (lambda model: _append(model / "1" / "model.onnx"), 1, "model.onnx has 2 bytes, not 1"),
+    (lambda model: (model / "1" / "golden.npz").unlink(), 1, "golden.npz is missing"),
+    (lambda model: (model / "1" / "more").touch(), 1, "more is not listed in the manifest"),
+    (lambda model: (model / "1" / "sub").mkdir(), 1, "sub/ is not listed in the manifest"),
+    (lambda model: (model / "1" / "manifest.json").unlink(), 1, "repogen did not build it: it has no manifest.json"),
+    (_replace_manifest, 1, "manifest.json is that of a version of other"),
+    (lambda model: _append(model / "config.pbtxt"), None, "config.pbtxt is not the one of any version"),
+    (lambda model: (model / "config.pbtxt").unlink(), None, "config.pbtxt is missing"),
+    (lambda model: next(model.glob("labels-*")).unlink(), None, " is missing"),
+    (lambda model: next(model.glob("warmup/*")).write_bytes(b""), None, " has 0 bytes, not "),
+]
+
+
+@pytest.mark.parametrize(("spoil", "version", "message"), SPOILS)
+def test_one_difference(
+    publisher: Publisher, spoil: Callable[[Path], object], version: int | None, message: str
+) -> None:
+    """An intact repository has no findings; each difference is one, with exit code 1. Nothing is changed."""
+    publisher.publish(labels=("a", "b"))
+    publisher.publish(weights=b"2", labels=("a", "b"))
+    publisher.publish("other")
+    report = repogen.verify(publisher.repository)
+    assert (report.findings, report.models, report.versions) == ((), 2, 3)
+    assert report.files == sum(len(list(path.iterdir())) - 1 for path in publisher.repository.glob("*/[0-9]"))
+    spoil(publisher.repository / "m")
+    before = contents(publisher.repository)
+    (finding,) = repogen.verify(publisher.repository).findings
+    assert (finding.model, finding.version) == ("m", version)
+    assert message in finding.message
+    result = CliRunner().invoke(main, ["verify", str(publisher.repository)])
+    assert (result.exit_code, message in result.output) == (1, True)
+    assert CliRunner().invoke(main, ["verify", str(publisher.repository), "--model", "other"]).exit_code == 0
+    assert contents(publisher.repository) == before
+
+
+def test_synced_repository(publisher: Publisher, tmp_path: Path) -> None:
+    """The version policy that a sync writes is not an edit."""
+    publisher.publish()
+    publisher.publish(weights=b"2")
+    registry = SimulatedRegistry(tmp_path / "registry")
+    for version in ("2", "1"):
+        registry.register(publisher.repository / "m" / version)
+    for number in (1, 2):
+        registry.point("m", "champion", number)
+        sync(registry, tmp_path / "synced", SyncOptions("champion"), Silent())
+    assert repogen.verify(tmp_path / "synced").findings == ()
+
+
+def test_nothing_to_verify(tmp_path: Path) -> None:
+    """A repository without models, and one that repogen did not build, do not pass."""
+    with pytest.raises(SpecError, match="has no models"):
+        repogen.verify(tmp_path)
+    with pytest.raises(SpecError, match="is not a directory"):
+        repogen.verify(tmp_path / "none")
+    (tmp_path / "foreign" / "1").mkdir(parents=True)
+    assert [finding.version for finding in repogen.verify(tmp_path).findings] == [1]
+    shutil.rmtree(tmp_path / "foreign" / "1")
+    assert [finding.message for finding in repogen.verify(tmp_path).findings] == ["it has no version"]
