@@ -1,4 +1,4 @@
-"""A small model that needs the operator."""
+"""A small model that uses the operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator of our own, and what it is in ONNX."""
+"""A custom operator and its ONNX translations."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Trains the digits network in seconds and writes ``digits_cnn.safetensors`` and ``examples.npz``.
 
-Run it from this directory: ``python train.py``. The committed weights came from it.
+Run it from this directory: ``python train.py``. It wrote the committed weights.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BATCH = 64
 
 
 def main() -> None:
-    """Train, report the test accuracy, save."""
+    """Train the network, print its test accuracy, and save it."""
     torch.manual_seed(0)
     train_x, train_y, test_x, test_y = (torch.from_numpy(array) for array in load_split())
     model = build().train()

@@ -1,4 +1,4 @@
-"""DistilBERT sequence classification at full size, from transformers, with seeded random weights (no hub is needed)."""
+"""DistilBERT sequence classification from transformers at full size, with seeded random weights; no download."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def build(seed: int = 0, labels: int = 2) -> torch.nn.Module:
 
 
 def examples(batch: int, sequence: int, seed: int) -> dict[str, npt.NDArray[np.int64]]:
-    """Return token ids with masks that pad: every row has a length of its own, the first one is full."""
+    """Return token IDs and masks: rows have random lengths and are padded, except for the first one."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, sequence, batch, endpoint=True)
     lengths[0] = sequence

@@ -10,10 +10,10 @@ from transformers import BertModel
 
 
 class SentenceEncoder(torch.nn.Module):
-    """BERT, mean pooling over the tokens that the mask keeps, and a unit length."""
+    """BERT, mean pooling over the tokens that the mask keeps, and normalization to unit length."""
 
     def __init__(self, bert: BertModel) -> None:
-        """Keep the encoder."""
+        """Store the encoder."""
         super().__init__()
         self.bert = bert
 
@@ -32,7 +32,7 @@ def build() -> torch.nn.Module:
 
 
 def examples(batch: int, sequence: int, seed: int) -> dict[str, npt.NDArray[np.int64]]:
-    """Return token ids with masks that pad: every row has a length of its own, the first one is full."""
+    """Return token IDs and masks: rows have random lengths and are padded, except for the first one."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, sequence, batch, endpoint=True)
     lengths[0] = sequence

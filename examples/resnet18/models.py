@@ -1,4 +1,4 @@
-"""ResNet-18 at full size, from transformers, with seeded random weights (no hub is needed)."""
+"""ResNet-18 from transformers at full size, with seeded random weights; no download."""
 
 from __future__ import annotations
 
