@@ -126,7 +126,10 @@ _REPOGEN_COMPLETE=fish_source repogen | source            # ~/.config/fish/compl
 Models come from `repogen.yaml` and `model_repository`, or from the spec and the directory on the command line."""
 EXIT_CODES = {
     0: "Success",
-    1: "`check` reported errors, a gate failed, the version cannot be promoted, or `doctor` found something missing",
+    1: (
+        "`check` reported errors, `verify` found differences, a gate failed, the version cannot be promoted, or "
+        "`doctor` found something missing"
+    ),
     2: "The spec, a path or an option is wrong, or standard output cannot be written",
     3: "The model could not be loaded or exported",
     4: "The graph does not compute what PyTorch computes",

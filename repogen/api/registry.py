@@ -66,7 +66,7 @@ def promote(  # noqa: PLR0913 - one parameter per option of `repogen promote`
     root = Path() if spec is None else spec.root
     effective_gates = with_flags(declared_gates(spec, name, required=spec_required), gates)
     request = PromotionRequest(name, version, alias, effective_gates, root, server, dry_run)
-    return promotion.promote(open_registry(spec, tracking_uri), request, progress or Silent())
+    return promotion.promote(_open_registry(spec, tracking_uri), request, progress or Silent())
 
 
 def rollback_alias(
@@ -92,7 +92,7 @@ def rollback_alias(
         repogen.errors.GateError: There is no earlier version.
         repogen.errors.TrackingError: The registry cannot be reached, or the alias moved in the meantime.
     """
-    return promotion.rollback(open_registry(spec, tracking_uri), name, alias, dry_run=dry_run)
+    return promotion.rollback(_open_registry(spec, tracking_uri), name, alias, dry_run=dry_run)
 
 
 def history(
@@ -109,7 +109,7 @@ def history(
     Raises:
         repogen.errors.TrackingError: The registry cannot be reached.
     """
-    return promotion.history(open_registry(spec, tracking_uri), name, alias)
+    return promotion.history(_open_registry(spec, tracking_uri), name, alias)
 
 
 def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
@@ -150,16 +150,10 @@ def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
     directory = Path(repository)
     require_synced(directory, alias)  # before mlflow is imported, which takes seconds
     options = SyncOptions(alias, tuple(models), dry_run, prune)
-    return syncing.sync(open_registry(spec, tracking_uri), directory, options, progress or Silent())
+    return syncing.sync(_open_registry(spec, tracking_uri), directory, options, progress or Silent())
 
 
-def open_registry(spec: Spec | None, tracking_uri: str | None) -> ModelRegistry:
-    """Connect to the model registry.
+def _open_registry(spec: Spec | None, tracking_uri: str | None) -> ModelRegistry:
+    from repogen.registry.mlflow.access import open_registry  # noqa: PLC0415 - imports mlflow
 
-    Raises:
-        SpecError: No tracking server is configured.
-        TrackingError: It does not respond.
-    """
-    from repogen.registry.mlflow import access  # noqa: PLC0415 - connecting imports mlflow
-
-    return access.open_registry(tracking_of(spec, tracking_uri, Path()))
+    return open_registry(tracking_of(spec, tracking_uri, Path()))

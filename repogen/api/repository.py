@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repogen.api.registry import open_registry
 from repogen.artifacts.prune import PruneOptions
 from repogen.artifacts.rollback import RollbackOptions
 from repogen.artifacts.transfer import TransferOptions
@@ -14,7 +13,6 @@ from repogen.errors import SpecError
 from repogen.versions import listing
 from repogen.versions import prune as pruning
 from repogen.versions import rollback as rolling_back
-from repogen.versions import transfer as transferring
 from repogen.versions import verify as verification
 
 if TYPE_CHECKING:
@@ -245,14 +243,20 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
     """
     directory = None if stage_dir is None else Path(stage_dir)
     options = TransferOptions(version, allow_breaking, dry_run, directory)
-    return transferring.transfer(Path(source), Path(target), name, options)
+    from repogen.versions.transfer import transfer  # noqa: PLC0415 - imports onnx
+
+    return transfer(Path(source), Path(target), name, options)
 
 
 def _configured_registry(spec: Spec | None, tracking_uri: str | None) -> ModelRegistry | None:
     """Connect to the model registry, None if none is configured."""
+    from repogen.registry.mlflow.access import open_registry  # noqa: PLC0415 - few commands need it
+    from repogen.registry.mlflow.uri import tracking_of  # noqa: PLC0415 - the same
+
     try:
-        return open_registry(spec, tracking_uri)
+        tracking = tracking_of(spec, tracking_uri, Path())
     except SpecError as error:
         if error.code != "tracking.no-uri":
             raise
         return None
+    return open_registry(tracking)

@@ -43,6 +43,19 @@ def _read_all(*readers: Callable[[], object]) -> None:
         raise next((error for error in errors if error.exit_code == error.exit_code.BUG), errors[0])
 
 
+def _version_commands(repository: Path) -> tuple[Callable[[], object], ...]:
+    """Return the commands on the versions of model ``m``, without changes."""
+    import repogen
+
+    return (
+        lambda: repogen.as_dict(repogen.versions(repository=repository)),
+        lambda: repogen.as_dict(repogen.verify(repository)),
+        lambda: repogen.rollback("m", 1, repository=repository, dry_run=True),
+        lambda: repogen.rollback("m", repository=repository, release=True, dry_run=True),
+        lambda: repogen.prune(keep=0, repository=repository, dry_run=True),
+    )
+
+
 def _spec(directory: Path) -> Read:
     from repogen.spec.load import load_spec
 
@@ -74,6 +87,7 @@ def _config(directory: Path) -> Read:
             lambda: serving_only(text, 2**40),
             lambda: unfit_users(repository, staged, ()),
             lambda: unfit(text, "m", repository),
+            *_version_commands(repository),
         )
 
     return read
@@ -116,6 +130,7 @@ def _records(directory: Path) -> Read:
             report,
             lambda: first_golden_inputs(version, batched=True),
             lambda: read_owner(repository),
+            *_version_commands(repository),
             lambda: recover(repository, "m"),
         )
 
@@ -149,12 +164,15 @@ def _arrays(directory: Path) -> Read:
 
 
 def _onnx(directory: Path) -> Read:
-    """Fuzz an ONNX file as ``check``, ``init --from`` and a build read it, up to the point where it is run."""
+    """Fuzz an ONNX file as ``check``, ``diff``, ``init --from`` and a build read it, up to where it is run."""
     from repogen.check.checker import check
+    from repogen.reporting.diff_text import diff_markdown
     from repogen.scaffold.describe import describe
     from repogen.source.onnx import read as onnx_file
+    from repogen.versions.difference import compare
 
-    seeds.write_model(directory / "repository", "m")
+    repository = directory / "repository"
+    seeds.write_model(repository, "m")
 
     def load(path: Path) -> None:
         proto = onnx_file.read_onnx(path)
@@ -166,7 +184,12 @@ def _onnx(directory: Path) -> Read:
         onnx_file.random_nodes(proto)
 
     def read(path: Path) -> None:
-        _read_all(lambda: check(directory / "repository"), lambda: load(path), lambda: describe(str(path), directory))
+        _read_all(
+            lambda: check(repository),
+            lambda: load(path),
+            lambda: describe(str(path), directory),
+            lambda: diff_markdown(compare("m", (repository, 1), (repository, 1))),
+        )
 
     return read
 

@@ -16,6 +16,7 @@ from repogen.build.model_run import ModelRun
 from repogen.build.steps import publish_model, verify_model
 from repogen.build.tracking import TrackingSession
 from repogen.errors import ExportError, PublishError, TrackingError
+from repogen.repository.hold import hold_text
 from repogen.repository.stage import stage_version
 from repogen.triton_config.render.template import render
 from repogen.worker.job import Job, Outcome
@@ -123,6 +124,20 @@ def test_ensemble_that_still_loads_is_noted(spec: Spec, tmp_path: Path) -> None:
     session = session_of(spec, tmp_path / "stage")
     report = publish_model(session, run_of(session), stage(spec, session.staging), built_model(tmp_path))
     assert report.notes == ("e uses it and was not built again",)
+
+
+def test_version_under_a_hold(spec: Spec, tmp_path: Path) -> None:
+    """It is published and not served, so no ensemble breaks; a note says so, and config.pbtxt is unchanged."""
+    first = session_of(spec, tmp_path / "first")
+    publish_model(first, run_of(first), stage(spec, first.staging), built_model(tmp_path))
+    ensemble_in_repository(spec, "renamed")
+    config = spec.repository / "m" / "config.pbtxt"
+    config.write_text(hold_text(config.read_text(), 1))
+    held = config.read_bytes()
+    session = session_of(spec, tmp_path / "second")
+    report = publish_model(session, run_of(session), stage(spec, session.staging), built_model(tmp_path))
+    note = "the new version is not served: version 1 is held and served; `repogen rollback m --release` ends the hold"
+    assert (report.version, report.notes, config.read_bytes() == held) == (2, (note,), True)
 
 
 def test_version_that_breaks_an_ensemble_is_rejected(spec: Spec, tmp_path: Path) -> None:

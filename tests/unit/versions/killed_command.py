@@ -1,7 +1,7 @@
-"""A program that runs one command of `repogen.versions` and is killed by SIGKILL at its k-th operation.
+"""A program that runs one command and is killed by SIGKILL at its k-th operation of ``repogen.repository.filesystem``.
 
-An operation is one of ``repogen.repository.filesystem``; or, with ``every``, any call that changes a file or a
-directory, or writes it to the disk: `open` for writing, rename, remove, mkdir, rmdir, link, symlink, chmod, fsync.
+``KilledAtAnyCall`` kills a process before any call that changes a file or a directory, or writes it to the disk: `open`
+for writing, rename, exchange, remove, mkdir, rmdir, link, symlink, chmod, fsync.
 """
 
 from __future__ import annotations
@@ -73,6 +73,4 @@ def run(command: str, repository: Path, arguments: dict[str, Any], disk: Filesys
 
 if __name__ == "__main__":
     job = json.loads(sys.argv[1])
-    if job["every"]:
-        KilledAtAnyCall(job["at"])
-    run(job["command"], Path(job["repository"]), job["arguments"], Disk() if job["every"] else Killed(job["at"]))
+    run(job["command"], Path(job["repository"]), job["arguments"], Killed(job["at"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from repogen.repository.workspace import sweep
 from tests.support.failing_disk import Failing
 from tests.support.published import Publisher
 
-from .killed_command import run
+from .killed_command import KilledAtAnyCall, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,21 +85,20 @@ def state(repository: Path) -> State:
     return tuple(version.version for version in model.versions), model.served, model.held
 
 
-def program(scenario: Scenario, repository: Path, at: int, *, every: bool) -> list[str]:
+def program(scenario: Scenario, repository: Path, at: int) -> list[str]:
     """Return the command line of a program that runs the command and is killed at an operation."""
     job = {
         "command": scenario.command,
         "repository": str(repository),
         "arguments": scenario.arguments,
         "at": at,
-        "every": every,
     }
     return [sys.executable, "-m", "tests.unit.versions.killed_command", json.dumps(job)]
 
 
-def killed(scenario: Scenario, repository: Path, at: int, *, every: bool) -> int:
+def killed(scenario: Scenario, repository: Path, at: int) -> int:
     """Run the command and kill it at an operation; return its exit code."""
-    return subprocess.run(program(scenario, repository, at, every=every), cwd=ROOT, check=False).returncode
+    return subprocess.run(program(scenario, repository, at), cwd=ROOT, check=False).returncode
 
 
 def require_whole(publisher: Publisher, scenario: Scenario, before: State, after: State) -> None:
@@ -141,25 +141,43 @@ def test_kill_at_an_operation(publisher: Publisher, after: Callable[[Scenario], 
     scenario = SCENARIOS[name]
     prepare(publisher, scenario)
     before = state(publisher.repository)
-    code = killed(scenario, publisher.repository, at, every=False)
+    code = killed(scenario, publisher.repository, at)
     assert code == (0 if at == scenario.operations else -signal.SIGKILL)
     require_whole(publisher, scenario, before, after(scenario))
 
 
 @pytest.mark.full
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_kill_at_any_call(tmp_path: Path, after: Callable[[Scenario], State], name: str) -> None:
     """SIGKILL before each call that changes the disk: in the staging directory, the repository, and the lock."""
-    scenario, at, code, expected = SCENARIOS[name], 0, -signal.SIGKILL, after(SCENARIOS[name])
-    while code:
-        publisher = Publisher(tmp_path / str(at) / "repo")
-        prepare(publisher, scenario)
-        before = state(publisher.repository)
-        code = killed(scenario, publisher.repository, at, every=True)
-        assert code in {0, -signal.SIGKILL}
-        require_whole(publisher, scenario, before, expected)
+    scenario, expected = SCENARIOS[name], after(SCENARIOS[name])
+    template = Publisher(tmp_path / "template" / "repo")
+    prepare(template, scenario)
+    before = state(template.repository)
+    at, status = 0, -signal.SIGKILL
+    while status:
+        place = tmp_path / str(at)
+        shutil.copytree(template.repository.parent, place, symlinks=True)
+        status = killed_in_fork(scenario, place / "repo", at)
+        assert status in {0, -signal.SIGKILL}
+        require_whole(Publisher(place / "repo"), scenario, before, expected)
         at += 1
     assert at > 20  # the hook counts
+
+
+def killed_in_fork(scenario: Scenario, repository: Path, at: int) -> int:
+    """Run the command in a fork, and kill it before a call that changes the disk; return its exit code."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            KilledAtAnyCall(at)
+            run(scenario.command, repository, scenario.arguments, Disk())
+            code = 0
+        finally:
+            os._exit(code)  # without the exit handlers of pytest
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
@@ -191,7 +209,7 @@ def test_commands_at_the_same_time(publisher: Publisher) -> None:
     """Each command completes, or fails because another one changed the model; the result is whole."""
     prepare(publisher, SCENARIOS["publish"])
     names = ["publish", "publish other files", "back to other files", "back", "prune", "prune", "release"]
-    commands = [program(SCENARIOS[name], publisher.repository, 1000, every=False) for name in names]
+    commands = [program(SCENARIOS[name], publisher.repository, 1000) for name in names]
     runs = [subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) for command in commands]
     errors = [run.communicate()[1] for run in runs]
     expected = ("another command changed the model", "has no version", "is damaged")  # a prune deleted the version
