@@ -273,7 +273,7 @@ def _pooling(path: Path) -> dict[str, object]:
     file, modules = path / "1_Pooling" / CONFIG, path / "modules.json"
     pooling = read_json(file, _Pooling) if is_file(file) else _Pooling()
     if pooling.pooling_mode_cls_token == pooling.pooling_mode_mean_tokens:
-        raise _unsupported(path, f"{file.relative_to(path)} has another mode than pooling_mode_mean_tokens")
+        raise _unsupported(path, f"{file.relative_to(path)} does not use pooling_mode_mean_tokens")
     try:
         types = [module.type for module in _MODULES.validate_json(read_bytes(modules))] if is_file(modules) else []
     except (OSError, ValueError) as error:

@@ -69,7 +69,7 @@ def test_pooling_that_is_not_supported(here: Path) -> None:
     write_text_encoder(here / "words")
     (here / "words" / "1_Pooling").mkdir()
     (here / "words" / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": false}')
-    with pytest.raises(SpecError, match=r"1_Pooling/config\.json has another mode"):
+    with pytest.raises(SpecError, match=r"1_Pooling/config\.json does not use pooling_mode_mean_tokens"):
         describe_ensemble("words", here, None)
 
 
