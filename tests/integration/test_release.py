@@ -87,13 +87,13 @@ class Team:
         return model
 
     def until(self, line: str, then: Callable[[subprocess.Popen[str]], None], *arguments: str) -> tuple[int, str]:
-        """Run `repogen` until its progress contains ``line``, call ``then``, and wait for its end."""
+        """Run `repogen` until a line of its progress begins with ``line``, call ``then``, and wait for its end."""
         lines = []
         with self.project.start(*arguments) as process:
             assert process.stderr is not None
             for progress in process.stderr:
                 lines.append(progress)
-                if progress.endswith(f"{line}\n"):
+                if progress.partition("] ")[2].startswith(line):
                     then(process)
                     break
             else:
