@@ -180,7 +180,7 @@ def _postgres(home: Path) -> Iterator[str]:
         process = subprocess.Popen(command, user=user, cwd=cluster, stdout=log, stderr=log, start_new_session=True)
     try:
         _accepts(port, process)
-        yield f"postgresql+psycopg2://mlflow@127.0.0.1:{port}/postgres"
+        yield f"postgresql://mlflow@127.0.0.1:{port}/postgres"
     finally:
         process.send_signal(signal.SIGQUIT)
         process.wait(30)

@@ -134,7 +134,7 @@ def scrubbed(text: str) -> str:
 
 
 def _is_database_error(error: BaseException) -> bool:
-    return type(error).__module__.partition(".")[0] in {"sqlalchemy", "alembic", "psycopg2"}
+    return type(error).__module__.partition(".")[0] in {"sqlalchemy", "alembic", "psycopg", "psycopg2"}
 
 
 def _code(error: Any) -> str:  # noqa: ANN401 - only MlflowException has the method, and without types
