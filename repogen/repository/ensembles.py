@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from repogen.artifacts.versions import StagedVersion
     from repogen.triton_config.text.parse import ModelConfig
 
+_MAX_MODELS = 256
+
 
 def neighbor_at(directory: Path) -> ModelInRepository:
     """Return the config of a model in a repository, with the versions that it serves.
@@ -36,13 +38,14 @@ def neighbor_at(directory: Path) -> ModelInRepository:
 
 
 def with_steps(repository: Path, names: Iterable[str]) -> list[str]:
-    """Return names of models, and of the models that they use as ensembles, directly or not.
+    """Return names of models, and of the models that they use as ensembles, directly or not; at most 257 of these.
 
     The names of steps need not be those of models. A config.pbtxt that cannot be read has no steps here.
     """
     selection: dict[str, None] = {}
     pending = list(names)
-    while pending:
+    limit = len(pending) + _MAX_MODELS
+    while pending and len(selection) <= limit:
         name = pending.pop()
         directory = None if name in selection else directory_of_step(repository, name)
         selection[name] = None
@@ -59,13 +62,15 @@ def _steps(path: Path, mtime: int, size: int, inode: int) -> tuple[str, ...]:  #
     return tuple(dict.fromkeys(step.model_name for step in config.ensemble_scheduling.step))
 
 
-def cycle_reason(config: ModelConfig, name: str, repository: Path) -> str:
-    """Return that the steps of an ensemble lead back to it; empty if they do not.
+def steps_reason(config: ModelConfig, name: str, repository: Path) -> str:
+    """Return that the steps of an ensemble lead back to it, or to very many models; empty if they do not.
 
-    tritonserver 2.51 crashes when another ensemble uses such a model.
+    tritonserver 2.51 crashes when another ensemble uses an ensemble in a cycle.
     """
-    steps = (step.model_name for step in config.ensemble_scheduling.step)
-    return f"the steps of {name!r} lead back to {name!r}" if name in with_steps(repository, steps) else ""
+    used = with_steps(repository, {step.model_name for step in config.ensemble_scheduling.step})
+    if name in used:
+        return f"the steps of {name!r} lead back to {name!r}"
+    return f"the steps of {name!r} lead to more than {_MAX_MODELS} models" if len(used) > _MAX_MODELS else ""
 
 
 def unfit_users(repository: Path, staged: StagedVersion, building: Collection[str]) -> dict[str, str]:
@@ -116,7 +121,7 @@ def unfit(text: str, name: str, repository: Path, staged: Iterable[StagedVersion
     """
     new = {version.name: _after_publishing(repository, version) for version in staged}
     config = parse(text, f"{name}/{CONFIG_FILE}")
-    return cycle_reason(config, name, repository) or _reason(config, repository, new)
+    return steps_reason(config, name, repository) or _reason(config, repository, new)
 
 
 def _after_publishing(repository: Path, staged: StagedVersion) -> ModelInRepository:

@@ -23,7 +23,7 @@ from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PYTHON_FILE
 from repogen.errors import ConfigError
 from repogen.files import is_directory, is_file, is_inside
 from repogen.files.content import ContentError
-from repogen.repository.ensembles import cycle_reason
+from repogen.repository.ensembles import steps_reason
 from repogen.triton_config.rules.file_names import (
     accelerator_files,
     data_files,
@@ -79,8 +79,8 @@ def load_refusals(model: Path, config: ModelConfig) -> tuple[str, ...]:
     """
     if reasons := refusals(model, config) or tuple(_files_elsewhere(model, config)):
         return reasons
-    cycle = cycle_reason(config, model.name, model.parent)
-    return (cycle,) if cycle else ()
+    reason = steps_reason(config, model.name, model.parent)
+    return (reason,) if reason else ()
 
 
 def require_admitted(model: Path, text: str) -> None:

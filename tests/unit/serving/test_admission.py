@@ -224,3 +224,13 @@ def test_ensembles_in_a_cycle_are_refused(tmp_path: Path) -> None:
     refused = {name: read_refusals(tmp_path / name) for name in ("a", "b", "c", "user", "other", "m")}
     cycle = {name: (f"the steps of {name!r} lead back to {name!r}",) for name in "abc"}
     assert refused == cycle | dict.fromkeys(("user", "other", "m"), ())
+
+
+def test_very_deep_ensemble_is_refused(tmp_path: Path) -> None:
+    """Each poll reads the steps of every ensemble: the time would grow with the square of their number."""
+    model(tmp_path, ONNX, "e0")
+    for number in range(1, 300):
+        step = f'ensemble_scheduling {{ step {{ model_name: "e{number - 1}" }} }}'
+        model(tmp_path, f'platform: "ensemble" {step}', f"e{number}")
+    assert read_refusals(tmp_path / "e256") == ()
+    assert read_refusals(tmp_path / "e299") == ("the steps of 'e299' lead to more than 256 models",)
