@@ -180,6 +180,7 @@ class SourceModel:
         labels: Class labels by output, in the order of the last axis.
         against: The reference that the spec names; empty if the model is compared with itself.
         declare: What to declare if example values were guessed; empty otherwise.
+        noise: By output, an absolute difference that is always allowed; set for a lossy graph that is its own source.
     """
 
     origin: Origin
@@ -196,6 +197,7 @@ class SourceModel:
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     against: str = ""
     declare: str = ""
+    noise: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def example_sizes(self) -> dict[str, int]:

@@ -49,6 +49,7 @@ def built_steps(spec: Spec, name: str, repository: Path) -> dict[str, BuiltStep]
             manifest.max_batch_size,
             _steps_in_config(directory / str(version)) if isinstance(model.source, EnsembleSource) else (),
             manifest.provenance.lossy,
+            manifest.provenance.parity_max_abs_diff,
         )
     return result
 

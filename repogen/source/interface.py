@@ -48,6 +48,7 @@ class BuiltStep:
         max_batch_size: As in its config.pbtxt; 0 if the model does not batch.
         steps: Its own steps if it is an ensemble; otherwise empty.
         lossy: The lossy passes that were applied; None for none.
+        max_abs_diff: Largest absolute difference from its original, as its build measured it.
     """
 
     model: ModelSpec
@@ -56,6 +57,7 @@ class BuiltStep:
     max_batch_size: int
     steps: tuple[EnsembleStep, ...] = ()
     lossy: Lossy | None = None
+    max_abs_diff: float = 0.0
 
 
 @dataclass(frozen=True)

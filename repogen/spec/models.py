@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
 from pydantic import Discriminator, Field, StrictBool, Tag, ValidationInfo, field_validator, model_validator
 
-from repogen.plugins import plugins
+from repogen.plugins import is_built_in, plugins
 from repogen.spec.check import CheckSpec
 from repogen.spec.gates import PromotionSpec
 from repogen.spec.plugin_fields import Registered, check_options, must_be_error, plugin_options
@@ -164,8 +164,10 @@ class PassSpec(Section):
     @field_validator("options")
     @classmethod
     def _check_options(cls, options: dict[str, object], info: ValidationInfo) -> dict[str, object]:
-        if "name" in info.data:
-            check_options("repogen.passes", info.data["name"], options, required=True)
+        name = info.data.get("name")
+        if name is not None:
+            # Another package is not imported for a pass without options: it may take long.
+            check_options("repogen.passes", name, options, required=is_built_in("repogen.passes", name))
         return options
 
     @property

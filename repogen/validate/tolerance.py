@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -58,12 +58,16 @@ class Limit:
     atol: float | None = None
     smallest: float = 0.0
 
+    def at_least(self, difference: float) -> Limit:
+        """Return a limit that always allows a difference, unless the values must be equal."""
+        return replace(self, smallest=max(self.smallest, difference)) if self.share else self
+
     def at(self, magnitude: Magnitude | None) -> tuple[float, float]:
         """Return (rtol, atol) for an output of a magnitude; None stands for 1, where every value is zero."""
         if self.atol is not None or not self.share:
             return self.rtol, self.atol or 0.0
         if magnitude is None:
-            return self.rtol, self.share
+            return self.rtol, max(self.share, self.smallest)
         scaled = min(self.share * magnitude.rms, self.ceiling * magnitude.median)
         return self.rtol, max(scaled, self.smallest)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from repogen.artifacts.source import Eager, OnnxFile, PassThroughSource, Program
 from repogen.validate.batch import check_batch
-from repogen.validate.compare import Comparison
+from repogen.validate.compare import Comparison, difference
 from repogen.validate.divergence import first_divergence
 from repogen.validate.golden import GoldenRecorder
 from repogen.validate.parity import check_parity
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from repogen.artifacts.built_model import BatchReport, OnnxArtifact, ParityReport, Precision
     from repogen.artifacts.source import Reference, SourceModel
     from repogen.artifacts.tensors import Array, Arrays, Sizes
-    from repogen.spec.models import ModelSpec
+    from repogen.spec.models import ModelSpec, ParitySpec
+    from repogen.validate.sweep import SweepCase
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def validate(
         ParityError: ONNX Runtime and the original disagree (exit 4).
         ConfigError: The spec sets max_batch_size, and the model cannot be batched (exit 5).
     """
-    explain = partial(_explain, artifact, source, limits(source.signature, model.parity, source.precision))
+    explain = partial(_explain, artifact, source, _limits(source, model.parity))
     published = OnnxModel(artifact)
     validation = prove(source, published, model, golden_dir, explain=explain, extra_sizes=extra_sizes)
     return replace(validation, wrong_sizes=frozenset(published.wrong_sizes))
@@ -78,8 +79,9 @@ def validate_lossy(
     """Measure a graph that is not required to have parity, and write golden tensors with its own outputs.
 
     Over the sweep, outputs must have the shapes of the original's, and no NaN; their differences are measured. Batching
-    is checked, and golden tensors are compared later, with the tolerances of ``precision``: the kernels of another
-    ONNX Runtime round differently, and quantization depends on the other rows of a batch.
+    is checked, and golden tensors are compared later, with the tolerances of ``precision``, or twice the largest
+    difference if that is more: two outputs that each differ from the original's by at most E differ by at most 2 E. The
+    kernels of another ONNX Runtime round differently, and quantization depends on the other rows of a batch.
 
     Args:
         artifact: The graph.
@@ -98,16 +100,42 @@ def validate_lossy(
     any_value = {output.name: Limit(rtol=0.0, share=0.0, atol=math.inf) for output in source.signature.outputs}
     original = replace(source, reference=partial(_as_floats, source.reference))
     comparison = Comparison(original, partial(_as_floats, published), any_value)
-    parity, _ = check_parity(comparison, spec, ())
+    errors = _LargestErrors()
+    parity, _ = check_parity(comparison, spec, (errors,))
     itself = replace(
         source,
         origin=OnnxFile(artifact.path),
         reference=published,
         precision=coarsest(precision, source.precision),
         against="",
+        noise={name: 2 * error for name, error in errors.by_output.items()},
     )
     batch = prove(itself, published, model.model_copy(update={"parity": spec}), golden_dir).batch
     return Validation(parity, batch, frozenset(published.wrong_sizes))
+
+
+def _limits(source: SourceModel, spec: ParitySpec) -> dict[str, Limit]:
+    """Return how far outputs may differ from those of a source."""
+    allowed = limits(source.signature, spec, source.precision)
+    return {name: limit.at_least(source.noise.get(name, 0.0)) for name, limit in allowed.items()}
+
+
+class _LargestErrors:
+    """Records the largest absolute error of each output over a sweep.
+
+    Attributes:
+        by_output: The errors by name.
+    """
+
+    def __init__(self) -> None:
+        self.by_output: dict[str, float] = {}
+
+    def offer(self, case: SweepCase, inputs: Arrays, expected: Arrays, actual: Arrays) -> None:
+        """Record the errors of a case; those that cannot be compared end the sweep with an error."""
+        del case, inputs
+        for name, array in actual.items():
+            error = difference({name: expected[name]}, {name: array}, {name: (0.0, math.inf)}).max_abs
+            self.by_output[name] = max(self.by_output.get(name, 0.0), error)
 
 
 def _as_floats(model: Reference, inputs: Arrays) -> dict[str, Array]:
@@ -139,7 +167,7 @@ def prove(
         ParityError: The two disagree (exit 4).
         ConfigError: The spec sets max_batch_size, and the model cannot be batched (exit 5).
     """
-    comparison = Comparison(source, published, limits(source.signature, model.parity, source.precision))
+    comparison = Comparison(source, published, _limits(source, model.parity))
     golden, rows = GoldenRecorder(), RowRecorder(source.signature.batch_dim)
     parity, allowed = check_parity(comparison, model.parity, (golden, rows), explain=explain, extra_sizes=extra_sizes)
     batch_dim: str | None = ROW

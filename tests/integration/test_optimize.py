@@ -32,26 +32,19 @@ def batches():
     images, *_ = load_split()
     return ({"image": images[start : start + 16]} for start in range(0, 128, 16))
 """
-DIGITS = """\
-defaults:
-  source: {factory: "models.py:build", kwargs: {width: 16}, weights: digits_cnn.safetensors}
-  inputs: {image: {dtype: float32, shape: [batch, 1, 8, 8]}}
-  outputs: [logits]
-  dims: {batch: {max: 32}}
-  export: {exporter: torchscript}
-  quality: {callable: "quality.py:accuracy", metric: accuracy, max_drop: 0.01}
-  triton: {instance_group: [{count: 1, kind: KIND_CPU}]}
+SPEC = """\
 models:
-  dynamic:
-    optimize: [onnxsim, {name: int8-dynamic, gain: false}]
+  dynamic: {{{digits}, optimize: [onnxsim, {{name: int8-dynamic, gain: false}}]}}
   static:
-    optimize: [{name: int8-static, gain: false, options: {calibration: "quality.py:batches"}}]
+    {{{digits}, optimize: [{{name: int8-static, gain: false, options: {{calibration: "quality.py:batches"}}}}]}}
   wrapped:
-    source: {kind: ensemble, steps: [{model: static, inputs: {image: image}, outputs: {logits: logits}}]}
-    inputs: {}
-    dims: {}
-    export: {exporter: auto}
+    source: {{kind: ensemble, steps: [{{model: static, inputs: {{image: image}}, outputs: {{logits: logits}}}}]}}
+    outputs: [logits]
 """
+DIGITS = """\
+source: {factory: "models.py:build", kwargs: {width: 16}, weights: digits_cnn.safetensors}, \
+inputs: {image: {dtype: float32, shape: [batch, 1, 8, 8]}}, outputs: [logits], dims: {batch: {max: 32}}, \
+export: {exporter: torchscript}, quality: {callable: "quality.py:accuracy", metric: accuracy, max_drop: 0.01}"""
 
 
 def build(project: Project) -> dict[str, dict[str, Any]]:
@@ -66,7 +59,7 @@ def test_quantized_digits_keep_their_accuracy(project_at: type[Project], tmp_pat
     for name in ("data.py", "models.py", "digits_cnn.safetensors"):
         shutil.copy(EXAMPLES / "digits" / name, tmp_path)
     (tmp_path / "quality.py").write_text(ACCURACY)
-    (tmp_path / "repogen.yaml").write_text(DIGITS)
+    (tmp_path / "repogen.yaml").write_text(SPEC.format(digits=DIGITS))
     project = project_at(tmp_path)
     models = build(project)
     assert [model["status"] for model in models.values()] == ["published"] * 3

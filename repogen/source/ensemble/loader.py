@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -108,12 +109,23 @@ def load_ensemble(request: SourceRequest[EnsembleSource]) -> SourceModel:
         files=tuple(dict.fromkeys(file for original in originals.values() for file in original.files)),
         precision=max(_precisions(steps, originals, built), key=_PRECISIONS.index),
         labels=_labels(steps, originals, outputs),
+        noise=_noise(steps, built),
     )
 
 
 def _lost_parity(step: BuiltStep) -> bool:
     """Return whether the outputs of a step may differ from its original's: its quality was measured instead."""
     return step.lossy is not None and not step.lossy.has_parity
+
+
+def _noise(steps: tuple[EnsembleStep, ...], built: Mapping[str, BuiltStep]) -> dict[str, float]:
+    """Return by how much a tensor of a lossy step may change with the other rows, as in the build of the step."""
+    return {
+        tensor: 2 * step.max_abs_diff
+        for each in steps
+        if _lost_parity(step := built[each.model]) and math.isfinite(step.max_abs_diff)
+        for tensor in each.outputs.values()
+    }
 
 
 def _precisions(steps: tuple[EnsembleStep, ...], originals: Originals, built: Mapping[str, BuiltStep]) -> Iterator[str]:

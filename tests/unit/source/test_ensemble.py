@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 import pytest
 
+from repogen.artifacts.built_model import Lossy, Quality
 from repogen.artifacts.source import PassThroughSource
 from repogen.artifacts.steps import EnsembleArtifact, EnsembleStep
 from repogen.artifacts.tensors import Signature, TensorSpec
@@ -162,6 +164,28 @@ def test_pinned_version_is_compared_with_itself(compose: Callable[..., SourceMod
     assert source.notes == ("step summed is compared with itself: version 1 is pinned",)
     assert source.dims["batch"].max == 3
     assert source.reference(source.examples({"batch": 2}, 0))["sum"].tolist() == [[6.0], [6.0]]
+
+
+def test_lossy_step_is_compared_with_itself(built: dict[str, BuiltStep], tmp_path: Path) -> None:
+    """Its quality was measured instead of parity; its outputs may change with the batch as in its own build."""
+    lossy = Lossy(("int8-dynamic",), "qint8", Quality(0.958, 0.956, 0.01))
+    steps = built | {"summed": replace(built["summed"], lossy=lossy, max_abs_diff=0.25)}
+    graph = steps["summed"].version_dir / "model.onnx"
+    model = onnx.load(graph)
+    model.graph.initializer[0].raw_data = np.array(2.5, np.float32).tobytes()
+    onnx.save(model, graph)
+    spec = ModelSpec.model_validate({"source": {"kind": "ensemble", "steps": [{"model": "summed"}]}})
+    source = load_source(spec, tmp_path, None, steps, tmp_path)
+    assert isinstance(source.origin, PassThroughSource)
+    inputs = source.examples({"batch": 3}, 0)
+    assert np.array_equal(source.reference(inputs)["y"], source.origin.published(inputs)["y"])
+    assert (source.precision, source.noise) == ("qint8", {"y": 0.5})
+    assert source.notes == (f"step summed is compared with itself: it is {lossy}",)
+    with_parity = steps | {"summed": replace(steps["summed"], lossy=Lossy(("fp16",), "float16"))}
+    source = load_source(spec, tmp_path, None, with_parity, tmp_path)
+    assert isinstance(source.origin, PassThroughSource)
+    assert not np.array_equal(source.reference(inputs)["y"], source.origin.published(inputs)["y"])
+    assert (source.precision, source.noise, source.notes) == ("float16", {}, ())
 
 
 @pytest.fixture(autouse=True)

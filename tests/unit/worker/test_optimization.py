@@ -345,26 +345,12 @@ def test_unusable_calibration_data_end_the_build(subject: Subject) -> None:
     assert (caught.value.code, caught.value.where) == ("source.calibration", "images.npz")
 
 
-class Centered(Pass):
-    """Subtracts the mean over the batch: rows depend on each other, and the budget allows it."""
-
-    name = "int8-dynamic"
-    precision = "qint8"
-
-    def __call__(self, request: PassRequest) -> ir.Model:
-        """Return the graph."""
-        proto = onnx.load(request.artifact.path)
-        proto.graph.node[-1].output[0] = "z"
-        mean = helper.make_node("ReduceMean", ["z"], ["m"], axes=[0], keepdims=1)
-        proto.graph.node.extend([mean, helper.make_node("Sub", ["z", "m"], ["y"])])
-        return ir.from_proto(proto)
-
-
-def test_lossy_pass_must_not_make_rows_depend_on_each_other(subject: Subject) -> None:
-    """More than quantization does: Triton would return other outputs in a batch."""
-    result, (outcome,) = run(with_quality(subject, max_drop=100.0), "int8-dynamic", load=lambda _: Centered())
-    assert result is subject.base
-    assert outcome.reason.startswith("its result cannot be batched: a row has a different output alone")
+def test_noise_of_quantization_does_not_prevent_batching(subject: Subject) -> None:
+    """Golden tensors allow what batches change: at least twice the largest difference from the original."""
+    result, _ = run(subject, "int8-dynamic")
+    rtol, atol = read_golden(result.golden_dir).tolerances["y"]
+    assert rtol == 0.1
+    assert atol >= 2 * result.validation.parity.max_abs_diff
 
 
 class Endless(Pass):
