@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from repogen.artifacts.serving import Endpoint
+    from repogen.bench.inputs import BenchInputs
+    from repogen.bench.server import ServedModel
 
 _WINDOWS = 3
 _MAX_WINDOW_SECONDS = 120.0
@@ -87,6 +89,25 @@ class LoadTarget:
         if variant == "shm" and self.endpoint.kind != "embedded":
             return "only the embedded server shares the memory of this machine with repogen"
         return ""
+
+
+def load_target(program: Path, served: ServedModel, inputs: BenchInputs, data: Path) -> LoadTarget:
+    """Return what perf_analyzer sends requests to, and write their inputs.
+
+    Args:
+        program: Directory of perf_analyzer, from ``install_perf_analyzer``.
+        served: The model.
+        inputs: Its inputs.
+        data: File for the inputs.
+
+    Raises:
+        BenchError: perf_analyzer cannot send the inputs.
+    """
+    data.write_text(inputs.load_data(), encoding="utf-8")
+    config = served.model.config
+    names = tuple(tensor.name for tensor in (*config.input, *config.output))
+    address = (served.endpoint, served.model.served_as, served.version)
+    return LoadTarget(program, *address, data, inputs.output_row_bytes, names)
 
 
 def measure(target: LoadTarget, load: Load) -> Sample:
