@@ -69,7 +69,7 @@ class LoadTarget:
         endpoint: The server.
         model: Name of the model on the server.
         version: Its version.
-        data: File with the inputs, see ``BenchInputs.load_data``.
+        data: File with the inputs, see ``BenchInputs.load_data``, in a temporary directory.
         output_bytes: Bytes of the outputs of one row, or of a request without a batch; 0 if unknown.
         tensors: Names of the inputs and outputs.
     """
@@ -120,7 +120,8 @@ def measure(target: LoadTarget, load: Load) -> Sample:
     """
     window = load.seconds / _WINDOWS
     while True:
-        with tempfile.TemporaryDirectory(prefix="repogen-perf-") as directory:
+        # In the caller's directory, which is removed even if Ctrl-C interrupts the removal of this one.
+        with tempfile.TemporaryDirectory(prefix="repogen-perf-", dir=target.data.parent) as directory:
             result = Path(directory) / "result.csv"
             log = _run(target, [*_arguments(target, load, window), "-f", str(result)], Path(directory), window)
             if result.is_file():
