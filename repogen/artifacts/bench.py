@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 Variant: TypeAlias = Literal["eager", "compile", "onnxruntime", "grpc", "http", "shm"]
 """What is measured: PyTorch eager, torch.compile, ONNX Runtime in process, and Triton by protocol."""
 VARIANTS: tuple[Variant, ...] = ("eager", "compile", "onnxruntime", "grpc", "http", "shm")
+_BUSY = 0.3
+"""Load average for each core above which other programs disturb the measurement."""
 TRITON_VARIANTS: tuple[Variant, ...] = ("grpc", "http", "shm")
 
 
@@ -134,6 +136,11 @@ class Machine:
     load: float
     system: str
     versions: dict[str, str]
+
+    @property
+    def busy(self) -> bool:
+        """Whether other programs used a part of the cores at the start."""
+        return self.load > self.cores * _BUSY
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from repogen.artifacts.bench import (
     Variant,
 )
 from repogen.bench.in_process import InProcess, Subject
-from repogen.bench.inputs import BenchInputs, golden_inputs
-from repogen.bench.load import Load, LoadTarget, measure
+from repogen.bench.inputs import golden_inputs
+from repogen.bench.load import Load, LoadTarget, load_target, measure
 from repogen.bench.machine import describe_machine
 from repogen.bench.server import ServedModel, ServerChoice, serve_model
 from repogen.bench.statistics import estimate
@@ -134,7 +134,8 @@ class _Measurement:
             subject = Subject(served, inputs, batches, spec, target, work_dir)
             self.progress.step(self.name, "loading PyTorch and ONNX Runtime")
             in_process = stack.enter_context(InProcess(subject))
-            self._measure(served, in_process, self._load_target(served, inputs, work_dir), batches)
+            target_of_load = load_target(self.program, served, inputs, work_dir / "inputs.json")
+            self._measure(served, in_process, target_of_load, batches)
 
     def _batches(self, served: ServedModel) -> tuple[int, ...]:
         """Return the batch sizes that the model accepts.
@@ -154,18 +155,6 @@ class _Measurement:
         if rejected:
             self._note(f"batch {rejected}: not measured, because the largest batch of the model is {largest}")
         return batches
-
-    def _load_target(self, served: ServedModel, inputs: BenchInputs, work_dir: Path) -> LoadTarget:
-        data = work_dir / "inputs.json"
-        data.write_text(inputs.load_data(), encoding="utf-8")
-        config = served.model.config
-        names = tuple(tensor.name for tensor in (*config.input, *config.output))
-        return LoadTarget(
-            *(self.program, served.endpoint, served.model.served_as, served.version),
-            data=data,
-            output_bytes=inputs.output_row_bytes,
-            tensors=names,
-        )
 
     def _measure(
         self, served: ServedModel, in_process: InProcess, target: LoadTarget, batches: tuple[int, ...]

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from repogen.artifacts.serving import Endpoint
+    from repogen.bench.inputs import BenchInputs
+    from repogen.bench.server import ServedModel
 
 _WINDOWS = 3
 _MAX_WINDOW_SECONDS = 120.0
@@ -67,7 +69,7 @@ class LoadTarget:
         endpoint: The server.
         model: Name of the model on the server.
         version: Its version.
-        data: File with the inputs, see ``BenchInputs.load_data``.
+        data: File with the inputs, see ``BenchInputs.load_data``, in a temporary directory.
         output_bytes: Bytes of the outputs of one row, or of a request without a batch; 0 if unknown.
         tensors: Names of the inputs and outputs.
     """
@@ -89,6 +91,25 @@ class LoadTarget:
         return ""
 
 
+def load_target(program: Path, served: ServedModel, inputs: BenchInputs, data: Path) -> LoadTarget:
+    """Return what perf_analyzer sends requests to, and write their inputs.
+
+    Args:
+        program: Directory of perf_analyzer, from ``install_perf_analyzer``.
+        served: The model.
+        inputs: Its inputs.
+        data: File for the inputs.
+
+    Raises:
+        BenchError: perf_analyzer cannot send the inputs.
+    """
+    data.write_text(inputs.load_data(), encoding="utf-8")
+    config = served.model.config
+    names = tuple(tensor.name for tensor in (*config.input, *config.output))
+    address = (served.endpoint, served.model.served_as, served.version)
+    return LoadTarget(program, *address, data, inputs.output_row_bytes, names)
+
+
 def measure(target: LoadTarget, load: Load) -> Sample:
     """Send requests for some time and return their latencies and the throughput.
 
@@ -99,7 +120,8 @@ def measure(target: LoadTarget, load: Load) -> Sample:
     """
     window = load.seconds / _WINDOWS
     while True:
-        with tempfile.TemporaryDirectory(prefix="repogen-perf-") as directory:
+        # In the caller's directory, which is removed even if Ctrl-C interrupts the removal of this one.
+        with tempfile.TemporaryDirectory(prefix="repogen-perf-", dir=target.data.parent) as directory:
             result = Path(directory) / "result.csv"
             log = _run(target, [*_arguments(target, load, window), "-f", str(result)], Path(directory), window)
             if result.is_file():

@@ -59,7 +59,9 @@ def machine_text(machine: Machine) -> str:
         f"machine: {machine.cpu}, {cores} and as many threads per variant, {machine.memory_bytes / 2**30:.0f} GiB, "
         f"{machine.system}, load {machine.load:g} at the start, {versions}"
     )
-    return textwrap.fill(text, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    if machine.busy:
+        text += "; other programs were running, so the figures are not reliable"
+    return _filled(text)
 
 
 def method_text(report: BenchReport) -> str:
@@ -69,7 +71,11 @@ def method_text(report: BenchReport) -> str:
         f"method: medians of {rounds} of {report.seconds:g} s for each figure, after a warm-up; in parentheses: 95 % "
         "bootstrap interval over the rounds; x4: 4 requests at a time"
     )
-    return textwrap.fill(text, _WIDTH, subsequent_indent="  ")
+    return _filled(text)
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(text, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _model_parts(model: ModelBench) -> list[str]:

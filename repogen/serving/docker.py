@@ -91,8 +91,9 @@ class DockerTriton:
         def command(launch: process.Launch) -> list[str]:
             nonlocal view
             mounts = {_MOUNT: repository.absolute()}
-            if mode is not ControlMode.EXPLICIT:
+            if launch.ports is not None:
                 require_closed(launch)
+            if mode is not ControlMode.EXPLICIT:
                 view = View(repository.absolute(), launch.run_dir, Path(_REPOSITORY_MOUNT), self.progress)
                 mounts = {_MOUNT: view.root, _REPOSITORY_MOUNT: repository.absolute()}
             options = process.triton_options(launch, mode, self.target.server_version, strict=strict)

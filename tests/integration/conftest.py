@@ -164,6 +164,11 @@ class Project:
             time.sleep(0.05)
         return True
 
+    def processes(self, program: str) -> list[int]:
+        """Return the processes of the runs whose program has this name."""
+        paths = ((int(pid), Path("/proc", pid, "exe")) for pid in self._processes())
+        return [pid for pid, path in paths if path.is_symlink() and path.readlink().name == program]
+
     def _processes(self) -> list[str]:
         pids = []
         for entry in Path("/proc").glob("[0-9]*"):

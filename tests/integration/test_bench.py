@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -89,6 +90,26 @@ def test_other_model_than_the_published_one(project: Project, tmp_path: Path, pr
     assert set(reasons) == {"eager", "compile"}
     assert all("not the published one" in reason for reason in reasons.values())
     assert report["baseline"] == "onnxruntime"
+
+
+@pytest.mark.full
+def test_server_that_dies_midway(project: Project) -> None:
+    """The report keeps what was measured, and has the error."""
+    arguments = ("--repository", "model_repository", "--rounds", "50", "--batch", "1", "--concurrency", "1", "--json")
+    with project.start("bench", *arguments) as process:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        # progress is not printed with --json: the log of a started perf_analyzer shows that the rounds began
+        while not [path for path in project.scratch.glob("repogen-bench-*/repogen-perf-*") if (path / "log").exists()]:
+            assert process.poll() is None
+            time.sleep(0.05)
+        [server] = project.processes("tritonserver")
+        os.kill(server, signal.SIGKILL)
+        document = json.loads(process.stdout.read())
+        process.wait()
+
+    assert (process.returncode, document["models"][0]["error"]["code"]) == (6, "bench.server-died")
+    assert project.vanished()
 
 
 def test_missing_model_is_an_error(project: Project) -> None:
