@@ -103,7 +103,7 @@ def examine(module: torch.nn.Module, inputs: Inputs, model: ModelSpec, root: Pat
         attention=observed.attention,
         precision=observed.precision,
         complex=observed.complex,
-        notes=(*inputs.notes, *left_out, *_bfloat16_notes(inputs.specs, observed.precision)),
+        notes=(*inputs.notes, *left_out, *_bfloat16_notes(inputs.specs, outputs, observed.precision)),
         root=root,
     )
 
@@ -206,11 +206,12 @@ def _array(tensor: torch.Tensor) -> Array:
     return cast("Array", np.array(values.numpy(), order="C"))
 
 
-def _bfloat16_notes(specs: tuple[TensorSpec, ...], precision: str) -> tuple[str, ...]:
-    names = ", ".join(spec.name for spec in specs if spec.dtype == "bfloat16")
+def _bfloat16_notes(inputs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...], precision: str) -> tuple[str, ...]:
+    names = ", ".join(spec.name for spec in inputs if spec.dtype == "bfloat16")
+    computes = precision == "bfloat16" and all(spec.dtype != "bfloat16" for spec in outputs)
     return (
         *((f"BF16 inputs are cast to float32, in which the model computes: {names}",) if names else ()),
-        *((_COMPUTES_IN_BFLOAT16,) if precision == "bfloat16" else ()),
+        *((_COMPUTES_IN_BFLOAT16,) if computes else ()),
     )
 
 

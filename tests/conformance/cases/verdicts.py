@@ -61,9 +61,6 @@ CASES = (
     _case("inverse_stft", "InverseStft", "batch", "stft and istft", signature(x="float32 batch 256")),
     _case("bytes", "Bytes", "batch", "arithmetic on uint8", {"examples": "verdicts.py:images"}),
     _case("argmax_of_ids", "ArgmaxOfIds", "batch", "ArgMax of int64", {"examples": "verdicts.py:token_ids"}),
-    _case(
-        "scripted_cells", "scripted_cells", "batch", "a GRU cell in a scripted loop", signature(x="float32 batch 4 3")
-    ),
     _case("narrow_fake_quantize", "NarrowFakeQuantize", "batch", "from -127 to 127"),
     _case("quantization_aware", "quantization_aware", "batch", "FakeQuantize modules whose observers are off"),
     _case(

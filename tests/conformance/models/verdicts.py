@@ -222,25 +222,6 @@ def token_ids(batch: int) -> Tensor:
     return torch.randint(0, 50, (batch, 7), generator=torch.Generator().manual_seed(batch))
 
 
-class _Cells(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell = nn.GRUCell(3, 5)
-
-    def forward(self, x: Tensor) -> Tensor:
-        state = torch.zeros(x.shape[0], 5)
-        for step in range(4):
-            state = self.cell(x[:, step], state)
-        return state
-
-
-def scripted_cells() -> nn.Module:
-    """Return a scripted loop over a recurrent cell."""
-    script: Any = torch.jit.script
-    module: nn.Module = script(_Cells().eval())
-    return module
-
-
 class NarrowFakeQuantize(nn.Module):
     """Rounds to the symmetric range of 8 bits, which QuantizeLinear does not have."""
 

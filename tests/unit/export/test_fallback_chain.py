@@ -215,18 +215,10 @@ def test_graph_that_matches_the_declaration_is_accepted() -> None:
     assert check_dims(signature("float32", "s0", 4), signature("float32", "batch", 4)) is None  # type: ignore[func-returns-value]
 
 
-@pytest.mark.parametrize(
-    ("module", "shape", "hint"),
-    [
-        (LastState(), ["batch", 3, 4], "unpack its output with pad_packed_sequence"),
-        (NarrowRange(), ["batch", 4], "with torch.round and torch.clamp"),
-    ],
-)
-def test_unclear_errors_of_the_exporter_have_hints(
-    as_source: Callable[..., SourceModel], tmp_path: Path, module: nn.Module, shape: list[int | str], hint: str
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("module", "shape"), [(LastState(), ["batch", 3, 4]), (NarrowRange(), ["batch", 4])])
+def test_models_that_crash_the_exporter_are_exported(
+    as_source: Callable[..., SourceModel], tmp_path: Path, module: nn.Module, shape: list[int | str]
 ) -> None:
-    """Errors about the exporter's internals do not say what to change in the model."""
-    with pytest.raises(ExportError, match="tracing failed") as caught:
-        export(as_source(module, {"x": shape}), tmp_path, exporter="torchscript")
-    assert hint in caught.value.hint
-    assert "Caused by" not in caught.value.message
+    """The last state of packed rows, and a range that QuantizeLinear does not have."""
+    assert export(as_source(module, {"x": shape}), tmp_path, exporter="torchscript").nodes
