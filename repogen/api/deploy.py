@@ -48,7 +48,7 @@ def deploy(  # noqa: PLR0913 - one parameter per option of `repogen deploy`
         models: Names of the models; every model that repogen built when empty. The models of an ensemble's steps are
             deployed with it.
         servers: ``HOST:PORT`` or ``unix:PATH`` of each server's gRPC service.
-        servers_file: File with one more address per line.
+        servers_file: File with more addresses, one per line.
         repository: The repository; the servers' repositories have the same content.
         unload: Names of models that the servers should no longer serve.
         timeout: Seconds for loading a model, or for a polling server to load it; 600 or 60 when None.
@@ -141,7 +141,7 @@ def _with_pending_error(server: ServerDeployment) -> ServerDeployment:
     if not pending or server.error is not None:
         return server
     error = SmokeError(
-        f"{server.server} does not serve the versions that the repository selects of {', '.join(pending)}",
+        f"{server.server} does not serve the versions of {', '.join(pending)} that the repository selects",
         "an earlier deploy to it failed: see its report, then run `repogen deploy`, or `repogen promote --rollback`",
         code="deploy.pending",
     )

@@ -198,7 +198,7 @@ def prune(  # noqa: PLR0913 - one parameter per option of `repogen prune`
         repogen.errors.PublishError: A directory can't be read or written.
     """
     if keep < 0:
-        raise SpecError(f"keep is {keep}: the number of versions to keep is not negative", code="prune.keep")
+        raise SpecError(f"keep is {keep}: the number of versions to keep must not be negative", code="prune.keep")
     directory = None if stage_dir is None else Path(stage_dir)
     options = PruneOptions(keep, older_than, dry_run, ignore_registry, directory)
     names = () if name is None else (name,)

@@ -39,7 +39,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The median over the rounds, and its 95 % confidence interval."""
+    """The median over the rounds, and its 95% confidence interval."""
 
     value: float
     low: float

@@ -98,7 +98,7 @@ class Gain:
     def __str__(self) -> str:
         """Return the figures for messages."""
         return (
-            f"{self.ratio:.2f} x as fast ({self.before_ms:.3g} -> {self.after_ms:.3g} ms; "
+            f"{self.ratio:.2f}x as fast ({self.before_ms:.3g} -> {self.after_ms:.3g} ms; "
             f"interval {self.low:.2f} to {self.high:.2f})"
         )
 

@@ -21,4 +21,4 @@ RESERVED_FILES = frozenset(
 MAX_CONFIG_BYTES = 2**20
 """Largest config.pbtxt that is read. Real ones have kilobytes; the parser needs seconds for a MiB."""
 MAX_CONFIG_TOKENS = 50_000
-"""Most words, signs and strings in a config.pbtxt that is read; 3,000 inputs have as many."""
+"""The largest number of tokens in a config.pbtxt that is read, enough for 3,000 inputs."""

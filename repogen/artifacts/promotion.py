@@ -50,7 +50,7 @@ class Ratio:
 
     Attributes:
         value: Median of the blocks' ratios.
-        low: Lower end of its 95 % bootstrap interval.
+        low: Lower end of its 95% bootstrap interval.
         high: Upper end.
         blocks: Number of blocks.
     """

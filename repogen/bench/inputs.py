@@ -79,7 +79,7 @@ def golden_inputs(served: ServedModel) -> BenchInputs:
     """Return the inputs of a served model, whose outputs for them are those of the original.
 
     Raises:
-        BenchError: The server returns other outputs, no input is known, or the model cannot be measured.
+        BenchError: The server's outputs differ, no valid input is known, or the model cannot be measured.
         SmokeError: The golden tensors cannot be read.
     """
     model, version_dir = served.model, served.model.directory / str(served.version)
@@ -93,7 +93,7 @@ def golden_inputs(served: ServedModel) -> BenchInputs:
     comparison = deployed.compare(case, deployed.infer(deployed.wire(case.inputs)))
     if not comparison.equal:
         raise BenchError(
-            f"{model.name}: the server returns other outputs than the original: {comparison.detail}",
+            f"{model.name}: the server's outputs differ from those of the original model: {comparison.detail}",
             "`repogen smoke` tests the model; only a correct model is measured",
             code="bench.wrong-outputs",
         )
@@ -131,7 +131,7 @@ def zero_inputs(config: ModelConfig) -> BenchInputs:
     views = tensor_views(config.input)
     if dynamic := [view.name for view in views if any(dim < 0 for dim in view.dims)]:
         raise BenchError(
-            f"the model has no golden tensors, and {', '.join(dynamic)} has dynamic dims, so no input is known",
+            f"the model has no golden tensors, and {', '.join(dynamic)} has dynamic dims, so no valid input is known",
             "build the model with repogen, which records golden tensors",
             code="bench.no-inputs",
         )

@@ -181,7 +181,7 @@ def _run(target: LoadTarget, arguments: list[str], directory: Path, window: floa
         try:
             supervisor.wait(_EXTRA_SECONDS + 4 * _WINDOWS * window)
         except subprocess.TimeoutExpired as error:
-            raise BenchError("perf_analyzer did not end: the server does not respond", code="bench.load") from error
+            raise BenchError("perf_analyzer did not finish: the server does not respond", code="bench.load") from error
         finally:
             stop_supervised(supervisor)
     return read_text(log)

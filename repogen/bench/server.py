@@ -81,7 +81,7 @@ class ServedModel:
             return error
         return BenchError(
             f"the Triton server exited while it was measured:\n{self.triton.log_tail(10)}",
-            "see its log for the cause; memory is a frequent one",
+            "see its log for the cause; a common one is lack of memory",
             code="bench.server-died",
             details=self.triton.log_tail(200),
         )

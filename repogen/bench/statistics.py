@@ -17,10 +17,10 @@ _CONFIDENCE = 0.95
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Return the median of the rounds and its 95 % confidence interval.
+    """Return the median of the rounds and its 95% confidence interval.
 
     The interval is the percentile bootstrap over the rounds: the rounds are drawn again with replacement 2,000 times,
-    from a fixed seed, and the interval contains 95 % of the medians. With few rounds it is close to their range.
+    from a fixed seed, and the interval contains 95% of the medians. With few rounds it is close to their range.
 
     >>> estimate([3.0, 1.0, 2.0])
     Estimate(value=2.0, low=1.0, high=3.0)

@@ -46,7 +46,7 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
 
 @click.command()
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
-@click.option("--batch", type=_Numbers(), default="1,8,32", show_default=True, help="Numbers of rows of a request.")
+@click.option("--batch", type=_Numbers(), default="1,8,32", show_default=True, help="Numbers of rows per request.")
 @click.option(
     "--concurrency", type=_Numbers(), default="1,4,16", show_default=True, help="Numbers of concurrent requests."
 )
@@ -58,7 +58,7 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
     show_default=True,
     help="Duration of each measurement.",
 )
-@click.option("--spec", type=FILE, help="Spec of the models; default: repogen.yaml, if it exists.")
+@click.option("--spec", type=FILE, metavar="FILE", help="Spec of the models; default: repogen.yaml, if it exists.")
 @click.option("--repository", type=DIRECTORY, metavar="DIR", help="Repository of the models; default: the spec's.")
 @click.option("--server", default="embedded", show_default=True, help=f"Triton to measure on: {SERVER}.")
 @control_header_option

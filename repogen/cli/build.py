@@ -107,7 +107,9 @@ def build(  # noqa: PLR0913 - one parameter per option
 
 @click.command()
 @click.argument("model", shell_complete=spec_models)
-@click.option("--spec", type=FILE, default=_SPEC, show_default=True, help="Spec that contains the model.")
+@click.option(
+    "--spec", type=FILE, metavar="FILE", default=_SPEC, show_default=True, help="Spec that contains the model."
+)
 @click.option(
     "--target", metavar="RELEASE", shell_complete=releases, help="Export for this Triton release, such as 24.10."
 )

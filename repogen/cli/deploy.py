@@ -93,7 +93,7 @@ def _parse_header(text: str) -> tuple[str, str]:
 @click.option(
     "servers", "--server", multiple=True, metavar="HOST:PORT", help="gRPC address of a running Triton; repeatable."
 )
-@click.option("--servers-file", type=FILE, metavar="FILE", help="File with one more address per line.")
+@click.option("--servers-file", type=FILE, metavar="FILE", help="File with more addresses, one per line.")
 @click.option(
     "--repository",
     type=DIRECTORY,
@@ -135,7 +135,7 @@ def deploy(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Make running servers serve what a repository selects.
 
-    Loads each NAME (default: every model that repogen built) on each server, and compares the server's answers with
+    Loads each NAME (default: every model that repogen built) on each server, and compares the server's responses with
     the golden tensors. If that fails, the server loads what it served before, and the command exits with code 6.
     """
     with handle_errors(debug=debug, as_json=as_json):

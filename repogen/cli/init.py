@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     "--kubernetes", is_flag=True, help="Also write Kubernetes and KServe manifests; if a spec exists, write only those."
 )
 @click.option(
-    "--force", is_flag=True, help="Overwrite repogen.yaml, or the workflow and the manifests if it exists; never code."
+    "--force",
+    is_flag=True,
+    help="Overwrite the files that this command writes, but never code.",
 )
 @debug_option
 def init(  # noqa: PLR0913 - one parameter per option

@@ -54,7 +54,9 @@ _SERVER_SPEC = "Spec that sets the MLflow server; default: repogen.yaml, if it e
 )  # fmt: skip
 @control_header_option
 @click.option("--dry-run", is_flag=True, help="Measure and evaluate, but do not move the alias.")
-@click.option("--spec", type=FILE, help="Spec with the gates of the model; default: repogen.yaml, if it exists.")
+@click.option(
+    "--spec", type=FILE, metavar="FILE", help="Spec with the gates of the model; default: repogen.yaml, if it exists."
+)
 @tracking_option
 @json_option
 @debug_option
@@ -106,7 +108,7 @@ def promote(  # noqa: PLR0913 - one parameter per option
 @click.command()
 @click.argument("name", shell_complete=spec_models)
 @click.option("--alias", help="Show only this alias; default: all.")
-@click.option("--spec", type=FILE, help=_SERVER_SPEC)
+@click.option("--spec", type=FILE, metavar="FILE", help=_SERVER_SPEC)
 @tracking_option
 @json_option
 @debug_option
@@ -143,11 +145,11 @@ def history(
     "--deploy",
     multiple=True,
     metavar="HOST:PORT",
-    help="Then deploy what changed to this server, as `repogen deploy` does; repeatable.",
+    help="Deploy what changed to this server after the sync, as `repogen deploy` does; repeatable.",
 )
 @connection_options
 @control_header_option
-@click.option("--spec", type=FILE, help=_SERVER_SPEC)
+@click.option("--spec", type=FILE, metavar="FILE", help=_SERVER_SPEC)
 @tracking_option
 @json_option
 @debug_option

@@ -22,7 +22,7 @@ _repository_option = click.option(
     "--repository", type=DIRECTORY, default=_REPOSITORY, show_default=True, metavar="DIR", help="Model repository."
 )
 _spec_option = click.option(
-    "--spec", type=FILE, help="Spec that sets the MLflow server; default: repogen.yaml, if it exists."
+    "--spec", type=FILE, metavar="FILE", help="Spec that sets the MLflow server; default: repogen.yaml, if it exists."
 )
 _AGE = re.compile(r"(?P<number>[0-9]{1,6})(?P<unit>[smhdw])")
 _VERSION = re.compile(r"(?P<name>.+)@(?P<version>[0-9]{1,19})", re.DOTALL)
@@ -77,7 +77,7 @@ def verify(*, directory: Path, models: tuple[str, ...], as_json: bool, debug: bo
 )
 @click.option("--release", is_flag=True, help="End the hold: serve the newest version again.")
 @_repository_option
-@click.option("--allow-breaking", is_flag=True, help="Roll back although an ensemble would no longer load.")
+@click.option("--allow-breaking", is_flag=True, help="Roll back even if an ensemble would no longer load.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, but change nothing.")
 @_stage_option
 @json_option
@@ -101,7 +101,7 @@ def rollback(  # noqa: PLR0913 - one parameter per option
     """
     with handle_errors(debug=debug, as_json=as_json):
         if release and to is not None:
-            raise SpecError("--release accepts no --to: it serves the newest version again")
+            raise SpecError("--release and --to are mutually exclusive: --release serves the newest version again")
         report = api.rollback(
             name,
             to,
@@ -136,7 +136,7 @@ def _age(_context: click.Context, _option: click.Parameter, value: str | None) -
 @click.option("--older-than", callback=_age, metavar="AGE", help="Delete only versions older than this: 30d, 12h, 2w.")
 @_repository_option
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted, but delete nothing.")
-@click.option("--ignore-registry", is_flag=True, help="Do not ask the MLflow registry whether an alias points to them.")
+@click.option("--ignore-registry", is_flag=True, help="Do not query the MLflow registry for aliases of the versions.")
 @_stage_option
 @_spec_option
 @tracking_option

@@ -47,7 +47,9 @@ def server_addresses(servers: Iterable[str], file: Path | None) -> tuple[str, ..
         raise SpecError("no server to deploy to", "pass --server HOST:PORT, or --servers-file FILE", code=_CODE)
     if len(first_mentions) > _MAX_SERVERS:
         raise SpecError(
-            f"{len(first_mentions)} servers; the limit is {_MAX_SERVERS}", "deploy to them in parts", code=_CODE
+            f"{len(first_mentions)} servers; the limit is {_MAX_SERVERS}",
+            "deploy to fewer servers at a time",
+            code=_CODE,
         )
     return tuple(first_mentions)
 

@@ -212,7 +212,7 @@ class LiveServer:
         """Turn errors of requests into errors about this server.
 
         Raises:
-            SmokeError: The server does not respond, did not end a request in time, or rejected one.
+            SmokeError: The server does not respond, did not complete a request in time, or rejected one.
         """
         try:
             yield
@@ -225,7 +225,7 @@ class LiveServer:
         except NoAnswerError as error:
             if self.client.live():
                 raise SmokeError(
-                    f"{self.address}: the server did not end a request in time: {error}",
+                    f"{self.address}: the server did not complete a request in time: {error}",
                     "pass a longer --timeout",
                     code="deploy.timeout",
                 ) from error

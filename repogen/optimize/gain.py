@@ -2,7 +2,7 @@
 
 The gain counts if the whole confidence interval of the ratio of the latencies is above a threshold. The interval is
 that of a median by order statistics, which assumes nothing about the distribution of the noise: of 15 rounds, the
-fourth smallest and the fourth largest ratio are the ends of an interval that contains the median in 96 % of cases.
+fourth smallest and the fourth largest ratio are the ends of an interval that contains the median in 96% of cases.
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ class Int8StaticOptions(Int8Options):
 class Int8Dynamic(Pass):
     """int8 weights of MatMul and Gemm; the ranges of activations are measured at each request.
 
-    Conv is left out: its dynamic form is slower than float32 in ONNX Runtime. Only products with a constant weight are
-    quantized.
+    Conv is not quantized: its dynamic form is slower than float32 in ONNX Runtime. Only products with a constant weight
+    are quantized.
     """
 
     name = "int8-dynamic"

@@ -68,7 +68,7 @@ def method_text(report: BenchReport) -> str:
     """Return how the figures were measured."""
     rounds = "1 round" if report.rounds == 1 else f"{report.rounds} interleaved rounds"
     text = (
-        f"method: medians of {rounds} of {report.seconds:g} s for each figure, after a warm-up; in parentheses: 95 % "
+        f"method: medians of {rounds} of {report.seconds:g} s for each figure, after a warm-up; in parentheses: 95% "
         "bootstrap interval over the rounds; x4: 4 requests at a time"
     )
     return _filled(text)

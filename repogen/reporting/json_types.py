@@ -550,7 +550,7 @@ class SyncDocument(TypedDict):
 
 @with_config(_STRICT)
 class EstimateDocument(TypedDict):
-    """The median over the rounds, and its 95 % confidence interval."""
+    """The median over the rounds, and its 95% confidence interval."""
 
     value: float
     """Median"""

@@ -85,7 +85,7 @@ def prune(
     except OSError as error:
         raise PublishError(
             f"versions cannot be deleted from {repository}: {reason(error)}",
-            "versions that were deleted before stay deleted; fix the permissions, and run the command again",
+            "versions that were already deleted stay deleted; fix the permissions, and run the command again",
             code="prune.write",
         ) from error
     return PruneReport(repository, options.dry_run, planned)
@@ -137,7 +137,7 @@ def _entries(names: Sequence[str], open_registry: OpenRegistry) -> dict[str, tup
     """
     if not names:
         return {}
-    remedy = "use --ignore-registry to delete them without asking the registry"
+    remedy = "use --ignore-registry to delete them without querying the registry"
     try:
         registry = open_registry()
         entries = None if registry is None else {name: registry.entries(name) for name in names}

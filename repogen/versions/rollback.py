@@ -229,8 +229,8 @@ def _notes(repository: Path, record: ModelRecord, staged: StagedVersion, *, allo
         if not allow_breaking:
             raise PublishError(
                 f"{ensemble} would not load with version {staged.version} of {record.name}: {problem}",
-                "roll back the models that it is used with as well, or use --allow-breaking: it fails to load until "
-                "then",
+                "also roll back the other models of the ensemble, or use --allow-breaking: it then fails to load until "
+                "they match",
                 code="rollback.ensemble",
             )
         yield f"{ensemble} no longer loads: {problem}"

@@ -162,9 +162,7 @@ def _steps_first(selection: dict[str, _Selected]) -> list[_Selected]:
     while steps:
         ready = sorted(model for model, needed in steps.items() if not needed & steps.keys())
         if not ready:
-            raise PublishError(
-                f"the steps of {', '.join(sorted(steps))} lead back to themselves", code="publish.step-cycle"
-            )
+            raise PublishError(f"the steps of {', '.join(sorted(steps))} form a cycle", code="publish.step-cycle")
         order += [selection[model] for model in ready]
         for model in ready:
             del steps[model]

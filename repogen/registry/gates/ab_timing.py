@@ -121,7 +121,7 @@ def _timing(times: _Times) -> Timing:
 
 
 def _ratio(ratios: Sequence[float]) -> Ratio:
-    """Return the median of the blocks' ratios, and the 95 % interval of a bootstrap over runs of neighboring blocks.
+    """Return the median of the blocks' ratios, and the 95% interval of a bootstrap over runs of neighboring blocks.
 
     Neighboring blocks are correlated, because the load of the machine changes slowly: resampling single blocks would
     give an interval that is too narrow.

@@ -25,7 +25,7 @@ def test_same_rounds_give_the_same_interval() -> None:
 
 
 def test_interval_covers_the_true_median_about_as_often_as_it_claims() -> None:
-    """Of 200 experiments with 15 normally distributed rounds, 95 % intervals miss the median in few."""
+    """Of 200 experiments with 15 normally distributed rounds, 95% intervals miss the median in few."""
     generator = random.Random(7)  # noqa: S311 - statistics
     intervals = [estimate([generator.gauss(10, 1) for _ in range(15)]) for _ in range(200)]
 

@@ -45,7 +45,7 @@ def test_gain_counts_if_its_interval_is_above_the_threshold(ratios: list[float],
 def test_figures_are_in_the_message() -> None:
     """The ratio, both latencies in milliseconds, and the interval."""
     gain = gain_of([0.0121] * ROUNDS, [0.0066] * ROUNDS)
-    assert str(gain) == "1.83 x as fast (12.1 -> 6.6 ms; interval 1.83 to 1.83)"
+    assert str(gain) == "1.83x as fast (12.1 -> 6.6 ms; interval 1.83 to 1.83)"
 
 
 def test_both_graphs_run_on_every_case(tmp_path: Path) -> None:

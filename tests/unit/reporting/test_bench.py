@@ -11,7 +11,7 @@ from repogen.reporting.markdown import bench_markdown
 
 
 def estimate(value: float) -> Estimate:
-    """Return an estimate with an interval of 5 % around it."""
+    """Return an estimate with an interval of 5% around it."""
     return Estimate(value, value * 0.95, value * 1.05)
 
 

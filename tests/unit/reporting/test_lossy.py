@@ -58,9 +58,9 @@ def test_console_has_the_quality_and_every_figure() -> None:
     lines = build_text(report(MODEL), debug=False).splitlines()
     assert "lossy, 3.1e-01 in 5" in lines[2]
     assert f"  digits: {SUMMARY}" in lines
-    gain = "1.83 x as fast (12.1 -> 6.6 ms; interval 1.71 to 1.95)"
+    gain = "1.83x as fast (12.1 -> 6.6 ms; interval 1.71 to 1.95)"
     assert f"  digits: int8-dynamic was applied: {gain}" in lines
-    assert any(line.startswith("  digits: fp16 was skipped: no measured gain: 0.99 x as fast") for line in lines)
+    assert any(line.startswith("  digits: fp16 was skipped: no measured gain: 0.99x as fast") for line in lines)
     assert "  3.1e-01 in 5  " in build_text(report(WITH_PARITY), debug=False)
 
 
@@ -72,7 +72,7 @@ def test_markdown_has_the_same() -> None:
     passes = [line for line in text.splitlines() if line.startswith("- int8-dynamic: applied")]
     assert len(passes) == 1
     assert "8 → 13 nodes, quality 0.958" in passes[0]
-    assert "1.83 x as fast" in passes[0]
+    assert "1.83x as fast" in passes[0]
 
 
 @pytest.mark.parametrize(("model", "passed"), [(MODEL, False), (WITH_PARITY, True), (replace(MODEL, lossy=None), True)])

@@ -260,7 +260,7 @@ def test_pass_without_a_measured_gain_is_dropped(subject: Subject, name: str) ->
     result, (outcome,) = run(replace(subject, timer=equally_fast), name)
     assert result is subject.base
     assert not outcome.applied
-    assert outcome.reason == "no measured gain: 1.00 x as fast (1 -> 1 ms; interval 1.00 to 1.00)"
+    assert outcome.reason == "no measured gain: 1.00x as fast (1 -> 1 ms; interval 1.00 to 1.00)"
     assert outcome.gain is not None
     assert (outcome.quality is not None) == (name in LOSSY)
     assert not list(subject.workspace.directory.glob("optimized-*/model.onnx"))
