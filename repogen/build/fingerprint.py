@@ -115,9 +115,13 @@ def changes(recorded: Mapping[str, str], spec: Spec, name: str) -> list[str]:
 
 
 def spec_digest(spec: Spec, name: str) -> str:
-    """Return the SHA-256 of a model's effective spec block (defaults merged) as canonical JSON."""
-    # Gates decide about promotion, not about what is published.
-    block = spec.models[name].model_dump(mode="json", exclude={"promotion"})
+    """Return the SHA-256 of a model's effective spec block as canonical JSON, without keys that have their defaults.
+
+    A release that adds a key to the spec does not change the digest of a spec that does not use the key.
+    """
+    # Gates decide about promotion, and the description is shown in MLflow: neither changes what is published.
+    excluded = {"promotion", "description"}
+    block = spec.models[name].model_dump(mode="json", exclude=excluded, exclude_defaults=True)
     return sha256_bytes(json.dumps(block, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode())
 
 

@@ -41,6 +41,7 @@ def measured(project: Project, *arguments: str) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.full
 def test_every_variant_is_measured(project: Project) -> None:
     """PyTorch, ONNX Runtime and each protocol have figures; nothing is left running or in shared memory."""
     before = set(os.listdir("/dev/shm"))  # noqa: S108, PTH208 - names are compared

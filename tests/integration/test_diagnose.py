@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -33,6 +35,7 @@ def build():
 """
 
 
+@pytest.mark.full
 def test_custom_operator_with_translations(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
     """The example can be exported with both exporters."""
     project = new_project(tmp_path)

@@ -190,6 +190,7 @@ def test_building_an_ensemble_alone_requires_built_steps(project: Project) -> No
     assert not project.repository.exists() or not list(project.repository.glob("*/1"))
 
 
+@pytest.mark.full
 def test_mismatched_steps_are_rejected(project: Project) -> None:
     """One step produces numbers where another expects strings; none of the steps is published."""
     project.edit("outputs: [name, score]", "outputs: [name]")

@@ -160,6 +160,7 @@ def test_push_publishes_and_promotes(hub: Hub) -> None:
     assert run.summary("promote").startswith(promoted)
 
 
+@pytest.mark.full
 def test_pull_request_is_a_dry_run(hub: Hub) -> None:
     """A pull request verifies and reports everything, and publishes and uploads nothing."""
     _set(hub, "smoke: none")

@@ -61,6 +61,7 @@ def original(new_project: Callable[[Path], Project], tmp_path: Path) -> tuple[Pr
     return project, write_checkpoint(project.directory / "checkpoint")
 
 
+@pytest.mark.full
 def test_class_labels_are_served(original: tuple[Project, Any]) -> None:
     """Triton's classification extension returns the labels of the highest logits; companion files are published."""
     project, model = original

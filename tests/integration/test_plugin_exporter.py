@@ -61,6 +61,7 @@ def test_a_spec_uses_the_exporter_and_the_pass_of_a_plugin(python: Path, tmp_pat
     assert [node.op_type for node in graph.node] == ["Gemm"]
 
 
+@pytest.mark.full
 def test_options_change_the_build(python: Path, tmp_path: Path) -> None:
     """A pass whose option excludes the weight changes nothing."""
     result = build(python, tmp_path, SPEC.replace("max_elements: 8", "max_elements: 7"))

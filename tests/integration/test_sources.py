@@ -35,6 +35,7 @@ for factor in (1, 2):
     mlflow.onnx.log_model(graph, name="model", registered_model_name="net")
 client.set_registered_model_alias("net", "champion", "1")
 """
+_TRACKED = "builds are tracked in mlflow.db next to repogen.yaml; remove `mlflow: {}` to turn that off"
 _NETS = """\
 import torch
 
@@ -144,6 +145,7 @@ def test_file_sources_are_built_and_served(project: Project) -> None:
     assert {report["status"] for report in again.values()} == {"unchanged"}
 
 
+@pytest.mark.full
 def test_generated_spec_builds_unchanged(project: Project) -> None:
     """`repogen init --from` for each kind whose inputs can be derived."""
     onnx.save_model(graphs.lookup(), project.directory / "lookup.onnx")
@@ -151,11 +153,12 @@ def test_generated_spec_builds_unchanged(project: Project) -> None:
     (project.directory / "nets.py").write_text(_NETS, encoding="utf-8")
     for path, name in (("lookup.onnx", "lookup"), ("net.pt2", "net"), ("nets.py:build", "nets")):
         run = project.run("init", "--force", "--from", path)
-        assert (run.returncode, run.stdout) == (0, "wrote repogen.yaml\nnext: repogen build\n")
+        assert (run.returncode, run.stdout) == (0, f"wrote repogen.yaml\n{_TRACKED}\nnext: repogen build\n")
         report = built(project, "--no-smoke")[name]
         assert (report["status"], report["max_batch_size"] > 0) == ("published", True), report
 
 
+@pytest.mark.full
 def test_mlflow_alias_is_resolved_at_every_build(project: Project) -> None:
     """The model is unchanged until the alias moves to another version."""
     onnx.save_model(graphs.matmul(), project.directory / "net.onnx")
@@ -210,6 +213,7 @@ def test_malicious_and_damaged_files_are_rejected(project: Project) -> None:
     assert not mark.exists()
 
 
+@pytest.mark.full
 def test_pickle_in_mlflow_requires_trust_pickle(project: Project) -> None:
     """With trust_pickle, a note mentions it."""
     with warnings.catch_warnings():

@@ -97,6 +97,7 @@ def test_hub_refuses_connections(tmp_path: Path) -> None:
     assert (result["code"], "could not be downloaded from the Hub" in result["message"]) == ("source.hf-files", True)
 
 
+@pytest.mark.full
 def test_hub_never_responds(silent_hub: str, tmp_path: Path) -> None:
     """The wait has a timeout."""
     environment = {"HF_HUB_CACHE": str(tmp_path / "empty"), "HF_ENDPOINT": silent_hub, "HF_HUB_OFFLINE": "0"}

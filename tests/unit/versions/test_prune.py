@@ -193,5 +193,5 @@ def test_command(five: Publisher, tmp_path: Path) -> None:
     assert (result.exit_code, result.output) == (0, "0 versions deleted\n")
     result = CliRunner().invoke(main, ["prune", "--keep", "1", "--repository", str(tmp_path / "none")])
     assert (result.exit_code, "is not a directory" in result.output) == (2, True)
-    with pytest.raises(RepogenError, match="not negative"):
+    with pytest.raises(RepogenError, match="must not be negative"):
         repogen.prune(keep=-1, repository=five.repository)
