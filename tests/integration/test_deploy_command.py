@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import json
-import os
 import shutil
 import signal
 import threading
+import time
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -221,31 +221,38 @@ def test_ensemble_and_steps_are_deployed_and_restored_together(host: Host) -> No
 
 
 class Interrupting(Silent):
-    """Sends SIGINT to this process some seconds after a step begins."""
-
-    def __init__(self, step: str, seconds: float = 0.0) -> None:
-        """Store the step."""
-        self._step, self._seconds = step, seconds
+    """Sends SIGINT to this process when a model is tested."""
 
     def step(self, model: str, step: str) -> None:
         """Send the signal once."""
-        if model and step == self._step:
-            self._step = ""
-            if self._seconds:
-                threading.Timer(self._seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
-            else:
-                signal.raise_signal(signal.SIGINT)
+        if model and step == "smoke":
+            signal.raise_signal(signal.SIGINT)
+
+
+def interrupt_first_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send SIGINT to this process while its next load request is under way."""
+    load_model = InferenceServerClient.load_model
+
+    def interrupted_load(client: InferenceServerClient, *arguments: Any, **options: Any) -> None:
+        monkeypatch.undo()
+        threading.Thread(target=load_model, args=(client, *arguments), kwargs=options).start()
+        time.sleep(0.1)  # the server has received the request
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(InferenceServerClient, "load_model", interrupted_load)
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize(("step", "seconds"), [("smoke", 0.0), ("load", 0.3)])
-def test_interruption_reverses_the_change_under_way(host: Host, step: str, seconds: float) -> None:
+@pytest.mark.parametrize("step", ["smoke", "load"])
+def test_interruption_reverses_the_change_under_way(host: Host, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when it arrives while the server loads."""
     name = f"interrupted_{step}"
     publish_scaled(host.repository, name, Scaled(1.0))
     host.deploy(name)
     publish_scaled(host.repository, name, Scaled(2.0))
-    report = host.deploy(name, progress=Interrupting(step, seconds))
+    if step == "load":
+        interrupt_first_load(monkeypatch)
+    report = host.deploy(name, progress=Interrupting() if step == "smoke" else Silent())
     assert (report.exit_code, summary(report)) == (130, [(name, "restored", (1,))])
     assert host.answer(name) == 1.0
     assert summary(host.deploy(name)) == [(name, "deployed", (2,))]
