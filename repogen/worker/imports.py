@@ -33,10 +33,22 @@ def imported_code(root: Path, data: Iterable[Path] = ()) -> ImportedCode:
     paths = (*(path.resolve() for path in code), *(path.absolute() for path in data))
     files = {Path(os.path.relpath(path, root.resolve())).as_posix(): sha256_file(path) for path in paths}
     packages = importlib.metadata.packages_distributions()
-    top_level = {name.partition(".")[0] for name, path in located if "site-packages" in path.parts}
-    # Several distributions may share a namespace package; which of them was used is unknown, so all count.
-    names = {name for top in top_level for name in packages.get(top, ())}
+    installed = [(name.partition(".")[0], path) for name, path in located if "site-packages" in path.parts]
+    top_level = {top for top, _ in installed}
+    candidates = {top: set(packages.get(top, ())) for top in top_level}
+    names = {name for owners in candidates.values() if len(owners) == 1 for name in owners}
+    # Several distributions may share a namespace package; those count whose files were imported.
+    shared = {name for owners in candidates.values() if len(owners) > 1 for name in owners}
+    imported = {path.resolve() for top, path in installed if len(candidates[top]) > 1}
+    names |= {name for name in shared if not imported.isdisjoint(_files_of(name))}
     return ImportedCode(files, {name: importlib.metadata.version(name) for name in sorted(names)})
+
+
+def _files_of(distribution: str) -> set[Path]:
+    """Return the paths of the files that ``distribution`` installed."""
+    installed = importlib.metadata.distribution(distribution)
+    root = Path(str(installed.locate_file(""))).resolve()
+    return {root / file for file in installed.files or () if file.suffix in {".py", ".so"}}
 
 
 def _is_installed(path: Path) -> bool:
