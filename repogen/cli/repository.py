@@ -10,11 +10,24 @@ from pathlib import Path
 import click
 
 from repogen.api import repository as api
-from repogen.cli.group import DIRECTORY, FILE, debug_option, handle_errors, json_option, print_report, tracking_option
+from repogen.api.deploy import deploy, require_servers
+from repogen.cli.deploy import connection_options, credentials_of
+from repogen.cli.group import (
+    DIRECTORY,
+    FILE,
+    control_header_option,
+    debug_option,
+    handle_errors,
+    json_option,
+    print_report,
+    tracking_option,
+)
 from repogen.cli.spec_option import load_optional_spec
 from repogen.errors import ExitCode, SpecError
+from repogen.reporting.deploy_text import deploy_text
 from repogen.reporting.json import as_dict
 from repogen.reporting.output import write_text
+from repogen.reporting.progress import progress_view
 from repogen.reporting.repository_text import prune_text, rollback_text, transfer_text, verify_text, versions_text
 
 _REPOSITORY = Path("model_repository")
@@ -79,6 +92,15 @@ def verify(*, directory: Path, models: tuple[str, ...], as_json: bool, debug: bo
 @_repository_option
 @click.option("--allow-breaking", is_flag=True, help="Roll back even if an ensemble would no longer load.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, but change nothing.")
+@click.option(
+    "servers",
+    "--server",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Deploy the version to this server after the change, as `repogen deploy` does; repeatable.",
+)
+@connection_options
+@control_header_option
 @_stage_option
 @json_option
 @debug_option
@@ -90,6 +112,12 @@ def rollback(  # noqa: PLR0913 - one parameter per option
     repository: Path,
     allow_breaking: bool,
     dry_run: bool,
+    servers: tuple[str, ...],
+    tls: bool,
+    tls_root: Path | None,
+    tls_key: Path | None,
+    tls_cert: Path | None,
+    headers: tuple[str, ...],
     stage_dir: Path | None,
     as_json: bool,
     debug: bool,
@@ -102,6 +130,9 @@ def rollback(  # noqa: PLR0913 - one parameter per option
     with handle_errors(debug=debug, as_json=as_json):
         if release and to is not None:
             raise SpecError("--release and --to are mutually exclusive: --release serves the newest version again")
+        credentials = credentials_of(tls=tls, tls_root=tls_root, tls_key=tls_key, tls_cert=tls_cert, headers=headers)
+        if servers:
+            require_servers(servers, credentials=credentials)
         report = api.rollback(
             name,
             to,
@@ -111,7 +142,19 @@ def rollback(  # noqa: PLR0913 - one parameter per option
             dry_run=dry_run,
             stage_dir=stage_dir,
         )
-        print_report(lambda: rollback_text(report), lambda: as_dict(report), as_json=as_json)
+        if not servers or dry_run:
+            print_report(lambda: rollback_text(report), lambda: as_dict(report), as_json=as_json)
+            return
+        if not as_json:
+            write_text(rollback_text(report))
+        with progress_view(quiet=as_json) as progress:
+            deployed = deploy(name, servers=servers, repository=repository, credentials=credentials, progress=progress)
+        print_report(
+            lambda: "\n" + deploy_text(deployed, debug=debug),
+            lambda: as_dict(report) | {"deploy": as_dict(deployed)},
+            as_json=as_json,
+        )
+        sys.exit(deployed.exit_code)
 
 
 def _age(_context: click.Context, _option: click.Parameter, value: str | None) -> timedelta | None:

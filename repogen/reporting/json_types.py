@@ -814,6 +814,8 @@ class RollbackDocument(TypedDict):
     """Whether nothing was changed"""
     notes: list[str]
     """What clients and ensembles notice"""
+    deploy: NotRequired[DeployDocument]
+    """What the servers of `--server` serve; missing without it"""
 
 
 @with_config(_STRICT)
