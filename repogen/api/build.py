@@ -14,6 +14,7 @@ from repogen.spec.models import Spec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from repogen.artifacts.attestation import SigningKey
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.report import BuildReport
 
@@ -34,6 +35,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
     jobs: int = 1,
     stage_dir: Path | str | None = None,
     try_all_exporters: bool = False,
+    signing_key: SigningKey | None = None,
     progress: Progress | None = None,
 ) -> BuildReport:
     """Export, verify, smoke-test and publish the models of a spec, as ``repogen build`` does.
@@ -61,6 +63,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         jobs: Number of models to build at a time.
         stage_dir: Stage here instead of next to the repository; it must be on the same filesystem.
         try_all_exporters: Try the remaining exporters as well after one has succeeded.
+        signing_key: Sign the versions with it.
         progress: Receives progress events; silent by default.
 
     Returns:
@@ -84,5 +87,6 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         track=track,
         tracking_uri=tracking_uri,
         try_all_exporters=try_all_exporters,
+        signing_key=signing_key,
     )
     return pipeline.build(loaded_spec, options, progress or Silent())

@@ -17,6 +17,7 @@ from repogen.repository.ownership import require_synced
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from repogen.artifacts.attestation import TrustedSigner
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.promotion import History, PromotionReport
     from repogen.artifacts.registry import ModelRegistry
@@ -119,6 +120,7 @@ def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
     models: Sequence[str] = (),
     dry_run: bool = False,
     prune: bool = False,
+    signer: TrustedSigner | None = None,
     spec: Spec | None = None,
     tracking_uri: str | None = None,
     progress: Progress | None = None,
@@ -136,6 +138,7 @@ def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
         models: Names of the models to look at; every registered one when empty.
         dry_run: Change nothing.
         prune: Delete old versions that nothing needs, see ``repogen.prune``, and models without the alias.
+        signer: Whose signatures new versions must have; none are required when None.
         spec: A loaded spec that names the MLflow server.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
         progress: Receives progress events; silent by default.
@@ -149,7 +152,7 @@ def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
     """
     directory = Path(repository)
     require_synced(directory, alias)  # before mlflow is imported, which takes seconds
-    options = SyncOptions(alias, tuple(models), dry_run, prune)
+    options = SyncOptions(alias, tuple(models), dry_run, prune, signer)
     return syncing.sync(_open_registry(spec, tracking_uri), directory, options, progress or Silent())
 
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from repogen.artifacts.attestation import SigningKey
     from repogen.artifacts.report import ModelReport
     from repogen.artifacts.tracking import Tracking
     from repogen.spec.models import Spec
@@ -31,6 +32,7 @@ class BuildOptions:
         track: Whether to track the build in MLflow if the spec, ``tracking_uri`` or the environment configures it.
         tracking_uri: Tracking server; overrides ``MLFLOW_TRACKING_URI`` and the spec's.
         try_all_exporters: Whether to try the remaining exporters after one succeeded.
+        signing_key: What signs the versions; None to leave them unsigned.
     """
 
     models: tuple[str, ...] = ()
@@ -45,6 +47,7 @@ class BuildOptions:
     track: bool = True
     tracking_uri: str | None = None
     try_all_exporters: bool = False
+    signing_key: SigningKey | None = None
 
 
 @dataclass(frozen=True)

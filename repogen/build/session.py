@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from repogen.build.cache import user_cache
@@ -48,6 +50,7 @@ class BuildSession:
         cancelled: Set when no further step may begin.
         cache: Verified models of earlier builds; None if it is turned off.
         linking: Held while dependencies of an ensemble are linked into the private repository.
+        started: When the build started, in UTC.
     """
 
     plan: BuildPlan
@@ -58,6 +61,7 @@ class BuildSession:
     cancelled: threading.Event
     cache: Cache | None = None
     linking: threading.Lock = field(default_factory=threading.Lock)
+    started: datetime = field(default_factory=partial(datetime.now, UTC))
 
     @property
     def spec(self) -> Spec:

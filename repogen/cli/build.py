@@ -20,6 +20,7 @@ from repogen.cli.group import (
     print_report,
     tracking_option,
 )
+from repogen.cli.signing import Signing, signing_options
 from repogen.reporting.github import write_build
 from repogen.reporting.json import as_dict
 from repogen.reporting.progress import progress_view
@@ -57,6 +58,7 @@ _SPEC = Path("repogen.yaml")
 @tracking_option
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Models to build in parallel.")
 @click.option("--stage-dir", type=DIRECTORY, metavar="DIR", help="Stage here instead of next to the repository.")
+@signing_options
 @json_option
 @debug_option
 def build(  # noqa: PLR0913 - one parameter per option
@@ -75,6 +77,7 @@ def build(  # noqa: PLR0913 - one parameter per option
     tracking_uri: str | None,
     jobs: int,
     stage_dir: Path | None,
+    signing: Signing,
     as_json: bool,
     debug: bool,
 ) -> None:
@@ -98,6 +101,7 @@ def build(  # noqa: PLR0913 - one parameter per option
                 tracking_uri=tracking_uri,
                 jobs=jobs,
                 stage_dir=stage_dir,
+                signing_key=signing.key(),
                 progress=progress,
             )
         print_report(lambda: build_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)

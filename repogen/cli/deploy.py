@@ -21,6 +21,7 @@ from repogen.cli.group import (
     json_option,
     print_report,
 )
+from repogen.cli.signing import Trust, trust_options
 from repogen.errors import SpecError
 from repogen.reporting.deploy_text import deploy_text
 from repogen.reporting.json import as_dict
@@ -114,6 +115,7 @@ def _parse_header(text: str) -> tuple[str, str]:
 @click.option("--dry-run", is_flag=True, help="Show what the servers serve, but change nothing.")
 @connection_options
 @control_header_option
+@trust_options
 @json_option
 @debug_option
 def deploy(  # noqa: PLR0913 - one parameter per option
@@ -130,6 +132,7 @@ def deploy(  # noqa: PLR0913 - one parameter per option
     tls_key: Path | None,
     tls_cert: Path | None,
     headers: tuple[str, ...],
+    trust: Trust,
     as_json: bool,
     debug: bool,
 ) -> None:
@@ -150,6 +153,7 @@ def deploy(  # noqa: PLR0913 - one parameter per option
                 timeout=timeout,
                 dry_run=dry_run,
                 credentials=credentials,
+                signer=trust.signer(),
                 progress=progress,
             )
         print_report(lambda: deploy_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)

@@ -22,6 +22,7 @@ from repogen.cli.group import (
     print_report,
     tracking_option,
 )
+from repogen.cli.signing import Trust, trust_options
 from repogen.cli.spec_option import load_optional_spec
 from repogen.errors import SpecError
 from repogen.reporting.deploy_text import deploy_text
@@ -149,6 +150,7 @@ def history(
 )
 @connection_options
 @control_header_option
+@trust_options
 @click.option("--spec", type=FILE, metavar="FILE", help=_SERVER_SPEC)
 @tracking_option
 @json_option
@@ -166,6 +168,7 @@ def sync(  # noqa: PLR0913 - one parameter per option
     tls_key: Path | None,
     tls_cert: Path | None,
     headers: tuple[str, ...],
+    trust: Trust,
     spec: Path | None,
     tracking_uri: str | None,
     as_json: bool,
@@ -191,6 +194,7 @@ def sync(  # noqa: PLR0913 - one parameter per option
             models=models,
             dry_run=dry_run,
             prune=prune,
+            signer=trust.signer(),
             spec=load_optional_spec(spec),
             tracking_uri=tracking_uri,
             progress=progress,
