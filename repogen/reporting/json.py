@@ -291,7 +291,7 @@ def _(report: DiffReport) -> dict[str, object]:
         "metrics": [_metric(metric) for metric in report.metrics],
         "sizes": list(report.sizes),
         "files": [dataclasses.asdict(file) for file in report.files],
-        "config": list(report.config),
+        "config": None if report.config is None else list(report.config),
         "inputs": list(report.inputs),
         "notes": list(report.notes),
     }

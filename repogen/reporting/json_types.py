@@ -1000,8 +1000,8 @@ class DiffDocument(TypedDict):
     """Total size of the files of version A and of version B in bytes"""
     files: list[FileChangeDocument]
     """Files that differ"""
-    config: list[str]
-    """Unified diff of config.pbtxt, one line per entry"""
+    config: list[str] | None
+    """Unified diff of config.pbtxt, one line per entry; null if it was not compared"""
     inputs: list[str]
     """Inputs of the build that differ, as keys of the fingerprint"""
     notes: list[str]
