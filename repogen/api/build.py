@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.progress import Silent
+from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.build import pipeline
 from repogen.build.plan import BuildOptions
 from repogen.spec.load import load_spec
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.attestation import SigningKey
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.report import BuildReport
+    from repogen.artifacts.serving import Credentials
 
 
 def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
@@ -26,6 +28,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
     repository: Path | str | None = None,
     target: str | None = None,
     server: str | None = "embedded",
+    credentials: Credentials = NO_CREDENTIALS,
     force: bool = False,
     allow_breaking: bool = False,
     adopt: Sequence[str] = (),
@@ -53,6 +56,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         repository: Publish here instead of the spec's ``repository``.
         target: Build for this Triton release, such as ``24.10``; ignored for a loaded spec, which has a release.
         server: Triton for the smoke test: ``embedded``, ``docker``, ``HOST:PORT`` or a plug-in's; None for no test.
+        credentials: TLS and headers of a server at ``HOST:PORT``.
         force: Build and publish models that are up to date as well.
         allow_breaking: Allow inputs and outputs that differ from those of the published version.
         adopt: Names of models to take over: repogen did not build the model of this name in the repository. Its
@@ -78,6 +82,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         models=tuple(models),
         repository=None if repository is None else Path(repository),
         server=server,
+        credentials=credentials,
         force=force,
         dry_run=dry_run,
         allow_breaking=allow_breaking,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.progress import Silent
+from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.artifacts.sync import SyncOptions
 from repogen.registry.gates.flags import declared_gates, with_flags
 from repogen.registry.mlflow.uri import tracking_of
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.promotion import History, PromotionReport
     from repogen.artifacts.registry import ModelRegistry
+    from repogen.artifacts.serving import Credentials
     from repogen.artifacts.sync import SyncReport
     from repogen.spec.models import Spec
 
@@ -34,6 +36,7 @@ def promote(  # noqa: PLR0913 - one parameter per option of `repogen promote`
     spec: Spec | None = None,
     spec_required: bool = True,
     server: str = "embedded",
+    credentials: Credentials = NO_CREDENTIALS,
     dry_run: bool = False,
     tracking_uri: str | None = None,
     progress: Progress | None = None,
@@ -53,6 +56,7 @@ def promote(  # noqa: PLR0913 - one parameter per option of `repogen promote`
         spec: A loaded spec, for the ``promotion:`` section of the model and the MLflow server.
         spec_required: Whether a spec without the model is an error.
         server: Triton to measure on: ``embedded``, ``docker``, ``HOST:PORT`` or a plug-in's.
+        credentials: TLS and headers of a server at ``HOST:PORT``.
         dry_run: Measure and evaluate, but move nothing.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
         progress: Receives progress events; silent by default.
@@ -66,7 +70,7 @@ def promote(  # noqa: PLR0913 - one parameter per option of `repogen promote`
     """
     root = Path() if spec is None else spec.root
     effective_gates = with_flags(declared_gates(spec, name, required=spec_required), gates)
-    request = PromotionRequest(name, version, alias, effective_gates, root, server, dry_run)
+    request = PromotionRequest(name, version, alias, effective_gates, root, server, dry_run, credentials)
     return promotion.promote(_open_registry(spec, tracking_uri), request, progress or Silent())
 
 

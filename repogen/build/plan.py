@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.serving import NO_CREDENTIALS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from repogen.artifacts.attestation import SigningKey
     from repogen.artifacts.report import ModelReport
+    from repogen.artifacts.serving import Credentials
     from repogen.artifacts.tracking import Tracking
     from repogen.spec.models import Spec
 
@@ -23,6 +26,7 @@ class BuildOptions:
         models: Names of the models to build; empty for all.
         repository: Model repository to publish to; None for the spec's.
         server: ``embedded``, ``docker`` or ``HOST:PORT``; None skips the smoke test.
+        credentials: TLS and headers of a server at ``HOST:PORT``.
         force: Whether to build models that are up to date.
         dry_run: Whether to skip tracking and publishing.
         allow_breaking: Whether a signature may differ from the published version's.
@@ -38,6 +42,7 @@ class BuildOptions:
     models: tuple[str, ...] = ()
     repository: Path | None = None
     server: str | None = "embedded"
+    credentials: Credentials = NO_CREDENTIALS
     force: bool = False
     dry_run: bool = False
     allow_breaking: bool = False

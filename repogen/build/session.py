@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from repogen.build.cache import user_cache
+from repogen.errors import ServerError
 from repogen.repository.workspace import prepare_stage_root, private_repository
 from repogen.serving.servers import BackgroundTriton, prepare_server
 from repogen.targets import target_of
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
     from repogen.build.tracking import TrackingSession
     from repogen.serving.interface import TritonServer
     from repogen.spec.models import Spec
+
+
+_UNAVAILABLE = frozenset(
+    {"server.docker", "server.interpreter", "server.no-wheel", "server.remote", "server.requirements"}
+)
+"""Codes of the errors that a server cannot run on this machine, or does not respond."""
 
 
 class StartingTriton(Protocol):
@@ -119,4 +126,15 @@ def open_session(
 def _server(plan: BuildPlan, progress: Progress) -> TritonServer | None:
     if plan.options.server is None:
         return None
-    return prepare_server(plan.options.server, target_of(plan.spec.release), progress, loads=True)
+    try:
+        return prepare_server(
+            plan.options.server,
+            target_of(plan.spec.release),
+            progress,
+            loads=True,
+            credentials=plan.options.credentials,
+        )
+    except ServerError as error:
+        if error.code in _UNAVAILABLE:
+            error.hint = f"{error.hint}; --no-smoke publishes without a smoke test"
+        raise

@@ -9,6 +9,7 @@ import click
 
 from repogen.api import build as api
 from repogen.cli.completion import releases, server_names, spec_models
+from repogen.cli.deploy import Connection, connection_options
 from repogen.cli.group import (
     DIRECTORY,
     FILE,
@@ -44,6 +45,7 @@ _SPEC = Path("repogen.yaml")
     "--server", default="embedded", show_default=True, shell_complete=server_names,
     help=f"Triton for the smoke test: {SERVER}.",
 )  # fmt: skip
+@connection_options
 @control_header_option
 @click.option("--no-smoke", is_flag=True, help="Publish without testing on a real Triton server.")
 @click.option("--force", is_flag=True, help="Also build and publish models that are up to date.")
@@ -68,6 +70,7 @@ def build(  # noqa: PLR0913 - one parameter per option
     repository: Path | None,
     target: str | None,
     server: str,
+    connection: Connection,
     no_smoke: bool,
     force: bool,
     allow_breaking: bool,
@@ -93,6 +96,7 @@ def build(  # noqa: PLR0913 - one parameter per option
                 models=models,
                 repository=repository,
                 server=None if no_smoke else server,
+                credentials=connection.credentials(),
                 force=force,
                 allow_breaking=allow_breaking,
                 adopt=adopt,

@@ -10,7 +10,7 @@ import click
 from repogen.api import registry as api
 from repogen.api.deploy import deploy_synced, require_servers
 from repogen.cli.completion import repository_models, server_names, spec_models
-from repogen.cli.deploy import connection_options, credentials_of
+from repogen.cli.deploy import Connection, connection_options
 from repogen.cli.group import (
     DIRECTORY,
     FILE,
@@ -53,6 +53,7 @@ _SERVER_SPEC = "Spec that sets the MLflow server; default: repogen.yaml, if it e
     "--server", default="embedded", show_default=True, shell_complete=server_names,
     help=f"Triton to measure on: {SERVER}.",
 )  # fmt: skip
+@connection_options
 @control_header_option
 @click.option("--dry-run", is_flag=True, help="Measure and evaluate, but do not move the alias.")
 @click.option(
@@ -69,6 +70,7 @@ def promote(  # noqa: PLR0913 - one parameter per option
     gates: tuple[str, ...],
     rolls_back: bool,
     server: str,
+    connection: Connection,
     dry_run: bool,
     spec: Path | None,
     tracking_uri: str | None,
@@ -97,6 +99,7 @@ def promote(  # noqa: PLR0913 - one parameter per option
                     spec=loaded_spec,
                     spec_required=spec is not None,
                     server=server,
+                    credentials=connection.credentials(),
                     dry_run=dry_run,
                     tracking_uri=tracking_uri,
                     progress=progress,
@@ -163,11 +166,7 @@ def sync(  # noqa: PLR0913 - one parameter per option
     dry_run: bool,
     prune: bool,
     servers: tuple[str, ...],
-    tls: bool,
-    tls_root: Path | None,
-    tls_key: Path | None,
-    tls_cert: Path | None,
-    headers: tuple[str, ...],
+    connection: Connection,
     trust: Trust,
     spec: Path | None,
     tracking_uri: str | None,
@@ -185,7 +184,7 @@ def sync(  # noqa: PLR0913 - one parameter per option
                 "run `repogen sync --prune` after the deploy",
                 code="sync.prune",
             )
-        credentials = credentials_of(tls=tls, tls_root=tls_root, tls_key=tls_key, tls_cert=tls_cert, headers=headers)
+        credentials = connection.credentials()
         if servers:
             require_servers(servers, credentials=credentials)
         report = api.sync(

@@ -11,7 +11,7 @@ import click
 
 from repogen.api import repository as api
 from repogen.api.deploy import deploy, require_servers
-from repogen.cli.deploy import connection_options, credentials_of
+from repogen.cli.deploy import Connection, connection_options
 from repogen.cli.group import (
     DIRECTORY,
     FILE,
@@ -122,11 +122,7 @@ def rollback(  # noqa: PLR0913 - one parameter per option
     allow_breaking: bool,
     dry_run: bool,
     servers: tuple[str, ...],
-    tls: bool,
-    tls_root: Path | None,
-    tls_key: Path | None,
-    tls_cert: Path | None,
-    headers: tuple[str, ...],
+    connection: Connection,
     stage_dir: Path | None,
     as_json: bool,
     debug: bool,
@@ -139,7 +135,7 @@ def rollback(  # noqa: PLR0913 - one parameter per option
     with handle_errors(debug=debug, as_json=as_json):
         if release and to is not None:
             raise SpecError("--release and --to are mutually exclusive: --release serves the newest version again")
-        credentials = credentials_of(tls=tls, tls_root=tls_root, tls_key=tls_key, tls_cert=tls_cert, headers=headers)
+        credentials = connection.credentials()
         if servers:
             require_servers(servers, credentials=credentials)
         report = api.rollback(

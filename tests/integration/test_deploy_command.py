@@ -618,3 +618,8 @@ def test_mutual_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         command += [part for option, file in files.items() for part in (option, str(tmp_path / file))]
         result = CliRunner().invoke(main, command)
         assert result.exit_code == 0, result.output
+        smoke = ["smoke", str(repository), "--server", host.address, *command[6:]]
+        result = CliRunner().invoke(main, smoke)
+        assert result.exit_code == 0, result.output
+        result = CliRunner().invoke(main, smoke[:4])
+        assert (result.exit_code, "use --tls, or --tls-root" in result.output) == (6, True)

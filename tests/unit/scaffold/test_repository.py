@@ -100,6 +100,18 @@ def test_repository(repository: Path) -> None:
     }
 
 
+def test_sizes_of_a_warmup(repository: Path) -> None:
+    """The dims of a warmup's request that are dynamic in the model; without them, the spec cannot be built."""
+    request = 'inputs { key: "IN" value { data_type: TYPE_INT64 dims: 7 zero_data: true } }'
+    warmup = f'model_warmup {{ name: "w" batch_size: 1 count: 1 {request} }}'
+    (repository / "p" / "config.pbtxt").write_text(PYTHON + warmup)
+    text, models = spec_of(repository / "p")
+    assert models["p"]["triton"]["model_warmup"] == [
+        {"name": "w", "batch_size": 1, "data": "zero", "count": 1, "sizes": {"IN_0": 7}}
+    ]
+    assert "Different from config.pbtxt" not in text
+
+
 def test_model_of_a_repository(repository: Path) -> None:
     """An ensemble comes with the models of its steps; another model alone."""
     assert list(spec_of(repository / "e")[1]) == ["e", "p", "m"]
