@@ -191,7 +191,7 @@ class LiveServer:
         if not reasons:
             return ""
         return (
-            f"the server reports that it is not ready, because of {'; '.join(reasons)}; it does not when it runs with "
+            f"the server reports that it is not ready, because of {'; '.join(reasons)}; to prevent this, start it with "
             "--strict-readiness=false"
         )
 

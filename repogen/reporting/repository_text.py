@@ -102,7 +102,7 @@ def _transfer_lines(report: TransferReport, source: str, target: str) -> Iterato
     for version in report.versions:
         origin = f"version {version.source} of {source}"
         if not version.published:
-            yield f"{version.model}: {origin} is version {version.number} of {target} already"
+            yield f"{version.model}: {origin} is already version {version.number} of {target}"
             continue
         verb = "would be published" if report.dry_run else "published"
         yield f"{version.model}: {origin} {verb} as version {version.number} of {target} ({size_text(version.size)})"

@@ -31,8 +31,8 @@ _CONNECT_SECONDS = 3.0
 _PROBE_SECONDS = 5.0
 _START_IT = "start it, check its gRPC port (8001 by default), or use --server embedded or --no-smoke"
 _OTHER_PROTOCOL = (
-    "this is not a gRPC port without TLS: by default, Triton's gRPC port is 8001, and 8000 and 8002 are HTTP; for a "
-    "server with TLS, see the --tls options of `repogen deploy`"
+    "the port is not a gRPC port, or requires TLS: by default, Triton's gRPC port is 8001, and 8000 and 8002 are HTTP; "
+    "for a server with TLS, see the --tls options of `repogen deploy`"
 )
 _HINTS = {
     "Socket closed": _OTHER_PROTOCOL,

@@ -114,10 +114,10 @@ def answering(server: RunningTriton, checks: list[SmokeCheck]) -> Iterator[None]
     try:
         yield
     except RefusedError as refusal:  # for example, another client unloaded the version
-        checks.append(SmokeCheck("answers", passed=False, detail=str(refusal)))
+        checks.append(SmokeCheck("responds", passed=False, detail=str(refusal)))
     except NoAnswerError as error:
         if server.alive():
-            checks.append(SmokeCheck("answers", passed=False, detail=str(error)))
+            checks.append(SmokeCheck("responds", passed=False, detail=str(error)))
             return
         tail = server.log_tail()
         raise SmokeError(
@@ -183,6 +183,6 @@ def raise_for_failures(report: SmokeReport) -> None:
     raise SmokeError(
         f"{report.model} version {report.version} failed the smoke test on Triton {report.server_version} "
         f"({report.server}):\n{lines}",
-        hints[0] if hints else "`repogen serve` starts the same server for further inspection",
+        hints[0] if hints else "the guide to smoke tests describes each check",
         code="smoke.failed",
     )

@@ -159,7 +159,7 @@ class _Trial:
                 raise
             first_line = error.message.partition("\n")[0].removesuffix(":")
             raise PassRejectedError(
-                f"{first_line}; without quality:, the tolerances of parity apply to a lossy pass"
+                f"{first_line}; a lossy pass without quality: must be within the tolerances of parity"
             ) from error
 
     def _lossy(self) -> Lossy | None:
