@@ -104,7 +104,7 @@ class _Trial:
     """One pass on one graph.
 
     Attributes:
-        outcome: The outcome until now.
+        outcome: The outcome so far.
     """
 
     def __init__(self, graph: VerifiedGraph, selected: SelectedPass, subject: Subject) -> None:
@@ -163,7 +163,7 @@ class _Trial:
             ) from error
 
     def _lossy(self) -> Lossy | None:
-        """Return what the result is, without its quality; None if no pass until now is lossy."""
+        """Return what the result is, without its quality; None if no pass so far is lossy."""
         before, precision = self._graph.lossy, self._selected.implementation.precision
         if precision is None:
             return before

@@ -30,7 +30,7 @@ class BuildLog:
 
     @property
     def diagnostics(self) -> BuildDiagnostics:
-        """The diagnostics until now."""
+        """The diagnostics so far."""
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return replace(self._diagnostics, peak_rss_bytes=peak)
 
