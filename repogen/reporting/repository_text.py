@@ -67,7 +67,12 @@ def rollback_text(report: RollbackReport) -> str:
         parts.append(f"{report.model}: unchanged; {hold}, and version {after} is served")
         return "\n\n".join(parts)
     verb = "would serve" if report.dry_run else "serves"
-    parts.append(f"{report.model}: {verb} version {after} instead of {before}")
+    if before != after:
+        parts.append(f"{report.model}: {verb} version {after} instead of {before}")
+    elif report.outcome is RollbackOutcome.HELD:
+        parts.append(f"{report.model}: {'would hold' if report.dry_run else 'holds'} version {after}, which is served")
+    else:
+        parts.append(f"{report.model}: the hold {'would end' if report.dry_run else 'ended'}; serves version {after}")
     if report.outcome is RollbackOutcome.HELD:
         parts.append(f"build and sync keep it until `repogen rollback {report.model} --release`")
     return "\n\n".join(parts)

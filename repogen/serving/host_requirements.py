@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from repogen.targets import Target
 
 NEEDED_GLIBC = (2, 35)
-_ALTERNATIVES = "use --server docker, --server HOST:PORT or --no-smoke"
+_ALTERNATIVES = "use --server docker, --server HOST:PORT or, in a build, --no-smoke"
 
 
 def check_host(target: Target) -> list[Check]:

@@ -1,4 +1,4 @@
-"""The passes whose results are measured: each is verified by itself, and kept only if it is worth it.
+"""The passes whose results are measured: each is verified by itself, and its result is used only if it passes.
 
 A lossless result must have parity. A lossy one must have parity as well, or, if the spec has ``quality:``, a figure
 within its budget. A gated one must also be faster. Otherwise the graph before the pass stays.
@@ -119,7 +119,7 @@ class _Trial:
         """Run the pass, verify its result, and measure its gain.
 
         Raises:
-            PassRejectedError: The result is not worth it.
+            PassRejectedError: The result is not used.
             RepogenError: It is wrong.
         """
         artifact, self.outcome = run_pass(self._graph.artifact, self._selected, self._subject.workspace)
