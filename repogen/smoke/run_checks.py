@@ -40,7 +40,7 @@ _HINTS = {
         "list the package and its version in source.requirements, for example NAME==1.2.3; the embedded server then "
         "installs it"
     ),
-    "KIND_GPU": "this server has no GPU: use one that does, or --server embedded, which tests the model on the CPU",
+    "KIND_GPU": "this server has no GPU: use one that has; `repogen smoke` tests the model on the CPU",
 }
 
 
