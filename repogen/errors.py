@@ -195,7 +195,7 @@ def error_from_record(record: ErrorRecord) -> RepogenError:
     """
     names = (*record.classes, *(name for name, cls in _CLASSES.items() if cls.exit_code == record.exit_code))
     cls = next((_CLASSES[name] for name in names if name in _CLASSES), RepogenError)
-    error = cls.__new__(cls)  # a class may take other arguments than RepogenError does
+    error = cls.__new__(cls)  # a class may have different arguments from RepogenError's
     RepogenError.__init__(
         error, record.message, record.hint, code=record.code, where=record.where, details=record.details
     )

@@ -76,7 +76,7 @@ def load_instance(group: Group, name: str, protocol: type[_Part]) -> _Part:
         return instance
     entry = plugins(group)[name]
     raise SpecError(
-        f"plug-in {name!r} of {_package(entry)} is not a {protocol.__name__} named {name!r}: {entry.value}",
+        f"plug-in {name!r} of {_package(entry)}: {entry.value} is not a {protocol.__name__} with the name {name!r}",
         f"implement {protocol.__module__}.{protocol.__name__}",
         code="plugin.interface",
     )

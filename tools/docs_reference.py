@@ -135,7 +135,7 @@ EXIT_CODES = {
     4: "The graph does not compute what PyTorch computes",
     5: "config.pbtxt cannot be generated as requested, or violates a rule",
     6: "The smoke test failed, or its server could not be started",
-    7: "The repository could not be written",
+    7: "The version could not be published, or the repository could not be read or written",
     8: "MLflow could not be reached, or its entries were changed",
     70: "A bug in repogen",
     130: "Interrupted by Ctrl-C, SIGTERM or SIGHUP",

@@ -1,8 +1,8 @@
 """Writes repogen/data/embedded.lock.json: the wheels of the embedded Triton, each with its SHA-256.
 
-Run it after triton_releases.csv names a new ONNX Runtime: ``python tools/lock_embedded.py``. It asks the index that pip
-is configured for, through pip itself (a few pages), and downloads no wheel. pip's inner modules are not a public API:
-this runs with pip 23.2.
+Run it after triton_releases.csv names a new ONNX Runtime: ``python tools/lock_embedded.py``. It queries the index that
+pip is configured for, through pip itself (a few pages), and downloads no wheel. pip's inner modules are not a public
+API: this runs with pip 23.2.
 """
 
 from __future__ import annotations

@@ -37,9 +37,9 @@ def deploy(  # noqa: PLR0913 - one parameter per option of `repogen deploy`
 ) -> DeployReport:
     """Make running servers serve the versions that a repository selects, as ``repogen deploy`` does.
 
-    Each server loads a model, and its answers are compared with the golden tensors. If that fails, the server loads
-    what it served before, and the report's ``exit_code`` is 6. The servers are changed one after another, and none
-    after a failure. At Ctrl-C, the change under way is reversed, and the report has ``interrupted``.
+    Each server loads a model, and its responses are compared with the golden tensors. If that fails, the server loads
+    what it served before, and the report's ``exit_code`` is 6. The servers are changed one after another; after a
+    failure, no further server is changed. Ctrl-C reverses the change in progress, and the report has ``interrupted``.
 
     Example::
 
@@ -105,7 +105,7 @@ def deploy_synced(
 ) -> DeployReport:
     """Deploy what a sync changed: load the versions that it published, and unload the models that lost the alias.
 
-    A version that failed on a server is not deployed again by the next sync, since clients would get its answers again.
+    A version that failed on a server is not deployed again by the next sync, because clients would get its responses.
     If the sync changed nothing, a server that does not serve what the repository selects is an error in the report.
 
     Args:

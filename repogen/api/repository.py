@@ -211,7 +211,7 @@ def prune(  # noqa: PLR0913 - one parameter per option of `repogen prune`
         repository: A repository.
         older_than: Keep versions that were created less than this time ago.
         dry_run: Delete nothing.
-        ignore_registry: Delete registered versions without asking the model registry for aliases.
+        ignore_registry: Delete registered versions without querying the model registry for aliases.
         stage_dir: Move versions here before they are deleted, instead of next to the repository; it must be on the
             same filesystem.
         spec: A loaded spec that names the MLflow server.

@@ -18,7 +18,7 @@ class PruneOptions:
         keep: Number of versions to keep of each model: the newest one that is served, and those before it.
         older_than: Keep versions that were created less than this time ago; None for no limit.
         dry_run: Whether to delete nothing.
-        ignore_registry: Whether to delete versions without asking the model registry for aliases.
+        ignore_registry: Whether to delete versions without querying the model registry for aliases.
         stage_dir: Directory that versions are moved to before they are deleted; None for the repository's parent.
     """
 

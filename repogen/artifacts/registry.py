@@ -77,7 +77,7 @@ class AliasMove:
 
 @dataclass(frozen=True)
 class PromotionRun:
-    """A promotion, whether it moved the alias or was refused, as a run of the registry's tracking server.
+    """A promotion, whether it moved the alias or was rejected, as a run of the registry's tracking server.
 
     Attributes:
         name: Name of the run.

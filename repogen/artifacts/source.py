@@ -63,7 +63,7 @@ class Eager:
     """A module for the PyTorch exporters.
 
     Attributes:
-        module: Takes the inputs positionally in the order of the signature, returns a tuple of tensors.
+        module: Accepts the inputs positionally in the order of the signature, returns a tuple of tensors.
         attention: Whether its forward calls ``scaled_dot_product_attention``, which can be replaced by eager attention.
     """
 

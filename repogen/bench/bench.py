@@ -148,7 +148,7 @@ class _Measurement:
         rejected = ", ".join(str(batch) for batch in self.request.batches if batch > largest)
         if not batches:
             raise BenchError(
-                f"{self.name}: no batch size to measure: its largest batch is {largest}",
+                f"{self.name}: none of the batch sizes can be measured: the largest batch is {largest}",
                 f"use --batch {largest}",
                 code="bench.batch",
             )

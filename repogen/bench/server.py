@@ -11,7 +11,7 @@ from repogen.errors import BenchError
 from repogen.serving.process import RunningProcess
 from repogen.serving.servers import open_triton, prepare_server
 from repogen.smoke.grpc_client import GrpcClient
-from repogen.smoke.inference import Limits, NoAnswerError, RefusedError
+from repogen.smoke.inference import Limits, NoResponseError, RefusedError
 from repogen.smoke.preparation import loaded, prepare_published
 from repogen.worker.process_tree import peak_memory
 
@@ -123,7 +123,7 @@ def serve_model(
         try:
             with loaded(triton, client, model):
                 yield served
-        except (RefusedError, NoAnswerError) as error:
+        except (RefusedError, NoResponseError) as error:
             message = f"Triton {triton.endpoint.server_version} does not serve {directory.name}: {error}"
             failure = BenchError(message, "`repogen smoke` tests the model", code="bench.not-served")
             raise served.death(failure) from error

@@ -96,7 +96,7 @@ class ModelRun:
         self._results.append(result)
 
     def report(self, status: Status, error: ErrorRecord | None = None) -> ModelReport:
-        """Return the report, with everything that was recorded until now."""
+        """Return the report, with everything that was recorded so far."""
         outcome, staged = self._result(Outcome), self._result(StagedVersion)
         publication, tracked = self._result(PublishedVersion), self._result(Tracked)
         diagnostics = self.diagnostics

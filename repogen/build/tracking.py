@@ -62,7 +62,7 @@ class TrackingSession:
         self._on_failure = on_failure
         self._open = connect
         self._tracker: Future[BuildTracker] = Future()
-        # A daemon: Ctrl-C does not wait for a server that does not answer.
+        # A daemon: Ctrl-C does not wait for a server that does not respond.
         self._thread = threading.Thread(target=self._connect, name="mlflow", daemon=True)
 
     @property
@@ -169,7 +169,7 @@ def open_tracking(
     cancelled: threading.Event,
     connect: Callable[[Tracking], BuildTracker] = open_tracker,
 ) -> Iterator[TrackingSession | None]:
-    """Check that MLflow answers, then hold a connection to it; yields None if the build is not tracked.
+    """Check that MLflow responds, then hold a connection to it; yields None if the build is not tracked.
 
     Args:
         plan: What to build.

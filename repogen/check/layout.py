@@ -52,9 +52,11 @@ def root_findings(repository: Path) -> Iterator[Finding]:
             message = f"{entry.name} is a broken symlink, and Triton fails to start"
             yield Finding("RG401", "error", message, "remove it", path=str(entry))
         if is_directory(entry) and not is_model(entry):
-            kind = "a directory without a model" if not entry.name.startswith(".") else "a hidden directory"
+            is_hidden = entry.name.startswith(".")
+            kind = "a hidden directory" if is_hidden else "a directory without a model"
             message = f"{entry.name}/ is {kind}, and Triton loads every directory here as a model: it fails to start"
-            yield Finding("RG401", "error", message, "move it out of the repository", path=str(entry))
+            hint = "move it out of the repository" + ("" if is_hidden else "; a repository is checked by its own path")
+            yield Finding("RG401", "error", message, hint, path=str(entry))
 
 
 def unreadable_config(path: Path) -> str:

@@ -156,8 +156,9 @@ def deploy(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Make running servers serve what a repository selects.
 
-    Loads each NAME (default: every model that repogen built) on each server, and compares the server's responses with
-    the golden tensors. If that fails, the server loads what it served before, and the command exits with code 6.
+    Loads each NAME on each server, and compares the server's responses with the golden tensors. If that fails, the
+    server loads what it served before, and the command exits with code 6. The default is every model that repogen
+    built, or none with --unload.
     """
     with handle_errors(debug=debug, as_json=as_json):
         credentials = connection.credentials()

@@ -97,7 +97,7 @@ def verify(*, directory: Path, models: tuple[str, ...], trust: Trust, as_json: b
 @click.option(
     "--to", type=click.IntRange(min=0), metavar="N", help="Version to serve; default: the newest below the served one."
 )
-@click.option("--release", is_flag=True, help="End the hold: serve the newest version again.")
+@click.option("--release", is_flag=True, help="End the hold.")
 @_repository_option
 @click.option("--allow-breaking", is_flag=True, help="Roll back even if an ensemble would no longer load.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, but change nothing.")
@@ -129,12 +129,13 @@ def rollback(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Make a repository serve an older version of NAME again.
 
-    The version is served with its own config.pbtxt, and held: build and sync keep it until --release. Nothing is
-    deleted. To move an alias of the MLflow registry back instead, use `repogen promote NAME --rollback`.
+    The version is served with its own config.pbtxt, and held: build and sync keep it until --release. The newest
+    version is then served again; a synced repository follows its alias at the next sync. Nothing is deleted. To move an
+    alias of the MLflow registry back instead, use `repogen promote NAME --rollback`.
     """
     with handle_errors(debug=debug, as_json=as_json):
         if release and to is not None:
-            raise SpecError("--release and --to are mutually exclusive: --release serves the newest version again")
+            raise SpecError("--release and --to are mutually exclusive: --to holds a version, --release ends the hold")
         credentials = connection.credentials()
         if servers:
             require_servers(servers, credentials=credentials)

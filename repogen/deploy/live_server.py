@@ -2,7 +2,7 @@
 
 Measured on tritonserver 2.51.0 in explicit mode (tests/integration/test_deploy_command.py):
 
-- The old version answers until the new one is ready, and requests under way end with the version that they began with.
+- The old version responds until the new one is ready; requests in progress end with the version that they began with.
 - A failed load keeps the versions that are served. From then on, the server reports that it is not ready, unless it
   runs with ``--strict-readiness=false``.
 - A load request with a config replaces config.pbtxt until the model's directory changes. Until then, a load request
@@ -27,7 +27,7 @@ from repogen.serving import control
 from repogen.serving.control import configured_header
 from repogen.serving.remote import RemoteTriton
 from repogen.smoke.grpc_client import connect
-from repogen.smoke.inference import Limits, NoAnswerError, RefusedError
+from repogen.smoke.inference import Limits, NoResponseError, RefusedError
 from repogen.smoke.preparation import as_json
 from repogen.triton_config.text.parse import empty_config
 
@@ -92,7 +92,7 @@ class LiveServer:
 
     def models(self) -> frozenset[str]:
         """Return the names of the models in the server's repository."""
-        with self.answers():
+        with self.named_errors():
             return frozenset(entry.name for entry in self.client.index())
 
     def snapshot(self, name: str) -> Snapshot:
@@ -100,7 +100,7 @@ class LiveServer:
 
         A version can be unloaded between two requests; the state is then read again.
         """
-        with self.answers():
+        with self.named_errors():
             for _ in range(_SNAPSHOT_TRIES):
                 with suppress(RefusedError):
                     return self._snapshot(name)
@@ -121,7 +121,7 @@ class LiveServer:
             SmokeError: The server did not load it, and serves what it served before; or it does not respond, or did
                 not load the model in time.
         """
-        with self.answers():
+        with self.named_errors():
             try:
                 self.client.load(name, None if config is None else as_json(config), {})
             except RefusedError as refusal:
@@ -137,7 +137,7 @@ class LiveServer:
 
     def unload(self, name: str) -> bool:
         """Unload a model and wait until it is unloaded; return False for a server that polls, as ``load`` does."""
-        with self.answers():
+        with self.named_errors():
             try:
                 self.client.unload(name)
             except RefusedError as refusal:
@@ -162,7 +162,7 @@ class LiveServer:
     def serving(self) -> dict[str, tuple[int, ...]]:
         """Return the versions that are ready, newest first, by model."""
         versions: dict[str, list[int]] = {}
-        with self.answers():
+        with self.named_errors():
             for entry in self.client.index():
                 if entry.state == "READY" and entry.version is not None:
                     versions.setdefault(entry.name, []).append(entry.version)
@@ -180,7 +180,7 @@ class LiveServer:
 
     def unready_reason(self, names: Sequence[str]) -> str:
         """Return why the server's health check fails because of models; empty if it does not."""
-        with self.answers():
+        with self.named_errors():
             if self.client.server_ready():
                 return ""
         reasons = [
@@ -191,7 +191,7 @@ class LiveServer:
         if not reasons:
             return ""
         return (
-            f"the server reports that it is not ready, because of {'; '.join(reasons)}; it does not when it runs with "
+            f"the server reports that it is not ready, because of {'; '.join(reasons)}; to prevent this, start it with "
             "--strict-readiness=false"
         )
 
@@ -208,7 +208,7 @@ class LiveServer:
         return Snapshot(ready, self.client.config(name, ready[0]) if ready else None, failures, loading)
 
     @contextmanager
-    def answers(self) -> Iterator[None]:
+    def named_errors(self) -> Iterator[None]:
         """Turn errors of requests into errors about this server.
 
         Raises:
@@ -222,7 +222,7 @@ class LiveServer:
                 "see --header, --control-header and the server's log",
                 code="deploy.rejected",
             ) from refusal
-        except NoAnswerError as error:
+        except NoResponseError as error:
             if self.client.live():
                 raise SmokeError(
                     f"{self.address}: the server did not complete a request in time: {error}",

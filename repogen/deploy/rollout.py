@@ -215,7 +215,8 @@ class Rollout:
             note = f"could not be restored: {error.message}; {self._rollback_hint(attempt)}"
             return attempt.result(DeployAction.FAILED, self._serving(name), note)
         if serving != before.versions:
-            return attempt.result(DeployAction.FAILED, serving, f"could not be restored: {_versions_text(serving)}")
+            note = f"could not be restored: the server serves {_versions_text(serving)}"
+            return attempt.result(DeployAction.FAILED, serving, note)
         if problem:
             return attempt.result(DeployAction.FAILED, serving, f"{problem}; {self._rollback_hint(attempt)}")
         return attempt.result(DeployAction.RESTORED, serving, self._restored_note(attempt, untested))
@@ -231,7 +232,7 @@ class Rollout:
             try:
                 raise_for_failures(report)
             except SmokeError as error:
-                return f"serves what it served before, which does not pass either: {error.message}", ()
+                return f"serves what it served before, which also failed the smoke test: {error.message}", ()
         return "", tuple(version for version in before.versions if version not in tested)
 
     def _restored_note(self, attempt: _Attempt, untested: tuple[int, ...]) -> str:

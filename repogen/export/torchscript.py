@@ -37,7 +37,7 @@ _HINTS = {
         "use one of these ranges, or write the fake quantization with torch.round and torch.clamp"
     ),
 }
-"""What to do about errors of the exporter that do not say it, by a part of their text."""
+"""Hints for errors of the exporter, by a part of their text."""
 
 
 def export_traced(request: ExportRequest) -> ExportedGraph:

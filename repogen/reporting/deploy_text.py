@@ -65,5 +65,5 @@ def _result(report: DeployReport) -> str:
     if report.interrupted:
         return f"{repository}: interrupted; deployed to {complete} of {total}"
     if report.exit_code:
-        return f"{repository}: not deployed to every server: {complete} of {total}"
+        return f"{repository}: failed; deployed to {complete} of {total}"
     return f"{repository}: deployed to {total}"

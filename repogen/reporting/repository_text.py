@@ -80,7 +80,12 @@ def rollback_text(report: RollbackReport) -> str:
         parts.append(f"{report.model}: unchanged; {hold}, and version {after} is served")
         return "\n\n".join(parts)
     verb = "would serve" if report.dry_run else "serves"
-    parts.append(f"{report.model}: {verb} version {after} instead of {before}")
+    if before != after:
+        parts.append(f"{report.model}: {verb} version {after} instead of {before}")
+    elif report.outcome is RollbackOutcome.HELD:
+        parts.append(f"{report.model}: {'would hold' if report.dry_run else 'holds'} version {after}, which is served")
+    else:
+        parts.append(f"{report.model}: the hold {'would end' if report.dry_run else 'ended'}; serves version {after}")
     if report.outcome is RollbackOutcome.HELD:
         parts.append(f"build and sync keep it until `repogen rollback {report.model} --release`")
     return "\n\n".join(parts)
@@ -120,7 +125,7 @@ def _transfer_lines(report: TransferReport, source: str, target: str) -> Iterato
     for version in report.versions:
         origin = f"version {version.source} of {source}"
         if not version.published:
-            yield f"{version.model}: {origin} is version {version.number} of {target} already"
+            yield f"{version.model}: {origin} is already version {version.number} of {target}"
             continue
         verb = "would be published" if report.dry_run else "published"
         yield f"{version.model}: {origin} {verb} as version {version.number} of {target} ({size_text(version.size)})"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _FIRST_LINE = "# repogen: held at version {version}"
 _HOLD = re.compile(re.escape(_FIRST_LINE.encode()).replace(re.escape(b"{version}"), rb"([0-9]{1,19})") + rb"\r?\n")
-_COMMENT = "# `repogen rollback` wrote this file; `repogen rollback NAME --release` serves the newest version again."
+_COMMENT = "# `repogen rollback` wrote this file; `repogen rollback NAME --release` ends the hold."
 
 
 def held_version(config: bytes | None) -> int | None:

@@ -55,7 +55,7 @@ def _require_no(hints: Hints, subject: str, *names: str) -> None:
     """
     options = [f"--{name}" for name in names if getattr(hints, name) is not None]
     if options:
-        raise SpecError(f"{' and '.join(options)} cannot be used for {subject}", "leave it out", code="init.from")
+        raise SpecError(f"{' and '.join(options)} cannot be used for {subject}", "omit the option", code="init.from")
 
 
 def describe_model(path: str, directory: Path, hints: Hints = NO_HINTS) -> ModelDescription:

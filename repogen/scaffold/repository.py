@@ -1,4 +1,4 @@
-"""Describes the models of a Triton repository that people wrote by hand: config.pbtxt and model files become a spec.
+"""Describes the models of a Triton repository that was written by hand: config.pbtxt and model files become a spec.
 
 The spec's config is rendered and compared with the existing one; what differs is listed in comments.
 """

@@ -2,8 +2,8 @@
 
 Python models are the exception: they run their code by design.
 
-A server answers requests of every user of the machine. A label file or external data outside of the repository would
-give them the content of any file that the user of the server can read.
+A server responds to requests of every user of the machine. A label file or external data outside of the repository
+would give them the content of any file that the user of the server can read.
 
 Sources: Triton 24.10, ``src/backend_model.cc`` and ``src/repo_agent.cc`` of triton-inference-server/core, where backend
 libraries are searched in the version's and the model's directory before the backend's; ``src/stub_launcher.cc`` of

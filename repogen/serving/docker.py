@@ -52,14 +52,14 @@ class DockerTriton:
         if shutil.which("docker") is None:
             raise ServerError(
                 "docker is not on PATH",
-                f"install Docker Engine (`apt-get install docker.io`), {_ALTERNATIVES}",
+                f"install Docker Engine (`apt-get install docker.io`), or {_ALTERNATIVES}",
                 code="server.docker",
             )
         outcome = _docker("version", "--format", "{{.Server.Version}}")
         if outcome.returncode != 0:
             raise ServerError(
                 f"the Docker daemon does not respond: {outcome.stderr.strip()}",
-                f"start it, and add your user to the group `docker`; {_ALTERNATIVES}",
+                f"start it, and add your user to the group `docker`; or {_ALTERNATIVES}",
                 code="server.docker",
             )
 

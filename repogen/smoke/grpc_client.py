@@ -15,7 +15,7 @@ from tritonclient.utils import InferenceServerException, triton_to_np_dtype
 
 from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.serving.connection import open_client
-from repogen.smoke.inference import Counts, IndexEntry, ModelMetadata, NoAnswerError, RefusedError, TensorMetadata
+from repogen.smoke.inference import Counts, IndexEntry, ModelMetadata, NoResponseError, RefusedError, TensorMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -140,7 +140,7 @@ class GrpcClient:
             deadline = time.monotonic() + self._limits.unload_seconds
             while self._is_loaded(model):
                 if time.monotonic() > deadline:
-                    raise NoAnswerError(f"{model} was still loaded {self._limits.unload_seconds:g} s after unloading")
+                    raise NoResponseError(f"{model} was still loaded {self._limits.unload_seconds:g} s after unloading")
                 time.sleep(0.02)
 
     def index(self) -> tuple[IndexEntry, ...]:
@@ -165,13 +165,13 @@ class GrpcClient:
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
-        """Raise NoAnswerError or RefusedError; a live Triton also returns UNAVAILABLE."""
+        """Raise NoResponseError or RefusedError; a live Triton also returns UNAVAILABLE."""
         try:
             yield
         except InferenceServerException as error:
             status, message = _status(error), str(error.message() or "").strip()
             if status == "DEADLINE_EXCEEDED" or (status in _CONNECTION_ERRORS and not self.live()):
-                raise NoAnswerError(f"{status}: {message}") from error
+                raise NoResponseError(f"{status}: {message}") from error
             raise RefusedError(status, message) from error
 
 
@@ -207,7 +207,7 @@ class _BurstCollector:
             if self._errors:
                 raise self._errors[0]
             if not complete:
-                raise NoAnswerError(f"{self._expected - len(self._results)} requests of a burst got no response")
+                raise NoResponseError(f"{self._expected - len(self._results)} requests of a burst got no response")
             return [self._results[index] for index in range(self._expected)]
 
 

@@ -29,7 +29,7 @@ class RefusedError(Exception):
         self.message = message
 
 
-class NoAnswerError(Exception):
+class NoResponseError(Exception):
     """The server did not respond: the connection failed, or the request timed out."""
 
 
@@ -140,7 +140,7 @@ class Limits:
 
 
 class InferenceClient(Protocol):
-    """A client of one server; every method except ``live`` raises RefusedError or NoAnswerError."""
+    """A client of one server; every method except ``live`` raises RefusedError or NoResponseError."""
 
     def live(self) -> bool:
         """Return whether the server responds."""

@@ -18,7 +18,7 @@ from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor, 
 from repogen.artifacts.serving import SmokeCheck
 from repogen.serving.process import UnixConnection
 from repogen.smoke.deployed_model import DeployedModel
-from repogen.smoke.inference import NoAnswerError, RefusedError
+from repogen.smoke.inference import NoResponseError, RefusedError
 from repogen.smoke.sequence_checks import check_golden_sequences
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class ModelOverHttp(DeployedModel):
             response = connection.getresponse()
             content = response.read()
         except (OSError, http.client.HTTPException) as error:
-            raise NoAnswerError(f"HTTP: {error}") from error
+            raise NoResponseError(f"HTTP: {error}") from error
         finally:
             connection.close()
         if response.status != _OK:

@@ -49,7 +49,7 @@ class _Served:
 
         Raises:
             RefusedError: The server rejected it, for example because of its shape.
-            NoAnswerError: The server does not respond.
+            NoResponseError: The server does not respond.
         """
         batched = self._address.max_batch_size > 0
         signature = self._address.signature

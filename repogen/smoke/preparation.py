@@ -29,7 +29,7 @@ from repogen.repository.layout import directory_of_step, latest_version, require
 from repogen.repository.version_policy import served_versions
 from repogen.serving import control
 from repogen.serving.admission import is_safe_name, load_refusals, read_refusals
-from repogen.smoke.inference import NoAnswerError, RefusedError
+from repogen.smoke.inference import NoResponseError, RefusedError
 from repogen.triton_config.text.parse import parse, parse_file
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def loaded(server: RunningTriton, client: InferenceClient, model: PreparedModel)
         SmokeError: The server is not in explicit mode or requires a header, or the files are too large to send.
         RefusedError: The server does not load the model; the message is the server's. Or repogen does not let it,
             because Triton would run code of a model that is not a Python model.
-        NoAnswerError: The server does not respond.
+        NoResponseError: The server does not respond.
         ServerError: The model's requirements cannot be installed.
     """
     if reasons := admission_refusals(model):
@@ -176,7 +176,7 @@ def loaded(server: RunningTriton, client: InferenceClient, model: PreparedModel)
     try:
         yield
     except BaseException:
-        with suppress(RefusedError, NoAnswerError):  # the block's error is the cause
+        with suppress(RefusedError, NoResponseError):  # the block's error is the cause
             client.unload(model.served_as)
         raise
     client.unload(model.served_as)

@@ -10,7 +10,7 @@ from repogen.errors import SmokeError
 from repogen.repository.manifest import damaged_files
 from repogen.smoke import basic_checks
 from repogen.smoke.batch_checks import batch_sizes, dynamic_batching, rejected_requests
-from repogen.smoke.inference import NoAnswerError, RefusedError
+from repogen.smoke.inference import NoResponseError, RefusedError
 from repogen.smoke.over_http import golden_over_http
 from repogen.smoke.preparation import loaded
 from repogen.smoke.sequence_checks import sequences
@@ -40,7 +40,7 @@ _HINTS = {
         "list the package and its version in source.requirements, for example NAME==1.2.3; the embedded server then "
         "installs it"
     ),
-    "KIND_GPU": "this server has no GPU: use one that does, or --server embedded, which tests the model on the CPU",
+    "KIND_GPU": "this server has no GPU: use one that has; `repogen smoke` tests the model on the CPU",
 }
 
 
@@ -61,7 +61,7 @@ def run_checks(server: RunningTriton, model: DeployedModel, limits: Limits) -> t
         SmokeError: The server process ended.
     """
     checks: list[SmokeCheck] = []
-    with answering(server, checks):
+    with as_failed_checks(server, checks):
         checks.append(basic_checks.ready(model))
         if not checks[-1].passed:
             return checks, None
@@ -105,7 +105,7 @@ def _results(name: str, check: Callable[[], SmokeCheck | Iterable[SmokeCheck]]) 
 
 
 @contextmanager
-def answering(server: RunningTriton, checks: list[SmokeCheck]) -> Iterator[None]:
+def as_failed_checks(server: RunningTriton, checks: list[SmokeCheck]) -> Iterator[None]:
     """Turn an error of the block into a failed check, or into an error when the server process ended.
 
     Raises:
@@ -114,10 +114,10 @@ def answering(server: RunningTriton, checks: list[SmokeCheck]) -> Iterator[None]
     try:
         yield
     except RefusedError as refusal:  # for example, another client unloaded the version
-        checks.append(SmokeCheck("answers", passed=False, detail=str(refusal)))
-    except NoAnswerError as error:
+        checks.append(SmokeCheck("responds", passed=False, detail=str(refusal)))
+    except NoResponseError as error:
         if server.alive():
-            checks.append(SmokeCheck("answers", passed=False, detail=str(error)))
+            checks.append(SmokeCheck("responds", passed=False, detail=str(error)))
             return
         tail = server.log_tail()
         raise SmokeError(
@@ -140,7 +140,7 @@ def run_while_loaded(
         SmokeError: The server process ended, or is not in explicit mode.
     """
     result, failures = None, list[SmokeCheck]()
-    with answering(server, failures), ExitStack() as stack:
+    with as_failed_checks(server, failures), ExitStack() as stack:
         try:
             stack.enter_context(loaded(server, client, model))
         except RefusedError as refusal:
@@ -183,6 +183,6 @@ def raise_for_failures(report: SmokeReport) -> None:
     raise SmokeError(
         f"{report.model} version {report.version} failed the smoke test on Triton {report.server_version} "
         f"({report.server}):\n{lines}",
-        hints[0] if hints else "`repogen serve` starts the same server for further inspection",
+        hints[0] if hints else "the guide to smoke tests describes each check",
         code="smoke.failed",
     )

@@ -27,7 +27,7 @@ _MAX_BURST = 32
 
 @dataclass(frozen=True)
 class ServedVersion:
-    """A version that a Triton serves; every request may raise RefusedError or NoAnswerError.
+    """A version that a Triton serves; every request may raise RefusedError or NoResponseError.
 
     Attributes:
         address: The version's address for another process.
@@ -47,11 +47,11 @@ class ServedVersion:
         """Return the number of such requests that can be sent at once."""
         return max(1, min(_MAX_BURST, self.limits.request_bytes // max(self.deployed.smallest.row_bytes, 1)))
 
-    def ask(self, request: Request) -> None:
+    def send(self, request: Request) -> None:
         """Send one request and wait for the response."""
         self.deployed.infer_row(request)
 
-    def ask_many(self, request: Request, size: int) -> None:
+    def send_many(self, request: Request, size: int) -> None:
         """Send a request ``size`` times at once and wait for all responses."""
         self.deployed.burst([request] * size)
 
@@ -69,7 +69,7 @@ def serving(server: RunningTriton, staged: StagedVersion, limits: Limits | None 
         SmokeError: The server is not in explicit mode, the golden tensors cannot be read, or the model is too large to
             send.
         RefusedError: The server does not load it.
-        NoAnswerError: The server does not respond.
+        NoResponseError: The server does not respond.
     """
     limits = limits or Limits()
     model, manifest = prepare_staged(server.endpoint, staged), staged.manifest

@@ -179,7 +179,8 @@ class _Composer:
     def _alias(self, event: yaml.AliasEvent) -> None:
         node = self._anchors.get(str(event.anchor))
         if node is None:
-            raise self._fatal(event, f"the alias *{printable(str(event.anchor))} has no finished anchor before it")
+            name = printable(str(event.anchor))
+            raise self._fatal(event, f"the alias *{name} refers to an anchor that is not defined before it")
         if node.height + len(self._stack) > MAX_DEPTH:
             raise self._fatal(event, f"its aliases nest deeper than {MAX_DEPTH} levels")
         self._count(event, node.size)

@@ -141,7 +141,7 @@ def _batching(model: ModelSpec) -> Findings:
     if dim is not None and size > dim.max:
         yield Finding(path, f"{size} is above dims.{first}.max, {dim.max}", f"raise dims.{first}.max, or lower it")
     if dim is not None and dim.min > 1:
-        what = f"dims.{first}.min is {dim.min}, but Triton sends batches from 1 up"
+        what = f"dims.{first}.min is {dim.min}, but Triton also sends batches of 1"
         yield Finding(path, what, f"set dims.{first}.min to 1, or max_batch_size to 0")
 
 

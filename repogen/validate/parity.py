@@ -347,8 +347,8 @@ def drift_error(report: ParityReport, source: SourceModel, cause: str) -> Parity
 def _drift_hint(report: ParityReport, failed: list[ParityCase], source: SourceModel, cause: str) -> str:
     if isinstance(source.origin, PassThroughSource):
         return (
-            "check for state that is kept between requests; accept differences that the steps accumulate with parity: "
-            "{atol: …}"
+            "check for state that is kept between requests; if the differences of the steps add up, accept them with "
+            "parity: {atol: …}"
         )
     if source.against:
         return "the reference may have other weights, another architecture, or its inputs in another order"

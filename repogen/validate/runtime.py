@@ -24,7 +24,7 @@ class OnnxModel:
         artifact: The model.
 
     Attributes:
-        wrong_sizes: Names and axes of outputs that had other sizes than the graph declares.
+        wrong_sizes: Names and axes of outputs whose sizes differ from those that the graph declares.
 
     Raises:
         ParityError: ONNX Runtime cannot load the model.

@@ -39,7 +39,7 @@ class Validation:
     Attributes:
         parity: The comparison with the original.
         batch: Whether the model can be batched.
-        wrong_sizes: Names and axes of outputs that had other sizes than the graph declares.
+        wrong_sizes: Names and axes of outputs whose sizes differ from those that the graph declares.
     """
 
     parity: ParityReport

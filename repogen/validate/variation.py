@@ -1,4 +1,4 @@
-"""Other inputs than the examples: the same values negated and rescaled, which may reach other branches of a model."""
+"""Variations of the examples: the same values negated and rescaled, which may reach other branches of a model."""
 
 from __future__ import annotations
 

@@ -121,9 +121,10 @@ def _target(record: ModelRecord, to: int | None) -> int:
         earlier = (v.version for v in record.versions if v.manifest is not None and v.version < (current or 0))
         number = next(earlier, None)
         if number is None:
+            others = any(version.version != current for version in record.versions)
             raise PublishError(
                 f"{record.name} has no version below {current or 'the one that is served'} that repogen built",
-                f"its versions are {existing}; choose one with --to",
+                f"its versions are {existing}{'; choose one with --to' if others else ''}",
                 code="rollback.no-earlier",
             )
         return number

@@ -223,7 +223,7 @@ def _require_loadable(staged: Sequence[StagedVersion], target: Path, *, allow_br
         if refusals := read_refusals(version.model_dir):
             raise PublishError(
                 f"{version.name} would run code, or read files outside of the repository: {'; '.join(refusals)}",
-                "publish it only if you trust it: copy it by hand",
+                "if you trust the version, copy it by hand",
                 code="publish.refused",
             )
         problems = {version.name: unfit(version.config.text, version.name, target, served)}

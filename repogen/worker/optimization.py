@@ -1,4 +1,4 @@
-"""The passes whose results are measured: each is verified by itself, and kept only if it is worth it.
+"""The passes whose results are measured: each is verified by itself, and its result is used only if it passes.
 
 A lossless result must have parity. A lossy one must have parity as well, or, if the spec has ``quality:``, a figure
 within its budget. A gated one must also be faster. Otherwise the graph before the pass stays.
@@ -104,7 +104,7 @@ class _Trial:
     """One pass on one graph.
 
     Attributes:
-        outcome: The outcome until now.
+        outcome: The outcome so far.
     """
 
     def __init__(self, graph: VerifiedGraph, selected: SelectedPass, subject: Subject) -> None:
@@ -119,7 +119,7 @@ class _Trial:
         """Run the pass, verify its result, and measure its gain.
 
         Raises:
-            PassRejectedError: The result is not worth it.
+            PassRejectedError: The result is not used.
             RepogenError: It is wrong.
         """
         artifact, self.outcome = run_pass(self._graph.artifact, self._selected, self._subject.workspace)
@@ -159,11 +159,11 @@ class _Trial:
                 raise
             first_line = error.message.partition("\n")[0].removesuffix(":")
             raise PassRejectedError(
-                f"{first_line}; without quality:, the tolerances of parity apply to a lossy pass"
+                f"{first_line}; a lossy pass without quality: must be within the tolerances of parity"
             ) from error
 
     def _lossy(self) -> Lossy | None:
-        """Return what the result is, without its quality; None if no pass until now is lossy."""
+        """Return what the result is, without its quality; None if no pass so far is lossy."""
         before, precision = self._graph.lossy, self._selected.implementation.precision
         if precision is None:
             return before

@@ -31,7 +31,7 @@ class BuildLog:
 
     @property
     def diagnostics(self) -> BuildDiagnostics:
-        """The diagnostics until now."""
+        """The diagnostics so far."""
         unit = 1024 if is_linux() else 1  # source: getrusage(2) of Linux and of macOS
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
         return replace(self._diagnostics, peak_rss_bytes=peak)

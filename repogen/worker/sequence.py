@@ -174,7 +174,7 @@ def _built(verified: _Verified, source: SourceModel, job: Job, log: BuildLog) ->
     log.add_notes(parity.notes)
     if parity.unanswered:
         cases = ", ".join(name.rpartition(" seed=")[0] for name in parity.unanswered[:3])
-        log.add_notes((f"the model itself rejects some sizes within dims:, and so does the published model: {cases}",))
+        log.add_notes((f"the model itself rejects some sizes within dims, and so does the published model: {cases}",))
     return BuiltModel(
         artifact=verified.artifact,
         golden_dir=verified.golden_dir,

@@ -78,7 +78,7 @@ def test_repository_without_a_spec(project: Project, tmp_path: Path, project_at:
 
 
 @pytest.mark.full
-def test_other_model_than_the_published_one(project: Project, tmp_path: Path, project_at: type[Project]) -> None:
+def test_model_that_differs_from_the_published_one(project: Project, tmp_path: Path, project_at: type[Project]) -> None:
     """A comparison with other weights would be meaningless, so PyTorch is not measured."""
     shutil.copytree(project.directory, tmp_path / "copy", ignore=shutil.ignore_patterns("tmp", "__pycache__"))
     copy = project_at(tmp_path / "copy")
@@ -94,7 +94,7 @@ def test_other_model_than_the_published_one(project: Project, tmp_path: Path, pr
 
 
 @pytest.mark.full
-def test_server_that_dies_midway(project: Project) -> None:
+def test_server_that_exits_midway(project: Project) -> None:
     """The report keeps what was measured, and has the error."""
     arguments = ("--repository", "model_repository", "--rounds", "50", "--batch", "1", "--concurrency", "1", "--json")
     with project.start("bench", *arguments) as process:

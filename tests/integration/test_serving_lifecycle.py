@@ -172,7 +172,7 @@ def test_repository_of_which_nothing_loads_is_an_error(repository: Path) -> None
         pass
 
 
-def test_printed_requests_get_an_answer(repository: Path) -> None:
+def test_printed_requests_get_a_response(repository: Path) -> None:
     """The commands work as printed: curl, and tritonclient in Python. Models that are not selected are not served."""
     shutil.copytree(repository / "m", repository / "other")
     kind = commands.with_ports("embedded", {"http": 0, "grpc": 0, "metrics": 0})

@@ -29,7 +29,7 @@ _SMOKE = "smoke"
 
 
 def declared_gates(spec: Spec | None, name: str, *, required: bool) -> GatesSpec:
-    """Return the gates that a spec declares for a model; without a spec, the defaults: smoke, and parity recorded.
+    """Return the gates that a spec declares for a model; without a spec, the defaults.
 
     Args:
         spec: The spec, if there is one.

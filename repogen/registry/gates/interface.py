@@ -164,7 +164,7 @@ class Gate(Protocol[OptionsT, MeasurementT]):
         Raises:
             NotMeasuredError: They can't be measured.
             RefusedError: The server rejected a request; the gate counts as not measured.
-            NoAnswerError: The server stopped responding; the promotion ends.
+            NoResponseError: The server stopped responding; the promotion ends.
         """
 
     def judge(self, options: OptionsT, measurement: MeasurementT) -> Iterable[GateResult]:

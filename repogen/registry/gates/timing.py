@@ -53,8 +53,8 @@ class Latency(Gate[LatencyGate, Times]):
         request = candidate.row()
         champion = _comparable_champion(versions.champion, request)
         served_champion = champion.served
-        champion_request = None if served_champion is None else lambda: served_champion.ask(request)
-        return Times(alternate(lambda: candidate.ask(request), champion_request, versions.schedule), champion)
+        champion_request = None if served_champion is None else lambda: served_champion.send(request)
+        return Times(alternate(lambda: candidate.send(request), champion_request, versions.schedule), champion)
 
     def judge(self, options: LatencyGate, measurement: Times) -> Iterator[GateResult]:
         """Yield the 95th percentile, and the ratio of medians."""
@@ -86,14 +86,14 @@ class Throughput(Gate[ThroughputGate, Times]):
         request, size = candidate.row(), candidate.burst_size()
         champion = _comparable_champion(versions.champion, request)
         served_champion = champion.served
-        champion_burst = None if served_champion is None else lambda: served_champion.ask_many(request, size)
+        champion_burst = None if served_champion is None else lambda: served_champion.send_many(request, size)
         schedule = replace(
             versions.schedule,
             round_seconds=_BURST_ROUNDS * versions.schedule.round_seconds,
             warm_up=_BURST_WARM_UP,
             typical=statistics.fmean,  # throughput includes every outlier
         )
-        paired = alternate(lambda: candidate.ask_many(request, size), champion_burst, schedule)
+        paired = alternate(lambda: candidate.send_many(request, size), champion_burst, schedule)
         return Times(paired, champion, size)
 
     def judge(self, options: ThroughputGate, measurement: Times) -> Iterator[GateResult]:
@@ -114,7 +114,7 @@ def _comparable_champion(champion: Champion, request: list[WireTensor]) -> Champ
     """Return the champion; without the served version if it does not accept the candidate's golden row."""
     if champion.served is not None:
         try:
-            champion.served.ask(request)
+            champion.served.send(request)
         except RefusedError as error:
             return replace(champion, served=None, obstacle=f"it rejects the candidate's inputs: {error.message}")
     return champion

@@ -19,7 +19,7 @@ def open_registry(tracking: Tracking) -> ModelRegistry:
 
     Raises:
         MissingExtraError: mlflow is not installed.
-        TrackingError: The server does not answer, or is not an MLflow server.
+        TrackingError: The server does not respond, or is not an MLflow server.
     """
     preflight(tracking)
     from repogen.registry.mlflow.registry import MlflowRegistry  # noqa: PLC0415 - imports mlflow
@@ -31,7 +31,7 @@ def open_tracker(tracking: Tracking) -> BuildTracker:
     """Connect to the tracking server for one build; the caller has run the preflight.
 
     Raises:
-        TrackingError: The server does not answer, or is not an MLflow server.
+        TrackingError: The server does not respond, or is not an MLflow server.
     """
     from repogen.registry.mlflow.runs import MlflowTracker  # noqa: PLC0415 - imports mlflow
 

@@ -10,7 +10,7 @@ import os
 import warnings
 
 _DEFAULTS = {
-    # A rejected call fails after about 3 s, one without an answer after about 2 minutes; MLflow's own limits are four
+    # A rejected call fails after about 3 s, one without a response after about 2 minutes; MLflow's own limits are four
     # and twelve minutes. Values that the user has set are kept.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",

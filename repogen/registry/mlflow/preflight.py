@@ -1,4 +1,4 @@
-"""Checks within seconds, and without importing mlflow, that the tracking server answers.
+"""Checks within seconds, and without importing mlflow, that the tracking server responds.
 
 MLflow's own client retries for about four minutes before it reports that no server is listening, and for almost two
 minutes if it is the server of a database.
@@ -125,7 +125,7 @@ def _check_server(uri: str, seconds: float) -> None:
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, TimeoutError):
-            problem, code = f"did not answer within {seconds:g} s", "tracking.slow"
+            problem, code = f"did not respond within {seconds:g} s", "tracking.slow"
         else:
             text = reason.strerror if isinstance(reason, OSError) and reason.strerror else reason
             problem, code = f"can't be reached: {text}", "tracking.unreachable"

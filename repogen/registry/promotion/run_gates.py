@@ -21,7 +21,7 @@ from repogen.registry.gates.interface import Candidate, Champion, NotMeasuredErr
 from repogen.repository.layout import model_dir
 from repogen.repository.manifest import read_manifest
 from repogen.serving.servers import open_triton, prepare_server
-from repogen.smoke.inference import NoAnswerError, RefusedError
+from repogen.smoke.inference import NoResponseError, RefusedError
 from repogen.smoke.served import serving
 from repogen.smoke.staged import smoke_staged
 from repogen.spec.gates import GROUP
@@ -71,7 +71,7 @@ class _ActiveGate:
         """Measure and judge.
 
         Raises:
-            NoAnswerError: The server stopped responding.
+            NoResponseError: The server stopped responding.
             GateError: The gate of a plug-in raised an exception.
         """
         try:
@@ -79,7 +79,7 @@ class _ActiveGate:
             return tuple(self.gate.judge(self.options, measurement))
         except (NotMeasuredError, RefusedError) as error:
             return tuple(failed_limits(self.name, self.options, str(error)))
-        except NoAnswerError:
+        except NoResponseError:
             raise
         except Exception as error:
             if is_built_in(GROUP, self.name):
@@ -240,7 +240,7 @@ def _results_on_triton(
     try:
         with _serve(run, triton, versions) as served_versions:
             return run.results(served_versions)
-    except NoAnswerError as error:
+    except NoResponseError as error:
         raise SmokeError(
             f"Triton stopped responding while the gates were measured: {error}",
             "the alias was not moved; --debug shows Triton's log",

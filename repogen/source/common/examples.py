@@ -79,7 +79,7 @@ def _zeros(spec: InputSpec, sizes: Mapping[str, int]) -> Array:
 
 
 def _derived(kind: str, source: Array, target: Array) -> Array:
-    """Return what Triton derives from a flat input of as many rows as ``target`` has room for; its shape is kept."""
+    """Return what Triton derives from a flat input of as many rows as ``target`` can hold; its shape is kept."""
     if kind == "BATCH_MAX_ELEMENT_COUNT_AS_SHAPE" or not target.ndim:
         return np.zeros_like(target)
     rows = max(len(target) - (kind == "BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO"), 1)

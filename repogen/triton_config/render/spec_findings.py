@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _UNKNOWN_BATCH = INT32_MAX - 1
 """max_batch_size in place of ``auto``: large enough for any batch size that the section mentions."""
 
-# Warnings of `repogen check` that are mistakes in a spec: Triton ignores what the user asks for.
+# Warnings of `repogen check` that are mistakes in a spec: Triton ignores what the user requests.
 _REJECTED_WARNINGS = frozenset({"RG109", "RG112", "RG120", "RG135"})
 _PATH_PART = re.compile(r"""\.?(?P<name>[A-Za-z_]\w*)|\[(?P<index>\d+)\]|\[(?P<key>"(?:\\.|[^"\\])*")\]""")
 

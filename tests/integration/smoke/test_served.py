@@ -28,8 +28,8 @@ def test_version_is_served_under_its_directorys_name(triton: SharedTriton, stage
     rows = np.tile(linear.inputs["x"], (7, 1))  # 21, more than the model batches
     with serving(triton.running, staged) as one, serving(triton.running, replace(twin, config=config)) as two:
         assert (one.address.model, two.address.model) == ("served_here", "served_twin")
-        one.ask(one.row())
-        one.ask_many(one.row(), one.burst_size())
+        one.send(one.row())
+        one.send_many(one.row(), one.burst_size())
         outputs = [predictor(served.deployed.client, served.address)({"x": rows})["y"] for served in (one, two)]
     expected = np.tile(linear.outputs["y"], (7, 1)).astype(np.float32)
     np.testing.assert_allclose(outputs[0].astype(np.float32), expected, rtol=1e-5)
@@ -46,7 +46,7 @@ def test_remote_triton_receives_the_files(remote: RunningTriton, stage: Stage, l
     with serving(remote, staged) as served:
         assert served.address.model.endswith("-served_remotely")
         assert served.address.model != staged.name
-        served.ask(served.row())
+        served.send(served.row())
         assert served.deployed.client.ready(served.address.model, staged.version)
 
 

@@ -124,7 +124,7 @@ def test_golden_warmups_run_before_the_model_is_ready(
 def test_requests_of_gates_are_sequences(triton: Any, stage: Any, counter: Any) -> None:
     """Each request is a sequence by itself."""
     with serving(triton.running, stage.add("gated", counter)) as served:
-        served.ask(served.row())
-        served.ask_many(served.row(), 4)
+        served.send(served.row())
+        served.send_many(served.row(), 4)
         assert [spec.name for spec in served.address.signature.inputs] == ["x"]
         assert served.address.sequences

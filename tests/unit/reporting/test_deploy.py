@@ -53,7 +53,7 @@ notes:
   b:8001: not ready
   b:8001: m: serves versions 2, 1 as before
 
-prod: not deployed to every server: 1 of 3 servers
+prod: failed; deployed to 1 of 3 servers
 
 error: m version 3 failed
   hint: look

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     ],
 )
 def test_number_that_triton_reads(name: str, expected: int | None) -> None:
-    """The number that std::stoll reads, except for names with a leading zero; tests/integration asks the server."""
+    """The number that std::stoll reads, except for names with a leading zero; tests/integration tests the server."""
     assert triton_version(name) == expected
 
 

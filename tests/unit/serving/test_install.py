@@ -185,7 +185,7 @@ def test_perf_analyzer_has_the_libraries_of_the_server_under_their_usual_names(
 
 
 def test_perf_analyzer_is_not_installed_at_first(installation: install.Installation) -> None:
-    """Nothing is installed by asking."""
+    """Looking it up installs nothing."""
     assert perf_analyzer.installed_perf_analyzer(installation) is None
     assert not installation.root.exists()
 

@@ -15,7 +15,7 @@ from repogen.smoke.deployed_model import DeployedModel, WireCase
 from repogen.smoke.inference import (
     Counts,
     ModelMetadata,
-    NoAnswerError,
+    NoResponseError,
     RefusedError,
     SequencePosition,
     TensorMetadata,
@@ -103,7 +103,7 @@ class SimulatedTriton:
         self.requests += 1
         if "dies" in self.flaws or "hangs" in self.flaws:
             self.dead = "dies" in self.flaws
-            raise NoAnswerError("DEADLINE_EXCEEDED")
+            raise NoResponseError("DEADLINE_EXCEEDED")
         (x,) = inputs
         rows = len(x.array) if self.model_config.max_batch_size else 0
         if rows > self.model_config.max_batch_size and "any batch" not in self.flaws:

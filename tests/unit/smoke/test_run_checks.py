@@ -103,7 +103,7 @@ def test_model_without_inputs_rejects_no_dtype(simulated: Simulated) -> None:
         ("any dtype", ["rejects INT32 for x (FP32)"]),
         ("late rejection", ["rejects INT32 for x (FP32)"]),
         ("mixes a burst", ["dynamic batching"]),
-        ("hangs", ["answers"]),
+        ("hangs", ["responds"]),
     ],
 )
 def test_flaw_fails_its_check(simulated: Simulated, flaw: str, expected: list[str]) -> None:

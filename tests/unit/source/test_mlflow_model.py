@@ -205,7 +205,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(
         ('flavors: {onnx: {data: "a\\0b"}}', "is not the path of a file"),
         (f"flavors: {{pytorch: {{model_data: {'x' * 300}}}}}", "is not the path of a file"),
         (f"flavors: {{onnx: {{data: d/{'x' * 300}}}}}", "is not the path of a file"),
-        ("flavors: &f {onnx: *f}", "no finished anchor"),
+        ("flavors: &f {onnx: *f}", "an anchor that is not defined before it"),
         ("a: 1\n" + " " * 2**22, "is larger than 4 MiB"),
         ("", "content: Input should be"),
     ],

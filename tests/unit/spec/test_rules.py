@@ -227,7 +227,7 @@ REJECTED: dict[str, tuple[str, tuple[str, str, str]]] = {
         (
             "6:14",
             "models.m.triton.max_batch_size",
-            "dims.batch.min is 2, but Triton sends batches from 1 up (set dims.batch.min to 1, or max_batch_size to 0)",
+            "dims.batch.min is 2, but Triton also sends batches of 1 (set dims.batch.min to 1, or max_batch_size to 0)",
         ),
     ),
     "fixed first axis": (

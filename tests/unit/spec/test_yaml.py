@@ -115,11 +115,11 @@ REFUSED: dict[str, tuple[str | bytes, tuple[str, str, str]]] = {
     ),
     "unknown alias": (
         GOOD + "    optimize: *gone\n",
-        ("6:15", "models.m.optimize", "the alias *gone has no finished anchor before it"),
+        ("6:15", "models.m.optimize", "the alias *gone refers to an anchor that is not defined before it"),
     ),
     "recursive alias": (
         GOOD + "    outputs: &a [*a]\n",
-        ("6:18", "models.m.outputs[0]", "the alias *a has no finished anchor before it"),
+        ("6:18", "models.m.outputs[0]", "the alias *a refers to an anchor that is not defined before it"),
     ),
     "too deep": (
         GOOD + "    outputs: " + "[" * 40 + "]" * 40,

@@ -160,7 +160,7 @@ def test_sync_prune_keeps_the_same(synced: tuple[SimulatedRegistry, Path]) -> No
 
 
 def test_registry_that_cannot_be_asked(synced: tuple[SimulatedRegistry, Path]) -> None:
-    """Nothing is deleted, except with --ignore-registry; it is not asked if nothing would be deleted."""
+    """Nothing is deleted, except with --ignore-registry; the registry is not queried if nothing would be deleted."""
     registry, target = synced
     registry.calls_left = 0
     before = contents(target)

@@ -68,7 +68,7 @@ def test_back_by_one_and_to_a_version(three: Publisher) -> None:
     lines = (model / "config.pbtxt").read_text().splitlines()
     assert [line for line in lines if line not in own.splitlines()] == [
         "# repogen: held at version 1",
-        "# `repogen rollback` wrote this file; `repogen rollback NAME --release` serves the newest version again.",
+        "# `repogen rollback` wrote this file; `repogen rollback NAME --release` ends the hold.",
         "version_policy: { specific: { versions: [ 1 ] } }",
     ]
     assert before <= set(contents(three.repository))  # nothing is deleted

@@ -100,7 +100,7 @@ def test_server_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
     """It accepts the connection and sends nothing."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(TrackingError, match=r"did not answer within 0\.2 s") as caught:
+        with pytest.raises(TrackingError, match=r"did not respond within 0\.2 s") as caught:
             preflight(at(uri, tmp_path), seconds=0.2)
     assert caught.value.code == "tracking.slow"
 

@@ -31,7 +31,7 @@ from repogen.triton_config.text.parse import parse
     ],
 )
 def test_served(config: str, expected: set[int]) -> None:
-    """The served versions among 1, 3 and 4, newest first; tests/integration/test_versions.py asks the real server."""
+    """The served versions among 1, 3 and 4, newest first; tests/integration/test_versions.py tests the real server."""
     assert served_versions(parse(config, "m"), [1, 3, 4]) == tuple(sorted(expected, reverse=True))
 
 
