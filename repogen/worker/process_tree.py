@@ -49,7 +49,9 @@ def memory_above(ancestor: int, limit: int) -> MemoryUse | None:
         return None
     # Only now: it takes the kernel longer. Each of n processes that share a page counts 1/n of it.
     sizes = list(map(_proportional, descendants))
-    return MemoryUse(sum(sizes), max(sizes), len(sizes)) if sum(sizes) > limit else None
+    # A worker shares pages with the server that forked it; alone it would use all of them.
+    total = max(sum(sizes), *map(_resident, descendants))
+    return MemoryUse(total, max(sizes), len(sizes)) if total > limit else None
 
 
 def peak_memory(ancestor: int) -> int:
