@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,16 @@ class BuildPlan:
     def reports(self) -> dict[str, ModelReport]:
         """Reports of the models that are not pending, by name."""
         return {**self.up_to_date, **self.rejected}
+
+    @property
+    def jobs(self) -> int:
+        """Number of models that are built at the same time."""
+        return max(1, min(self.options.jobs, len(self.pending)))
+
+    @property
+    def threads(self) -> int:
+        """Number of compute threads of each model."""
+        return max(1, (os.cpu_count() or 1) // self.jobs)
 
     @property
     def has_work(self) -> bool:

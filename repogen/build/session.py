@@ -14,6 +14,7 @@ from repogen.errors import ServerError
 from repogen.repository.workspace import prepare_stage_root, private_repository
 from repogen.serving.servers import BackgroundTriton, prepare_server
 from repogen.targets import target_of
+from repogen.worker.process import open_fork_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from repogen.build.tracking import TrackingSession
     from repogen.serving.interface import TritonServer
     from repogen.spec.models import Spec
+    from repogen.worker.fork_server import ForkServer
 
 
 _UNAVAILABLE = frozenset(
@@ -56,6 +58,7 @@ class BuildSession:
         tracking: Connection to MLflow; None if the build is not tracked.
         cancelled: Set when no further step may begin.
         cache: Verified models of earlier builds; None if it is turned off.
+        fork_server: Forks the workers; None for a single model, whose worker starts faster directly.
         linking: Held while dependencies of an ensemble are linked into the private repository.
         started: When the build started, in UTC.
     """
@@ -67,6 +70,7 @@ class BuildSession:
     tracking: TrackingSession | None
     cancelled: threading.Event
     cache: Cache | None = None
+    fork_server: ForkServer | None = None
     linking: threading.Lock = field(default_factory=threading.Lock)
     started: datetime = field(default_factory=partial(datetime.now, UTC))
 
@@ -120,7 +124,11 @@ def open_session(
         triton = None
         if triton_server is not None:
             triton = stack.enter_context(BackgroundTriton(triton_server, private_repository(staging)))
-        yield BuildSession(plan, progress, staging, triton, tracking, cancelled, user_cache())
+        fork_server = None
+        if len(plan.pending) > 1:
+            models = [plan.spec.models[name] for name in plan.pending]
+            fork_server = stack.enter_context(open_fork_server(models, plan.threads))
+        yield BuildSession(plan, progress, staging, triton, tracking, cancelled, user_cache(), fork_server)
 
 
 def _server(plan: BuildPlan, progress: Progress) -> TritonServer | None:

@@ -133,7 +133,7 @@ def _export(session: BuildSession, run: ModelRun, threads: int, inputs: Mapping[
         session.options.try_all_exporters,
         built_steps(session.spec, name, session.private_repository),
     )
-    built = run.work(run_worker, job, session.progress, session.cancelled)
+    built = run.work(run_worker, job, session.progress, session.cancelled, session.fork_server)
     if session.cache is not None:
         run.step("keep", store_verified, session.cache, inputs, built, run.diagnostics)
     return built

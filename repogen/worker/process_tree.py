@@ -51,9 +51,13 @@ def memory_above(ancestor: int, limit: int) -> MemoryUse | None:
     sizes = _resident_sizes(descendants)
     if sum(sizes) <= limit:
         return None
-    if is_linux():  # only now: it takes the kernel longer; each of n processes that share a page counts 1/n of it
-        sizes = list(map(_proportional, descendants))
-    return MemoryUse(sum(sizes), max(sizes), len(sizes)) if sum(sizes) > limit else None
+    if not is_linux():
+        return MemoryUse(sum(sizes), max(sizes), len(sizes))
+    # Only now: it takes the kernel longer. Each of n processes that share a page counts 1/n of it.
+    sizes = list(map(_proportional, descendants))
+    # A worker shares pages with the server that forked it; alone it would use all of them.
+    total = max(sum(sizes), *map(_resident, descendants))
+    return MemoryUse(total, max(sizes), len(sizes)) if total > limit else None
 
 
 def peak_memory(ancestor: int) -> int:

@@ -1,4 +1,4 @@
-"""The child's half of a supervised process, which ``repogen.worker.supervisor`` starts.
+"""The child's half of a supervised process, which ``repogen.worker.supervisor`` starts or a fork server forks.
 
 The started process forks. The child becomes the worker and runs the task. The parent stays as its supervisor and waits
 for the end of the worker, for SIGTERM, or for the end of repogen (even by SIGKILL). Then it kills the worker and every
@@ -100,7 +100,7 @@ def _supervise(events: int, parent: int) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     if is_linux():
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    _end_with(parent, signal.SIGTERM)
+    end_with(parent, signal.SIGTERM)
     supervisor = os.getpid()
     worker = os.fork()
     if worker:
@@ -112,12 +112,17 @@ def _supervise(events: int, parent: int) -> None:
         status = _wait(worker, parent)
         _kill_descendants()
         _end_as(status)
-    _end_with(supervisor, signal.SIGKILL)
+    end_with(supervisor, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
-def _end_with(parent: int, number: signal.Signals) -> None:
-    """Make Linux send a signal to this process when the thread that started it ends."""
+def end_with(parent: int, number: signal.Signals) -> None:
+    """Make Linux send a signal to this process when the thread that started it ends.
+
+    Args:
+        parent: The process that started this one; if it has ended already, this process ends.
+        number: The signal.
+    """
     if is_linux():
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
