@@ -192,7 +192,7 @@ def test_malicious_and_damaged_files_are_rejected(project: Project) -> None:
             "escape": {"source": {"kind": "onnx", "path": "escape.onnx"}},
             "empty": {"source": {"kind": "onnx", "path": "empty.onnx"}},
             "cut": {"source": {"kind": "onnx", "path": "cut.onnx"}},
-            "endless": {"source": {"kind": "onnx", "path": "endless.onnx"}, "limits": {"timeout_seconds": 30.0}},
+            "endless": {"source": {"kind": "onnx", "path": "endless.onnx"}, "limits": {"timeout_seconds": 15.0}},
             "script": {"source": {"kind": "torchscript", "path": "bomb.pt"}, **inputs},
             "program": {"source": {"kind": "torch_export", "path": "bomb.pt2"}},
             "number": {"source": {"factory": "number.py:build"}, **inputs},
@@ -208,7 +208,7 @@ def test_malicious_and_damaged_files_are_rejected(project: Project) -> None:
         "program": "source.archive",
         "number": "source.return-type",
     }
-    assert "the step 'source' was still running after 30 s" in reports["endless"]["error"]["message"]
+    assert "the step 'source' was still running after 15 s" in reports["endless"]["error"]["message"]
     assert all(report["error"]["hint"] for report in reports.values())
     assert not mark.exists()
 
