@@ -2,8 +2,8 @@
 
 >>> import repogen
 >>> print(*sorted(set(repogen.__all__) - {"__version__"}))  # doctest: +NORMALIZE_WHITESPACE
-as_dict bench build check deploy diff history load_spec promote prune publish rollback rollback_alias smoke sync verify
-versions
+as_dict bench build check deploy diff history load_spec promote prune publish rollback rollback_alias sign smoke sync
+verify versions
 
 Every function is imported on first use: ``import repogen`` alone imports nothing heavy.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from repogen.api.check import check
     from repogen.api.deploy import deploy
     from repogen.api.registry import history, promote, rollback_alias, sync
-    from repogen.api.repository import diff, prune, publish, rollback, verify, versions
+    from repogen.api.repository import diff, prune, publish, rollback, sign, verify, versions
     from repogen.api.smoke import smoke
     from repogen.api.spec import load_spec
     from repogen.reporting.json import as_dict
@@ -43,6 +43,7 @@ __all__ = [
     "publish",
     "rollback",
     "rollback_alias",
+    "sign",
     "smoke",
     "sync",
     "verify",
@@ -63,6 +64,7 @@ _MODULES = {
     "publish": "repogen.api.repository",
     "rollback": "repogen.api.repository",
     "rollback_alias": "repogen.api.registry",
+    "sign": "repogen.api.repository",
     "smoke": "repogen.api.smoke",
     "sync": "repogen.api.registry",
     "verify": "repogen.api.repository",

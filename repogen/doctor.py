@@ -53,7 +53,8 @@ def _embedded(server: EmbeddedTriton) -> list[Check]:
     host_checks = check_host(server.target)
     if not host_checks[0].ok:
         state = f"not available on {host_checks[0].found}"
-        return [Check("embedded Triton", state, ok=True, optional=True, remedy=host_checks[0].remedy)]
+        remedy = f"{host_checks[0].remedy}; or `repogen build --no-smoke`"
+        return [Check("embedded Triton", state, ok=True, optional=True, remedy=remedy)]
     path = server.installed_path()
     state = f"{server.versions()}, {'not installed' if path is None else f'in {path}'}"
     remedy = "repogen server install (the first build also installs it)" if path is None else ""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.progress import Silent
+from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.build import pipeline
 from repogen.build.plan import BuildOptions
 from repogen.spec.load import load_spec
@@ -14,8 +15,10 @@ from repogen.spec.models import Spec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from repogen.artifacts.attestation import SigningKey
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.report import BuildReport
+    from repogen.artifacts.serving import Credentials
 
 
 def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
@@ -25,6 +28,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
     repository: Path | str | None = None,
     target: str | None = None,
     server: str | None = "embedded",
+    credentials: Credentials = NO_CREDENTIALS,
     force: bool = False,
     allow_breaking: bool = False,
     adopt: Sequence[str] = (),
@@ -34,6 +38,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
     jobs: int = 1,
     stage_dir: Path | str | None = None,
     try_all_exporters: bool = False,
+    signing_key: SigningKey | None = None,
     progress: Progress | None = None,
 ) -> BuildReport:
     """Export, verify, smoke-test and publish the models of a spec, as ``repogen build`` does.
@@ -51,6 +56,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         repository: Publish here instead of the spec's ``repository``.
         target: Build for this Triton release, such as ``24.10``; ignored for a loaded spec, which has a release.
         server: Triton for the smoke test: ``embedded``, ``docker``, ``HOST:PORT`` or a plug-in's; None for no test.
+        credentials: TLS and headers of a server at ``HOST:PORT``.
         force: Build and publish models that are up to date as well.
         allow_breaking: Allow inputs and outputs that differ from those of the published version.
         adopt: Names of models to take over: repogen did not build the model of this name in the repository. Its
@@ -61,6 +67,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         jobs: Number of models to build at a time.
         stage_dir: Stage here instead of next to the repository; it must be on the same filesystem.
         try_all_exporters: Try the remaining exporters as well after one has succeeded.
+        signing_key: Sign the versions with it.
         progress: Receives progress events; silent by default.
 
     Returns:
@@ -75,6 +82,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         models=tuple(models),
         repository=None if repository is None else Path(repository),
         server=server,
+        credentials=credentials,
         force=force,
         dry_run=dry_run,
         allow_breaking=allow_breaking,
@@ -84,5 +92,6 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         track=track,
         tracking_uri=tracking_uri,
         try_all_exporters=try_all_exporters,
+        signing_key=signing_key,
     )
     return pipeline.build(loaded_spec, options, progress or Silent())

@@ -16,6 +16,7 @@ from repogen.files import is_directory
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from repogen.artifacts.attestation import TrustedSigner
     from repogen.artifacts.deployment import ServerDeployment
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.serving import Credentials
@@ -31,6 +32,7 @@ def deploy(  # noqa: PLR0913 - one parameter per option of `repogen deploy`
     timeout: float | None = None,
     dry_run: bool = False,
     credentials: Credentials = NO_CREDENTIALS,
+    signer: TrustedSigner | None = None,
     progress: Progress | None = None,
 ) -> DeployReport:
     """Make running servers serve the versions that a repository selects, as ``repogen deploy`` does.
@@ -55,6 +57,7 @@ def deploy(  # noqa: PLR0913 - one parameter per option of `repogen deploy`
         dry_run: Only report what the servers serve.
         credentials: TLS and headers of the servers. The environment variable REPOGEN_CONTROL_HEADER has the header of
             their control API.
+        signer: Whose signatures the versions must have; none are required when None.
         progress: Receives progress events; silent by default.
 
     Returns:
@@ -68,7 +71,9 @@ def deploy(  # noqa: PLR0913 - one parameter per option of `repogen deploy`
     from repogen.deploy.addresses import server_addresses  # noqa: PLC0415 - the same
 
     file = None if servers_file is None else Path(servers_file)
-    options = DeployOptions(server_addresses(servers, file), models, tuple(unload), timeout, dry_run, credentials)
+    options = DeployOptions(
+        server_addresses(servers, file), models, tuple(unload), timeout, dry_run, credentials, signer
+    )
     return deployment.deploy(Path(repository), options, progress or Silent())
 
 

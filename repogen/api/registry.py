@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.progress import Silent
+from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.artifacts.sync import SyncOptions
 from repogen.registry.gates.flags import declared_gates, with_flags
 from repogen.registry.mlflow.uri import tracking_of
@@ -17,9 +18,11 @@ from repogen.repository.ownership import require_synced
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from repogen.artifacts.attestation import TrustedSigner
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.promotion import History, PromotionReport
     from repogen.artifacts.registry import ModelRegistry
+    from repogen.artifacts.serving import Credentials
     from repogen.artifacts.sync import SyncReport
     from repogen.spec.models import Spec
 
@@ -33,6 +36,7 @@ def promote(  # noqa: PLR0913 - one parameter per option of `repogen promote`
     spec: Spec | None = None,
     spec_required: bool = True,
     server: str = "embedded",
+    credentials: Credentials = NO_CREDENTIALS,
     dry_run: bool = False,
     tracking_uri: str | None = None,
     progress: Progress | None = None,
@@ -52,6 +56,7 @@ def promote(  # noqa: PLR0913 - one parameter per option of `repogen promote`
         spec: A loaded spec, for the ``promotion:`` section of the model and the MLflow server.
         spec_required: Whether a spec without the model is an error.
         server: Triton to measure on: ``embedded``, ``docker``, ``HOST:PORT`` or a plug-in's.
+        credentials: TLS and headers of a server at ``HOST:PORT``.
         dry_run: Measure and evaluate, but move nothing.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
         progress: Receives progress events; silent by default.
@@ -65,7 +70,7 @@ def promote(  # noqa: PLR0913 - one parameter per option of `repogen promote`
     """
     root = Path() if spec is None else spec.root
     effective_gates = with_flags(declared_gates(spec, name, required=spec_required), gates)
-    request = PromotionRequest(name, version, alias, effective_gates, root, server, dry_run)
+    request = PromotionRequest(name, version, alias, effective_gates, root, server, dry_run, credentials)
     return promotion.promote(_open_registry(spec, tracking_uri), request, progress or Silent())
 
 
@@ -119,6 +124,7 @@ def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
     models: Sequence[str] = (),
     dry_run: bool = False,
     prune: bool = False,
+    signer: TrustedSigner | None = None,
     spec: Spec | None = None,
     tracking_uri: str | None = None,
     progress: Progress | None = None,
@@ -136,6 +142,7 @@ def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
         models: Names of the models to look at; every registered one when empty.
         dry_run: Change nothing.
         prune: Delete old versions that nothing needs, see ``repogen.prune``, and models without the alias.
+        signer: Whose signatures new versions must have; none are required when None.
         spec: A loaded spec that names the MLflow server.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
         progress: Receives progress events; silent by default.
@@ -149,7 +156,7 @@ def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
     """
     directory = Path(repository)
     require_synced(directory, alias)  # before mlflow is imported, which takes seconds
-    options = SyncOptions(alias, tuple(models), dry_run, prune)
+    options = SyncOptions(alias, tuple(models), dry_run, prune, signer)
     return syncing.sync(_open_registry(spec, tracking_uri), directory, options, progress or Silent())
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
+    from repogen.artifacts.attestation import SigningKey, SignReport, TrustedSigner
     from repogen.artifacts.difference import DiffReport
     from repogen.artifacts.inventory import VersionsReport
     from repogen.artifacts.prune import PruneReport
@@ -58,7 +59,9 @@ def versions(
     return listing.list_versions(Path(repository), names, partial(_configured_registry, spec, tracking_uri))
 
 
-def verify(repository: Path | str = "model_repository", *, models: Sequence[str] = ()) -> VerifyReport:
+def verify(
+    repository: Path | str = "model_repository", *, models: Sequence[str] = (), signer: TrustedSigner | None = None
+) -> VerifyReport:
     """Compare every file of a repository with the manifests of its versions, as ``repogen verify`` does.
 
     Example::
@@ -68,6 +71,7 @@ def verify(repository: Path | str = "model_repository", *, models: Sequence[str]
     Args:
         repository: A repository that repogen built.
         models: Names of the models; all when empty.
+        signer: Whose signatures are required; none are when None.
 
     Returns:
         The number of files and bytes that were compared, and every difference.
@@ -76,7 +80,31 @@ def verify(repository: Path | str = "model_repository", *, models: Sequence[str]
         repogen.errors.SpecError: The repository or a model does not exist, or it has no models.
         repogen.errors.PublishError: A directory can't be read.
     """
-    return verification.verify(Path(repository), models)
+    return verification.verify(Path(repository), models, signer)
+
+
+def sign(
+    name: str, version: int | None = None, *, key: SigningKey, repository: Path | str = "model_repository"
+) -> SignReport:
+    """Sign a published version, as ``repogen sign`` does.
+
+    Example::
+
+        repogen.sign("digits", key=SigningKey(Path("key.pem")))
+
+    Args:
+        name: The model.
+        version: The version; the newest one that is served when None.
+        key: What signs it, a ``repogen.artifacts.attestation.SigningKey``.
+        repository: A repository with versions that repogen built.
+
+    Raises:
+        repogen.errors.SpecError: The repository, the model, the version or the key does not exist.
+        repogen.errors.PublishError: The version is damaged or cannot be signed.
+    """
+    from repogen.versions.sign import sign as sign_published  # noqa: PLC0415 - few commands need it
+
+    return sign_published(Path(repository), name, version, key)
 
 
 def diff(
@@ -214,6 +242,7 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
     allow_breaking: bool = False,
     dry_run: bool = False,
     stage_dir: Path | str | None = None,
+    signer: TrustedSigner | None = None,
 ) -> TransferReport:
     """Copy a verified version from one repository to another, as ``repogen publish`` does; an ensemble with its steps.
 
@@ -232,6 +261,7 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
         allow_breaking: Allow inputs and outputs that differ from those of the target's version.
         dry_run: Copy and check, but do not publish.
         stage_dir: Stage here instead of next to the target; it must be on the same filesystem.
+        signer: Whose signatures the versions must have; none are required when None.
 
     Returns:
         What was published; a version that the target has and serves is not published again.
@@ -242,7 +272,7 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
         repogen.errors.PublishError: A version was rejected, or the target cannot be written.
     """
     directory = None if stage_dir is None else Path(stage_dir)
-    options = TransferOptions(version, allow_breaking, dry_run, directory)
+    options = TransferOptions(version, allow_breaking, dry_run, directory, signer)
     from repogen.versions.transfer import transfer  # noqa: PLC0415 - imports onnx
 
     return transfer(Path(source), Path(target), name, options)

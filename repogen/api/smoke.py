@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.progress import Silent
+from repogen.artifacts.serving import NO_CREDENTIALS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from repogen.artifacts.progress import Progress
-    from repogen.artifacts.serving import SmokeReport
+    from repogen.artifacts.serving import Credentials, SmokeReport
 
 
 def smoke(
@@ -19,6 +20,7 @@ def smoke(
     *,
     models: Sequence[str] = (),
     server: str = "embedded",
+    credentials: Credentials = NO_CREDENTIALS,
     progress: Progress | None = None,
 ) -> list[SmokeReport]:
     """Test every served version of a repository on a real Triton server over gRPC and HTTP, as ``repogen smoke`` does.
@@ -32,6 +34,7 @@ def smoke(
         repository: A repository that repogen built; it is only read.
         models: Names of the models to test; all when empty.
         server: ``embedded``, ``docker``, ``HOST:PORT`` or a plug-in's.
+        credentials: TLS and headers of a server at ``HOST:PORT``.
         progress: Receives progress events; silent by default.
 
     Returns:
@@ -43,4 +46,4 @@ def smoke(
     """
     from repogen.smoke import repository as smoke_tests  # noqa: PLC0415 - imports gRPC, which --help does not need
 
-    return smoke_tests.smoke(Path(repository), tuple(models), server, progress or Silent())
+    return smoke_tests.smoke(Path(repository), tuple(models), server, progress or Silent(), credentials)

@@ -12,6 +12,7 @@ from repogen.errors import ErrorRecord, ExitCode
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from repogen.artifacts.attestation import TrustedSigner
     from repogen.artifacts.serving import Credentials, SmokeReport
 
 
@@ -26,6 +27,7 @@ class DeployOptions:
         timeout: Seconds for loading a model, or for a polling server to load it; None for the default of the mode.
         dry_run: Report what the servers serve, and change nothing.
         credentials: How to connect.
+        signer: Whose signatures the versions must have; None to require none.
     """
 
     servers: tuple[str, ...]
@@ -34,6 +36,7 @@ class DeployOptions:
     timeout: float | None = None
     dry_run: bool = False
     credentials: Credentials = field(default=NO_CREDENTIALS, repr=False)
+    signer: TrustedSigner | None = None
 
 
 class DeployAction(Enum):

@@ -106,7 +106,7 @@ class DiffReport:
         metrics: Measurements, also those that do not differ.
         sizes: Bytes of the files of both versions.
         files: Files that differ.
-        config: Unified diff of the two config.pbtxt; empty if they are the same.
+        config: Unified diff of the two config.pbtxt; empty if they are the same, None if they were not compared.
         inputs: Inputs of the build that differ, as in the fingerprint: ``spec``, ``weights``, ``file:models.py``.
         notes: What was not compared, and why.
     """
@@ -122,6 +122,6 @@ class DiffReport:
     metrics: tuple[Metric, ...]
     sizes: tuple[int, int]
     files: tuple[FileChange, ...]
-    config: tuple[str, ...]
+    config: tuple[str, ...] | None
     inputs: tuple[str, ...]
     notes: tuple[str, ...]

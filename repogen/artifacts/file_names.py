@@ -9,10 +9,20 @@ CONFIG_FILE = "config.pbtxt"
 MANIFEST_FILE = "manifest.json"
 UNCONFIRMED_FILE = "unconfirmed"
 """An empty file in a version directory until the registry records that the version is published."""
+ATTESTATION_FILE = "attestation.json"
+"""How the version was built, in the in-toto format; with times, so it is not part of the version's digest."""
+SBOM_FILE = "sbom.cdx.json"
+"""The Python packages that took part in the build, in the CycloneDX format."""
+SIGNATURE_FILE = "model.sig"
+"""The signature over every other file of the version, in the format of OpenSSF Model Signing."""
+
+ATTESTATION_FILES = (ATTESTATION_FILE, SBOM_FILE, SIGNATURE_FILE)
+"""Files in a version directory that describe the version, and that its manifest does not list."""
 
 RESERVED_FILES = frozenset(
     {
         *(MODEL_FILE, DATA_FILE, PYTHON_FILE, REQUIREMENTS_FILE, CONFIG_FILE, MANIFEST_FILE, UNCONFIRMED_FILE),
+        *ATTESTATION_FILES,
         *("golden.json", "golden.npz", "MLmodel"),
     }
 )

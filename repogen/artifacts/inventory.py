@@ -26,6 +26,7 @@ class VersionRecord:
         created: When its manifest was written, in UTC, ISO 8601; without a manifest, when the directory was changed;
             empty if that is not known.
         confirmed: Whether a model registry lists it as published, or it was not registered.
+        signed: Whether the version has a signature, which was not verified.
         registry_version: Number in the model registry; None if it is not in one, or if no registry was queried.
         aliases: Aliases that point to it in the model registry.
     """
@@ -39,6 +40,7 @@ class VersionRecord:
     size: int
     created: str
     confirmed: bool = True
+    signed: bool = False
     registry_version: int | None = None
     aliases: tuple[str, ...] = ()
 

@@ -11,6 +11,8 @@ from repogen.errors import ErrorRecord, ExitCode
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from repogen.artifacts.attestation import TrustedSigner
+
 
 @dataclass(frozen=True)
 class SyncOptions:
@@ -21,12 +23,14 @@ class SyncOptions:
         models: Names of the models to sync; every model of the registry and of the repository if empty.
         dry_run: Report the changes without making them.
         prune: Delete old versions that nothing needs, and models without the alias.
+        signer: Whose signatures new versions must have; None to require none.
     """
 
     alias: str
     models: tuple[str, ...] = ()
     dry_run: bool = False
     prune: bool = False
+    signer: TrustedSigner | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from repogen.artifacts.attestation import TrustedSigner
+
 
 @dataclass(frozen=True)
 class TransferOptions:
@@ -18,12 +20,14 @@ class TransferOptions:
         allow_breaking: Whether inputs and outputs may differ from those of the target's version.
         dry_run: Whether to change nothing.
         stage_dir: Directory to stage in; None for the target's parent.
+        signer: Whose signatures the versions must have; None to require none.
     """
 
     version: int | None = None
     allow_breaking: bool = False
     dry_run: bool = False
     stage_dir: Path | None = None
+    signer: TrustedSigner | None = None
 
 
 @dataclass(frozen=True)

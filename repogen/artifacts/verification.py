@@ -34,6 +34,7 @@ class VerifyReport:
         versions: Number of versions.
         files: Number of files that manifests list.
         size: Bytes of these files.
+        signed: Number of versions with a signature; if signatures were required, all of them are valid or findings.
         findings: Every difference, by model, newest version first.
     """
 
@@ -43,3 +44,4 @@ class VerifyReport:
     files: int
     size: int
     findings: tuple[Discrepancy, ...]
+    signed: int = 0

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Self
 from repogen.artifacts.bench import Sample, Unmeasured, Variant
 from repogen.artifacts.file_names import MODEL_FILE
 from repogen.bench.jobs import TorchJob
-from repogen.bench.machine import usable_cores
 from repogen.bench.runner import Runner, start_onnxruntime, start_torch
 from repogen.errors import BenchError, RepogenError, SpecError
+from repogen.machine import available_processors
 from repogen.registry.mlflow.access import fetch_model
 from repogen.registry.mlflow.uri import tracking_of
 from repogen.spec.sources import MlflowSource
@@ -175,7 +175,7 @@ class InProcess:
             names=tuple(subject.inputs.graph),
             version_dir=subject.version_dir,
             batched=subject.inputs.batched,
-            threads=usable_cores(),
+            threads=available_processors(),
             commands=directory / "commands",
             work_dir=directory,
         )
@@ -193,7 +193,7 @@ class InProcess:
             raise SpecError("it is an ensemble, whose steps can be measured one by one")
         if config.backend not in {"", "onnxruntime"} or not model.exists():
             raise SpecError(f"it is not an ONNX model but {config.backend or config.platform or 'unknown'}")
-        runtime = target_runtime(self.subject.target, usable_cores())
+        runtime = target_runtime(self.subject.target, available_processors())
         if runtime.installation is None:
             raise SpecError(f"ONNX Runtime {self.subject.target.onnxruntime} is not installed: repogen server install")
         return start_onnxruntime(model, files, list(self.subject.inputs.graph), runtime.installation, directory)

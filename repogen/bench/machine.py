@@ -8,6 +8,7 @@ import platform
 from pathlib import Path
 
 from repogen.artifacts.bench import Machine
+from repogen.machine import available_processors
 from repogen.version import __version__
 
 _PACKAGES = ("torch", "onnxruntime", "numpy")
@@ -22,17 +23,12 @@ def describe_machine(**versions: str) -> Machine:
     installed = {name: version for name in _PACKAGES if (version := _installed_version(name))}
     return Machine(
         cpu=_cpu_name(),
-        cores=usable_cores(),
+        cores=available_processors(),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         load=round(os.getloadavg()[0], 2),
         system=f"{platform.system()} {platform.release()}",
         versions={"repogen": __version__, "python": platform.python_version(), **installed, **versions},
     )
-
-
-def usable_cores() -> int:
-    """Return the number of CPU cores that this process may use; ``taskset`` limits them."""
-    return len(os.sched_getaffinity(0))
 
 
 def _cpu_name() -> str:

@@ -10,6 +10,7 @@ from repogen.bench import loop
 from repogen.bench.jobs import EVENT, ONNX_JOB, TORCH_JOB, OnnxJob, TorchJob
 from repogen.bench.statistics import summarize
 from repogen.errors import BenchError, error_from_record
+from repogen.machine import available_processors
 from repogen.worker.process_tree import peak_memory
 from repogen.worker.supervisor import SupervisedProcess, SupervisionError, Task, TimeLimitError
 
@@ -118,7 +119,7 @@ def start_onnxruntime(
         "model": str(model),
         "inputs": {str(batch): str(path) for batch, path in inputs.items()},
         "names": names,
-        "threads": len(os.sched_getaffinity(0)),
+        "threads": available_processors(),
         "commands": str(commands),
     }
     file.write_text(json.dumps(job), encoding="utf-8")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.serving import ControlMode
 from repogen.errors import BenchError
 from repogen.serving.process import RunningProcess
-from repogen.serving.servers import open_triton
+from repogen.serving.servers import open_triton, prepare_server
 from repogen.smoke.grpc_client import GrpcClient
 from repogen.smoke.inference import Limits, NoResponseError, RefusedError
 from repogen.smoke.preparation import loaded, prepare_published
@@ -106,11 +106,9 @@ def serve_model(
     """
     name, _, options = choice.kind.partition(":")
     own = ":".join((name, ",".join(filter(None, (options, _PORTS)))))
-    kind = own if name == _EMBEDDED else choice.kind
+    server = prepare_server(own if name == _EMBEDDED else choice.kind, choice.target, choice.progress)
     with (
-        open_triton(
-            kind, choice.target, directory.parent, ControlMode.EXPLICIT, choice.progress, strict=strict
-        ) as triton,
+        open_triton(server, directory.parent, ControlMode.EXPLICIT, choice.progress, strict=strict) as triton,
         GrpcClient(triton.endpoint.grpc, Limits(), triton.endpoint.control) as client,
     ):
         model = prepare_published(triton.endpoint, directory)

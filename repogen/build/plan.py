@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from repogen.artifacts.serving import NO_CREDENTIALS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from repogen.artifacts.attestation import SigningKey
     from repogen.artifacts.report import ModelReport
+    from repogen.artifacts.serving import Credentials
     from repogen.artifacts.tracking import Tracking
     from repogen.spec.models import Spec
 
@@ -22,6 +27,7 @@ class BuildOptions:
         models: Names of the models to build; empty for all.
         repository: Model repository to publish to; None for the spec's.
         server: ``embedded``, ``docker`` or ``HOST:PORT``; None skips the smoke test.
+        credentials: TLS and headers of a server at ``HOST:PORT``.
         force: Whether to build models that are up to date.
         dry_run: Whether to skip tracking and publishing.
         allow_breaking: Whether a signature may differ from the published version's.
@@ -31,11 +37,13 @@ class BuildOptions:
         track: Whether to track the build in MLflow if the spec, ``tracking_uri`` or the environment configures it.
         tracking_uri: Tracking server; overrides ``MLFLOW_TRACKING_URI`` and the spec's.
         try_all_exporters: Whether to try the remaining exporters after one succeeded.
+        signing_key: What signs the versions; None to leave them unsigned.
     """
 
     models: tuple[str, ...] = ()
     repository: Path | None = None
     server: str | None = "embedded"
+    credentials: Credentials = NO_CREDENTIALS
     force: bool = False
     dry_run: bool = False
     allow_breaking: bool = False
@@ -45,6 +53,7 @@ class BuildOptions:
     track: bool = True
     tracking_uri: str | None = None
     try_all_exporters: bool = False
+    signing_key: SigningKey | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +86,16 @@ class BuildPlan:
     def reports(self) -> dict[str, ModelReport]:
         """Reports of the models that are not pending, by name."""
         return {**self.up_to_date, **self.rejected}
+
+    @property
+    def jobs(self) -> int:
+        """Number of models that are built at the same time."""
+        return max(1, min(self.options.jobs, len(self.pending)))
+
+    @property
+    def threads(self) -> int:
+        """Number of compute threads of each model."""
+        return max(1, (os.cpu_count() or 1) // self.jobs)
 
     @property
     def has_work(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
@@ -63,18 +62,18 @@ def build_models(session: BuildSession, verify: Verify) -> dict[str, ModelReport
         KeyboardInterrupt: The build was interrupted; running models are being stopped.
     """
     names = session.plan.pending
-    jobs = max(1, min(session.options.jobs, len(names)))
-    threads = max(1, (os.cpu_count() or 1) // jobs)
     dependencies = {name: ensemble_dependencies(session.spec.models, name) for name in names}
     held_models = {member for name, steps in dependencies.items() if steps for member in (name, *steps)}
     order = build_order(session.spec, names)  # dependencies first, so that no ensemble blocks the threads of its steps
-    with ThreadPoolExecutor(jobs, thread_name_prefix="model") as pool:
+    with ThreadPoolExecutor(session.plan.jobs, thread_name_prefix="model") as pool:
         futures: dict[str, Future[PendingBuild]] = {}
         for name in order:
             steps = {step: futures[step] for step in dependencies[name] if step in futures}
             hold = name in held_models and not session.options.dry_run
             run = ModelRun(name, session.progress, session.cancelled)
-            futures[name] = pool.submit(_build, session, run, partial(verify, session, run, threads), steps, hold=hold)
+            futures[name] = pool.submit(
+                _build, session, run, partial(verify, session, run, session.plan.threads), steps, hold=hold
+            )
         _count_builds(session, futures.values())
         try:
             builds = {name: future.result() for name, future in futures.items()}

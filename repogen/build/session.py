@@ -5,12 +5,16 @@ from __future__ import annotations
 import threading
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from repogen.build.cache import user_cache
+from repogen.errors import ServerError
 from repogen.repository.workspace import prepare_stage_root, private_repository
 from repogen.serving.servers import BackgroundTriton, prepare_server
 from repogen.targets import target_of
+from repogen.worker.process import open_fork_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +27,13 @@ if TYPE_CHECKING:
     from repogen.build.tracking import TrackingSession
     from repogen.serving.interface import TritonServer
     from repogen.spec.models import Spec
+    from repogen.worker.fork_server import ForkServer
+
+
+_UNAVAILABLE = frozenset(
+    {"server.docker", "server.interpreter", "server.no-wheel", "server.remote", "server.requirements"}
+)
+"""Codes of the errors that a server cannot run on this machine, or does not respond."""
 
 
 class StartingTriton(Protocol):
@@ -47,7 +58,9 @@ class BuildSession:
         tracking: Connection to MLflow; None if the build is not tracked.
         cancelled: Set when no further step may begin.
         cache: Verified models of earlier builds; None if it is turned off.
+        fork_server: Forks the workers; None for a single model, whose worker starts faster directly.
         linking: Held while dependencies of an ensemble are linked into the private repository.
+        started: When the build started, in UTC.
     """
 
     plan: BuildPlan
@@ -57,7 +70,9 @@ class BuildSession:
     tracking: TrackingSession | None
     cancelled: threading.Event
     cache: Cache | None = None
+    fork_server: ForkServer | None = None
     linking: threading.Lock = field(default_factory=threading.Lock)
+    started: datetime = field(default_factory=partial(datetime.now, UTC))
 
     @property
     def spec(self) -> Spec:
@@ -109,10 +124,25 @@ def open_session(
         triton = None
         if triton_server is not None:
             triton = stack.enter_context(BackgroundTriton(triton_server, private_repository(staging)))
-        yield BuildSession(plan, progress, staging, triton, tracking, cancelled, user_cache())
+        fork_server = None
+        if len(plan.pending) > 1:
+            models = [plan.spec.models[name] for name in plan.pending]
+            fork_server = stack.enter_context(open_fork_server(models, plan.threads))
+        yield BuildSession(plan, progress, staging, triton, tracking, cancelled, user_cache(), fork_server)
 
 
 def _server(plan: BuildPlan, progress: Progress) -> TritonServer | None:
     if plan.options.server is None:
         return None
-    return prepare_server(plan.options.server, target_of(plan.spec.release), progress, loads=True)
+    try:
+        return prepare_server(
+            plan.options.server,
+            target_of(plan.spec.release),
+            progress,
+            loads=True,
+            credentials=plan.options.credentials,
+        )
+    except ServerError as error:
+        if error.code in _UNAVAILABLE:
+            error.hint = f"{error.hint}; --no-smoke publishes without a smoke test"
+        raise

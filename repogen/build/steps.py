@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.report import Status
 from repogen.artifacts.steps import EnsembleArtifact
+from repogen.attestation.attest import attest
 from repogen.build.dependencies import ensemble_dependencies
 from repogen.build.ensemble_steps import built_steps
 from repogen.build.fingerprint import build_inputs, registered, step_inputs
@@ -132,7 +133,7 @@ def _export(session: BuildSession, run: ModelRun, threads: int, inputs: Mapping[
         session.options.try_all_exporters,
         built_steps(session.spec, name, session.private_repository),
     )
-    built = run.work(run_worker, job, session.progress, session.cancelled)
+    built = run.work(run_worker, job, session.progress, session.cancelled, session.fork_server)
     if session.cache is not None:
         run.step("keep", store_verified, session.cache, inputs, built, run.diagnostics)
     return built
@@ -175,6 +176,7 @@ def _stage(session: BuildSession, config: ModelConfig, built: BuiltModel, inputs
         *(session.staging, session.repository, config, built.artifact, built.golden_dir, origin),
         companions=built.companions,
     )
+    attest(staged, session.spec.root, session.started, session.options.signing_key)
     require_admitted(staged.model_dir, config.text)  # also without a smoke test
     return staged
 

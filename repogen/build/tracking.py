@@ -17,6 +17,7 @@ from repogen.registry.mlflow.preflight import preflight
 from repogen.reporting.markdown import report_markdown
 from repogen.repository.layout import model_dir
 from repogen.repository.manifest import read_manifest
+from repogen.spec.sources import MlflowSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -187,7 +188,8 @@ def open_tracking(
     try:
         preflight(plan.tracking)
     except RepogenError as error:
-        error.hint = f"{error.hint}; --no-track builds without MLflow"
+        if not any(isinstance(plan.spec.models[name].source, MlflowSource) for name in plan.pending):
+            error.hint = f"{error.hint}; --no-track builds without MLflow"
         raise
     models = {name: plan.spec.models[name] for name in plan.pending}
     session = TrackingSession(plan.tracking, plan.repository, models, cancelled.set, connect)

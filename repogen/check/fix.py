@@ -13,9 +13,10 @@ from itertools import dropwhile, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from repogen.artifacts.file_names import CONFIG_FILE
+from repogen.artifacts.file_names import CONFIG_FILE, MAX_CONFIG_BYTES
 from repogen.check.checker import CheckReport, check
 from repogen.errors import PublishError
+from repogen.files import is_file, open_regular, read_bytes
 from repogen.repository.layout import latest_version
 from repogen.triton_config.text.parse import PbtxtError
 from repogen.triton_config.text.source_map import SourceMap, locate_fields, parent_path, tokens
@@ -113,7 +114,7 @@ def fix(paths: Sequence[Path], release: str, selection: Selection, *, unsafe: bo
         for path, findings in _fixable(report.findings, unsafe=unsafe).items():
             if path not in before and path not in skipped:
                 skipped |= {path: reason} if (reason := _reason_to_skip(Path(path))) else {}
-                before |= {} if reason else {path: Path(path).read_bytes().decode(errors="surrogateescape")}
+                before |= {} if reason else {path: _text(Path(path))}
             if path in before:
                 text = texts.get(path, before[path])
                 texts[path], count = apply(text, findings)
@@ -205,15 +206,26 @@ def _reason_to_skip(path: Path) -> str:
         return "it is a symlink"
     version = latest_version(path.parent)
     copy = path.parent / str(version) / CONFIG_FILE
-    if version is not None and copy.is_file() and copy.read_bytes() == path.read_bytes():
+    if version is not None and is_file(copy) and _has_content(copy, read_bytes(path, MAX_CONFIG_BYTES)):
         return "`repogen build` wrote it: change the spec, and build again"
     return ""
+
+
+def _has_content(path: Path, content: bytes) -> bool:
+    """Return whether a file has these bytes; no more of it are read."""
+    with open_regular(path) as stream:
+        return stream.read(len(content) + 1) == content
+
+
+def _text(path: Path) -> str:
+    """Return the text of a config; bytes that are not UTF-8 are surrogates."""
+    return read_bytes(path, MAX_CONFIG_BYTES).decode(errors="surrogateescape")
 
 
 def _replace(file: FixedFile) -> None:
     """Write next to the model, where Triton ignores files, and rename."""
     encoded = file.after.encode(errors="surrogateescape")
-    if file.path.read_bytes() != file.before.encode(errors="surrogateescape"):
+    if _text(file.path) != file.before:
         raise PublishError(f"{file.path} was changed in the meantime", "run the command again", code="check.changed")
     descriptor, name = tempfile.mkstemp(prefix=".repogen-fix-", dir=file.path.parent.parent)
     copy = Path(name)

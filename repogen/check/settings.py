@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from repogen.errors import SpecError
+from repogen.files import is_file
+from repogen.files.content import ContentError, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +22,13 @@ if TYPE_CHECKING:
 
 SPEC, PYPROJECT = "repogen.yaml", "pyproject.toml"
 _MAX_BYTES = 1_000_000
+_MAX_PARTS = 16
+# tomllib needs memory for the square of a key's parts. Each part is a bare word or a string, as in TOML's grammar; the
+# expression does not go back, so its time grows with the text.
+_LONG_KEY = re.compile(
+    r"""(?<![\w\\-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
+    f"{{{_MAX_PARTS}}}"
+)
 
 
 @dataclass(frozen=True)
@@ -43,18 +54,29 @@ def find_settings(directory: Path) -> CheckSettings | None:
     """
     for parent in (directory.absolute(), *directory.absolute().parents):
         for file, section in ((parent / SPEC, _from_spec), (parent / PYPROJECT, _from_pyproject)):
-            values = section(_read(file), file) if file.is_file() else None
+            values = section(_read(file), file) if is_file(file) and _is_trusted(file, directory) else None
             if values is not None:
                 return CheckSettings(_validated(values, file), file)
     return None
 
 
+def _is_trusted(file: Path, directory: Path) -> bool:
+    """Return whether a file is that of the user, of root, or of the owner of the directory.
+
+    Another user may create one in a directory above, such as ``/tmp``; it could turn findings off.
+    """
+    try:
+        return file.stat().st_uid in {os.geteuid(), 0, directory.stat().st_uid}
+    except OSError as error:
+        raise _invalid(file, f"it cannot be read: {error.strerror}") from error
+
+
 def _read(file: Path) -> str:
     try:
-        with file.open("rb") as stream:
-            return stream.read(_MAX_BYTES).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise _invalid(file, str(error)) from error
+        return read_text(file, _MAX_BYTES)
+    except (OSError, ContentError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise _invalid(file, f"the file cannot be read: {reason}") from error
 
 
 def _from_spec(text: str, file: Path) -> object:
@@ -77,10 +99,13 @@ def _from_spec(text: str, file: Path) -> object:
 def _from_pyproject(text: str, file: Path) -> object:
     if "repogen" not in text:
         return None
+    if _LONG_KEY.search(text):
+        raise _invalid(file, f"a key has more than {_MAX_PARTS} parts")
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise _invalid(file, str(error)) from error
+    except (ValueError, RecursionError) as error:  # an integer with thousands of digits, nested arrays
+        problem = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise _invalid(file, problem) from error
     section: object = document
     for name in ("tool", "repogen", "check"):
         section = section.get(name) if isinstance(section, dict) else None

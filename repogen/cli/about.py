@@ -29,4 +29,5 @@ def doctor(*, as_json: bool, debug: bool) -> None:
 @click.command()
 def schema() -> None:
     """Print the JSON Schema of the spec, for editors."""
-    write_json(json_schema())
+    with handle_errors(debug=False):
+        write_json(json_schema())

@@ -9,6 +9,7 @@ import click
 
 from repogen.api import build as api
 from repogen.cli.completion import releases, server_names, spec_models
+from repogen.cli.deploy import Connection, connection_options
 from repogen.cli.group import (
     DIRECTORY,
     FILE,
@@ -20,6 +21,7 @@ from repogen.cli.group import (
     print_report,
     tracking_option,
 )
+from repogen.cli.signing import Signing, signing_options
 from repogen.reporting.github import write_build
 from repogen.reporting.json import as_dict
 from repogen.reporting.progress import progress_view
@@ -43,6 +45,7 @@ _SPEC = Path("repogen.yaml")
     "--server", default="embedded", show_default=True, shell_complete=server_names,
     help=f"Triton for the smoke test: {SERVER}.",
 )  # fmt: skip
+@connection_options
 @control_header_option
 @click.option("--no-smoke", is_flag=True, help="Publish without testing on a real Triton server.")
 @click.option("--force", is_flag=True, help="Also build and publish models that are up to date.")
@@ -57,6 +60,7 @@ _SPEC = Path("repogen.yaml")
 @tracking_option
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Models to build in parallel.")
 @click.option("--stage-dir", type=DIRECTORY, metavar="DIR", help="Stage here instead of next to the repository.")
+@signing_options
 @json_option
 @debug_option
 def build(  # noqa: PLR0913 - one parameter per option
@@ -66,6 +70,7 @@ def build(  # noqa: PLR0913 - one parameter per option
     repository: Path | None,
     target: str | None,
     server: str,
+    connection: Connection,
     no_smoke: bool,
     force: bool,
     allow_breaking: bool,
@@ -75,6 +80,7 @@ def build(  # noqa: PLR0913 - one parameter per option
     tracking_uri: str | None,
     jobs: int,
     stage_dir: Path | None,
+    signing: Signing,
     as_json: bool,
     debug: bool,
 ) -> None:
@@ -90,6 +96,7 @@ def build(  # noqa: PLR0913 - one parameter per option
                 models=models,
                 repository=repository,
                 server=None if no_smoke else server,
+                credentials=connection.credentials(),
                 force=force,
                 allow_breaking=allow_breaking,
                 adopt=adopt,
@@ -98,6 +105,7 @@ def build(  # noqa: PLR0913 - one parameter per option
                 tracking_uri=tracking_uri,
                 jobs=jobs,
                 stage_dir=stage_dir,
+                signing_key=signing.key(),
                 progress=progress,
             )
         print_report(lambda: build_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)

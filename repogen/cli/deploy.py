@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -21,22 +23,64 @@ from repogen.cli.group import (
     json_option,
     print_report,
 )
+from repogen.cli.signing import Trust, trust_options
 from repogen.errors import SpecError
 from repogen.reporting.deploy_text import deploy_text
 from repogen.reporting.json import as_dict
 from repogen.reporting.progress import progress_view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
+Result = TypeVar("Result")
 Command = TypeVar("Command", bound="Callable[..., object]")
 
 HEADER_VARIABLE = "REPOGEN_SERVER_HEADER"
 _HEADER = re.compile(r"(?P<key>[A-Za-z0-9][A-Za-z0-9_.-]*)=(?P<value>[ -~]+)", re.ASCII)
 
 
-def connection_options(command: Command) -> Command:
-    """Add the options for TLS and authentication; ``credentials_of`` reads their values."""
+@dataclass(frozen=True)
+class Connection:
+    """The values of the options for TLS and authentication."""
+
+    tls: bool
+    tls_root: Path | None
+    tls_key: Path | None
+    tls_cert: Path | None
+    headers: tuple[str, ...]
+
+    def credentials(self) -> Credentials:
+        """Return the credentials of the options and of the environment.
+
+        Raises:
+            SpecError: A header is not KEY=VALUE; the message does not contain it, because it is a secret. Or there is
+                only one of the client's key and certificate.
+        """
+        if (self.tls_key is None) != (self.tls_cert is None):
+            raise SpecError("--tls-key and --tls-cert require each other", "pass both, or neither", code="deploy.tls")
+        from_environment = os.environ.get(HEADER_VARIABLE)
+        headers = (*((from_environment,) if from_environment else ()), *self.headers)
+        return Credentials(
+            self.tls or self.tls_root is not None or self.tls_key is not None,
+            self.tls_root,
+            self.tls_key,
+            self.tls_cert,
+            dict(map(_parse_header, headers)),
+        )
+
+
+def connection_options(command: Callable[..., Result]) -> Callable[..., Result]:
+    """Add the options for TLS and authentication; the command gets them as one ``connection``."""
+
+    @wraps(command)
+    def with_connection(*arguments: object, **options: Any) -> Result:  # noqa: ANN401 - of any command
+        values = {field.name: options.pop(field.name) for field in fields(Connection)}
+        return command(*arguments, **options, connection=Connection(**values))
+
+    return _add_options(with_connection)
+
+
+def _add_options(command: Command) -> Command:
     for option in reversed(
         (
             click.option("--tls", is_flag=True, help="Connect with TLS; implied by the next three options."),
@@ -54,27 +98,6 @@ def connection_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
-
-
-def credentials_of(
-    *, tls: bool, tls_root: Path | None, tls_key: Path | None, tls_cert: Path | None, headers: Iterable[str]
-) -> Credentials:
-    """Return the credentials of the options and of the environment.
-
-    Raises:
-        SpecError: A header is not KEY=VALUE; the message does not contain it, because it is a secret. Or there is only
-            one of the client's key and certificate.
-    """
-    if (tls_key is None) != (tls_cert is None):
-        raise SpecError("--tls-key and --tls-cert require each other", "pass both, or neither", code="deploy.tls")
-    from_environment = os.environ.get(HEADER_VARIABLE)
-    return Credentials(
-        tls or tls_root is not None or tls_key is not None,
-        tls_root,
-        tls_key,
-        tls_cert,
-        dict(_parse_header(text) for text in (*((from_environment,) if from_environment else ()), *headers)),
-    )
 
 
 def _parse_header(text: str) -> tuple[str, str]:
@@ -114,6 +137,7 @@ def _parse_header(text: str) -> tuple[str, str]:
 @click.option("--dry-run", is_flag=True, help="Show what the servers serve, but change nothing.")
 @connection_options
 @control_header_option
+@trust_options
 @json_option
 @debug_option
 def deploy(  # noqa: PLR0913 - one parameter per option
@@ -125,11 +149,8 @@ def deploy(  # noqa: PLR0913 - one parameter per option
     unload: tuple[str, ...],
     timeout: float | None,
     dry_run: bool,
-    tls: bool,
-    tls_root: Path | None,
-    tls_key: Path | None,
-    tls_cert: Path | None,
-    headers: tuple[str, ...],
+    connection: Connection,
+    trust: Trust,
     as_json: bool,
     debug: bool,
 ) -> None:
@@ -140,7 +161,7 @@ def deploy(  # noqa: PLR0913 - one parameter per option
     built, or none with --unload.
     """
     with handle_errors(debug=debug, as_json=as_json):
-        credentials = credentials_of(tls=tls, tls_root=tls_root, tls_key=tls_key, tls_cert=tls_cert, headers=headers)
+        credentials = connection.credentials()
         with progress_view(quiet=as_json) as progress:
             report = api.deploy(
                 *models,
@@ -151,6 +172,7 @@ def deploy(  # noqa: PLR0913 - one parameter per option
                 timeout=timeout,
                 dry_run=dry_run,
                 credentials=credentials,
+                signer=trust.signer(),
                 progress=progress,
             )
         print_report(lambda: deploy_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)

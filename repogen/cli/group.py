@@ -59,6 +59,7 @@ _COMMANDS = {
     "schema": ("repogen.cli.about", "Print the JSON Schema of the spec, for editors."),
     "serve": ("repogen.cli.serving", "Run a Triton server on a repository until Ctrl-C."),
     "server": ("repogen.cli.serving", "Install or locate the embedded Triton server."),
+    "sign": ("repogen.cli.repository", "Sign a published version."),
     "smoke": ("repogen.cli.serving", "Test a published repository on a real Triton server."),
     "sync": ("repogen.cli.registry", "Make a repository serve what an alias points to."),
     "verify": ("repogen.cli.repository", "Compare every file of a repository with the manifests."),

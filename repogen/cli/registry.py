@@ -10,7 +10,7 @@ import click
 from repogen.api import registry as api
 from repogen.api.deploy import deploy_synced, require_servers
 from repogen.cli.completion import repository_models, server_names, spec_models
-from repogen.cli.deploy import connection_options, credentials_of
+from repogen.cli.deploy import Connection, connection_options
 from repogen.cli.group import (
     DIRECTORY,
     FILE,
@@ -22,6 +22,7 @@ from repogen.cli.group import (
     print_report,
     tracking_option,
 )
+from repogen.cli.signing import Trust, trust_options
 from repogen.cli.spec_option import load_optional_spec
 from repogen.errors import SpecError
 from repogen.reporting.deploy_text import deploy_text
@@ -52,6 +53,7 @@ _SERVER_SPEC = "Spec that sets the MLflow server; default: repogen.yaml, if it e
     "--server", default="embedded", show_default=True, shell_complete=server_names,
     help=f"Triton to measure on: {SERVER}.",
 )  # fmt: skip
+@connection_options
 @control_header_option
 @click.option("--dry-run", is_flag=True, help="Measure and evaluate, but do not move the alias.")
 @click.option(
@@ -68,6 +70,7 @@ def promote(  # noqa: PLR0913 - one parameter per option
     gates: tuple[str, ...],
     rolls_back: bool,
     server: str,
+    connection: Connection,
     dry_run: bool,
     spec: Path | None,
     tracking_uri: str | None,
@@ -96,6 +99,7 @@ def promote(  # noqa: PLR0913 - one parameter per option
                     spec=loaded_spec,
                     spec_required=spec is not None,
                     server=server,
+                    credentials=connection.credentials(),
                     dry_run=dry_run,
                     tracking_uri=tracking_uri,
                     progress=progress,
@@ -149,6 +153,7 @@ def history(
 )
 @connection_options
 @control_header_option
+@trust_options
 @click.option("--spec", type=FILE, metavar="FILE", help=_SERVER_SPEC)
 @tracking_option
 @json_option
@@ -161,11 +166,8 @@ def sync(  # noqa: PLR0913 - one parameter per option
     dry_run: bool,
     prune: bool,
     servers: tuple[str, ...],
-    tls: bool,
-    tls_root: Path | None,
-    tls_key: Path | None,
-    tls_cert: Path | None,
-    headers: tuple[str, ...],
+    connection: Connection,
+    trust: Trust,
     spec: Path | None,
     tracking_uri: str | None,
     as_json: bool,
@@ -182,7 +184,7 @@ def sync(  # noqa: PLR0913 - one parameter per option
                 "run `repogen sync --prune` after the deploy",
                 code="sync.prune",
             )
-        credentials = credentials_of(tls=tls, tls_root=tls_root, tls_key=tls_key, tls_cert=tls_cert, headers=headers)
+        credentials = connection.credentials()
         if servers:
             require_servers(servers, credentials=credentials)
         report = api.sync(
@@ -191,6 +193,7 @@ def sync(  # noqa: PLR0913 - one parameter per option
             models=models,
             dry_run=dry_run,
             prune=prune,
+            signer=trust.signer(),
             spec=load_optional_spec(spec),
             tracking_uri=tracking_uri,
             progress=progress,

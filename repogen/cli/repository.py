@@ -1,4 +1,4 @@
-"""Commands on versions: ``repogen versions``, ``verify``, ``diff``, ``rollback``, ``prune`` and ``publish``."""
+"""Commands on versions: ``versions``, ``verify``, ``diff``, ``rollback``, ``prune``, ``publish`` and ``sign``."""
 
 from __future__ import annotations
 
@@ -10,12 +10,33 @@ from pathlib import Path
 import click
 
 from repogen.api import repository as api
-from repogen.cli.group import DIRECTORY, FILE, debug_option, handle_errors, json_option, print_report, tracking_option
+from repogen.api.deploy import deploy, require_servers
+from repogen.cli.deploy import Connection, connection_options
+from repogen.cli.group import (
+    DIRECTORY,
+    FILE,
+    control_header_option,
+    debug_option,
+    handle_errors,
+    json_option,
+    print_report,
+    tracking_option,
+)
+from repogen.cli.signing import Signing, Trust, signing_options, trust_options
 from repogen.cli.spec_option import load_optional_spec
 from repogen.errors import ExitCode, SpecError
+from repogen.reporting.deploy_text import deploy_text
 from repogen.reporting.json import as_dict
 from repogen.reporting.output import write_text
-from repogen.reporting.repository_text import prune_text, rollback_text, transfer_text, verify_text, versions_text
+from repogen.reporting.progress import progress_view
+from repogen.reporting.repository_text import (
+    prune_text,
+    rollback_text,
+    sign_text,
+    transfer_text,
+    verify_text,
+    versions_text,
+)
 
 _REPOSITORY = Path("model_repository")
 _repository_option = click.option(
@@ -55,17 +76,18 @@ def versions(
 @click.command()
 @click.argument("directory", type=DIRECTORY, default=_REPOSITORY)
 @click.option("models", "--model", multiple=True, metavar="NAME", help="Verify only this model; repeatable.")
+@trust_options
 @json_option
 @debug_option
-def verify(*, directory: Path, models: tuple[str, ...], as_json: bool, debug: bool) -> None:
+def verify(*, directory: Path, models: tuple[str, ...], trust: Trust, as_json: bool, debug: bool) -> None:
     """Compare every file of a repository with the manifests.
 
     Hashes every file in DIRECTORY (default: model_repository). Reports files that differ from the manifest of their
-    version, files that the manifest does not list, missing files, and a config.pbtxt that was edited. Exits with code 1
-    if there are findings.
+    version, files that the manifest does not list, missing files, and a config.pbtxt that was edited. With
+    --require-signature, also versions without a valid signature. Exits with code 1 if there are findings.
     """
     with handle_errors(debug=debug, as_json=as_json):
-        report = api.verify(directory, models=models)
+        report = api.verify(directory, models=models, signer=trust.signer())
         print_report(lambda: verify_text(report), lambda: as_dict(report), as_json=as_json)
         sys.exit(int(ExitCode.GATE if report.findings else ExitCode.OK))
 
@@ -79,6 +101,15 @@ def verify(*, directory: Path, models: tuple[str, ...], as_json: bool, debug: bo
 @_repository_option
 @click.option("--allow-breaking", is_flag=True, help="Roll back even if an ensemble would no longer load.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, but change nothing.")
+@click.option(
+    "servers",
+    "--server",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Deploy the version to this server after the change, as `repogen deploy` does; repeatable.",
+)
+@connection_options
+@control_header_option
 @_stage_option
 @json_option
 @debug_option
@@ -90,6 +121,8 @@ def rollback(  # noqa: PLR0913 - one parameter per option
     repository: Path,
     allow_breaking: bool,
     dry_run: bool,
+    servers: tuple[str, ...],
+    connection: Connection,
     stage_dir: Path | None,
     as_json: bool,
     debug: bool,
@@ -103,6 +136,9 @@ def rollback(  # noqa: PLR0913 - one parameter per option
     with handle_errors(debug=debug, as_json=as_json):
         if release and to is not None:
             raise SpecError("--release and --to are mutually exclusive: --to holds a version, --release ends the hold")
+        credentials = connection.credentials()
+        if servers:
+            require_servers(servers, credentials=credentials)
         report = api.rollback(
             name,
             to,
@@ -112,7 +148,19 @@ def rollback(  # noqa: PLR0913 - one parameter per option
             dry_run=dry_run,
             stage_dir=stage_dir,
         )
-        print_report(lambda: rollback_text(report), lambda: as_dict(report), as_json=as_json)
+        if not servers or dry_run:
+            print_report(lambda: rollback_text(report), lambda: as_dict(report), as_json=as_json)
+            return
+        if not as_json:
+            write_text(rollback_text(report))
+        with progress_view(quiet=as_json) as progress:
+            deployed = deploy(name, servers=servers, repository=repository, credentials=credentials, progress=progress)
+        print_report(
+            lambda: "\n" + deploy_text(deployed, debug=debug),
+            lambda: as_dict(report) | {"deploy": as_dict(deployed)},
+            as_json=as_json,
+        )
+        sys.exit(deployed.exit_code)
 
 
 def _age(_context: click.Context, _option: click.Parameter, value: str | None) -> timedelta | None:
@@ -177,6 +225,12 @@ def prune(  # noqa: PLR0913 - one parameter per option
         print_report(lambda: prune_text(report), lambda: as_dict(report), as_json=as_json)
 
 
+def name_and_version(text: str) -> tuple[str, int | None]:
+    """Return the parts of NAME[@VERSION]."""
+    match = _VERSION.fullmatch(text)
+    return (text, None) if match is None else (match["name"], int(match["version"]))
+
+
 @click.command()
 @click.argument("model", metavar="NAME[@VERSION]")
 @click.option("--from", "source", type=DIRECTORY, required=True, metavar="DIR", help="Repository that has the version.")
@@ -184,6 +238,7 @@ def prune(  # noqa: PLR0913 - one parameter per option
 @click.option("--allow-breaking", is_flag=True, help="Allow inputs and outputs that differ from the target's.")
 @click.option("--dry-run", is_flag=True, help="Copy and check, but do not publish.")
 @_stage_option
+@trust_options
 @json_option
 @debug_option
 def publish(  # noqa: PLR0913 - one parameter per option
@@ -194,6 +249,7 @@ def publish(  # noqa: PLR0913 - one parameter per option
     allow_breaking: bool,
     dry_run: bool,
     stage_dir: Path | None,
+    trust: Trust,
     as_json: bool,
     debug: bool,
 ) -> None:
@@ -204,8 +260,7 @@ def publish(  # noqa: PLR0913 - one parameter per option
     steps.
     """
     with handle_errors(debug=debug, as_json=as_json):
-        match = _VERSION.fullmatch(model)
-        name, version = (model, None) if match is None else (match["name"], int(match["version"]))
+        name, version = name_and_version(model)
         report = api.publish(
             name,
             version,
@@ -214,6 +269,7 @@ def publish(  # noqa: PLR0913 - one parameter per option
             allow_breaking=allow_breaking,
             dry_run=dry_run,
             stage_dir=stage_dir,
+            signer=trust.signer(),
         )
         print_report(lambda: transfer_text(report), lambda: as_dict(report), as_json=as_json)
 
@@ -253,3 +309,26 @@ def diff(  # noqa: PLR0913 - one parameter per option
             write_text(diff_markdown(report).rstrip("\n"))
         else:
             print_report(lambda: diff_text(report), lambda: as_dict(report), as_json=as_json)
+
+
+@click.command()
+@click.argument("model", metavar="NAME[@VERSION]")
+@_repository_option
+@signing_options
+@json_option
+@debug_option
+def sign(*, model: str, repository: Path, signing: Signing, as_json: bool, debug: bool) -> None:
+    """Sign a published version.
+
+    VERSION is the newest one that is served by default. Every file is compared with the manifest first. The signature
+    covers every file of the version and replaces an older one.
+    """
+    with handle_errors(debug=debug, as_json=as_json):
+        key = signing.key()
+        if key is None:
+            raise SpecError(
+                "there is no key to sign with", "pass --sign-key FILE or --sign-keyless", code="sign.options"
+            )
+        name, version = name_and_version(model)
+        report = api.sign(name, version, key=key, repository=repository)
+        print_report(lambda: sign_text(report), lambda: as_dict(report), as_json=as_json)

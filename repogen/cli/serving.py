@@ -12,6 +12,7 @@ import click
 from repogen.api import smoke as api
 from repogen.api.check import check
 from repogen.cli.completion import releases, repository_models, server_names
+from repogen.cli.deploy import Connection, connection_options
 from repogen.cli.group import (
     DIRECTORY,
     SERVER,
@@ -49,17 +50,21 @@ _PORT = click.IntRange(0, 65535)
     "--server", default="embedded", show_default=True, shell_complete=server_names,
     help=f"Triton to test on: {SERVER}.",
 )  # fmt: skip
+@connection_options
 @control_header_option
 @json_option
 @debug_option
-def smoke(*, directory: Path, models: tuple[str, ...], server: str, as_json: bool, debug: bool) -> None:
+def smoke(
+    *, directory: Path, models: tuple[str, ...], server: str, connection: Connection, as_json: bool, debug: bool
+) -> None:
     """Test a published repository on a real Triton server.
 
     Tests every served version in DIRECTORY (default: model_repository) over gRPC and HTTP, against its golden tensors.
     """
     with handle_errors(debug=debug, as_json=as_json):
         with progress_view(quiet=as_json) as progress:
-            reports = api.smoke(directory, models=models, server=server, progress=progress)
+            credentials = connection.credentials()
+            reports = api.smoke(directory, models=models, server=server, credentials=credentials, progress=progress)
         if not reports:
             raise SpecError(f"{directory} has no models", "build some with `repogen build`", code="repository.empty")
         print_report(lambda: smoke_text(reports), lambda: smoke_document(str(directory), reports), as_json=as_json)

@@ -44,7 +44,7 @@ def diff_markdown(report: DiffReport) -> str:
         ],
         before=before,
         after=after,
-        config="\n".join(report.config),
+        config="\n".join(report.config or ()),
     )
 
 
@@ -63,7 +63,7 @@ def _headline(report: DiffReport) -> str:
 def _summary(report: DiffReport) -> Iterator[str]:
     """Yield one line for each subject that was compared."""
     if report.identical:
-        yield "all files are the same"
+        yield "the manifests list the same files"
     else:
         yield f"signature: {'differs' if report.signature else 'the same'}"
     yield from report.signature
@@ -74,7 +74,8 @@ def _summary(report: DiffReport) -> Iterator[str]:
         yield f"nodes: {old}" if old == new and not report.operators else f"nodes: {old} -> {new}"
     sizes = tuple(map(size_text, report.sizes))
     yield f"size: {sizes[0]}" if sizes[0] == sizes[1] else f"size: {sizes[0]} -> {sizes[1]}"
-    yield f"config.pbtxt: {'differs' if report.config else 'the same'}"
+    if report.config is not None:
+        yield f"config.pbtxt: {'differs' if report.config else 'the same'}"
     if report.inputs:
         yield f"inputs of the build that differ: {_limited(report.inputs)}"
     yield from report.notes

@@ -8,6 +8,7 @@ import os
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.attestation import SignReport
 from repogen.artifacts.bench import BenchReport, ModelBench
 from repogen.artifacts.deployment import DeployReport, ModelDeployment
 from repogen.artifacts.difference import DiffReport, Metric
@@ -230,8 +231,14 @@ def _(report: VerifyReport) -> dict[str, object]:
         "versions": report.versions,
         "files": report.files,
         "size": report.size,
+        "signed": report.signed,
         "findings": [dataclasses.asdict(finding) for finding in report.findings],
     }
+
+
+@as_dict.register
+def _(report: SignReport) -> dict[str, object]:
+    return {**dataclasses.asdict(report), "repository": str(report.repository)}
 
 
 @as_dict.register
@@ -284,7 +291,7 @@ def _(report: DiffReport) -> dict[str, object]:
         "metrics": [_metric(metric) for metric in report.metrics],
         "sizes": list(report.sizes),
         "files": [dataclasses.asdict(file) for file in report.files],
-        "config": list(report.config),
+        "config": None if report.config is None else list(report.config),
         "inputs": list(report.inputs),
         "notes": list(report.notes),
     }
@@ -404,7 +411,7 @@ def _version_record(model: ModelRecord, version: VersionRecord) -> dict[str, obj
         "registry_version": version.registry_version,
         "aliases": list(version.aliases),
         "git_commit": None if origin is None else origin.git_commit or None,
-        "signature": None,
+        "signed": version.signed,
     }
 
 

@@ -728,8 +728,8 @@ class VersionDocument(TypedDict):
     """Aliases that point to it in the MLflow registry"""
     git_commit: str | None
     """Commit of the spec, with `-dirty` if files were changed"""
-    signature: str | None
-    """Who signed it; null if it is not signed"""
+    signed: bool
+    """Whether it has a signature; only `repogen verify` verifies it"""
 
 
 @with_config(_STRICT)
@@ -790,8 +790,22 @@ class VerifyDocument(TypedDict):
     """Number of files that manifests list"""
     size: int
     """Total size of these files in bytes"""
+    signed: int
+    """Number of versions that have a signature"""
     findings: list[DiscrepancyDocument]
     """Every difference"""
+
+
+@with_config(_STRICT)
+class SignDocument(TypedDict):
+    """``repogen sign --json``."""
+
+    repository: str
+    """Directory of the repository"""
+    model: str
+    """Name of the model"""
+    version: int
+    """The version that was signed"""
 
 
 @with_config(_STRICT)
@@ -814,6 +828,8 @@ class RollbackDocument(TypedDict):
     """Whether nothing was changed"""
     notes: list[str]
     """What clients and ensembles notice"""
+    deploy: NotRequired[DeployDocument]
+    """What the servers of `--server` serve; missing without it"""
 
 
 @with_config(_STRICT)
@@ -984,8 +1000,8 @@ class DiffDocument(TypedDict):
     """Total size of the files of version A and of version B in bytes"""
     files: list[FileChangeDocument]
     """Files that differ"""
-    config: list[str]
-    """Unified diff of config.pbtxt, one line per entry"""
+    config: list[str] | None
+    """Unified diff of config.pbtxt, one line per entry; null if it was not compared"""
     inputs: list[str]
     """Inputs of the build that differ, as keys of the fingerprint"""
     notes: list[str]
@@ -1001,6 +1017,7 @@ DOCUMENTS: dict[str, type] = {
     "sync": SyncDocument,
     "versions": VersionsDocument,
     "verify": VerifyDocument,
+    "sign": SignDocument,
     "rollback": RollbackDocument,
     "prune": PruneDocument,
     "bench": BenchDocument,

@@ -15,13 +15,25 @@ from repogen.spec.problems import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from repogen.artifacts.attestation import SignReport
     from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
     from repogen.artifacts.prune import PruneReport
     from repogen.artifacts.rollback import RollbackReport
     from repogen.artifacts.transfer import TransferReport
     from repogen.artifacts.verification import Discrepancy, VerifyReport
 
-_VERSION_HEADINGS = ("model", "version", "served", "size", "created", "parity", "registry", "commit", "sha256")
+_VERSION_HEADINGS = (
+    "model",
+    "version",
+    "served",
+    "size",
+    "created",
+    "parity",
+    "registry",
+    "commit",
+    "signed",
+    "sha256",
+)
 _PRUNE_HEADINGS = ("model", "version", "action", "size", "reason")
 _DIGITS = 12
 _MAX_LENGTH = 2_000
@@ -53,7 +65,8 @@ def verify_text(report: VerifyReport) -> str:
     lines = [printable(_finding_line(report, finding), _MAX_LENGTH) for finding in report.findings]
     compared = f"{_count(report.models, 'model')}, {_count(report.versions, 'version')}, {_count(report.files, 'file')}"
     result = _count(len(report.findings), "finding") if report.findings else "no findings"
-    return "\n".join([*lines, f"compared {compared} ({size_text(report.size)}) with the manifests: {result}"])
+    signed = f"; {report.signed} of {_count(report.versions, 'version')} signed" if report.signed else ""
+    return "\n".join([*lines, f"compared {compared} ({size_text(report.size)}) with the manifests: {result}{signed}"])
 
 
 def rollback_text(report: RollbackReport) -> str:
@@ -103,6 +116,11 @@ def transfer_text(report: TransferReport) -> str:
     return "\n".join(printable(line, _MAX_LENGTH) for line in _transfer_lines(report, source, target))
 
 
+def sign_text(report: SignReport) -> str:
+    """Return one line."""
+    return f"{printable(report.model)}: signed version {report.version}"
+
+
 def _transfer_lines(report: TransferReport, source: str, target: str) -> Iterator[str]:
     for version in report.versions:
         origin = f"version {version.source} of {source}"
@@ -142,6 +160,7 @@ def _version_row(model: ModelRecord, version: VersionRecord) -> tuple[str, ...]:
         f"{registry} ({', '.join(version.aliases)})" if version.aliases else registry,
         (origin.git_commit[:_DIGITS] + ("-dirty" if origin.git_commit.endswith("-dirty") else "") if origin else "")
         or "-",
+        "yes" if version.signed else "-",
         "-" if manifest is None else manifest.sha256[:_DIGITS],
     )
 

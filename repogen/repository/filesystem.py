@@ -20,6 +20,7 @@ NO_EXCHANGE = "publish.no-exchange"
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2  # source: linux/fs.h
+_RENAME_SWAP = 2  # source: sys/stdio.h of macOS
 _NO_EXCHANGE = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV})
 
 
@@ -48,16 +49,19 @@ class Disk:
         sync(target.parent)
 
     def exchange(self, first: Path, second: Path) -> None:
-        """Swap by ``renameat2(RENAME_EXCHANGE)``.
+        """Swap by ``renameat2(RENAME_EXCHANGE)``, or ``renamex_np(RENAME_SWAP)`` on macOS.
 
         Raises:
             PublishError: The C library, the kernel or the filesystem does not support it.
         """
-        renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-        code = errno.ENOSYS
+        library = ctypes.CDLL(None, use_errno=True)
+        renameat2, renamex = getattr(library, "renameat2", None), getattr(library, "renamex_np", None)
+        names, code = (os.fsencode(first), os.fsencode(second)), errno.ENOSYS
         if renameat2 is not None:
-            status = renameat2(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE)
+            status = renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE)
             code = ctypes.get_errno() if status else 0
+        elif renamex is not None:
+            code = ctypes.get_errno() if renamex(*names, _RENAME_SWAP) else 0
         if code in _NO_EXCHANGE:
             raise PublishError(
                 f"the filesystem of {second} cannot swap two directories atomically ({os.strerror(code)}), and no "

@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, UNCONFIRMED_FILE
+from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, SIGNATURE_FILE, UNCONFIRMED_FILE
 from repogen.artifacts.inventory import ModelRecord, VersionRecord
 from repogen.errors import RepogenError, SpecError
 from repogen.files import exists, is_directory, reason
@@ -115,6 +115,7 @@ def _version(directory: Path, number: int, served: bool) -> VersionRecord:  # no
         _size_on_disk(path) if manifest is None else manifest.size,
         _changed_at(path if manifest is None else path / MANIFEST_FILE),
         not exists(path / UNCONFIRMED_FILE),
+        exists(path / SIGNATURE_FILE),
     )
 
 

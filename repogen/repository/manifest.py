@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator, TypeAdapter
 
 from repogen.artifacts.built_model import FileRecord, Lossy
-from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, MODEL_FILE, PYTHON_FILE, UNCONFIRMED_FILE
+from repogen.artifacts.file_names import (
+    ATTESTATION_FILES,
+    CONFIG_FILE,
+    MANIFEST_FILE,
+    MODEL_FILE,
+    PYTHON_FILE,
+    UNCONFIRMED_FILE,
+)
 from repogen.artifacts.named_file import named_records, path_in_model
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.artifacts.versions import Manifest, Provenance
@@ -157,12 +164,13 @@ def damaged_files(version_dir: Path, manifest: Manifest) -> tuple[str, ...]:
 def unlisted_files(version_dir: Path, manifest: Manifest) -> tuple[str, ...]:
     """Return the paths of files and links in a version's directory that its manifest does not list, sorted.
 
+    The attestation, the bill of materials and the signature are never listed.
     A directory that contains no listed file is one path: its name with a slash.
 
     Raises:
         OSError: A directory cannot be read.
     """
-    listed = {MANIFEST_FILE, UNCONFIRMED_FILE, *(record.path for record in manifest.files)}
+    listed = {MANIFEST_FILE, UNCONFIRMED_FILE, *ATTESTATION_FILES, *(record.path for record in manifest.files)}
     folders = {str(parent) for path in listed for parent in PurePosixPath(path).parents} - {"."}
     unlisted = []
     queue = [""]

@@ -6,7 +6,7 @@ import hashlib
 import os
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, UNCONFIRMED_FILE
+from repogen.artifacts.file_names import ATTESTATION_FILES, CONFIG_FILE, MANIFEST_FILE, UNCONFIRMED_FILE
 from repogen.artifacts.versions import Manifest, ModelConfig, StagedVersion
 from repogen.errors import PublishError, RepogenError
 from repogen.files import open_regular, read_bytes, reason, require_inside
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.built_model import FileRecord
 
 _BLOCK = 2**20
+_UNLISTED = {MANIFEST_FILE, UNCONFIRMED_FILE, *ATTESTATION_FILES}
 
 
 def stage_copy(scratch: Path, repository: Path, name: str, version_dir: Path) -> StagedVersion:
@@ -51,6 +52,8 @@ def stage_copy(scratch: Path, repository: Path, name: str, version_dir: Path) ->
         for record in manifest.files:
             (directory / record.path).parent.mkdir(parents=True, exist_ok=True)
             _copy(require_inside(version_dir / record.path, version_dir), directory / record.path, record)
+        for file in (file for file in ATTESTATION_FILES if os.path.lexists(version_dir / file)):
+            (directory / file).write_bytes(read_bytes(require_inside(version_dir / file, version_dir)))
         (directory / MANIFEST_FILE).write_bytes(content)
         written = (version_dir / MANIFEST_FILE).stat()
         os.utime(directory / MANIFEST_FILE, ns=(written.st_atime_ns, written.st_mtime_ns))
@@ -93,7 +96,7 @@ def _manifest(version_dir: Path, name: str) -> tuple[Manifest, bytes]:
     paths = [record.path for record in manifest.files]
     if manifest.model != name:
         raise ValueError(f"its manifest is that of a version of {manifest.model}")
-    if CONFIG_FILE not in paths or len(set(paths)) != len(paths) or {MANIFEST_FILE, UNCONFIRMED_FILE} & set(paths):
+    if CONFIG_FILE not in paths or len(set(paths)) != len(paths) or _UNLISTED & set(paths):
         raise ValueError(f"its manifest must list {CONFIG_FILE}, each file once, and not {MANIFEST_FILE}")
     return manifest, content
 

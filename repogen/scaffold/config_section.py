@@ -42,6 +42,9 @@ def triton_section(
     section: dict[str, Any] = {"max_batch_size": config.max_batch_size}
     section |= {name: _SPECIAL.get(name, _plain)(value) for name, value in fields.items() if name not in rest}
     _place_state_files(section, directory)
+    for entry, warmup in zip(section.get("model_warmup", ()), config.model_warmup, strict=True):
+        if sizes := _warmup_sizes(warmup, signature, batched=config.max_batch_size > 0):
+            entry["sizes"] = sizes
     for kind, tensors in (("input", config.input), ("output", config.output)):
         specs = signature.inputs if kind == "input" else signature.outputs
         shapes = {spec.name: config_dims(spec.shape, batched=config.max_batch_size > 0)[0] for spec in specs}
@@ -187,6 +190,18 @@ def _warmups(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - protobuf
         entry: dict[str, Any] = {"name": warmup.name, "batch_size": max(warmup.batch_size, 1), "data": data or "golden"}
         warmups.append({**entry, "count": warmup.count} if warmup.count else entry)
     return warmups
+
+
+def _warmup_sizes(warmup: Any, signature: Signature, *, batched: bool) -> dict[str, int]:  # noqa: ANN401 - protobuf
+    """Return the sizes of the dynamic dims in a warmup's request; none for a dim that has two sizes in it."""
+    sizes: dict[str, set[int]] = {}
+    for tensor in signature.inputs:
+        shape = tensor.shape[1:] if batched else tensor.shape
+        dims = warmup.inputs[tensor.name].dims if tensor.name in warmup.inputs else ()
+        for dim, size in zip(shape, dims, strict=False):
+            if isinstance(dim, str) and size > 0:
+                sizes.setdefault(dim, set()).add(size)
+    return {dim: next(iter(values)) for dim, values in sizes.items() if len(values) == 1}
 
 
 _SPECIAL: dict[str, Callable[[Any], Any]] = {

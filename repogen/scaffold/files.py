@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.errors import SpecError
-from repogen.files import MAX_GRAPH_BYTES, MAX_TEXT_BYTES, read_bytes, read_text
+from repogen.files import MAX_GRAPH_BYTES, open_regular, read_bytes, read_text, reason
 from repogen.resources import templates_dir
 from repogen.scaffold.code import model_callables
 from repogen.scaffold.description import flow, one_line
@@ -18,7 +19,7 @@ from repogen.targets import DEFAULT_RELEASE, find_target, newest_target
 from repogen.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from jinja2 import Environment
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 SPEC = "repogen.yaml"
 WORKFLOW = ".github/workflows/repogen.yml"
 MANIFESTS = "kubernetes"
+_BLOCK = 2**20
 ACTION = "triton-repogen/repogen"
 """The GitHub repository of repogen's action and reusable workflow."""
 
@@ -64,7 +66,7 @@ def scaffold(directory: Path, *, force: bool, github: bool = False, kubernetes: 
         files[Path(os.path.relpath(root / WORKFLOW))] = workflow
     if kubernetes:
         spec_file = directory / SPEC
-        text = files[spec_file] if spec_file in files else _content(spec_file, MAX_TEXT_BYTES).decode(errors="replace")
+        text = files[spec_file] if spec_file in files else _spec_text(spec_file)
         files |= {directory / MANIFESTS / name: manifest for name, manifest in _manifests(text).items()}
     _write(files, directory, force=force)
     return tuple(files)
@@ -146,23 +148,29 @@ def scaffold_from(description: SpecDescription, directory: Path, *, force: bool)
         repository=flow(description.repository),
         omitted=[one_line(line) for line in description.omitted],
     )
-    files: dict[Path, str | bytes] = {directory / SPEC: text}
+    files: dict[Path, str | Path] = {directory / SPEC: text}
     files |= {directory / name: code for name, code in description.files.items()}
     for model in description.models:
-        files |= {directory / name: _content(path) for name, path in model.copies.items()}
+        files |= {directory / name: path for name, path in model.copies.items()}
     _write(files, directory, force=force)
     return tuple(files)
 
 
-def _content(path: Path, limit: int = MAX_GRAPH_BYTES) -> bytes:
+def _spec_text(path: Path) -> str:
     try:
-        return read_bytes(path, limit)
+        return read_bytes(path).decode(errors="replace")
     except OSError as error:
         raise SpecError(f"{path} cannot be read: {error.strerror}", code="init.from") from error
 
 
-def _write(files: Mapping[Path, str | bytes], directory: Path, *, force: bool) -> None:
-    """Write files; nothing if one exists that may not be overwritten: code, or any file without ``force``."""
+def _write(files: Mapping[Path, str | Path], directory: Path, *, force: bool) -> None:
+    """Write texts and copies of files; nothing if one may not be overwritten: code, or any file without ``force``.
+
+    If a write fails, the new files are removed.
+
+    Raises:
+        SpecError: A file may not be overwritten, or cannot be read or written; or the copies are too large.
+    """
     code = next((path for path in files if path.suffix == ".py" and os.path.lexists(path)), None)
     if code is not None:
         raise SpecError(
@@ -178,12 +186,47 @@ def _write(files: Mapping[Path, str | bytes], directory: Path, *, force: bool) -
             "use another directory, or overwrite it with --force",
             code="init.exists",
         )
+    _require_small(content for content in files.values() if isinstance(content, Path))
+    new = [path for path in files if str(path) not in existing]
     for path, content in files.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content.encode() if isinstance(content, str) else content)
+            if isinstance(content, str):
+                path.write_bytes(content.encode())
+            else:
+                _copy(content, path)
         except OSError as error:
-            raise SpecError(f"cannot write {path}: {error.strerror}", code="init.unwritable") from error
+            for file in new:
+                with suppress(OSError):
+                    file.unlink()
+            raise SpecError(f"cannot write {path}: {reason(error)}", code="init.unwritable") from error
+
+
+def _require_small(sources: Iterable[Path]) -> None:
+    """Require files that are small enough to be copied.
+
+    Raises:
+        SpecError: They are larger than 2 GiB together, or one cannot be read.
+    """
+    try:
+        size = sum(path.stat().st_size for path in sources)
+    except OSError as error:
+        raise SpecError(f"{error.filename} cannot be read: {error.strerror}", code="init.from") from error
+    if size > MAX_GRAPH_BYTES:
+        raise SpecError(
+            f"the files that have to be copied next to the spec have {size} bytes; the limit is {MAX_GRAPH_BYTES}",
+            "write the spec into a directory that contains the repository: nothing is copied there",
+            code="init.from",
+        )
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a regular file up to the size that it has at the start."""
+    with open_regular(source) as reader, target.open("wb") as writer:
+        left = os.fstat(reader.fileno()).st_size
+        while block := reader.read(min(left, _BLOCK)):
+            writer.write(block)
+            left -= len(block)
 
 
 def _is_same_code(path: Path, text: str) -> bool:

@@ -31,7 +31,7 @@ from repogen.spec.paths import check_repository
 from repogen.spec.sources import PythonSource
 from repogen.triton_config.render.expected import expected_config
 from repogen.triton_config.render.model_facts import ModelFacts
-from repogen.triton_config.rules.file_names import data_files
+from repogen.triton_config.rules.file_names import data_files, leaves
 from repogen.triton_config.rules.identity import ONNX_BACKEND, is_ensemble, is_onnx
 from repogen.triton_config.text.parse import PbtxtError, empty_config, parse_file
 from repogen.triton_config.text.view import tensor_views
@@ -79,16 +79,30 @@ class _Existing:
         """The directory of its published files, relative to the spec: its own, or one for copies next to the spec."""
         return self.relative(self.directory) if is_inside(self.directory, self.spec_dir) else self.name
 
+    def require_own_files(self, paths: Iterable[Path]) -> None:
+        """Require files that are in the model's directory, by their names and after links.
+
+        Raises:
+            SpecError: One is not; a build would publish a file that does not belong to the model.
+        """
+        for path in paths:
+            if leaves(os.path.relpath(path, self.directory)) or not is_inside(path, self.directory):
+                raise _unsupported(f"{self.relative(path)} is not in the model's directory, or is a link out of it")
+
     def published(self, path: Path) -> str:
         """Return the path in the spec of a file that a build publishes."""
         return f"{self.files_dir}/{os.path.relpath(path, self.directory)}"
 
     def copies(self, paths: Iterable[Path]) -> dict[str, Path]:
         """Return the published files that have to be copied into the spec's directory, by their path there."""
-        named_files = [self.directory / file.path for file in data_files(self.config)]
-        inside = is_inside(self.directory, self.spec_dir)
-        files = () if inside else (path for path in (*paths, *named_files) if is_file(path))
-        return {self.published(path): path for path in files}
+        if is_inside(self.directory, self.spec_dir):
+            return {}
+        return {self.published(path): path for path in (*paths, *self.named_files) if is_file(path)}
+
+    @property
+    def named_files(self) -> list[Path]:
+        """The files that its config names, which need not exist."""
+        return [self.directory / file.path for file in data_files(self.config)]
 
 
 def describe_repository(path: Path, spec_dir: Path) -> SpecDescription:
@@ -167,6 +181,7 @@ def _read(directory: Path, spec_dir: Path) -> _Existing:
 
 def _describe(existing: _Existing) -> ModelDescription:
     config = existing.config
+    existing.require_own_files(existing.named_files)
     if is_ensemble(config):
         return _ensemble(existing)
     if config.backend == "python":
@@ -209,11 +224,12 @@ def _python(existing: _Existing) -> ModelDescription:
     file = existing.version_dir / PYTHON_FILE
     if not is_file(file):
         raise _unsupported(f"{existing.relative(file)} does not exist")
+    others = sorted(entry for entry in existing.version_dir.iterdir() if entry != file and entry.name != "__pycache__")
+    data = [entry for entry in others if is_file(entry)]
+    existing.require_own_files([file, *data])
     signature = _config_signature(config)
     section, spec, notes = triton_section(config, existing.files_dir, signature)
     source: dict[str, object] = {"kind": "python", "path": existing.relative(file)}
-    others = sorted(entry for entry in existing.version_dir.iterdir() if entry != file and entry.name != "__pycache__")
-    data = [entry for entry in others if is_file(entry)]
     if data:
         source["data"] = [existing.published(entry) for entry in data]
     notes += [f"the directory {entry.name}/ next to {PYTHON_FILE}" for entry in others if is_directory(entry)]

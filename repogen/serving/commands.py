@@ -21,7 +21,7 @@ from repogen.serving.install import locate
 from repogen.serving.perf_analyzer import install_perf_analyzer
 from repogen.serving.process import PortOptions, choose_ports, load_failures, require_loaded
 from repogen.serving.served_models import served_models
-from repogen.serving.servers import is_address, open_triton
+from repogen.serving.servers import is_address, open_triton, prepare_server
 from repogen.serving.view import refusal_reasons
 from repogen.targets import DEFAULT_RELEASE, find_target, targets
 
@@ -67,7 +67,7 @@ def serve(
         )
     with (
         _selected(repository, models, name) as selected,
-        open_triton(server, recorded_target(repository), selected, mode, progress) as triton,
+        open_triton(prepare_server(server, recorded_target(repository), progress), selected, mode, progress) as triton,
     ):
         if not poll:
             require_loaded(triton.log_tail(_LOG_LINES))

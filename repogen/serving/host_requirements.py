@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import tempfile
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.environment import Check
 from repogen.errors import ServerError
+from repogen.machine import LINUX, system_and_processor
 from repogen.serving import install, interpreter
 from repogen.serving.wheels import shipped_lock
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from repogen.targets import Target
 
 NEEDED_GLIBC = (2, 35)
-_ALTERNATIVES = "use --server docker, --server HOST:PORT or, in a build, --no-smoke"
+_ALTERNATIVES = "use another --server, such as docker, or HOST:PORT of a running Triton"
 
 
 def check_host(target: Target) -> list[Check]:
     """Return a check of every requirement of the embedded Triton for ``target``; installs nothing."""
     root = install.cache_root()
     return [
-        _processor(platform.system(), platform.machine()),
+        _processor(*system_and_processor()),
         _glibc(_libc_version()),
         _interpreter(target),
         _program("bash", shutil.which),
@@ -42,7 +42,7 @@ def _check(name: str, value: str, *, ok: bool, remedy: str) -> Check:
 
 
 def _processor(system: str, machine: str) -> Check:
-    ok = (system, machine) == ("Linux", "x86_64")
+    ok = (system, machine) == (LINUX, "x86_64")
     return _check("processor", f"{system} on {machine}, needs Linux on x86_64", ok=ok, remedy=_ALTERNATIVES)
 
 

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, runtime_
 
 from pydantic import BaseModel, ConfigDict
 
-from repogen.artifacts.serving import ControlHeader, ControlMode, Endpoint, RunningTriton
+from repogen.artifacts.serving import ControlHeader, ControlMode, Credentials, Endpoint, RunningTriton
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,8 +41,10 @@ if TYPE_CHECKING:
     from repogen.targets import Target
 
 __all__ = [
+    "AcceptsCredentials",
     "ControlHeader",
     "ControlMode",
+    "Credentials",
     "Endpoint",
     "RunningTriton",
     "ServerOptions",
@@ -109,6 +111,18 @@ class StartedElsewhere(Protocol):
 
         Raises:
             SmokeError: It does not, or it requires a header.
+        """
+
+
+@runtime_checkable
+class AcceptsCredentials(Protocol):
+    """A TritonServer that can be reached with TLS and headers."""
+
+    def with_credentials(self, credentials: Credentials) -> TritonServer:
+        """Return the same server, reached with these credentials.
+
+        Args:
+            credentials: The values of ``--tls``, ``--tls-root``, ``--tls-key``, ``--tls-cert`` and ``--header``.
         """
 
 

@@ -79,7 +79,7 @@ def choose(tags: Iterable[str]) -> Interpreter:
     candidates += [f"{python.executable} ({python.version})" for python in interpreters]
     raise ServerError(
         f"no usable Python {', '.join(versions)} for the embedded Triton; found: {'; '.join(candidates) or 'none'}",
-        f"{remedy(versions)}, or use --server docker, --server HOST:PORT or, in a build, --no-smoke",
+        f"{remedy(versions)}, or use another --server, such as docker",
         code="server.interpreter",
     )
 

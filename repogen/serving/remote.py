@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pydantic import field_validator
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS = 3.0
 _PROBE_SECONDS = 5.0
-_START_IT = "start it, and check its address and gRPC port (8001 by default)"
+_START_IT = "start it, and check its gRPC port (8001 by default)"
 _OTHER_PROTOCOL = (
-    "the port is not a gRPC port, or requires TLS: by default, Triton's gRPC port is 8001, and 8000 and 8002 are HTTP; "
-    "for a server with TLS, see the --tls options of `repogen deploy`"
+    "this is not a gRPC port without TLS: by default, Triton's gRPC port is 8001, and 8000 and 8002 are HTTP; for a "
+    "server with TLS, use --tls, or --tls-root with its root certificates"
 )
 _HINTS = {
     "Socket closed": _OTHER_PROTOCOL,
     "parsing HTTP/2": _OTHER_PROTOCOL,
     "handshake": "check that the server uses TLS, and the files of --tls-root, --tls-key and --tls-cert",
-    "UNAUTHENTICATED": "see --header of `repogen deploy`",
+    "UNAUTHENTICATED": "pass its header with --header KEY=VALUE",
 }
 """What to do, by a part of gRPC's message."""
 
@@ -97,6 +97,10 @@ class RemoteTriton:
             except InferenceServerException as error:
                 if (refusal := control.refusal(str(error.message()))) is not None:
                     raise refusal from error
+
+    def with_credentials(self, credentials: Credentials) -> RemoteTriton:
+        """Return the same server, reached with these credentials."""
+        return replace(self, credentials=credentials)
 
     def install(self) -> None:
         """Do nothing: the server runs."""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import ValidationError
 
-from repogen.artifacts.serving import ControlMode
+from repogen.artifacts.serving import NO_CREDENTIALS, ControlMode
 from repogen.errors import ServerError, SpecError
 from repogen.plugins import load_plugin, plugins
-from repogen.serving.interface import ServerOptions, ServerPlugin, StartedElsewhere
+from repogen.serving.interface import AcceptsCredentials, ServerOptions, ServerPlugin, StartedElsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from repogen.artifacts.progress import Progress
-    from repogen.artifacts.serving import RunningTriton
+    from repogen.artifacts.serving import Credentials, RunningTriton
     from repogen.serving.interface import TritonServer
     from repogen.targets import Target
 
@@ -98,20 +98,31 @@ def _options(name: str, argument: str, model: type[ServerOptions]) -> ServerOpti
         raise ServerError(f"--server {name}: {details}", hint, code="server.options") from error
 
 
-def prepare_server(kind: str, target: Target, progress: Progress, *, loads: bool = False) -> TritonServer:
+def prepare_server(
+    kind: str, target: Target, progress: Progress, *, loads: bool = False, credentials: Credentials = NO_CREDENTIALS
+) -> TritonServer:
     """Return the server that ``--server`` names, checked and installed, ready to start.
 
     Args:
         kind: As for ``find_server``.
         target: Release to serve.
-        progress: Receives progress events of the installation.
+        progress: Receives progress events.
         loads: Whether it must load models on request.
+        credentials: TLS and headers, for a server that runs already; any other ignores the headers.
 
     Raises:
-        ServerError: No such server, or it cannot run here.
+        ServerError: No such server, or it cannot run here, or TLS is for a server that repogen starts.
         SmokeError: It runs already, and does not load models on request.
     """
     server = find_server(kind, target, progress)
+    if isinstance(server, AcceptsCredentials):
+        server = server.with_credentials(credentials)
+    elif credentials.tls:
+        raise ServerError(
+            f"--server {kind} does not use TLS",
+            "--tls, --tls-root, --tls-key and --tls-cert are for a running server at HOST:PORT; omit them",
+            code="server.options",
+        )
     server.preflight()
     if loads and isinstance(server, StartedElsewhere):
         server.require_loads()
@@ -121,23 +132,21 @@ def prepare_server(kind: str, target: Target, progress: Progress, *, loads: bool
 
 @contextmanager
 def open_triton(
-    kind: str, target: Target, repository: Path, mode: ControlMode, progress: Progress, *, strict: bool = False
+    server: TritonServer, repository: Path, mode: ControlMode, progress: Progress, *, strict: bool = False
 ) -> Iterator[RunningTriton]:
-    """Run the server that ``--server`` names while the block runs.
+    """Run a server while the block runs.
 
     Args:
-        kind: As for ``find_server``.
-        target: Release to serve.
+        server: From ``prepare_server``.
         repository: The model repository.
         mode: Triton's model control mode.
         progress: Receives progress events.
         strict: Disable Triton's auto-completion of config.pbtxt.
 
     Raises:
-        ServerError: No such server, or it cannot be installed, started or reached.
+        ServerError: It cannot be started or reached.
     """
-    server = prepare_server(kind, target, progress)
-    progress.step("", f"starting Triton ({kind if is_address(kind) else kind.partition(':')[0]})")
+    progress.step("", "connect to Triton" if isinstance(server, StartedElsewhere) else "start Triton")
     with server.running(repository, mode, strict=strict) as triton:
         yield triton
 

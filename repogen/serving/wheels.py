@@ -93,7 +93,7 @@ class WheelLock:
         if not tags:
             raise ServerError(
                 f"ONNX Runtime {onnxruntime} was never published as a wheel, so the embedded Triton cannot run it",
-                "use --server docker, --server HOST:PORT or another target release",
+                "use another --server, such as docker, or another target release",
                 code="server.no-wheel",
             )
         return tags

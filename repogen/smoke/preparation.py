@@ -11,6 +11,7 @@ from google.protobuf import json_format
 from tritonclient.grpc.model_config_pb2 import TYPE_BF16, ModelConfig
 
 from repogen.artifacts.file_names import (
+    ATTESTATION_FILES,
     CONFIG_FILE,
     DATA_FILE,
     MANIFEST_FILE,
@@ -41,7 +42,9 @@ if TYPE_CHECKING:
 
 # The limit of a gRPC message is 2 GiB; names, versions and the config need some of it.
 MAX_SENT = 2**31 - 2**20
-_BACKENDS_IGNORE = frozenset({CONFIG_FILE, MANIFEST_FILE, UNCONFIRMED_FILE, GOLDEN_JSON, GOLDEN_NPZ})
+_BACKENDS_IGNORE = frozenset(
+    {CONFIG_FILE, MANIFEST_FILE, UNCONFIRMED_FILE, GOLDEN_JSON, GOLDEN_NPZ, *ATTESTATION_FILES}
+)
 
 
 @dataclass(frozen=True)

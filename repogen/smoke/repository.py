@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from repogen.artifacts.serving import ControlMode, SmokeCheck
+from repogen.artifacts.serving import NO_CREDENTIALS, ControlMode, SmokeCheck
 from repogen.errors import RepogenError
 from repogen.repository.inventory import require_models
 from repogen.repository.layout import models_of
 from repogen.repository.manifest import read_manifest
 from repogen.serving.commands import recorded_target
-from repogen.serving.servers import open_triton
+from repogen.serving.servers import open_triton, prepare_server
 from repogen.smoke.deployed_model import read_deployed_model
 from repogen.smoke.grpc_client import connect
 from repogen.smoke.inference import Limits
@@ -25,11 +25,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.artifacts.progress import Progress
-    from repogen.artifacts.serving import RunningTriton, SmokeReport
+    from repogen.artifacts.serving import Credentials, RunningTriton, SmokeReport
     from repogen.smoke.inference import InferenceClient
 
 
-def smoke(repository: Path, names: tuple[str, ...], server: str, progress: Progress) -> list[SmokeReport]:
+def smoke(
+    repository: Path,
+    names: tuple[str, ...],
+    server: str,
+    progress: Progress,
+    credentials: Credentials = NO_CREDENTIALS,
+) -> list[SmokeReport]:
     """Start a Triton and test every served version of a repository on it.
 
     Args:
@@ -37,6 +43,7 @@ def smoke(repository: Path, names: tuple[str, ...], server: str, progress: Progr
         names: Models to test; all when empty.
         server: Value of ``--server``: ``embedded``, ``docker``, ``HOST:PORT``, or the name of a plug-in's server.
         progress: Receives progress events.
+        credentials: TLS and headers of a server at ``HOST:PORT``.
 
     Raises:
         SpecError: The repository or a model does not exist.
@@ -44,7 +51,8 @@ def smoke(repository: Path, names: tuple[str, ...], server: str, progress: Progr
     """
     require_models(repository, names)
     target = recorded_target(repository)
-    with open_triton(server, target, repository, ControlMode.EXPLICIT, progress) as triton:
+    triton_server = prepare_server(server, target, progress, credentials=credentials)
+    with open_triton(triton_server, repository, ControlMode.EXPLICIT, progress) as triton:
         progress.step("", "smoke")
         return smoke_repository(triton, repository, names)
 

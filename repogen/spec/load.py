@@ -89,7 +89,8 @@ def _read_bytes(path: Path) -> bytes:
     except FileNotFoundError as error:
         raise SpecError("spec not found", _INIT_HINT, code="spec.missing", where=str(path)) from error
     except (OSError, ValueError) as error:
-        raise SpecError(f"the spec can't be read: {error}", code="spec.unreadable", where=str(path)) from error
+        problem = error.strerror if isinstance(error, OSError) else error
+        raise SpecError(f"the spec can't be read: {problem}", code="spec.unreadable", where=str(path)) from error
     if len(raw) > MAX_BYTES:
         hint = "a spec contains paths of files, not their content"
         raise SpecError(f"the spec is larger than {MAX_BYTES} bytes", hint, code="spec.too-large", where=str(path))

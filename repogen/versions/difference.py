@@ -74,7 +74,7 @@ def compare(name: str, before: tuple[Path, int | None], after: tuple[Path, int |
         metrics=tuple(_metrics(*manifests)),
         sizes=(first.size, second.size),
         files=tuple(_files(*manifests)),
-        config=tuple(_config(first, second, notes)),
+        config=_config(first, second, notes),
         inputs=_inputs(*manifests),
         notes=tuple(notes),
     )
@@ -214,8 +214,8 @@ def _inputs(before: Manifest | None, after: Manifest | None) -> tuple[str, ...]:
     return tuple(key for key in sorted({*old, *new}) if old.get(key) != new.get(key))
 
 
-def _config(before: VersionRecord, after: VersionRecord, notes: list[str]) -> Iterator[str]:
-    """Yield the unified diff of two config.pbtxt: the versions' own, or those of the models."""
+def _config(before: VersionRecord, after: VersionRecord, notes: list[str]) -> tuple[str, ...] | None:
+    """Return the unified diff of two config.pbtxt: the versions' own, or the models'; None if one can't be read."""
     texts = []
     for version in (before, after):
         folder = version.path if is_file(version.path / CONFIG_FILE) else version.path.parent
@@ -223,12 +223,9 @@ def _config(before: VersionRecord, after: VersionRecord, notes: list[str]) -> It
             texts.append((config_bytes(folder) or b"").decode(errors="backslashreplace").splitlines())
         except (RepogenError, OSError) as error:
             notes.append(f"version {version.version}: {CONFIG_FILE} was not compared: {error}")
-            return
+            return None
     first, second = texts
     if max(len(first), len(second)) > _MAX_LINES:
-        if first != second:
-            notes.append(f"{CONFIG_FILE} differs; it has more than {_MAX_LINES:,} lines")
-        return
+        return () if first == second else (f"more than {_MAX_LINES:,} lines, so the differences are not listed",)
     old, new = (f"{CONFIG_FILE} of version {version.version}" for version in (before, after))
-    for line in difflib.unified_diff(first, second, old, new, lineterm=""):
-        yield line[:_MAX_LENGTH]
+    return tuple(line[:_MAX_LENGTH] for line in difflib.unified_diff(first, second, old, new, lineterm=""))

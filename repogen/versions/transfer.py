@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.transfer import TransferredVersion, TransferReport
+from repogen.attestation.signature import require_signature
 from repogen.errors import PublishError, SpecError
 from repogen.files import reason
 from repogen.repository.ensembles import unfit, unfit_users
@@ -103,6 +104,8 @@ def _publish_pending(
     with prepare_stage_root(target, options.stage_dir) as root:
         scratch = private_repository(root)
         staged = [stage_copy(scratch, target, each.record.model, each.record.path) for each in pending]
+        for version in staged:
+            require_signature(version.version_dir, version.name, options.signer)
         _require_loadable(staged, target, allow_breaking=options.allow_breaking)
         for version in staged:
             number = version.version

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE
+from repogen.artifacts.file_names import ATTESTATION_FILE, CONFIG_FILE, MANIFEST_FILE
 from repogen.artifacts.verification import Discrepancy, VerifyReport
+from repogen.attestation.signature import verify_signature
+from repogen.attestation.statement import differences, read_attestation
 from repogen.errors import RepogenError, SpecError
 from repogen.files import reason
 from repogen.repository.inventory import read_models
@@ -17,18 +19,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from repogen.artifacts.attestation import TrustedSigner
     from repogen.artifacts.inventory import ModelRecord, VersionRecord
+    from repogen.artifacts.versions import Manifest
 
 
-def verify(repository: Path, names: Iterable[str] = ()) -> VerifyReport:
+def verify(repository: Path, names: Iterable[str] = (), signer: TrustedSigner | None = None) -> VerifyReport:
     """Compare the files of a repository with its manifests; every file is hashed.
 
     Args:
         repository: A repository.
         names: The models; all when empty.
+        signer: Whose signatures are required; None to require none.
 
     Raises:
-        SpecError: The repository, or a model, does not exist, or it has no models.
+        SpecError: The repository, or a model, does not exist, it has no models, or ``signer`` cannot be used.
         PublishError: A directory can't be read.
     """
     models = read_models(repository, names)
@@ -42,15 +47,16 @@ def verify(repository: Path, names: Iterable[str] = ()) -> VerifyReport:
         versions=len(versions),
         files=sum(len(manifest.files) for manifest in manifests),
         size=sum(manifest.size for manifest in manifests),
-        findings=tuple(finding for model in models for finding in _model_findings(model)),
+        findings=tuple(finding for model in models for finding in _model_findings(model, signer)),
+        signed=sum(version.signed for version in versions),
     )
 
 
-def _model_findings(model: ModelRecord) -> Iterator[Discrepancy]:
+def _model_findings(model: ModelRecord, signer: TrustedSigner | None) -> Iterator[Discrepancy]:
     for message in _config_findings(model):
         yield Discrepancy(model.name, None, message)
     for version in model.versions:
-        for message in _version_findings(version):
+        for message in _version_findings(version, signer):
             yield Discrepancy(model.name, version.version, message)
 
 
@@ -75,20 +81,38 @@ def _config_findings(model: ModelRecord) -> Iterator[str]:
         yield from damaged_named_files(model.path, version.manifest.files)
 
 
-def _version_findings(version: VersionRecord) -> Iterator[str]:
+def _version_findings(version: VersionRecord, signer: TrustedSigner | None) -> Iterator[str]:
+    """Yield what differs; the signature of a version is verified only if nothing else does."""
     if version.manifest is None:
         yield version.problem
         return
-    if version.manifest.model != version.model:
-        yield f"{MANIFEST_FILE} is that of a version of {version.manifest.model}"
-    yield from damaged_files(version.path, version.manifest)
+    findings = [*_file_findings(version, version.manifest), *_attestation_findings(version, version.manifest)]
+    yield from findings
+    if signer is not None and not findings and (problem := verify_signature(version.path, signer)):
+        yield problem
+
+
+def _attestation_findings(version: VersionRecord, manifest: Manifest) -> Iterator[str]:
     try:
-        unlisted = unlisted_files(version.path, version.manifest)
+        attestation = read_attestation(version.path)
+    except (RepogenError, OSError) as error:
+        yield f"{ATTESTATION_FILE}: {error}"
+        return
+    if attestation is not None:
+        yield from differences(attestation, manifest)
+
+
+def _file_findings(version: VersionRecord, manifest: Manifest) -> Iterator[str]:
+    if manifest.model != version.model:
+        yield f"{MANIFEST_FILE} is that of a version of {manifest.model}"
+    yield from damaged_files(version.path, manifest)
+    try:
+        unlisted = unlisted_files(version.path, manifest)
     except OSError as error:
         yield f"the directory cannot be read: {reason(error)}"
         return
     for name in unlisted:
         # what Python could import is in damaged_files, and Triton's Python backend writes the cache of bytecode
-        is_cache = name == "__pycache__/" and version.manifest.provenance.exporter == "python"
-        if not is_cache and not may_be_imported(name, version.manifest):
+        is_cache = name == "__pycache__/" and manifest.provenance.exporter == "python"
+        if not is_cache and not may_be_imported(name, manifest):
             yield f"{name} is not listed in the manifest"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
 import os
 import sys
 import sysconfig
@@ -14,7 +15,7 @@ from repogen.repository.digest import sha256_file
 from repogen.source.interface import PUBLISHED_MODULE_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 
 def imported_code(root: Path, data: Iterable[Path] = ()) -> ImportedCode:
@@ -28,26 +29,67 @@ def imported_code(root: Path, data: Iterable[Path] = ()) -> ImportedCode:
     modules = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
     excluded = ("__main__", PUBLISHED_MODULE_PREFIX)
     located = [(name, Path(file)) for name, file in modules if isinstance(file, str) and not name.startswith(excluded)]
-    code = [path for _, path in located if path.is_file() and not _is_installed(path)]
+    installed = _installed_directories()
+    code = [path for _, path in located if not _is_installed(path, installed) and path.is_file()]
     # Data files are not resolved: a symlink with a new target is a change.
     paths = (*(path.resolve() for path in code), *(path.absolute() for path in data))
     files = {Path(os.path.relpath(path, root.resolve())).as_posix(): sha256_file(path) for path in paths}
-    packages = importlib.metadata.packages_distributions()
-    top_level = {name.partition(".")[0] for name, path in located if "site-packages" in path.parts}
-    # Several distributions may share a namespace package; which of them was used is unknown, so all count.
-    names = {name for top in top_level for name in packages.get(top, ())}
-    return ImportedCode(files, {name: importlib.metadata.version(name) for name in sorted(names)})
+    packages: dict[str, set[Path]] = {}
+    for name, path in located:
+        if "site-packages" in path.parts:
+            packages.setdefault(name.partition(".")[0], set()).add(path)
+    return ImportedCode(files, _distributions_of(packages))
 
 
-def _is_installed(path: Path) -> bool:
+def _is_installed(path: Path, directories: tuple[str, ...]) -> bool:
     """Return whether ``path`` belongs to the interpreter, to a distribution or to repogen."""
-    package = Path(__file__).resolve().parents[1]
+    if "site-packages" in path.parts or "dist-packages" in path.parts:
+        return True
+    # A worker has 3,000 modules: most are decided without a system call, unless a directory is behind a symlink.
+    return str(path).startswith(directories) or str(path.resolve()).startswith(directories)
+
+
+def _installed_directories() -> tuple[str, ...]:
+    """Return the directories of repogen and of the standard library, with a slash at the end."""
     paths = sysconfig.get_paths()
-    standard_library = {Path(paths[key]).resolve() for key in ("stdlib", "platstdlib")}
-    resolved = path.resolve()
-    return (
-        "site-packages" in path.parts
-        or "dist-packages" in path.parts
-        or resolved.is_relative_to(package)
-        or any(resolved.is_relative_to(directory) for directory in standard_library)
-    )
+    directories = (Path(__file__).parents[1], Path(paths["stdlib"]), Path(paths["platstdlib"]))
+    return tuple(f"{directory.resolve()}{os.sep}" for directory in directories)
+
+
+def _distributions_of(packages: Mapping[str, set[Path]]) -> dict[str, str]:
+    """Return the versions of the distributions that provide imported files, by name.
+
+    It does not call ``importlib.metadata.packages_distributions``, which parses the metadata of every distribution.
+
+    Args:
+        packages: Top-level package -> its imported files. If several distributions provide a package, as for a
+            namespace package, those count whose files are among them.
+    """
+    providers: dict[str, list[importlib.metadata.Distribution]] = {package: [] for package in packages}
+    for distribution in importlib.metadata.distributions():
+        for package in _top_level(distribution) & packages.keys():
+            providers[package].append(distribution)
+    versions: dict[str, str] = {}
+    for package, distributions in providers.items():
+        imported = {path.resolve() for path in packages[package]} if len(distributions) > 1 else set()
+        for distribution in distributions:
+            if len(distributions) == 1 or not imported.isdisjoint(_files_of(distribution)):
+                metadata = distribution.metadata
+                versions.setdefault(metadata["Name"], metadata["Version"])  # the first on sys.path is the imported one
+    return dict(sorted(versions.items()))
+
+
+def _files_of(distribution: importlib.metadata.Distribution) -> set[Path]:
+    """Return the paths of the modules that a distribution installed."""
+    root = Path(str(distribution.locate_file(""))).resolve()
+    return {root / file for file in distribution.files or () if file.suffix in {".py", ".so"}}
+
+
+def _top_level(distribution: importlib.metadata.Distribution) -> set[str]:
+    """Return the names that a distribution adds to ``site-packages``."""
+    declared = distribution.read_text("top_level.txt")
+    if declared:
+        return set(declared.split())
+    paths = (distribution.read_text("RECORD") or "").splitlines()
+    roots = {path.partition(",")[0].partition("/")[0] for path in paths}
+    return {inspect.getmodulename(root) or root for root in roots}

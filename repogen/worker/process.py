@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.built_model import BuildDiagnostics, BuiltModel
 from repogen.errors import ExportError, ParityError, RepogenError, error_from_record
+from repogen.worker.fork_server import ForkServer
 from repogen.worker.job import EVENT, JOB, Event, Job, Outcome
 from repogen.worker.supervisor import (
+    ENVIRONMENT,
     MemoryLimitError,
     ProcessEndedError,
+    ServerEndedError,
     SupervisedProcess,
     SupervisionError,
     Task,
@@ -21,9 +25,20 @@ from repogen.worker.supervisor import (
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Sequence
 
     from repogen.artifacts.progress import Progress
+    from repogen.spec.models import ModelSpec
 
+_PYTORCH_SOURCES = frozenset({"torch", "huggingface"})
+_DYNAMO = frozenset(
+    {
+        "onnxscript.function_libs.torch_lib.ops",
+        "torch.export._trace",
+        "torch.onnx._internal.exporter._compat",
+        "torch.onnx._internal.exporter._torchlib.ops",
+    }
+)
 _CRASHED = "native code crashed; --debug shows the whole stack"
 _SIGNAL_HINTS = {
     "SIGKILL": "it may have run out of memory (see dmesg)",
@@ -31,13 +46,14 @@ _SIGNAL_HINTS = {
 }
 
 
-def run_worker(job: Job, progress: Progress, cancelled: threading.Event) -> Outcome:
+def run_worker(job: Job, progress: Progress, cancelled: threading.Event, server: ForkServer | None = None) -> Outcome:
     """Build a model in a process of its own.
 
     Args:
         job: The model.
         progress: Receives the worker's steps.
         cancelled: When set, the worker is killed.
+        server: Forks the worker; None if it is to be started directly.
 
     Returns:
         The model; or the error that the worker reported, how it ended, or the limit that it exceeded, with the step.
@@ -45,17 +61,56 @@ def run_worker(job: Job, progress: Progress, cancelled: threading.Event) -> Outc
     Raises:
         KeyboardInterrupt: The build was cancelled.
     """
-    threads = str(job.threads)
+    try:
+        return _run(job, progress, cancelled, server)
+    except ServerEndedError:  # no fault of the model: perhaps the kernel ended the server to free memory
+        shutil.rmtree(job.work_dir, ignore_errors=True)
+        job.work_dir.mkdir(parents=True)
+        return _run(job, progress, cancelled, None)
+
+
+def open_fork_server(models: Sequence[ModelSpec], threads: int) -> ForkServer:
+    """Return a fork server for the workers of several models, to be used as a context manager.
+
+    Args:
+        models: The models.
+        threads: Number of compute threads of each worker.
+    """
+    return ForkServer(common_modules(models), {**ENVIRONMENT, **_thread_limits(threads)})
+
+
+def common_modules(models: Sequence[ModelSpec]) -> list[str]:
+    """Return what the workers of all models import, sorted: the imported distributions are inputs of a build."""
+    return sorted(set[str].intersection(*map(_modules, models)))
+
+
+def _modules(model: ModelSpec) -> set[str]:
+    """Return what the worker of a model imports, unless its build fails early."""
+    modules = {"repogen.worker.sequence"}
+    if model.source.kind in _PYTORCH_SOURCES:
+        modules |= {"repogen.source.torch.loader", "torch._dynamo", "torch.onnx"}
+        if "dynamo" in model.export.exporters:
+            modules |= _DYNAMO
+    if model.source.kind == "huggingface":
+        modules |= {"repogen.source.huggingface.loader", "transformers"}
+    modules |= {"onnxsim" for selected in model.passes if selected.name == "onnxsim"}
+    return modules
+
+
+def _thread_limits(threads: int) -> dict[str, str]:
+    return {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+
+
+def _run(job: Job, progress: Progress, cancelled: threading.Event, server: ForkServer | None) -> Outcome:
     environment = {
         # By default torch keeps its cache among the temporary files.
         "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(job.work_dir / "inductor")),
-        "OMP_NUM_THREADS": threads,
-        "MKL_NUM_THREADS": threads,
+        **_thread_limits(job.threads),
     }
     log = job.work_dir / "worker.log"
     task = Task("repogen.worker.child", JOB.dump_json(job, by_alias=True), job.root, log, environment)
     monitor = _Monitor(job, progress)
-    with SupervisedProcess(task, cancelled) as process:
+    with SupervisedProcess(task, cancelled, server) as process:
         try:
             result: BuiltModel | RepogenError = monitor.follow(process)
         except RepogenError as error:
@@ -92,6 +147,8 @@ class _Monitor:
                     raise error_from_record(event.error)
                 if event.built is not None:
                     return event.built
+        except ServerEndedError:
+            raise
         except SupervisionError as error:
             raise self._cut_short(error, process) from error
         raise AssertionError("events() ends with an exception")

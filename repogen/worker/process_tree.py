@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+
+from repogen.machine import is_linux
 
 _PAGE_KIB = os.sysconf("SC_PAGESIZE") // 1024
 
@@ -45,11 +48,16 @@ def memory_above(ancestor: int, limit: int) -> MemoryUse | None:
         limit: The limit in KiB.
     """
     descendants = _descendants(ancestor)
-    if sum(map(_resident, descendants)) <= limit:
+    sizes = _resident_sizes(descendants)
+    if sum(sizes) <= limit:
         return None
+    if not is_linux():
+        return MemoryUse(sum(sizes), max(sizes), len(sizes))
     # Only now: it takes the kernel longer. Each of n processes that share a page counts 1/n of it.
     sizes = list(map(_proportional, descendants))
-    return MemoryUse(sum(sizes), max(sizes), len(sizes)) if sum(sizes) > limit else None
+    # A worker shares pages with the server that forked it; alone it would use all of them.
+    total = max(sum(sizes), *map(_resident, descendants))
+    return MemoryUse(total, max(sizes), len(sizes)) if total > limit else None
 
 
 def peak_memory(ancestor: int) -> int:
@@ -72,6 +80,8 @@ def _descendants(ancestor: int) -> list[int]:
 
 def _parents() -> dict[int, int]:
     """Return the parent of every process."""
+    if not is_linux():
+        return {pid: parent for pid, (parent, _) in _listed().items()}
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -79,6 +89,23 @@ def _parents() -> dict[int, int]:
             fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
             parents[int(path.parent.name)] = int(fields[1])
     return parents
+
+
+def _listed() -> dict[int, tuple[int, int]]:
+    """Return the parent and the resident memory in KiB of every process, as `ps` lists them, except for `ps` itself."""
+    command = ["ps", "-A", "-o", "pid=,ppid=,rss="]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        lines = [line.split() for line in process.communicate()[0].splitlines()]
+    rows = {int(pid): (int(parent), int(rss)) for pid, parent, rss in lines}
+    return {pid: row for pid, row in rows.items() if pid != process.pid}
+
+
+def _resident_sizes(pids: list[int]) -> list[int]:
+    """Return the resident memory of processes, in KiB; 0 for one that has ended."""
+    if is_linux():
+        return list(map(_resident, pids))
+    processes = _listed()
+    return [processes.get(pid, (0, 0))[1] for pid in pids]
 
 
 def _resident(pid: int) -> int:

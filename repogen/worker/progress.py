@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.built_model import BuildDiagnostics
+from repogen.machine import is_linux
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +32,8 @@ class BuildLog:
     @property
     def diagnostics(self) -> BuildDiagnostics:
         """The diagnostics so far."""
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        unit = 1024 if is_linux() else 1  # source: getrusage(2) of Linux and of macOS
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
         return replace(self._diagnostics, peak_rss_bytes=peak)
 
     @contextmanager

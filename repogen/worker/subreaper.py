@@ -1,9 +1,12 @@
-"""The child's half of a supervised process, which ``repogen.worker.supervisor`` starts.
+"""The child's half of a supervised process, which ``repogen.worker.supervisor`` starts or a fork server forks.
 
 The started process forks. The child becomes the worker and runs the task. The parent stays as its supervisor and waits
 for the end of the worker, for SIGTERM, or for the end of repogen (even by SIGKILL). Then it kills the worker and every
 process that the worker started, including those that left its process group, and ends as the worker did. It is their
 subreaper, so that Linux makes it the parent of every orphan.
+
+Other systems have neither subreapers nor a signal at the end of the parent. There, the supervisor looks once a second
+whether repogen has ended, and orphans that left the process group of the worker are not killed.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
+from repogen.machine import is_linux
 from repogen.worker.process_tree import children
 
 if TYPE_CHECKING:
@@ -30,8 +34,9 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _PR_SET_CHILD_SUBREAPER = 36
-_SIGNALS = {signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1}
+_SIGNALS = {signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1, signal.SIGALRM}
 _KILL_SECONDS = 3.0
+_PARENT_SECONDS = 1.0
 
 
 def run_supervised(run_task: RunTask) -> NoReturn:
@@ -93,29 +98,38 @@ def _supervise(events: int, parent: int) -> None:
     """
     # Blocked from the start: sigwait receives them, and none is lost.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    _end_with(parent, signal.SIGTERM)
+    if is_linux():
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    end_with(parent, signal.SIGTERM)
     supervisor = os.getpid()
     worker = os.fork()
     if worker:
         # Only the worker may hold these: otherwise its end would not close them.
         os.close(events)
         os.close(sys.stdin.fileno())
-        status = _wait(worker)
+        if not is_linux():
+            signal.setitimer(signal.ITIMER_REAL, _PARENT_SECONDS, _PARENT_SECONDS)
+        status = _wait(worker, parent)
         _kill_descendants()
         _end_as(status)
-    _end_with(supervisor, signal.SIGKILL)
+    end_with(supervisor, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
-def _end_with(parent: int, number: signal.Signals) -> None:
-    """Make Linux send a signal to this process when the thread that started it ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+def end_with(parent: int, number: signal.Signals) -> None:
+    """Make Linux send a signal to this process when the thread that started it ends.
+
+    Args:
+        parent: The process that started this one; if it has ended already, this process ends.
+        number: The signal.
+    """
+    if is_linux():
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os._exit(1)
 
 
-def _wait(worker: int) -> int:
+def _wait(worker: int, parent: int) -> int:
     """Return the worker's wait status when it ends, or SIGTERM when it is to be ended; forward SIGUSR1 to it."""
     while True:
         received = signal.sigwait(_SIGNALS)
@@ -124,6 +138,8 @@ def _wait(worker: int) -> int:
         if received == signal.SIGUSR1:
             os.kill(worker, signal.SIGUSR1)
             continue
+        if received == signal.SIGALRM and os.getppid() != parent:
+            return signal.SIGTERM
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:  # also reaps orphans of the worker
             if ended[0] == worker:
                 return ended[1]

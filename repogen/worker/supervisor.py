@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from pydantic import TypeAdapter
 
+    from repogen.worker.fork_server import ForkedProcess, ForkServer
     from repogen.worker.log import WorkerLog
 
 _Event = TypeVar("_Event")
@@ -36,12 +37,13 @@ _Event = TypeVar("_Event")
 _POLL_SECONDS = 0.2
 _GRACE_SECONDS = 5.0
 _STACK_DUMP_SECONDS = 0.3
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "PYTHONUNBUFFERED": "1",
     "PYTHONFAULTHANDLER": "1",
     "ORT_DISABLE_TELEMETRY": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
 }
+"""Variables of every supervised process."""
 _MAX_EVENT_BYTES = 16 * 1024 * 1024
 
 
@@ -81,6 +83,10 @@ class ProcessEndedError(SupervisionError):
         super().__init__(f"was killed by {self.signal_name}" if self.signal_name else f"exited with status {status}")
 
 
+class ServerEndedError(SupervisionError):
+    """The fork server of the process ended, and the process with it."""
+
+
 class TimeLimitError(SupervisionError):
     """The time limit was reached; the log ends with the stack of the process."""
 
@@ -107,9 +113,13 @@ class SupervisedProcess:
     Args:
         task: What to run.
         cancelled: When set, ``events`` raises ``KeyboardInterrupt``.
+        server: Forks the process if it can; otherwise the process is started directly.
+
+    Raises:
+        KeyboardInterrupt: It was cancelled.
     """
 
-    def __init__(self, task: Task, cancelled: threading.Event | None = None) -> None:
+    def __init__(self, task: Task, cancelled: threading.Event | None = None, server: ForkServer | None = None) -> None:
         """Start the process, without a limit."""
         self._task = task
         self._cancelled = cancelled
@@ -118,18 +128,19 @@ class SupervisedProcess:
         self._next_memory_check = 0.0
         read_end, write_end = os.pipe()
         self._events = os.fdopen(read_end, "rb", buffering=0)
-        with task.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                # -P: a queue.py in the user's working directory must not replace the standard library's.
-                [sys.executable, "-P", "-m", task.module, str(write_end), str(os.getpid())],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                pass_fds=(write_end,),
-                start_new_session=True,
-                env={**without_secrets(), **_ENVIRONMENT, **task.environment},
-            )
-        os.close(write_end)
+        try:
+            with task.log.open("wb") as log:
+                forked = None
+                if server is not None:
+                    files = (log.fileno(), write_end)
+                    forked = server.start(task.module, {**ENVIRONMENT, **task.environment}, files, cancelled)
+                self._process: subprocess.Popen[bytes] | ForkedProcess = forked or _started(task, log, write_end)
+        except BaseException:
+            self._events.close()
+            raise
+        finally:
+            os.close(write_end)
+        self._forked = forked
 
     def __enter__(self) -> Self:
         """Return the process."""
@@ -139,6 +150,8 @@ class SupervisedProcess:
         """Kill the process and everything that it started."""
         self._kill()
         self._events.close()
+        if self._forked is not None:
+            self._forked.close()
 
     @property
     def log(self) -> WorkerLog:
@@ -209,9 +222,12 @@ class SupervisedProcess:
 
     def _ended_error(self) -> SupervisionError:
         try:
-            return ProcessEndedError(self._process.wait(_GRACE_SECONDS))
+            status = self._process.wait(_GRACE_SECONDS)
         except subprocess.TimeoutExpired:
             return ClosedPipeError()
+        if self._forked is not None and self._forked.lost:
+            return ServerEndedError("ended with the process that forked it")
+        return ProcessEndedError(status)
 
     def _kill(self) -> int:
         """Make the child's supervisor kill everything; return the exit status of the process."""
@@ -222,6 +238,19 @@ class SupervisedProcess:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         return self._process.wait()
+
+
+def _started(task: Task, log: IO[bytes], write_end: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        # -P: a queue.py in the user's working directory must not replace the standard library's.
+        [sys.executable, "-P", "-m", task.module, str(write_end), str(os.getpid())],
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=log,
+        pass_fds=(write_end,),
+        start_new_session=True,
+        env={**without_secrets(), **ENVIRONMENT, **task.environment},
+    )
 
 
 def _decode(line: bytes, adapter: TypeAdapter[_Event]) -> _Event:

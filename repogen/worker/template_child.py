@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.errors import RepogenError
+from repogen.machine import is_linux
 from repogen.triton_config.render.template import render
 from repogen.worker.subreaper import run_supervised
 from repogen.worker.template import EVENT, JOB, MEMORY_MB, TemplateEvent, TemplateJob
@@ -38,7 +39,12 @@ def _result(job: TemplateJob) -> TemplateEvent:
 
 
 def _limit_memory() -> None:
-    """Limit the memory, so that an excessive allocation is a MemoryError with the template's line."""
+    """Limit the memory, so that an excessive allocation is a MemoryError with the template's line.
+
+    Other systems than Linux do not enforce this limit.
+    """
+    if not is_linux():
+        return
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limit = pages * resource.getpagesize() + MEMORY_MB * 2**20
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

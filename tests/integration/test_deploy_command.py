@@ -220,6 +220,47 @@ def test_ensemble_and_steps_are_deployed_and_restored_together(host: Host) -> No
     assert summary(host.deploy(unload=["pipe"])) == [("pipe", "unloaded", ())]
 
 
+def rollback(host: Host, *arguments: str) -> Any:
+    """Run `repogen rollback` on the server, and return its document with the exit code."""
+    command = ["rollback", *arguments, "--repository", str(host.repository), "--server", host.address, "--json"]
+    result = CliRunner().invoke(main, command)
+    document = json.loads(result.output)
+    TypeAdapter(DOCUMENTS["rollback"]).validate_python(document)
+    return document | {"exit_code": result.exit_code}
+
+
+def test_rollback_is_deployed(host: Host) -> None:
+    """The servers follow the repository; a rerun changes nothing, and --release goes forward again."""
+    for factor in (1.0, 2.0):
+        publish_scaled(host.repository, "back", Scaled(factor))
+    host.deploy("back")
+    expected = [("held", "deployed", 1.0), ("unchanged", "unchanged", 1.0), ("released", "deployed", 2.0)]
+    for option, (outcome, action, answer) in zip(("--to=1", "--to=1", "--release"), expected, strict=True):
+        document = rollback(host, "back", option)
+        (model,) = document["deploy"]["servers"][0]["models"]
+        assert (document["exit_code"], document["outcome"], model["action"]) == (0, outcome, action)
+        assert host.answer("back") == answer
+
+
+def test_rollback_that_fails_on_a_server_leaves_its_version(host: Host) -> None:
+    """The server serves what it served before, and the repository keeps the hold."""
+    publish_scaled(host.repository, "unfit", Scaled(1.0, golden=3.0))
+    publish_scaled(host.repository, "unfit", Scaled(2.0))
+    host.deploy("unfit")
+    document = rollback(host, "unfit", "--to=1")
+    assert (document["exit_code"], document["held"], host.answer("unfit")) == (6, 1, 2.0)
+
+
+def test_rollback_requires_its_servers(host: Host) -> None:
+    """If a server does not respond, the repository is not changed."""
+    for factor in (1.0, 2.0):
+        publish_scaled(host.repository, "alone", Scaled(factor))
+    command = ["rollback", "alone", "--repository", str(host.repository), "--server", "127.0.0.1:9"]
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 6, result.output
+    assert repogen.versions("alone", repository=host.repository).models[0].held is None
+
+
 class Interrupting(Silent):
     """Sends SIGINT to this process when a model is tested."""
 
@@ -577,3 +618,8 @@ def test_mutual_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         command += [part for option, file in files.items() for part in (option, str(tmp_path / file))]
         result = CliRunner().invoke(main, command)
         assert result.exit_code == 0, result.output
+        smoke = ["smoke", str(repository), "--server", host.address, *command[6:]]
+        result = CliRunner().invoke(main, smoke)
+        assert result.exit_code == 0, result.output
+        result = CliRunner().invoke(main, smoke[:4])
+        assert (result.exit_code, "use --tls, or --tls-root" in result.output) == (6, True)

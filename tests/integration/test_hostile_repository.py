@@ -12,7 +12,7 @@ from tritonclient.grpc import InferenceServerClient
 
 from repogen.artifacts.serving import ControlMode
 from repogen.serving import commands
-from repogen.serving.servers import open_triton
+from repogen.serving.servers import open_triton, prepare_server
 from repogen.smoke.repository import smoke_repository
 from repogen.targets import DEFAULT_RELEASE, targets
 from tests.support import graphs
@@ -125,7 +125,7 @@ def client(triton: Any) -> Iterator[InferenceServerClient]:
 def test_smoke_runs_nothing(repository: Path, marker: Path) -> None:
     """Each model is in the report with the reason, and the others are tested."""
     target, mode = targets()[DEFAULT_RELEASE], ControlMode.EXPLICIT
-    with open_triton("embedded", target, repository, mode, Notes()) as triton:
+    with open_triton(prepare_server("embedded", target, Notes()), repository, mode, Notes()) as triton:
         reports = smoke_repository(triton, repository)
     loads = {report.model: check.detail for report in reports for check in report.checks if check.name == "loads"}
     assert not marker.exists()

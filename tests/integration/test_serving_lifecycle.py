@@ -40,9 +40,10 @@ import sys, time
 from pathlib import Path
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
-from repogen.serving.servers import open_triton
+from repogen.serving.servers import open_triton, prepare_server
 from repogen.targets import targets
-with open_triton("embedded", targets()["24.10"], Path(sys.argv[1]), ControlMode.NONE, Silent()) as running:
+server = prepare_server("embedded", targets()["24.10"], Silent())
+with open_triton(server, Path(sys.argv[1]), ControlMode.NONE, Silent()) as running:
     print(running.endpoint.http, flush=True)
     time.sleep(600)
 """

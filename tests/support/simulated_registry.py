@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from repogen.artifacts.built_model import OnnxArtifact
-from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE
+from repogen.artifacts.file_names import ATTESTATION_FILES, CONFIG_FILE, MANIFEST_FILE
 from repogen.artifacts.named_file import data_file, label_file
 from repogen.artifacts.registry import EntryState, RegistryEntry
 from repogen.artifacts.tensors import Signature, TensorSpec
@@ -139,7 +139,8 @@ class SimulatedRegistry:
             raise TrackingError(
                 f"{entry.name}: the registry's artifacts do not exist", code="tracking.artifacts"
             ) from error
-        names = [MANIFEST_FILE, *(file.path for file in manifest.files)]
+        described = (name for name in ATTESTATION_FILES if (source / name).is_file())
+        names = [MANIFEST_FILE, *(file.path for file in manifest.files), *described]
         shutil.copyfile(source / names[0], directory / names[0])
         self._count_call()
         if damaged := damaged_files(source, manifest):

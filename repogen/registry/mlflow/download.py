@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from repogen.artifacts.file_names import MANIFEST_FILE
+from repogen.artifacts.file_names import ATTESTATION_FILES, MANIFEST_FILE
 from repogen.errors import SourceError, TrackingError
 from repogen.registry.mlflow.client import Connection, connect
 from repogen.registry.mlflow.library import MlflowException, get_artifact_repository
@@ -102,10 +102,17 @@ def fetch_version(connection: Connection, entry: RegistryEntry, directory: Path)
     if manifest.model != entry.name or manifest.content_sha256 != entry.content:
         raise _altered_error(name, f"its {MANIFEST_FILE} is not the one that was registered")
     with connection.doing(f"downloading {name}", _DELETED), ThreadPoolExecutor(_MAX_DOWNLOADS) as pool:
-        list(pool.map(lambda record: artifacts.download_artifacts(record.path, str(directory)), manifest.files))
+        described = [name for name in _names(artifacts) if name in ATTESTATION_FILES]
+        paths = [*(record.path for record in manifest.files), *described]
+        list(pool.map(lambda path: artifacts.download_artifacts(path, str(directory)), paths))
     if damaged := damaged_files(directory, manifest):
         raise _altered_error(name, "; ".join(damaged))
     return directory
+
+
+def _names(artifacts: Any) -> set[str]:  # noqa: ANN401 - mlflow's is not typed
+    """Return the names of the files and directories at the top of an artifact location."""
+    return {file.path.rpartition("/")[2] for file in artifacts.list_artifacts()}
 
 
 @contextmanager

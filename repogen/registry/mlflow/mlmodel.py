@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import yaml
 
-from repogen.artifacts.file_names import MANIFEST_FILE, MODEL_FILE
+from repogen.artifacts.file_names import ATTESTATION_FILES, MANIFEST_FILE, MODEL_FILE
 from repogen.artifacts.tensors import DTYPES
 from repogen.registry.mlflow import library
 from repogen.repository.golden import first_golden_inputs
@@ -45,7 +45,8 @@ def write_model(staged: StagedVersion, run_id: str, model_id: str, directory: Pa
         directory: An empty directory on the staged version's filesystem.
     """
     manifest = staged.manifest
-    for name in (*(record.path for record in manifest.files), MANIFEST_FILE):
+    described = (name for name in ATTESTATION_FILES if (staged.version_dir / name).is_file())
+    for name in (*(record.path for record in manifest.files), *described, MANIFEST_FILE):
         _link(staged.version_dir / name, directory / name)
     example = _example(staged)
     if example is not None:

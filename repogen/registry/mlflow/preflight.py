@@ -1,12 +1,14 @@
 """Checks within seconds, and without importing mlflow, that the tracking server responds.
 
-MLflow's own client retries for about four minutes before it reports that no server is listening.
+MLflow's own client retries for about four minutes before it reports that no server is listening, and for almost two
+minutes if it is the server of a database.
 """
 
 from __future__ import annotations
 
 import base64
 import http.client
+import math
 import os
 import ssl
 import urllib.error
@@ -15,6 +17,7 @@ from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from repogen.distribution import install_command
 from repogen.errors import MissingExtraError, TrackingError
@@ -26,6 +29,17 @@ if TYPE_CHECKING:
 _TIMEOUT = 8.0
 _ENDPOINT = "/api/2.0/mlflow/experiments/search?max_results=1"
 _DOWN = "start the server, or correct the tracking URI"
+_DATABASE_SCHEMES = frozenset({"postgresql", "mysql", "mssql"})
+_TIMEOUT_OPTIONS = {
+    "psycopg": "connect_timeout",
+    "psycopg2": "connect_timeout",
+    "pymysql": "connect_timeout",
+    "mysqldb": "connect_timeout",
+    "pyodbc": "timeout",
+}
+"""The option of each driver for the seconds that a connection may take."""
+_DISTRIBUTIONS = {"psycopg": "psycopg[binary]", "psycopg2": "psycopg2-binary", "MySQLdb": "mysqlclient"}
+"""The distribution of a driver's module, where it has another name."""
 
 
 def preflight(tracking: Tracking, seconds: float = _TIMEOUT) -> None:
@@ -38,7 +52,7 @@ def preflight(tracking: Tracking, seconds: float = _TIMEOUT) -> None:
     Raises:
         MissingExtraError: mlflow is not installed.
         TrackingError: The server is down or slow, rejects the request, or is not an MLflow server; or the directory of
-            the database does not exist.
+            the database does not exist; or the database's driver is not installed, or cannot connect.
     """
     if find_spec("mlflow") is None:
         raise MissingExtraError("MLflow is not installed", install_command("track"))
@@ -47,6 +61,47 @@ def preflight(tracking: Tracking, seconds: float = _TIMEOUT) -> None:
         _check_writable(Path(database))
     elif tracking.uri.startswith(("http://", "https://")):
         _check_server(tracking.uri, seconds)
+    elif urlsplit(tracking.uri).scheme.partition("+")[0] in _DATABASE_SCHEMES:
+        _check_database(tracking.uri, seconds)
+
+
+def _check_database(uri: str, seconds: float) -> None:
+    """Connect once to the server of a database, with the driver that MLflow would use."""
+    if find_spec("sqlalchemy") is None:  # mlflow-skinny
+        raise MissingExtraError("MLflow is installed without SQLAlchemy", install_command("track"))
+    from sqlalchemy import NullPool, create_engine  # noqa: PLC0415 - for databases only
+    from sqlalchemy.engine import make_url  # noqa: PLC0415 - the same
+    from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError  # noqa: PLC0415 - the same
+
+    scheme = urlsplit(uri).scheme
+    try:
+        option = _TIMEOUT_OPTIONS.get(make_url(uri).get_dialect().driver)
+        limits = {} if option is None else {option: math.ceil(seconds)}
+        create_engine(uri, poolclass=NullPool, connect_args=limits).connect().close()
+    except NoSuchModuleError as error:
+        schemes = ", ".join(sorted(_DATABASE_SCHEMES))
+        raise TrackingError(
+            f"SQLAlchemy has no driver for {scheme}://", f"use {schemes}", code="tracking.uri"
+        ) from error
+    except ImportError as error:
+        module = error.name or str(error)
+        raise TrackingError(
+            f"the driver of {scheme}:// is not installed: the Python module {module}",
+            f"pip install '{_DISTRIBUTIONS.get(module, module)}'",
+            code="tracking.driver",
+        ) from error
+    except SQLAlchemyError as error:
+        reason = " ".join(str(getattr(error, "orig", None) or error).split())
+        raise TrackingError(
+            f"the tracking database {redact_uri(uri)} can't be opened: {_without_password(reason, uri)}",
+            "start the database server, or correct its address, user, password or database in the tracking URI",
+            code="tracking.database",
+        ) from error
+
+
+def _without_password(text: str, uri: str) -> str:
+    password = urlsplit(uri).password
+    return text.replace(password, "***").replace(unquote(password), "***") if password else text
 
 
 def _check_writable(database: Path) -> None:

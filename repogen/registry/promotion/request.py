@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.registry.gates.ab_timing import Schedule
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from repogen.artifacts.serving import Credentials
     from repogen.spec.gates import GatesSpec
 
 
@@ -25,6 +27,7 @@ class PromotionRequest:
         root: Directory that paths in the gates' options are relative to.
         server: ``embedded``, ``docker`` or ``HOST:PORT``.
         dry_run: Measure and judge, but do not move the alias.
+        credentials: TLS and headers of a server at ``HOST:PORT``.
         schedule: How long to time requests.
     """
 
@@ -35,4 +38,5 @@ class PromotionRequest:
     root: Path
     server: str = "embedded"
     dry_run: bool = False
+    credentials: Credentials = NO_CREDENTIALS
     schedule: Schedule = field(default_factory=Schedule)

@@ -20,7 +20,7 @@ from repogen.plugins import is_built_in, load_plugin
 from repogen.registry.gates.interface import Candidate, Champion, NotMeasuredError, Requires, Versions, failed_limits
 from repogen.repository.layout import model_dir
 from repogen.repository.manifest import read_manifest
-from repogen.serving.servers import open_triton
+from repogen.serving.servers import open_triton, prepare_server
 from repogen.smoke.inference import NoResponseError, RefusedError
 from repogen.smoke.served import serving
 from repogen.smoke.staged import smoke_staged
@@ -222,7 +222,8 @@ def _triton(run: _Run, repository: Path) -> Iterator[RunningTriton]:
             "use the repogen that built it, or a newer one",
             code="server.target",
         )
-    with open_triton(kind, target, repository, ControlMode.EXPLICIT, run.progress, strict=True) as triton:
+    server = prepare_server(kind, target, run.progress, credentials=run.request.credentials)
+    with open_triton(server, repository, ControlMode.EXPLICIT, run.progress, strict=True) as triton:
         yield triton
 
 

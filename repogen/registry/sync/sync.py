@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.sync import CHANGES, SyncAction, SyncedVersion, SyncOptions, SyncReport
+from repogen.attestation.signature import require_signature
 from repogen.errors import PublishError, RepogenError
 from repogen.registry.sync.plan import Step, desired_version, failed, plan, plan_or_failure
 from repogen.registry.sync.preconditions import (
@@ -156,7 +157,9 @@ def _stage(run: _Run, root: Path, step: Step, entry: RegistryEntry) -> StagedVer
         return None
     desired, scratch = desired_version(entry), private_repository(root)
     if step.local.intact and step.local.directory is not None:
-        staged = stage_download(scratch, desired, step.local.directory / str(desired.version))
+        version_dir = step.local.directory / str(desired.version)
+        require_signature(version_dir, entry.name, run.options.signer)
+        staged = stage_download(scratch, desired, version_dir)
         require_admitted(step.local.directory, staged.config.text)
         return staged
     run.progress.step(entry.name, "fetch")
@@ -164,6 +167,7 @@ def _stage(run: _Run, root: Path, step: Step, entry: RegistryEntry) -> StagedVer
     shutil.rmtree(directory.parent, ignore_errors=True)  # an ensemble's first attempt
     directory.mkdir(parents=True)
     run.registry.fetch(entry, directory)
+    require_signature(directory, entry.name, run.options.signer)
     staged = stage_download(scratch, desired, directory)
     require_admitted(staged.model_dir, staged.config.text)
     return staged

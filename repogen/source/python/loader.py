@@ -21,6 +21,7 @@ from repogen.source.common.inputs import dim_ranges, examples_for
 from repogen.source.python.backend_utils import MODULE
 from repogen.source.python.model import PythonCode, PythonModel, model_config, open_python
 from repogen.source.python.requirements import check_installed, requirement_name
+from repogen.spec.python_names import parse_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,9 +145,13 @@ def unlisted_imports(path: Path, source: PythonSource) -> Iterator[str]:
 
 
 def _imported_packages(path: Path) -> set[str]:
-    """Return the top-level packages that a file imports, at any level of the code."""
+    """Return the top-level packages that a file imports, at any level of the code.
+
+    Raises:
+        OSError, SyntaxError, ValueError: As ``parse_code``.
+    """
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    for node in ast.walk(parse_code(path)):
         if isinstance(node, ast.Import):
             names.update(alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

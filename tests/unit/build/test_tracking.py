@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from typing import TYPE_CHECKING
 
@@ -119,6 +120,27 @@ def failing_connection(_: Tracking) -> BuildTracker:
     """Raise the error of a server that stopped responding."""
     message = "the server went away"
     raise TrackingError(message)
+
+
+@pytest.mark.parametrize(
+    ("source", "hint"),
+    [
+        (PLAIN, "correct the tracking URI; --no-track builds without MLflow"),
+        ("{source: {kind: mlflow, uri: models:/net/1}}", "correct the tracking URI"),
+    ],
+    ids=["torch", "mlflow"],
+)
+def test_build_without_tracking_is_suggested_where_it_works(tmp_path: Path, source: str, hint: str) -> None:
+    """Not for a model that is downloaded from the same server."""
+    spec = write_spec(tmp_path, m=source)
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        server = Tracking(f"http://127.0.0.1:{bound.getsockname()[1]}", "repogen", register=True, root=tmp_path)
+        plan = BuildPlan(spec, BuildOptions(), spec.repository, ("m",), ("m",), {}, server)
+        opened = open_tracking(plan, RecordedProgress(), threading.Event())
+        with pytest.raises(TrackingError) as caught, opened:
+            pass
+    assert caught.value.hint.endswith(hint)
 
 
 def test_failed_connection_cancels_the_build_and_is_its_error(tmp_path: Path) -> None:

@@ -188,3 +188,12 @@ def test_many_corrections_of_one_file(repository: Path) -> None:
     wrong = "".join(f'parameters {{ key: "intra_op_thread_coun{n}" {TWO} }}\n' for n in range(900))
     after = fixed(repository, CONFIG.replace("dims: [ 3 ]", "dims: [ 4 ]") + wrong, unsafe=True)
     assert after == CONFIG + f"parameters {{ {NEW_KEY} {TWO} }}\n" * 900
+
+
+def test_huge_copy_of_the_config_is_not_read(tmp_path: Path) -> None:
+    """The version's config.pbtxt shows whether repogen wrote the model's; it can have any size."""
+    add_model(tmp_path, "m", CONFIG.replace("dims: [ 3 ]", "dims: [ 4 ]"))
+    with (tmp_path / "m" / "1" / "config.pbtxt").open("wb") as copy:
+        copy.truncate(2**42)
+    report = fix_all(tmp_path)
+    assert ([file.fixes for file in report.files], report.skipped) == ([1], ())

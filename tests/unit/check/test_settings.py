@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -127,3 +128,38 @@ def test_statistics(project: Path) -> None:
     assert project.is_dir()
     lines = run("--statistics").stdout.splitlines()
     assert [line.split()[:4] for line in lines[2:]] == [["RG112", "1", "0", "0"], ["RG207", "1", "1", "0"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("select = " + "[" * 50_000, "it is nested too deeply"),
+        ("select = [" + "9" * 5_000 + "]", "4300 digits"),
+        (".".join(["a"] * 2_000) + " = 1", "a key has more than 16 parts"),
+        ("[" + "'a' . " * 17 + "b]", "a key has more than 16 parts"),
+        ('"\\"". ' + '"a".' * 17 + "b = 1", "a key has more than 16 parts"),
+        ("x = '" + "a" * 1_000_000 + "'", "is larger than 1000000 bytes"),
+    ],
+)
+def test_hostile_pyproject(project: Path, text: str, problem: str) -> None:
+    """Values for which tomllib has no error, or needs memory for the square of their size."""
+    (project / "pyproject.toml").write_text(f"[tool.repogen.check]\n{text}\n")
+    result = run()
+    assert result.exit_code == 2
+    assert problem in result.output
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_settings_of_another_user(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that another user created in a directory above, such as /tmp, does not turn findings off."""
+    settings = project / "pyproject.toml"
+    settings.write_text('[tool.repogen.check]\nignore = ["RG"]\n')
+    directory = project / "mine"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    repository = str(project / "model_repository")
+    assert run(repository).exit_code == 0
+    os.chown(settings, 65534, 65534)
+    assert run(repository).exit_code == 1
+    os.chown(directory, 65534, 65534)  # a checkout of that user
+    assert run(repository).exit_code == 0

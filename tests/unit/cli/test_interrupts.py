@@ -165,7 +165,7 @@ def test_reader_that_has_ended_is_not_an_error(arguments: tuple[str, ...]) -> No
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("explain",), ("check", "--format=json", PUBLISHED)])
+@pytest.mark.parametrize("arguments", [("--help",), ("explain",), ("schema",), ("check", "--format=json", PUBLISHED)])
 def test_full_disk_is_an_error(arguments: tuple[str, ...]) -> None:
     """The report is lost, so the exit code is not 0."""
     with Path("/dev/full").open("w") as full:

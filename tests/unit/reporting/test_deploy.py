@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from repogen.artifacts.deployment import DeployAction, DeployReport, ModelDeployment, ServerDeployment
 from repogen.artifacts.serving import ControlMode, SmokeCheck, SmokeReport
-from repogen.cli.deploy import HEADER_VARIABLE, credentials_of
+from repogen.cli.deploy import HEADER_VARIABLE, Connection
 from repogen.cli.group import main
 from repogen.errors import SmokeError
 from repogen.reporting.deploy_text import deploy_text
@@ -122,12 +122,11 @@ def test_dry_run_names_what_would_be_deployed() -> None:
 def test_credentials_are_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The header of the environment is added; a certificate implies TLS."""
     monkeypatch.setenv(HEADER_VARIABLE, "Authorization=Bearer secret")
-    none = {"tls": False, "tls_root": None, "tls_key": None, "tls_cert": None}
-    credentials = credentials_of(**none, headers=["X-Key=other"])  # type: ignore[arg-type] # a dict of options
+    credentials = Connection(False, None, None, None, ("X-Key=other",)).credentials()  # noqa: FBT003 - as the options
     assert credentials.headers == {"authorization": "Bearer secret", "x-key": "other"}
     assert not credentials.tls
     assert "secret" not in repr(credentials)
-    assert credentials_of(**{**none, "tls_root": Path("root.pem")}, headers=[]).tls  # type: ignore[arg-type] # the same
+    assert Connection(False, Path("root.pem"), None, None, ()).credentials().tls  # noqa: FBT003 - the same
 
 
 def test_unreadable_certificate_is_an_error(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from repogen.artifacts.attestation import SignReport
 from repogen.artifacts.bench import BenchReport, BenchRow, Estimate, Machine, ModelBench, Unmeasured
 from repogen.artifacts.built_model import ExportAttempt, FileRecord, PassOutcome
 from repogen.artifacts.deployment import DeployAction, DeployReport, ModelDeployment, ServerDeployment
@@ -124,6 +125,7 @@ EXAMPLES = {
         as_dict(VersionsReport(Path("r"), "", (ModelRecord("m", Path("m"), (VERSION, FOREIGN), (2,), None, ""),)))
     ],
     "verify": [as_dict(VerifyReport(Path("r"), 1, 1, 5, 100, (Discrepancy("m", None, "config.pbtxt is missing"),)))],
+    "sign": [as_dict(SignReport(Path("r"), "m", 1))],
     "rollback": [as_dict(ROLLBACK)],
     "prune": [as_dict(PruneReport(Path("r"), dry_run=True, versions=(PrunedVersion("m", 1, 10, ""),)))],
     "bench": [as_dict(BENCH)],

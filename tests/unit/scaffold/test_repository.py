@@ -18,6 +18,7 @@ from tests.support import graphs
 from tests.unit.check.conftest import CONFIG, add_model
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 GROUP = "instance_group [ { count: 1 kind: KIND_CPU } ]\n"
@@ -97,6 +98,18 @@ def test_repository(repository: Path) -> None:
         "inputs": {"x": "t"},
         "outputs": {"y": "B"},
     }
+
+
+def test_sizes_of_a_warmup(repository: Path) -> None:
+    """The dims of a warmup's request that are dynamic in the model; without them, the spec cannot be built."""
+    request = 'inputs { key: "IN" value { data_type: TYPE_INT64 dims: 7 zero_data: true } }'
+    warmup = f'model_warmup {{ name: "w" batch_size: 1 count: 1 {request} }}'
+    (repository / "p" / "config.pbtxt").write_text(PYTHON + warmup)
+    text, models = spec_of(repository / "p")
+    assert models["p"]["triton"]["model_warmup"] == [
+        {"name": "w", "batch_size": 1, "data": "zero", "count": 1, "sizes": {"IN_0": 7}}
+    ]
+    assert "Different from config.pbtxt" not in text
 
 
 def test_model_of_a_repository(repository: Path) -> None:
@@ -249,3 +262,87 @@ def test_config_that_is_not_a_config(repository: Path, content: bytes | None, re
         file.write_bytes(content)
     omitted = describe(str(repository), repository.parent).omitted
     assert [line for line in omitted if line.startswith("m: ") and reason in line] != []
+
+
+def link_to_secret(repository: Path, secret: Path) -> None:
+    """Link a data file to another file."""
+    (repository / "p" / "1" / "vocab2.txt").symlink_to(secret)
+
+
+def link_to_code(repository: Path, secret: Path) -> None:
+    """Link the code to another file."""
+    (repository / "p" / "1" / "model.py").unlink()
+    (repository / "p" / "1" / "model.py").symlink_to(secret)
+
+
+def name_secret(repository: Path, secret: Path) -> None:
+    """Name another file as the class names of an output."""
+    label = os.path.relpath(secret, repository / "p")
+    config = PYTHON.replace('{ name: "OUT"', f'{{ name: "OUT" label_filename: "{label}"')
+    (repository / "p" / "config.pbtxt").write_text(config)
+
+
+def name_link_to_parent(repository: Path, secret: Path) -> None:
+    """Name a file in the model's directory whose name leads out of it without the link."""
+    (repository / "p" / "a" / "b").mkdir(parents=True)
+    (repository / "p" / "link").symlink_to("a/b")
+    (repository / "p" / "secret").write_bytes(secret.read_bytes())
+    config = PYTHON.replace('{ name: "OUT"', '{ name: "OUT" label_filename: "link/../../secret"')
+    (repository / "p" / "config.pbtxt").write_text(config)
+
+
+def warm_up_with_secret(repository: Path, secret: Path) -> None:
+    """Name another file as the data of a warmup input."""
+    name = os.path.relpath(secret, repository / "p" / "warmup")
+    (repository / "p" / "warmup").mkdir()
+    sample = f'data_type: TYPE_INT64 dims: [ 1 ] input_data_file: "{name}"'
+    warmup = f'model_warmup {{ name: "w" inputs {{ key: "IN" value {{ {sample} }} }} }}\n'
+    (repository / "p" / "config.pbtxt").write_text(PYTHON + warmup)
+
+
+@pytest.mark.parametrize("plant", [link_to_secret, link_to_code, name_secret, name_link_to_parent, warm_up_with_secret])
+def test_files_outside_of_the_model_are_not_copied(
+    repository: Path, tmp_path: Path, plant: Callable[[Path, Path], None]
+) -> None:
+    """Neither is read, nor written to the same place relative to the spec; a build would publish it."""
+    secret = tmp_path / "secret"
+    secret.write_text("import secret\n")
+    plant(repository, secret)
+    directory = tmp_path / "a" / "b" / "c"
+    description = describe(str(repository), directory)
+    assert [model.name for model in description.models] == ["m"]
+    assert "is not in the model's directory, or is a link out of it" in description.omitted[0]
+    scaffold_from(description, directory, force=False)
+    assert [path.name for path in (tmp_path / "a").rglob("*") if path.is_file()] == ["repogen.yaml"]
+
+
+def test_large_files_are_not_copied(repository: Path, tmp_path: Path) -> None:
+    """The files of a model can have any size; nothing is written."""
+    for number in range(3):
+        with (repository / "p" / "1" / f"{number}.bin").open("wb") as stream:
+            stream.truncate(2**30)
+    with pytest.raises(SpecError, match="the limit is 2147483648"):
+        scaffold_from(describe(str(repository), tmp_path / "spec"), tmp_path / "spec", force=False)
+    assert not (tmp_path / "spec").exists()
+    content = bytes(range(256)) * 10_000
+    for number in range(3):
+        (repository / "p" / "1" / f"{number}.bin").write_bytes(content)
+    scaffold_from(describe(str(repository), tmp_path / "spec"), tmp_path / "spec", force=False)
+    assert (tmp_path / "spec" / "p" / "1" / "0.bin").read_bytes() == content
+
+
+@pytest.mark.parametrize("code", ["-" * 200_000 + "1", "a." * 200_000 + "a", "x = 1\n" * 500_000, "\0"])
+def test_code_that_cannot_be_parsed(repository: Path, code: str) -> None:
+    """Code that Python cannot parse, or that is larger than 2 MB, is described without its imports."""
+    (repository / "p" / "1" / "model.py").write_text(code)
+    assert "CHECK: the code cannot be parsed: " in spec_of(repository / "p")[0]
+
+
+def test_failed_write_removes_the_new_files(repository: Path, tmp_path: Path) -> None:
+    """A file that cannot be written, here because of a file in place of its directory."""
+    directory = tmp_path / "spec"
+    directory.mkdir()
+    (directory / "p").write_text("mine")
+    with pytest.raises(SpecError, match="cannot write"):
+        scaffold_from(describe(str(repository), directory), directory, force=False)
+    assert [path.name for path in directory.iterdir()] == ["p"]

@@ -73,7 +73,8 @@ def test_open_triton_checks_installs_starts_and_stops(
     server = Simulated()
     monkeypatch.setattr(servers, "find_server", lambda *_: server)
     target = targets()[DEFAULT_RELEASE]
-    with servers.open_triton("any", target, tmp_path, ControlMode.POLL, Silent(), strict=strict) as triton:
+    prepared = servers.prepare_server("any", target, Silent())
+    with servers.open_triton(prepared, tmp_path, ControlMode.POLL, Silent(), strict=strict) as triton:
         assert triton.alive()
         assert server.events == ["preflight", "install", f"start {tmp_path.name} poll{suffix}"]
     assert server.events[-1] == "stop"

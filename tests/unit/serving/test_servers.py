@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repogen.artifacts.progress import Silent
-from repogen.artifacts.serving import ControlHeader, ControlMode
+from repogen.artifacts.serving import ControlHeader, ControlMode, Credentials
 from repogen.errors import ServerError, SpecError
 from repogen.serving import control, docker, embedded, process, servers
 from repogen.serving.host_requirements import check_host
@@ -303,8 +303,19 @@ def test_remote_server_that_is_down_is_an_error() -> None:
     """The message names the address; no server listens on a port that is free."""
     address = f"127.0.0.1:{process.choose_ports(process.FREE_PORTS).grpc}"
 
-    with pytest.raises(ServerError, match=rf"no Triton responds at {address}"):
+    with pytest.raises(ServerError, match=rf"no Triton responds at {address}") as caught:
         prepare_server(address, TARGET, Silent())
+    assert caught.value.hint == "start it, and check its gRPC port (8001 by default)"  # for `deploy` as well
+
+
+def test_tls_is_for_a_running_server() -> None:
+    """The embedded server has no port that others reach; headers of the environment are ignored."""
+    with pytest.raises(ServerError, match="--server embedded does not use TLS"):
+        prepare_server("embedded", TARGET, Silent(), credentials=Credentials(tls=True))
+    address = f"127.0.0.1:{process.choose_ports(process.FREE_PORTS).grpc}"
+    credentials = Credentials(headers={"authorization": "Bearer secret"})
+    with pytest.raises(ServerError, match=rf"no Triton responds at {address}"):
+        prepare_server(address, TARGET, Silent(), credentials=credentials)
 
 
 def test_every_unmet_requirement_has_a_remedy() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from typing import TYPE_CHECKING
 
@@ -96,6 +97,14 @@ def test_unreadable_file_is_a_spec_error(name: str, message: str, tmp_path: Path
     """A missing file, a directory and an invalid name are errors with a message."""
     with pytest.raises(SpecError, match=message):
         load_spec(tmp_path / name)
+
+
+def test_fifo_is_a_spec_error(tmp_path: Path) -> None:
+    """A FIFO is not opened, and the message has no number of a system error."""
+    os.mkfifo(tmp_path / "fifo.yaml")
+    with pytest.raises(SpecError) as caught:
+        load_spec(tmp_path / "fifo.yaml")
+    assert caught.value.message == "the spec can't be read: not a regular file"
 
 
 def test_missing_spec_suggests_init(tmp_path: Path) -> None:

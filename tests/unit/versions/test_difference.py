@@ -59,7 +59,7 @@ def test_everything(three: Publisher) -> None:
     assert report.nodes == (1, 2)
     assert [(change.name, change.before, change.after) for change in report.facts] == [("opset ai.onnx", "17", "18")]
     assert next((metric.name, metric.before, metric.after) for metric in report.metrics) == ("parity cases", 1.0, 1.0)
-    assert [line for line in report.config if line.startswith("+") and "policy" in line] == [
+    assert [line for line in report.config or () if line.startswith("+") and "policy" in line] == [
         "+version_policy: { latest { num_versions: 1 } }"
     ]
     report = repogen.diff("m", 3, 1, repository=three.repository)
@@ -88,7 +88,7 @@ def test_two_repositories(three: Publisher, tmp_path: Path) -> None:
     text = CliRunner().invoke(main, ["diff", "m", "1", "--repository", str(three.repository), "--against", str(other)])
     assert text.output.splitlines()[:2] == [
         f"m: version 1 of {three.repository} -> version 1 of {other}",
-        "  all files are the same",
+        "  the manifests list the same files",
     ]
 
 
@@ -104,7 +104,19 @@ def test_foreign_and_damaged_versions(three: Publisher) -> None:
     assert (report.weights, report.nodes, len(report.signature)) == (None, None, 2)
     for number in ("2", "3"):
         (directory / number / "config.pbtxt").write_text("x\n" * 3000 + number)
-    assert "config.pbtxt differs" in repogen.diff("m", 2, 3, repository=three.repository).notes[-1]
+    config = repogen.diff("m", 2, 3, repository=three.repository).config
+    assert config == ("more than 2,000 lines, so the differences are not listed",)
+
+
+def test_config_that_was_not_compared_is_not_the_same(three: Publisher) -> None:
+    """A config.pbtxt that is too large has no difference, and the summary does not claim that it is the same."""
+    with (three.repository / "m" / "2" / "config.pbtxt").open("r+b") as stream:
+        stream.truncate(2**40)
+    report = repogen.diff("m", 1, 2, repository=three.repository)
+    assert report.config is None
+    text = CliRunner().invoke(main, ["diff", "m", "1", "2", "--repository", str(three.repository)]).output
+    assert "version 2: config.pbtxt was not compared: m/2/config.pbtxt: is larger than 1 MiB" in text
+    assert "config.pbtxt: the same" not in text
 
 
 def test_errors(three: Publisher, tmp_path: Path) -> None:

@@ -11,16 +11,48 @@ import textwrap
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from repogen.artifacts.progress import Silent
 from repogen.errors import RepogenError, SourceError
-from repogen.spec.models import ModelSpec
+from repogen.spec.models import LimitsSpec, ModelSpec
 from repogen.worker.job import EVENT, JOB, Event, Job, Outcome
-from repogen.worker.process import run_worker
+from repogen.worker.process import open_fork_server, run_worker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from repogen.worker.fork_server import ForkServer
+
+MODEL = ModelSpec.model_validate(
+    {
+        "source": {"factory": "models.py:build"},
+        "inputs": {"x": {"dtype": "float32", "shape": ["batch", 4]}},
+        "dims": {"batch": {"max": 4}},
+        "export": {"exporter": "torchscript"},
+    }
+)
+both = pytest.mark.parametrize("started", ["directly", "forked"], indirect=True)
+"""Runs a test with a worker that is started directly, and with one that a fork server forks."""
+
+
+@pytest.fixture(scope="module")
+def fork_server() -> Iterator[ForkServer]:
+    """Return a server for the workers of ``job``; it imports torch once for all tests."""
+    with open_fork_server([MODEL], 1) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def started(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the workers of a test directly, unless it asks for the fork server."""
+    if getattr(request, "param", "") == "forked":
+        server = request.getfixturevalue("fork_server")
+        monkeypatch.setattr(sys.modules[__name__], "run_worker", partial(run_worker, server=server))
 
 
 class Steps(Silent):
@@ -40,15 +72,7 @@ def job(root: Path, code: str, **limits: Any) -> Job:
     (root / "models.py").write_text("import os, sys, time\n" + textwrap.dedent(code))
     work = root / "work"
     work.mkdir(exist_ok=True)
-    model = ModelSpec.model_validate(
-        {
-            "source": {"factory": "models.py:build"},
-            "inputs": {"x": {"dtype": "float32", "shape": ["batch", 4]}},
-            "dims": {"batch": {"max": 4}},
-            "export": {"exporter": "torchscript"},
-            "limits": limits,
-        }
-    )
+    model = MODEL.model_copy(update={"limits": LimitsSpec.model_validate(limits)})
     return Job("tiny", model, root, "24.10", work, 1)
 
 
@@ -65,6 +89,7 @@ def ended(root: Path, code: str, **limits: Any) -> RepogenError:
     return caught.value
 
 
+@both
 def test_libraries_send_no_telemetry(tmp_path: Path) -> None:
     """The variables are set before the user's code, and before any library is imported."""
     code = """
@@ -110,6 +135,7 @@ def leftovers(root: Path) -> list[int]:
     return [pid for pid in started if runs(pid)]
 
 
+@both
 def test_output_of_model_code_does_not_disturb_the_build(tmp_path: Path) -> None:
     """Steps arrive in order, output goes to the log, and imported code is recorded."""
     (tmp_path / "layers.py").write_text("from torch import nn\nLAYER = nn.Linear(4, 2)\n")
@@ -139,6 +165,7 @@ def test_output_of_model_code_does_not_disturb_the_build(tmp_path: Path) -> None
     assert not (tmp_path / "__pycache__").exists()
 
 
+@both
 def test_memory_limit(tmp_path: Path) -> None:
     """A factory that allocates a gigabyte is killed at its limit."""
     error = ended(tmp_path, "def build():\n    hog = b'x' * 2**30\n    time.sleep(3600)\n", memory_mb=800)
@@ -146,6 +173,7 @@ def test_memory_limit(tmp_path: Path) -> None:
     assert "more than 800 MB" in error.message
 
 
+@both
 def test_memory_limit_includes_started_processes(tmp_path: Path) -> None:
     """Processes of the model, orphans among them, count together; the error says how much and in how many."""
     code = """
@@ -164,6 +192,7 @@ def test_memory_limit_includes_started_processes(tmp_path: Path) -> None:
     )
 
 
+@both
 def test_shared_memory_counts_once(tmp_path: Path) -> None:
     """Forked processes share the pages of the model until they write to them."""
     code = """
@@ -178,6 +207,7 @@ def test_shared_memory_counts_once(tmp_path: Path) -> None:
     assert outcome(tmp_path, code, memory_mb=1500).model().parity.passed
 
 
+@both
 def test_exit_is_detected_while_a_forked_process_is_running(tmp_path: Path) -> None:
     """A forked process keeps the pipe open; it is killed when the worker has ended."""
     code = """
@@ -193,6 +223,7 @@ def test_exit_is_detected_while_a_forked_process_is_running(tmp_path: Path) -> N
     assert not runs(int((tmp_path / "fork").read_text()))
 
 
+@both
 def test_crash_of_native_code_has_signal_and_location(tmp_path: Path) -> None:
     """The message has the last output; the error has the user's line, and the whole stack for --debug."""
     code = """
@@ -213,6 +244,7 @@ def test_crash_of_native_code_has_signal_and_location(tmp_path: Path) -> None:
     assert "line 7 in build" in error.details
 
 
+@both
 def test_diagnostics_survive_a_crash_and_started_processes_do_not(tmp_path: Path) -> None:
     """After a crash in the export, notes and the times of earlier steps are available."""
     code = """
@@ -257,6 +289,7 @@ def test_diagnostics_are_returned_with_an_error(tmp_path: Path) -> None:
     assert "shape (2, 4)" in caught.value.details
 
 
+@both
 def test_error_of_user_code_has_its_class_and_location(tmp_path: Path) -> None:
     """The file is relative to the spec; the message does not contain a traceback."""
     error = ended(tmp_path, "def build():\n    raise ValueError('no weights here')\n")
@@ -264,6 +297,7 @@ def test_error_of_user_code_has_its_class_and_location(tmp_path: Path) -> None:
     assert error.message == "'models.py:build' failed: ValueError: no weights here"
 
 
+@both
 def test_model_that_closes_the_files_of_the_worker(tmp_path: Path) -> None:
     """Including the event pipe."""
     error = ended(tmp_path, "def build():\n    os.closerange(3, 100)\n")
@@ -306,6 +340,7 @@ def test_long_error_of_a_model_is_shortened(tmp_path: Path) -> None:
     assert len(error.details) < 2_000_000
 
 
+@both
 def test_model_that_writes_to_the_event_pipe(tmp_path: Path) -> None:
     """It is an error of the model, and the worker is killed."""
     code = "def build():\n    os.write(int(sys.argv[1]), b'{}\\n')\n    time.sleep(3600)\n"
@@ -314,6 +349,7 @@ def test_model_that_writes_to_the_event_pipe(tmp_path: Path) -> None:
     assert error.message.startswith("the worker sent something that is not an event in the step 'source'")
 
 
+@both
 def test_started_processes_are_killed_and_a_fork_does_not_send_events(tmp_path: Path) -> None:
     """The code starts processes, and forks without exiting in the child."""
     code = STARTS + "from torch import nn\ndef build(): start(); os.fork(); return nn.Linear(4, 2)\n"
@@ -323,6 +359,7 @@ def test_started_processes_are_killed_and_a_fork_does_not_send_events(tmp_path: 
     assert leftovers(tmp_path) == []
 
 
+@both
 def test_cancelling_kills_the_worker(tmp_path: Path) -> None:
     """As with Ctrl-C."""
     cancelled = threading.Event()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -112,3 +113,52 @@ def test_database_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
             preflight(at(f"sqlite:///{tmp_path}/{name}", tmp_path))
         assert caught.value.code == "tracking.database"
     preflight(at(f"sqlite:///{tmp_path}/mlflow.db", tmp_path))
+
+
+def test_database_server_that_is_down_is_an_error(tmp_path: Path) -> None:
+    """MLflow's client would retry for almost two minutes."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        uri = f"postgresql://me:s3cret@127.0.0.1:{bound.getsockname()[1]}/mlflow"
+        with pytest.raises(TrackingError, match=r"can't be opened: .*[Cc]onnection refused") as caught:
+            preflight(at(uri, tmp_path))
+    assert caught.value.code == "tracking.database"
+    assert "start the database server" in caught.value.hint
+    assert "s3cret" not in caught.value.message
+
+
+def test_database_server_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
+    """Its driver would wait without a limit."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"postgresql://127.0.0.1:{silent.getsockname()[1]}/mlflow"
+        with pytest.raises(TrackingError, match="can't be opened") as caught:
+            preflight(at(uri, tmp_path), seconds=0.2)
+    assert caught.value.code == "tracking.database"
+
+
+@pytest.mark.parametrize(
+    ("uri", "command"),
+    [
+        ("mysql://127.0.0.1/mlflow", "pip install 'mysqlclient'"),
+        ("mysql+pymysql://127.0.0.1/mlflow", "pip install 'pymysql'"),
+        ("mssql+pyodbc://127.0.0.1/mlflow", "pip install 'pyodbc'"),
+        ("postgresql://127.0.0.1/mlflow", "pip install 'psycopg[binary]'"),
+        ("postgresql+psycopg2://127.0.0.1/mlflow", "pip install 'psycopg2-binary'"),
+    ],
+)
+def test_missing_database_driver_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uri: str, command: str
+) -> None:
+    """With the command that installs it."""
+    for module in ("MySQLdb", "pymysql", "pyodbc", "psycopg", "psycopg2"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(TrackingError, match="is not installed") as caught:
+        preflight(at(uri, tmp_path))
+    assert (caught.value.code, caught.value.hint) == ("tracking.driver", command)
+
+
+def test_unknown_database_driver_is_an_error(tmp_path: Path) -> None:
+    """Of a database that MLflow supports."""
+    with pytest.raises(TrackingError, match=r"no driver for mysql\+nothing://") as caught:
+        preflight(at("mysql+nothing://127.0.0.1/mlflow", tmp_path))
+    assert caught.value.code == "tracking.uri"

@@ -1,0 +1,1 @@
+"""Provenance, bill of materials and signature of a version."""

@@ -1,0 +1,82 @@
+"""``sbom.cdx.json``: the Python packages that took part in a build, with their licenses, in the CycloneDX format."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import uuid
+from typing import TYPE_CHECKING
+
+from cyclonedx.contrib.license.factories import LicenseFactory
+from cyclonedx.model.bom import Bom, BomMetaData
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.output.json import JsonV1Dot6
+from packageurl import PackageURL
+
+from repogen.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cyclonedx.model.license import License
+
+    from repogen.artifacts.versions import Manifest
+
+_DISTRIBUTION = "dist:"
+_NAMESPACE = uuid.UUID("5a0f6e0e-3f4c-5d35-9a35-6a1f8a3c2b11")
+"""Namespace of the serial numbers; equal versions have equal ones."""
+_CLASSIFIER = "License :: OSI Approved :: "
+_MAX_LICENSE = 100
+
+
+def bill_of_materials(manifest: Manifest) -> str:
+    """Return the bill of materials of a version as JSON; equal versions in equal environments give equal text.
+
+    Args:
+        manifest: The version's manifest; its fingerprint has the packages that the build imported.
+    """
+    recorded = manifest.provenance.fingerprint.items()
+    versions = {key.removeprefix(_DISTRIBUTION): value for key, value in recorded if key.startswith(_DISTRIBUTION)}
+    versions["triton-repogen"] = __version__
+    packages = [_component(name, version) for name, version in sorted(versions.items())]
+    model = Component(
+        name=manifest.model,
+        version=manifest.content_sha256[:12],
+        type=ComponentType.MACHINE_LEARNING_MODEL,
+        bom_ref="model",
+    )
+    bom = Bom(
+        components=packages,
+        metadata=BomMetaData(component=model),
+        serial_number=uuid.uuid5(_NAMESPACE, manifest.content_sha256),
+    )
+    bom.register_dependency(model, packages)
+    document = json.loads(JsonV1Dot6(bom).output_as_string())
+    del document["metadata"]["timestamp"]  # optional in the format; the attestation has the times
+    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _component(name: str, version: str) -> Component:
+    url = PackageURL("pypi", name=name.lower().replace("_", "-"), version=version)
+    return Component(name=name, version=version, purl=url, bom_ref=str(url), licenses=_licenses(name))
+
+
+def _licenses(name: str) -> list[License]:
+    """Return the license of an installed package, as its metadata states it."""
+    try:
+        metadata = importlib.metadata.metadata(name)
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    # Some packages state the whole text of their license.
+    short = (text for text in _stated(metadata) if len(text) <= _MAX_LICENSE and "\n" not in text)
+    text = next(short, None)
+    return [] if text is None else [LicenseFactory().make_from_string(text)]
+
+
+def _stated(metadata: importlib.metadata.PackageMetadata) -> Iterator[str]:
+    """Yield the statements of a license, the most precise one first."""
+    for key in ("License-Expression", "License"):
+        yield from metadata.get_all(key) or ()
+    for line in metadata.get_all("Classifier") or ():
+        if line.startswith(_CLASSIFIER):
+            yield line.removeprefix(_CLASSIFIER)

@@ -1,0 +1,191 @@
+"""``attestation.json``: how a version was built, as an in-toto statement with SLSA provenance.
+
+Sources of the formats: https://in-toto.io/Statement/v1 and https://slsa.dev/provenance/v1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import Field, StringConstraints, TypeAdapter
+
+from repogen.artifacts.attestation import Attestation, BuildRun
+from repogen.artifacts.file_names import ATTESTATION_FILE, SBOM_FILE
+from repogen.repository.decode import Part, read_record
+from repogen.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from repogen.artifacts.versions import Manifest
+
+LOCAL_BUILDER = "urn:repogen:local"
+"""The builder of a version that was not built by a CI system."""
+_STATEMENT: Literal["https://in-toto.io/Statement/v1"] = "https://in-toto.io/Statement/v1"
+_PREDICATE: Literal["https://slsa.dev/provenance/v1"] = "https://slsa.dev/provenance/v1"
+_BUILD_TYPE = "https://triton-repogen.github.io/repogen/build/v1"
+_FILE, _DISTRIBUTION = "file:", "dist:"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class _Digest(Part):
+    sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+
+
+class _Subject(Part):
+    name: str
+    digest: _Digest
+
+
+class _Builder(Part):
+    id: str
+
+
+class _Metadata(Part):
+    invocation: str = Field(default="", alias="invocationId")
+    started: str = Field(alias="startedOn")
+    finished: str = Field(alias="finishedOn")
+
+
+class _RunDetails(Part):
+    builder: _Builder
+    metadata: _Metadata
+
+
+class _Predicate(Part):
+    run: _RunDetails = Field(alias="runDetails")
+
+
+class _Statement(Part):
+    """The part of a statement that repogen reads."""
+
+    kind: Literal["https://in-toto.io/Statement/v1"] = Field(alias="_type")
+    predicate_type: Literal["https://slsa.dev/provenance/v1"] = Field(alias="predicateType")
+    subject: tuple[_Subject, ...]
+    predicate: _Predicate
+
+
+_ADAPTER = TypeAdapter(_Statement)
+
+
+def statement(manifest: Manifest, run: BuildRun, sbom_sha256: str) -> str:
+    """Return the statement of a version as JSON.
+
+    Args:
+        manifest: The version's manifest; its files are the subjects of the statement.
+        run: The run that built it.
+        sbom_sha256: Digest of its bill of materials.
+    """
+    origin = manifest.provenance
+    metadata = {"startedOn": run.started, "finishedOn": run.finished}
+    document = {
+        "_type": _STATEMENT,
+        "subject": [{"name": file.path, "digest": {"sha256": file.sha256}} for file in manifest.files],
+        "predicateType": _PREDICATE,
+        "predicate": {
+            "buildDefinition": {
+                "buildType": _BUILD_TYPE,
+                "externalParameters": {
+                    "model": manifest.model,
+                    "target": origin.target,
+                    "spec": {"digest": {"sha256": origin.spec_sha256}},
+                },
+                "internalParameters": {"exporter": origin.exporter, "opset": origin.opset},
+                "resolvedDependencies": list(_dependencies(origin.git_commit, run.source, origin.fingerprint)),
+            },
+            "runDetails": {
+                "builder": {"id": run.builder, "version": {"repogen": __version__}},
+                "metadata": metadata | ({"invocationId": run.invocation} if run.invocation else {}),
+                "byproducts": [{"name": SBOM_FILE, "digest": {"sha256": sbom_sha256}}],
+            },
+        },
+    }
+    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def read_attestation(version_dir: Path) -> Attestation | None:
+    """Return what the statement of a version says; None if it has none, as versions of the first edition.
+
+    Raises:
+        MalformedRecordError: The file is not such a statement.
+        OSError: It can't be read.
+    """
+    path = version_dir / ATTESTATION_FILE
+    if not os.path.lexists(path):
+        return None
+    document = read_record(_ADAPTER, path, "/".join(path.parts[-3:]))
+    details = document.predicate.run
+    times = details.metadata
+    run = BuildRun(details.builder.id, times.invocation, times.started, times.finished)
+    return Attestation(run, {subject.name: subject.digest.sha256 for subject in document.subject})
+
+
+def differences(attestation: Attestation, manifest: Manifest) -> tuple[str, ...]:
+    """Return one line for each file whose digest in the statement is not that in the manifest."""
+    expected = {file.path: file.sha256 for file in manifest.files}
+    paths = sorted(expected.keys() | attestation.digests.keys())
+    different = [path for path in paths if expected.get(path) != attestation.digests.get(path)]
+    return tuple(f"{ATTESTATION_FILE} is not that of this version: {path} has another digest" for path in different)
+
+
+def builder(environment: Mapping[str, str]) -> tuple[str, str]:
+    """Return the URIs of the builder and of its run, from the variables that GitHub Actions sets.
+
+    >>> builder({})
+    ('urn:repogen:local', '')
+    """
+    server, repository = environment.get("GITHUB_SERVER_URL", ""), environment.get("GITHUB_REPOSITORY", "")
+    workflow, run = environment.get("GITHUB_WORKFLOW_REF", ""), environment.get("GITHUB_RUN_ID", "")
+    if environment.get("GITHUB_ACTIONS") != "true" or not (server and repository and workflow and run):
+        return LOCAL_BUILDER, ""
+    attempt = environment.get("GITHUB_RUN_ATTEMPT", "1")
+    return f"{server}/{workflow}", f"{server}/{repository}/actions/runs/{run}/attempts/{attempt}"
+
+
+def source_url(directory: Path) -> str:
+    """Return the URL of the git remote ``origin``, without a user name or password; empty if it has none."""
+    command = ["git", "-C", str(directory), "remote", "get-url", "origin"]
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return public_url(run.stdout.strip())
+
+
+def public_url(remote: str) -> str:
+    """Return the URL of a git remote without a user name or password; empty for a path on this machine.
+
+    >>> public_url("https://user:secret@git.example/team/models.git")
+    'https://git.example/team/models.git'
+    >>> public_url("git@git.example:team/models.git")
+    'ssh://git.example/team/models.git'
+    >>> public_url("/home/me/models")
+    ''
+    """
+    short = re.fullmatch(r"(?:[^@/]+@)?(?P<host>[A-Za-z0-9.-]+):(?P<path>[^/:].*)", remote)
+    if short is not None:
+        return f"ssh://{short['host']}/{short['path']}"
+    parts = urlsplit(remote)
+    if parts.scheme not in {"https", "http", "ssh", "git"} or not parts.hostname:
+        return ""
+    host = parts.hostname if parts.port is None else f"{parts.hostname}:{parts.port}"
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def _dependencies(commit: str, source: str, fingerprint: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Yield the inputs of the build: the git commit, the user's files, and the Python packages."""
+    if commit:
+        digest = {"gitCommit": commit.removesuffix("-dirty")}
+        changed = {"annotations": {"uncommittedChanges": True}} if commit.endswith("-dirty") else {}
+        yield {**({"uri": f"git+{source}"} if source else {"name": "git"}), "digest": digest, **changed}
+    for key, value in fingerprint.items():
+        if key.startswith(_DISTRIBUTION):
+            yield {"uri": f"pkg:pypi/{key.removeprefix(_DISTRIBUTION).lower().replace('_', '-')}@{value}"}
+        elif _SHA256.fullmatch(value) and key not in {"spec", "repogen"}:
+            yield {"name": key.removeprefix(_FILE), "digest": {"sha256": value}}

@@ -1,0 +1,56 @@
+"""``repogen sign``: signs a published version."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repogen.artifacts.attestation import SignReport
+from repogen.attestation.signature import sign_version
+from repogen.errors import PublishError, SpecError
+from repogen.repository.inventory import read_model, require_models
+from repogen.repository.lock import locked
+from repogen.repository.manifest import damaged_files
+
+if TYPE_CHECKING:
+    from repogen.artifacts.attestation import SigningKey
+
+
+def sign(repository: Path, name: str, number: int | None, key: SigningKey) -> SignReport:
+    """Sign a version, after its files were compared with its manifest.
+
+    Args:
+        repository: The repository; only the signature is written to it.
+        name: The model.
+        number: The version; None for the newest one that is served.
+        key: What signs it.
+
+    Raises:
+        SpecError: The repository, the model or the version does not exist, or the key cannot be used.
+        PublishError: The version is damaged, was not built by repogen, or cannot be signed.
+    """
+    repository = Path(os.path.realpath(repository))
+    require_models(repository, (name,))
+    record = read_model(repository, name)
+    number = record.newest_served if number is None else number
+    version = None if number is None else record.find(number)
+    if version is None:
+        existing = ", ".join(str(each.version) for each in record.versions) or "none"
+        missing = f"{name} has no version {number}" if number is not None else f"{name} serves no version"
+        raise SpecError(missing, f"its versions are {existing}", code="repository.no-such-version")
+    if version.manifest is None:
+        raise PublishError(
+            f"{name} version {number} cannot be signed: {version.problem}",
+            "sign versions that `repogen build` or `repogen sync` published",
+            code="sign.not-built",
+        )
+    with locked(repository, 60.0):
+        if damage := damaged_files(version.path, version.manifest):
+            raise PublishError(
+                f"{name} version {number} is damaged, and was not signed: {'; '.join(damage)}",
+                "restore its files, or build it again",
+                code="sign.damaged",
+            )
+        sign_version(version.path, key)
+    return SignReport(repository, name, version.version)

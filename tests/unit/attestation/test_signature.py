@@ -1,0 +1,236 @@
+"""Versions are signed, their signatures are verified, and every change after signing is found."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+import repogen
+from repogen.artifacts.attestation import SigningKey, TrustedSigner
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.sync import SyncAction, SyncOptions
+from repogen.attestation.signature import PASSWORD_VARIABLE, require_signature, sign_version
+from repogen.cli.group import main
+from repogen.errors import PublishError, SpecError
+from repogen.registry.sync.sync import sync
+from tests.support.published import Publisher
+from tests.support.simulated_registry import SimulatedRegistry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def publisher(tmp_path: Path) -> Publisher:
+    """Return what publishes into a repository that does not exist yet."""
+    return Publisher(tmp_path / "place" / "repo")
+
+
+def write_keys(directory: Path, name: str = "key", password: bytes | None = None) -> tuple[SigningKey, TrustedSigner]:
+    """Write a new key pair, and return both halves."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    encryption = serialization.NoEncryption() if password is None else serialization.BestAvailableEncryption(password)
+    private, public = directory / f"{name}.pem", directory / f"{name}.pub"
+    pem = serialization.Encoding.PEM
+    private.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, encryption))
+    public.write_bytes(key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo))
+    return SigningKey(private), TrustedSigner(public_key=public)
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a file": lambda version: (version / "model.onnx").write_bytes(b"x"),
+    "another file": lambda version: (version / "more").touch(),
+    "a removed file": lambda version: (version / "golden.npz").unlink(),
+    "the manifest": lambda version: (version / "manifest.json").write_bytes(
+        (version / "manifest.json").read_bytes() + b" "
+    ),
+    "the attestation": lambda version: (version / "attestation.json").write_text("{}"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changes_after_signing_are_found(publisher: Publisher, tmp_path: Path, change: str) -> None:
+    """The signature covers every file of the version."""
+    publisher.publish()
+    version = publisher.repository / "m" / "1"
+    key, signer = write_keys(tmp_path)
+    assert repogen.sign("m", key=key, repository=publisher.repository).version == 1
+    assert repogen.verify(publisher.repository, signer=signer).findings == ()
+    CHANGES[change](version)
+    with pytest.raises(PublishError, match="does not verify") as caught:
+        require_signature(version, "m", signer)
+    assert caught.value.code == "verify.signature"
+
+
+def test_other_and_missing_signatures_are_findings(publisher: Publisher, tmp_path: Path) -> None:
+    """`verify` reports them only if a signature is required."""
+    publisher.publish()
+    publisher.publish(weights=b"2")
+    key, signer = write_keys(tmp_path)
+    _, other = write_keys(tmp_path, "other")
+    repogen.sign("m", 2, key=key, repository=publisher.repository)
+    assert repogen.verify(publisher.repository).findings == ()
+    assert repogen.verify(publisher.repository).signed == 1
+    (unsigned,) = repogen.verify(publisher.repository, signer=signer).findings
+    assert (unsigned.version, unsigned.message) == (1, "it is not signed: model.sig is missing")
+    wrong, missing = repogen.verify(publisher.repository, signer=other).findings
+    assert (wrong.version, missing.version) == (2, 1)
+    assert wrong.message.startswith("model.sig does not verify: Key mismatch")
+    (model,) = repogen.versions("m", repository=publisher.repository).models
+    assert [version.signed for version in model.versions] == [True, False]
+
+
+@pytest.mark.parametrize("hostile", ["fifo", "directory", "link", "garbage", "empty"])
+def test_hostile_signatures_are_findings(publisher: Publisher, tmp_path: Path, hostile: str) -> None:
+    """None is waited for, followed out of memory limits, or a bug of repogen."""
+    publisher.publish()
+    path = publisher.repository / "m" / "1" / "model.sig"
+    if hostile == "fifo":
+        os.mkfifo(path)
+    elif hostile == "directory":
+        path.mkdir()
+    elif hostile == "link":
+        path.symlink_to("/dev/zero")
+    else:
+        path.write_text("{" if hostile == "garbage" else "")
+    _, signer = write_keys(tmp_path)
+    (finding,) = repogen.verify(publisher.repository, signer=signer).findings
+    assert finding.message.startswith("model.sig does not verify")
+
+
+def test_encrypted_key_needs_its_password(
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read from the environment, and a wrong one is a clear error."""
+    publisher.publish()
+    key, signer = write_keys(tmp_path, password=b"5ecret")
+    with pytest.raises(SpecError, match="signing key cannot be used"):
+        repogen.sign("m", key=key, repository=publisher.repository)
+    monkeypatch.setenv(PASSWORD_VARIABLE, "wrong")
+    with pytest.raises(SpecError) as caught:
+        repogen.sign("m", key=key, repository=publisher.repository)
+    assert (caught.value.code, "wrong" in caught.value.message) == ("sign.key", False)
+    monkeypatch.setenv(PASSWORD_VARIABLE, "5ecret")
+    repogen.sign("m", key=key, repository=publisher.repository)
+    assert repogen.verify(publisher.repository, signer=signer).findings == ()
+
+
+def test_certificates(publisher: Publisher, tmp_path: Path) -> None:
+    """A key with a certificate is accepted through the root that issued it, and through no other."""
+    publisher.publish()
+    roots = [_certificate(tmp_path, f"root{number}", None) for number in (1, 2)]
+    leaf = _certificate(tmp_path, "leaf", roots[0])
+    key = SigningKey(leaf[1], leaf[0], (roots[0][0],))
+    repogen.sign("m", key=key, repository=publisher.repository)
+    report = [repogen.verify(publisher.repository, signer=TrustedSigner(certificates=(root[0],))) for root in roots]
+    assert [len(each.findings) for each in report] == [0, 1]
+
+
+def test_copies_keep_their_signature(publisher: Publisher, tmp_path: Path) -> None:
+    """`publish` copies it, and rejects a version without one before the target is changed."""
+    publisher.publish()
+    key, signer = write_keys(tmp_path)
+    target = tmp_path / "target"
+    with pytest.raises(PublishError, match="is not signed"):
+        repogen.publish("m", source=publisher.repository, target=target, signer=signer)
+    assert not (target / "m").exists()
+    repogen.sign("m", key=key, repository=publisher.repository)
+    repogen.publish("m", source=publisher.repository, target=target, signer=signer)
+    assert repogen.verify(target, signer=signer).findings == ()
+
+
+def test_sync_rejects_an_unsigned_version(publisher: Publisher, tmp_path: Path) -> None:
+    """The model fails, and the repository is unchanged; a signed one is published with its signature."""
+    registry = SimulatedRegistry(tmp_path / "registry")
+    built = Publisher(tmp_path / "built" / "repo")
+    built.publish()
+    entry = registry.register(built.repository / "m" / "1", "champion")
+    key, signer = write_keys(tmp_path)
+    options = SyncOptions("champion", signer=signer)
+    (failed,) = sync(registry, publisher.repository, options, Silent()).versions
+    assert failed.error is not None
+    assert (failed.action, failed.error.code) == (SyncAction.FAILED, "verify.signature")
+    assert not (publisher.repository / "m").exists()
+    sign_version(registry.artifacts(entry), key)
+    (synced,) = sync(registry, publisher.repository, options, Silent()).versions
+    assert synced.action is SyncAction.PUBLISHED
+    assert repogen.verify(publisher.repository, signer=signer).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["sign", "m"], "sign.options"),
+        (["sign", "m", "--sign-keyless", "--sign-key", "key"], "sign.options"),
+        (["sign", "m", "--sign-certificate", "c"], "sign.options"),
+        (["sign", "m", "--sign-key", "absent.pem"], "sign.key"),
+        (["sign", "m@7", "--sign-key", "absent.pem"], "repository.no-such-version"),
+        (["verify", "--require-signature"], "verify.signer"),
+        (["verify", "--identity", "me"], "verify.signer"),
+        (["verify", "--key", "a", "--certificate", "b"], "verify.signer"),
+        (["verify", "--key", "absent.pub"], "verify.key"),
+    ],
+)
+def test_wrong_options(publisher: Publisher, monkeypatch: pytest.MonkeyPatch, command: list[str], code: str) -> None:
+    """Exit code 2, and nothing is written."""
+    publisher.publish()
+    publisher.repository.rename(publisher.repository.with_name("model_repository"))
+    monkeypatch.chdir(publisher.repository.parent)
+    result = CliRunner().invoke(main, [*command, "--json"])
+    assert (result.exit_code, json.loads(result.stdout)["error"]["code"]) == (2, code), result.output
+    assert not list(publisher.repository.parent.rglob("model.sig*"))
+
+
+def _certificate(directory: Path, name: str, issuer: tuple[Path, Path] | None) -> tuple[Path, Path]:
+    """Write a certificate and its key; without an issuer, a root."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    issuer_key, issuer_name = key, subject
+    if issuer is not None:
+        loaded = serialization.load_pem_private_key(issuer[1].read_bytes(), None)
+        assert isinstance(loaded, ec.EllipticCurvePrivateKey)
+        issuer_key, issuer_name = loaded, x509.load_pem_x509_certificate(issuer[0].read_bytes()).subject
+    now = dt.datetime.now(dt.UTC)
+    is_root = issuer is None
+    usage = x509.KeyUsage(
+        digital_signature=not is_root,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=is_root,
+        crl_sign=is_root,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer_name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=is_root, path_length=None), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
+    )
+    if not is_root:
+        builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING]), critical=False)
+    certificate = builder.sign(issuer_key, hashes.SHA256())
+    pem = serialization.Encoding.PEM
+    paths = directory / f"{name}.crt", directory / f"{name}.key"
+    paths[0].write_bytes(certificate.public_bytes(pem))
+    paths[1].write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    return paths
