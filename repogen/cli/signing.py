@@ -64,7 +64,7 @@ class Trust:
             return None
         if sum(choices) != 1 or bool(self.identity) != bool(self.issuer):
             raise SpecError(
-                "whose signatures are accepted is not clear",
+                "a signature is required, but the options do not specify exactly one signer",
                 "pass one of --key, --certificate, or --identity with --issuer",
                 code="verify.signer",
             )
