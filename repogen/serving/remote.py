@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS = 3.0
 _PROBE_SECONDS = 5.0
-_START_IT = "start it, or correct its address or gRPC port (8001 by default)"
+_START_IT = "start it, and check its gRPC port (8001 by default)"
 _OTHER_PROTOCOL = (
     "the port is not a gRPC port, or requires TLS: by default, Triton's gRPC port is 8001, and 8000 and 8002 are HTTP; "
     "for a server with TLS, use --tls, or --tls-root with its root certificates"
