@@ -49,7 +49,7 @@ def versions(
         repository: Any model repository.
         spec: A loaded spec that names the MLflow server.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's. It is queried for the numbers
-            and aliases of versions that were registered; a server that does not respond is a note in the report.
+            and aliases of versions that were registered; if the server does not respond, a note says so.
 
     Raises:
         repogen.errors.SpecError: The repository, or the model, does not exist.

@@ -43,7 +43,7 @@ def sign_version(version_dir: Path, key: SigningKey) -> None:
     except (ValueError, TypeError, OSError) as error:
         raise SpecError(
             f"the signing key cannot be used: {error}",
-            f"it is a PEM file of an elliptic-curve key, such as `openssl ecparam -name prime256v1 -genkey -noout` "
+            f"use a PEM file of an elliptic-curve key, such as `openssl ecparam -name prime256v1 -genkey -noout` "
             f"writes; the password of an encrypted key is read from {PASSWORD_VARIABLE}",
             code="sign.key",
         ) from error
@@ -56,7 +56,7 @@ def sign_version(version_dir: Path, key: SigningKey) -> None:
         new.unlink(missing_ok=True)
         raise PublishError(
             f"{version_dir.parent.name} version {version_dir.name} cannot be signed: {error}",
-            "keyless signing needs a network, and the identity of a CI job or a browser; or sign with a key",
+            "keyless signing needs a network, and the identity of a CI job or of a browser login; a key needs neither",
             code="sign.failed",
         ) from error
 

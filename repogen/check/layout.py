@@ -55,7 +55,7 @@ def root_findings(repository: Path) -> Iterator[Finding]:
             is_hidden = entry.name.startswith(".")
             kind = "a hidden directory" if is_hidden else "a directory without a model"
             message = f"{entry.name}/ is {kind}, and Triton loads every directory here as a model: it fails to start"
-            hint = "move it out of the repository" + ("" if is_hidden else "; a repository is checked by its own path")
+            hint = "move it out of the repository" + ("" if is_hidden else "; or, if it is a repository, pass its path")
             yield Finding("RG401", "error", message, hint, path=str(entry))
 
 

@@ -320,8 +320,8 @@ def diff(  # noqa: PLR0913 - one parameter per option
 def sign(*, model: str, repository: Path, signing: Signing, as_json: bool, debug: bool) -> None:
     """Sign a published version.
 
-    VERSION is the newest one that is served by default. Every file is compared with the manifest first. The signature
-    covers every file of the version and replaces an older one.
+    VERSION is a version of the repository; the default is the newest one that is served. Every file is compared with
+    the manifest first. The signature covers every file of the version, and replaces an older one.
     """
     with handle_errors(debug=debug, as_json=as_json):
         key = signing.key()

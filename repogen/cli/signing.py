@@ -64,7 +64,7 @@ class Trust:
             return None
         if sum(choices) != 1 or bool(self.identity) != bool(self.issuer):
             raise SpecError(
-                "whose signatures are accepted is not clear",
+                "a signature is required, but the options do not specify exactly one signer",
                 "pass one of --key, --certificate, or --identity with --issuer",
                 code="verify.signer",
             )
@@ -94,7 +94,7 @@ def signing_options(command: Command) -> Command:
                 type=FILE,
                 multiple=True,
                 metavar="FILE",
-                help="Certificate between it and the root (PEM); repeatable.",
+                help="Certificate between the key's and the root (PEM); repeatable.",
             ),
             click.option("--sign-keyless", is_flag=True, help="Sign with the identity of the CI job (Sigstore)."),
         )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.progress import Progress
     from repogen.targets import Target
 
-_ALTERNATIVES = "or use another --server"
+_ALTERNATIVES = "use another --server"
 _PROBE_SECONDS = 20.0
 _PULL_SECONDS = 7200.0
 _MOUNT = "/models"

@@ -31,8 +31,8 @@ _CONNECT_SECONDS = 3.0
 _PROBE_SECONDS = 5.0
 _START_IT = "start it, and check its gRPC port (8001 by default)"
 _OTHER_PROTOCOL = (
-    "this is not a gRPC port without TLS: by default, Triton's gRPC port is 8001, and 8000 and 8002 are HTTP; for a "
-    "server with TLS, use --tls, or --tls-root with its root certificates"
+    "the port is not a gRPC port, or requires TLS: by default, Triton's gRPC port is 8001, and 8000 and 8002 are HTTP; "
+    "for a server with TLS, use --tls, or --tls-root with its root certificates"
 )
 _HINTS = {
     "Socket closed": _OTHER_PROTOCOL,

@@ -263,7 +263,7 @@ class ModelSpec(Section):
 
     @property
     def passes(self) -> tuple[PassSpec, ...]:
-        """The optimization passes; those of ``auto`` are all kept only if they pay."""
+        """The optimization passes; those of ``auto`` are all kept only if they are faster."""
         if self.optimize != AUTO:
             return self.optimize
         names = (*(_AUTO_LOSSY if self.quality is not None else ()), *_AUTO_LOSSLESS)

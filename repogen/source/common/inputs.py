@@ -70,7 +70,7 @@ def dim_ranges(specs: Mapping[str, DimSpec]) -> dict[str, DimRange]:
 
 
 def example_range(name: str, spec: DimSpec, used_sizes: frozenset[int]) -> DimRange:
-    """Choose the example size of a dim: the spec's, otherwise from 2 (batch) or 16 (others), never 1 or a taken size.
+    """Choose the example size of a dim: the spec's, otherwise from 2 (batch) or 16 (others), never 1 or one in use.
 
     Raises:
         SourceError: The only size allowed is 1.

@@ -220,7 +220,8 @@ def test_rejected(three: Publisher, spoil: Callable[[Path], object], arguments: 
 def test_first_version_has_no_earlier_one(publisher: Publisher) -> None:
     """The only version can be held, and there is nothing to go back to."""
     publisher.publish()
-    assert error_of(lambda: repogen.rollback("m", repository=publisher.repository)).code == "rollback.no-earlier"
+    error = error_of(lambda: repogen.rollback("m", repository=publisher.repository))
+    assert (error.code, error.hint) == ("rollback.no-earlier", "its versions are 1")
     assert repogen.rollback("m", 1, repository=publisher.repository).held == 1
 
 
@@ -244,6 +245,15 @@ def test_model_that_changes_meanwhile(three: Publisher, monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "stage_config", publish_meanwhile)
     error = error_of(lambda: roll_back(three.repository, "m", RollbackOptions()))
     assert (error.code, served(three)) == ("rollback.changed-meanwhile", ((4,), None))
+
+
+def test_served_version_is_held_and_released(three: Publisher) -> None:
+    """The text does not say that a version is served instead of itself."""
+    arguments = ["rollback", "m", "--repository", str(three.repository)]
+    result = CliRunner().invoke(main, [*arguments, "--to", "3"])
+    assert "m: holds version 3, which is served\n" in result.output
+    result = CliRunner().invoke(main, [*arguments, "--release"])
+    assert result.output == "m: the hold ended; serves version 3\n"
 
 
 def test_command(three: Publisher) -> None:
