@@ -10,6 +10,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.report import ModelReport, Status
+from repogen.artifacts.serving import UNKNOWN_RUNTIME
 from repogen.reporting.json import relative_path
 from repogen.reporting.notes import model_notes, parity_text
 from repogen.reporting.table import notes_section, table
@@ -228,7 +229,8 @@ def _smoke_cell(report: SmokeReport | None) -> str:
 
 def _smoke_section(report: SmokeReport) -> str:
     verdict = "passed" if report.passed else "FAILED"
-    server = f"Triton {report.server_version} ({report.server}), {report.runtime}"
+    runtime = "" if report.runtime == UNKNOWN_RUNTIME else f", {report.runtime}"
+    server = f"Triton {report.server_version} ({report.server}){runtime}"
     lines = [f"{printable(report.model)} version {report.version}: {verdict} on {server}"]
     for check in report.checks:
         result = "warn" if check.warning else "ok" if check.passed else "FAIL"
