@@ -57,6 +57,8 @@ class Credentials:
 
 
 NO_CREDENTIALS = Credentials()
+UNKNOWN_RUNTIME = "unknown"
+"""``Endpoint.runtime`` of a server that repogen did not start."""
 
 
 @dataclass(frozen=True)

@@ -87,14 +87,16 @@ def build_models(session: BuildSession, verify: Verify) -> dict[str, ModelReport
 
 
 def _count_builds(session: BuildSession, futures: Collection[Future[PendingBuild]]) -> None:
-    """Report how many of the models are finished, now and after each one."""
+    """Report how many of the models are finished, now and after each one; not one that was interrupted."""
     lock, finished = threading.Lock(), itertools.count(1)
 
-    def report(_: object) -> None:
+    def report(future: Future[PendingBuild]) -> None:
+        if future.cancelled() or future.exception() is not None:
+            return
         with lock:
-            session.progress.step("", f"{next(finished)} of {len(futures)} models")
+            session.progress.step("", f"finished {next(finished)} of {len(futures)} models")
 
-    session.progress.step("", f"0 of {len(futures)} models")
+    session.progress.step("", f"finished 0 of {len(futures)} models")
     for future in futures:
         future.add_done_callback(report)
 

@@ -22,7 +22,7 @@ def doctor(*, as_json: bool, debug: bool) -> None:
     """Check this environment and print how to fix what is missing."""
     with handle_errors(debug=debug, as_json=as_json):
         checks = diagnose()
-        print_report(lambda: doctor_text(checks), lambda: doctor_document(checks), as_json=as_json)
+        print_report(lambda: doctor_text(checks), lambda: doctor_document(checks), as_json=as_json, wrap=False)
         sys.exit(int(ExitCode.OK if all(check.ok for check in checks) else ExitCode.GATE))
 
 

@@ -134,7 +134,7 @@ def _print_diff(fixed: FixReport) -> ExitCode:
 
 def _text(report: CheckReport, fixed: FixReport | None, *, statistics: bool) -> None:
     text = statistics_text(report.findings) if statistics else findings_text(report.findings, report.models)
-    write_text(text if fixed is None else f"{text}\n{fixes_text(fixed)}")
+    write_text(text if fixed is None else f"{text}\n{fixes_text(fixed)}", wrap=True)
 
 
 def _json(report: CheckReport, fixed: FixReport | None, *, statistics: bool) -> None:  # noqa: ARG001 - always included

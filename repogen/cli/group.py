@@ -150,12 +150,14 @@ def handle_errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
         _fail(bug, debug=debug, as_json=as_json)
 
 
-def print_report(text: Callable[[], str], document: Callable[[], dict[str, Any]], *, as_json: bool) -> None:
-    """Print a report on standard output, as text or as one JSON document."""
+def print_report(
+    text: Callable[[], str], document: Callable[[], dict[str, Any]], *, as_json: bool, wrap: bool = True
+) -> None:
+    """Print a report on standard output: as one JSON document, or as text, with long lines wrapped if ``wrap``."""
     if as_json:
         write_json(document())
     else:
-        write_text(text())
+        write_text(text(), wrap=wrap)
 
 
 def _require_working_directory() -> None:
@@ -174,7 +176,7 @@ def _fail(error: RepogenError, *, debug: bool, as_json: bool) -> NoReturn:
     from repogen.reporting.json import as_dict  # noqa: PLC0415 - the same
     from repogen.reporting.text import error_text  # noqa: PLC0415 - the same
 
-    write_text(error_text(error.record, debug=debug), err=True)
+    write_text(error_text(error.record, debug=debug), err=True, wrap=True)
     with suppress(OutputError):  # this is the error, or there is another one to report
         write_error(error, click.get_current_context().info_name or "repogen")
         if as_json:

@@ -71,9 +71,11 @@ def init(  # noqa: PLR0913 - one parameter per option
         for path in files:
             write_text(f"wrote {path}")
         for line in () if spec is None else _remarks(spec):
-            write_text(line)
+            write_text(line, wrap=True)
         if can_track() and any(path.name == SPEC for path in files):
-            write_text("builds are tracked in mlflow.db next to repogen.yaml; remove `mlflow: {}` to turn that off")
+            write_text(
+                "builds are tracked in mlflow.db next to repogen.yaml; remove `mlflow: {}` to turn that off", wrap=True
+            )
         argument = "" if directory == Path() else f" {directory / 'repogen.yaml'}"
         first = f"{spec.missing}, then " if spec is not None and spec.missing else ""
         adopt = "" if spec is None else "".join(f" --adopt {name}" for name in spec.adopt)

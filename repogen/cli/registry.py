@@ -202,7 +202,7 @@ def sync(  # noqa: PLR0913 - one parameter per option
             print_report(lambda: sync_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)
             sys.exit(report.exit_code)
         if not as_json:
-            write_text(sync_text(report, debug=debug))
+            write_text(sync_text(report, debug=debug), wrap=True)
         deployed = deploy_synced(report, servers, credentials=credentials, progress=progress)
         print_report(
             lambda: "\n" + deploy_text(deployed, debug=debug),

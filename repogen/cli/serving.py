@@ -109,11 +109,12 @@ def serve(  # noqa: PLR0913 - one parameter per option
         with commands.serve(directory, kind, models=models, poll=poll, progress=progress) as triton:
             ends = triton.endpoint
             served = commands.states(triton, directory, models)
-            write_text(f"Triton {ends.server_version} ({ends.kind}, {ends.runtime}) serves {directory}")
+            write_text(f"Triton {ends.server_version} ({ends.kind}, {ends.runtime}) serves {directory}", wrap=True)
             write_text(serve_text(ends, served))
             _explain_failures(directory, served)
             write_text("press Ctrl-C to stop")
             commands.wait(triton, progress)
+        write_text("stopped")
 
 
 def _explain_failures(directory: Path, served: Sequence[ServedModel]) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
+import textwrap
 from typing import TYPE_CHECKING
 
 from repogen.errors import OutputError
@@ -20,17 +22,19 @@ if TYPE_CHECKING:
 # The runner reads `::` at the start of a line as a command, and `##[` anywhere in it.
 _COMMAND = re.compile(r"^([ \t]*):(?=:)", re.MULTILINE)
 _LEGACY_COMMAND = "##["
+_CODE = re.compile(r"`[^`\n]*`")
 _COLORED = re.compile(r"\x1b\[3[1-3]m([^\x1b]*)\x1b\[0m")
 """A cell of a table that has a color, see `repogen.reporting.table`."""
 
 
-def write_text(text: str, *, err: bool = False) -> None:
+def write_text(text: str, *, err: bool = False, wrap: bool = False) -> None:
     """Write text and a line break.
 
     Args:
         text: Any text; control characters, except line breaks, tabs, and the colors of tables on a terminal, are
             written as escapes.
         err: Write to standard error, which may fail: nothing else could report that.
+        wrap: Wrap lines that are longer than the terminal between words. Not for text that users copy.
 
     Raises:
         OutputError: Standard output can't be written; not if its reader, such as ``head``, has ended.
@@ -39,11 +43,38 @@ def write_text(text: str, *, err: bool = False) -> None:
     if stream is None or not stream.isatty():
         _write(f"{safe_text(text)}\n", err=err)
         return
+    if wrap:
+        width = shutil.get_terminal_size().columns
+        text = "\n".join(fitted(line, width) for line in text.split("\n"))
     parts, end = [], 0
     for cell in _COLORED.finditer(text):
         parts += [safe_text(text[end : cell.start()]), cell[0].replace(cell[1], safe_text(cell[1]))]
         end = cell.end()
     _write(f"{''.join(parts)}{safe_text(text[end:])}\n", err=err)
+
+
+def fitted(line: str, width: int) -> str:
+    """Return a line wrapped between words, with an indent; lines of tables, and fixes of `check`, stay as they are.
+
+    Code in backticks is not broken, so that a command can be copied.
+
+    >>> print(fitted("  hint: run `repogen build --force` again", 26))
+      hint: run
+        `repogen build --force`
+        again
+    """
+    if len(line) <= width or _COLORED.search(line) or line.startswith("  + "):
+        return line
+    indent = " " * (len(line) - len(line.lstrip(" ")) + 2)
+    return textwrap.fill(
+        _CODE.sub(lambda code: code[0].replace(" ", "\0"), line),
+        width,
+        subsequent_indent=indent,
+        expand_tabs=False,
+        replace_whitespace=False,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ).replace("\0", " ")
 
 
 def write_json(document: Mapping[str, Any]) -> None:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import difflib
 import os
+import shutil
+import sys
+import textwrap
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.report import ModelReport, Status
+from repogen.artifacts.serving import UNKNOWN_RUNTIME
 from repogen.reporting.json import relative_path
 from repogen.reporting.notes import model_notes, parity_text
 from repogen.reporting.table import notes_section, table
@@ -165,7 +169,7 @@ def doctor_text(checks: Sequence[Check]) -> str:
     for group in dict.fromkeys(check.group for check in checks):
         members = [check for check in checks if check.group == group]
         width = max(len(check.name) for check in members)
-        lines = [f"  {_doctor_state(check):7}  {check.name.ljust(width)}  {check.found}" for check in members]
+        lines = [_doctor_line(check, width) for check in members]
         sections.append("\n".join([group, *lines]))
     required = dict.fromkeys(check.remedy for check in checks if not check.ok and check.remedy)
     optional = {check.remedy: check.name for check in checks if check.ok and check.remedy}
@@ -176,6 +180,15 @@ def doctor_text(checks: Sequence[Check]) -> str:
     if optional:
         sections.append("optional:\n" + "\n".join(f"  {name}: {remedy}" for remedy, name in optional.items()))
     return "\n\n".join(sections)
+
+
+def _doctor_line(check: Check, width: int) -> str:
+    """Return the state, name and details of a check; on a terminal, details that do not fit have several lines."""
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _MAX_LENGTH
+    start = f"  {_doctor_state(check):7}  {check.name.ljust(width)}  "
+    size = max(columns - len(start), 1)
+    lines = textwrap.wrap(check.found, size, break_long_words=False, break_on_hyphens=False)
+    return start + f"\n{' ' * len(start)}".join(lines)
 
 
 def _doctor_state(check: Check) -> str:
@@ -216,7 +229,8 @@ def _smoke_cell(report: SmokeReport | None) -> str:
 
 def _smoke_section(report: SmokeReport) -> str:
     verdict = "passed" if report.passed else "FAILED"
-    server = f"Triton {report.server_version} ({report.server}), {report.runtime}"
+    runtime = "" if report.runtime == UNKNOWN_RUNTIME else f", {report.runtime}"
+    server = f"Triton {report.server_version} ({report.server}){runtime}"
     lines = [f"{printable(report.model)} version {report.version}: {verdict} on {server}"]
     for check in report.checks:
         result = "warn" if check.warning else "ok" if check.passed else "FAIL"

@@ -13,7 +13,7 @@ from repogen.repository.layout import directory_of_step, triton_versions
 from repogen.repository.version_policy import served_versions
 from repogen.triton_config.rules.ensemble_repository import ModelInRepository, ensemble_findings
 from repogen.triton_config.rules.findings import errors_of
-from repogen.triton_config.text.parse import parse, parse_file, read_config_text
+from repogen.triton_config.text.parse import PbtxtError, parse, parse_file, read_config_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -76,6 +76,8 @@ def steps_reason(config: ModelConfig, name: str, repository: Path) -> str:
 def unfit_users(repository: Path, staged: StagedVersion, building: Collection[str]) -> dict[str, str]:
     """Return the ensembles in a repository that use a model, each with the reason why it would no longer load.
 
+    A config.pbtxt that can't be read does not load already; it is a finding of ``repogen check``.
+
     Args:
         repository: The repository.
         staged: The model's new version.
@@ -88,12 +90,19 @@ def unfit_users(repository: Path, staged: StagedVersion, building: Collection[st
     reasons = {}
     for path in sorted(repository.glob(f"*/{CONFIG_FILE}")):
         name = path.parent.name
-        text = read_config_text(path, f"{name}/{CONFIG_FILE}")
-        if name not in building and "ensemble_scheduling" in text:
-            ensemble = parse(text, f"{name}/{CONFIG_FILE}")
-            if any(step.model_name == staged.name for step in ensemble.ensemble_scheduling.step):
-                reasons[name] = _reason(ensemble, repository, new)
+        ensemble = None if name in building else _ensemble_at(path)
+        if ensemble is not None and any(step.model_name == staged.name for step in ensemble.ensemble_scheduling.step):
+            reasons[name] = _reason(ensemble, repository, new)
     return reasons
+
+
+def _ensemble_at(path: Path) -> ModelConfig | None:
+    """Return the config of an ensemble; None for another model, and for a file that can't be read."""
+    origin = f"{path.parent.name}/{CONFIG_FILE}"
+    with suppress(PbtxtError, OSError):
+        text = read_config_text(path, origin)
+        return parse(text, origin) if "ensemble_scheduling" in text else None
+    return None
 
 
 def steps_of(text: str, name: str) -> tuple[str, ...]:

@@ -131,7 +131,7 @@ def _inspected(
     inputs = [
         f"  {flow(t.name)}: {{dtype: {t.dtype}, shape: {shape_text(t.shape)}}}" for t in inspection.signature.inputs
     ]
-    outputs = (f"  out {flow(t.name)}: {t.dtype}, {len(t.shape)} dims" for t in inspection.signature.outputs)
+    outputs = (f"  out {flow(t.name)}: {t.dtype}, {_dims_text(len(t.shape))}" for t in inspection.signature.outputs)
     bounds = {name: {"min": low, "max": high} for name, (low, high) in inspection.dims.items()}
     if bounds and ":" not in examples:
         guessed = "CHECK batch: the examples have one size, but the model accepts other sizes of their first axis."
@@ -145,6 +145,10 @@ def _inspected(
             *([f"dims: {flow(bounds)}"] if bounds else []),
         ),
     )
+
+
+def _dims_text(number: int) -> str:
+    return "1 dim" if number == 1 else f"{number} dims"
 
 
 def _relative_file(path: str, directory: Path) -> str:

@@ -143,15 +143,29 @@ def describe_repository(path: Path, spec_dir: Path) -> SpecDescription:
     while incomplete := {name: step for name in models for step in steps[name] if step not in models}:
         omitted |= {name: f"its step {step} cannot be described" for name, step in incomplete.items()}
         models = {name: model for name, model in models.items() if name not in incomplete}
+    reasons = _by_reason(omitted)
     if not models:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in omitted.items())
-        raise SpecError(f"{path} has no model that a spec can describe: {reasons}", _SUPPORTED, code="init.from")
+        raise SpecError(
+            f"{path} has no model that a spec can describe: {'; '.join(reasons)}", _SUPPORTED, code="init.from"
+        )
     return SpecDescription(
         tuple(models.values()),
         os.path.relpath(root, spec_dir),
-        tuple(f"{name}: {reason}" for name, reason in omitted.items()),
+        reasons,
         adopt=tuple(name for name in models if is_foreign(root / name)),
     )
+
+
+def _by_reason(omitted: dict[str, str]) -> tuple[str, ...]:
+    """Return one line per reason, with the names of the models.
+
+    >>> _by_reason({"a": "no file", "b": "no config", "c": "no file"})
+    ('a, c: no file', 'b: no config')
+    """
+    names: dict[str, list[str]] = {}
+    for name, reason in omitted.items():
+        names.setdefault(reason, []).append(name)
+    return tuple(f"{', '.join(models)}: {reason}" for reason, models in names.items())
 
 
 _SUPPORTED = "repogen supports ONNX models, code for the Python backend, and ensembles of these"
@@ -248,12 +262,22 @@ def _python(existing: _Existing) -> ModelDescription:
     if signature.inputs and signature.outputs:
         notes += _differences(existing, spec, signature, "python")
     comments = (
-        "CHECK dims, and the range of integer inputs: config.pbtxt does not have them.",
+        *_guesses(signature),
         *(f"CHECK: {note}." for note in _imports(file, existing, source)),
         *_not_expressed(notes),
     )
     lines = tuple(_yaml_lines({k: v for k, v in keys.items() if v}))
     return ModelDescription(existing.name, source, comments, lines, missing, existing.copies(data))
+
+
+def _guesses(signature: Signature) -> Iterator[str]:
+    """Yield a note for what config.pbtxt does not have, and the spec therefore guesses."""
+    dims = {dim for tensor in signature.inputs for dim in tensor.shape if isinstance(dim, str)} - {"batch"}
+    if dims:
+        yield f"CHECK the bounds of {', '.join(sorted(map(str, dims)))}: config.pbtxt does not have them."
+    integers = [tensor.name for tensor in signature.inputs if "int" in tensor.dtype]
+    if integers:
+        yield f"CHECK the range of {', '.join(integers)}: config.pbtxt does not have it."
 
 
 def _missing(existing: _Existing, signature: Signature) -> str:

@@ -43,7 +43,8 @@ def _check(name: str, value: str, *, ok: bool, remedy: str) -> Check:
 
 def _processor(system: str, machine: str) -> Check:
     ok = (system, machine) == (LINUX, "x86_64")
-    return _check("processor", f"{system} on {machine}, needs Linux on x86_64", ok=ok, remedy=_ALTERNATIVES)
+    description = f"{system} on {machine}{'' if ok else ', needs Linux on x86_64'}"
+    return _check("processor", description, ok=ok, remedy=_ALTERNATIVES)
 
 
 def _libc_version() -> str:
@@ -59,7 +60,9 @@ def _glibc(version: str) -> Check:
         ok = name == "glibc" and tuple(map(int, number.split(".")[:2])) >= NEEDED_GLIBC
     except ValueError:
         ok = False
-    description = f"{version or 'no glibc'}, needs glibc 2.35 (Debian 12, Ubuntu 22.04)"
+    description = version or "no glibc"
+    if not ok:
+        description += ", needs glibc 2.35 (Debian 12, Ubuntu 22.04)"
     return _check("glibc", description, ok=ok, remedy=_ALTERNATIVES)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import field_validator
 from tritonclient.utils import InferenceServerException
 
-from repogen.artifacts.serving import NO_CREDENTIALS, ControlMode, Endpoint
+from repogen.artifacts.serving import NO_CREDENTIALS, UNKNOWN_RUNTIME, ControlMode, Endpoint
 from repogen.errors import ServerError
 from repogen.serving import control
 from repogen.serving.connection import open_client
@@ -128,7 +128,7 @@ class RemoteTriton:
             if not live:
                 raise self._unreachable_error("it is not live")
             endpoint = Endpoint(
-                *(self.address, "", "", "remote", str(metadata.version), "unknown"),
+                *(self.address, "", "", "remote", str(metadata.version), UNKNOWN_RUNTIME),
                 sees_files=False,
                 has_gpu=True,
                 control=self.header,

@@ -60,19 +60,30 @@ def was_registered(version: VersionRecord, owner: str) -> bool:
 
 
 def with_entries(model: ModelRecord, owner: str, entries: Sequence[RegistryEntry]) -> ModelRecord:
-    """Return a model with the registry's numbers and aliases, which are found by the content of a version."""
-    return replace(model, versions=tuple(_with_entry(version, owner, entries) for version in model.versions))
+    """Return a model with the registry's numbers and aliases, which are found by the content of a version.
+
+    Several versions and entries have the same files after a build with ``--force``. An alias then belongs to the
+    version with the number of its entry; if the repository does not have that one, to every version with these files.
+    """
+    numbers = {version.version for version in model.versions}
+    return replace(model, versions=tuple(_with_entry(version, owner, entries, numbers) for version in model.versions))
 
 
-def _with_entry(version: VersionRecord, owner: str, entries: Sequence[RegistryEntry]) -> VersionRecord:
+def _with_entry(
+    version: VersionRecord, owner: str, entries: Sequence[RegistryEntry], numbers: set[int]
+) -> VersionRecord:
     if version.manifest is None:
         return version
     content, synced = version.manifest.content_sha256, owner == RepositoryKind.SYNCED.value
-    same = [entry for entry in entries if entry.state is not EntryState.FOREIGN and entry.content == content]
-    # several entries have the same files after a build with --force
-    numbers = [entry for entry in same if version.version == (entry.version if synced else entry.triton_version)]
+    same = [
+        (entry, entry.version if synced else entry.triton_version)
+        for entry in entries
+        if entry.state is not EntryState.FOREIGN and entry.content == content
+    ]
+    exact = [entry for entry, number in same if number == version.version]
+    aliased = [entry for entry, number in same if number == version.version or number not in numbers]
     return replace(
         version,
-        registry_version=next((entry.version for entry in (*numbers, *same)), None),
-        aliases=tuple(sorted({alias for entry in same for alias in entry.aliases})),
+        registry_version=next((entry.version for entry in (*exact, *(entry for entry, _ in same))), None),
+        aliases=tuple(sorted({alias for entry in aliased for alias in entry.aliases})),
     )

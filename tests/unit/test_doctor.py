@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
+import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from repogen.artifacts.environment import Check
 from repogen.distribution import dependencies, install_command
 from repogen.doctor import diagnose
 from repogen.reporting.text import doctor_text
@@ -53,6 +55,19 @@ def test_incomplete_extra_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     checks = diagnose()
     assert [check.name for check in checks if not check.ok] == ["onnxscript"]
     assert f"to fix:\n  {install_command('build')}" in doctor_text(checks)
+
+
+def test_details_are_wrapped_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal, below the first line of the details."""
+    check = Check("gpu", "none; models are smoke-tested on the CPU", ok=True, group="servers")
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: True))
+    text = doctor_text([check])
+    assert text.splitlines()[:3] == [
+        "servers",
+        "  ok       gpu  none; models are",
+        "                smoke-tested on the CPU",
+    ]
 
 
 def test_machine_without_embedded_triton_gets_the_alternatives(monkeypatch: pytest.MonkeyPatch) -> None:

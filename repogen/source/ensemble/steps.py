@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from repogen.artifacts.file_names import MODEL_FILE, PYTHON_FILE
+from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PYTHON_FILE
 from repogen.artifacts.steps import EnsembleStep
 from repogen.errors import SourceError
 from repogen.source.interface import PUBLISHED_MODULE_PREFIX
@@ -13,6 +13,7 @@ from repogen.source.onnx.read import read_onnx
 from repogen.source.onnx.reference import file_reference
 from repogen.source.python.model import PythonCode, model_config, open_python
 from repogen.triton_config.text.dims import wire_array
+from repogen.triton_config.text.parse import parse_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -109,11 +110,13 @@ def open_published(name: str, built: Mapping[str, BuiltStep]) -> Reference:
         path = directory / MODEL_FILE
         return file_reference(read_onnx(path), path, inputs, outputs)
     if (directory / PYTHON_FILE).is_file():
+        config = parse_file(directory / CONFIG_FILE, f"config.pbtxt of {name}")
+        parameters = {key: config.parameters[key].string_value for key in config.parameters}
         code = PythonCode(
             directory=directory.parent,
             version=directory.name,
             signature=step.signature,
-            config=model_config(name, step.signature, step.max_batch_size, {}),
+            config=model_config(name, step.signature, step.max_batch_size, parameters),
             file=f"{name}/{directory.name}/{PYTHON_FILE}",
             root=directory.parent,
         )

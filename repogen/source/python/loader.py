@@ -135,13 +135,20 @@ def _equal(expected: Array, actual: Array) -> bool:
 
 
 def unlisted_imports(path: Path, source: PythonSource) -> Iterator[str]:
-    """Yield a note for each import that is neither part of Triton's Python backend nor in ``requirements``."""
+    """Yield a note with the imports that are neither part of Triton's Python backend nor in ``requirements``."""
     provided = {*_BACKEND_PACKAGES, *sys.stdlib_module_names, *(Path(file).stem for file in source.data)}
     listed_names = {canonicalize_name(requirement_name(requirement)) for requirement in source.requirements}
     distributions = importlib.metadata.packages_distributions()
-    for name in sorted(_imported_packages(path) - provided):
-        if not {canonicalize_name(distribution) for distribution in distributions.get(name, ())} & listed_names:
-            yield f"{source.path} imports {name}, which is not in requirements: it must be installed on the server"
+    unlisted = [
+        name
+        for name in sorted(_imported_packages(path) - provided)
+        if not {canonicalize_name(distribution) for distribution in distributions.get(name, ())} & listed_names
+    ]
+    if len(unlisted) == 1:
+        yield f"{source.path} imports {unlisted[0]}, which is not in requirements: it must be installed on the server"
+    elif unlisted:
+        names = f"{', '.join(unlisted[:-1])} and {unlisted[-1]}"
+        yield f"{source.path} imports {names}, which are not in requirements: they must be installed on the server"
 
 
 def _imported_packages(path: Path) -> set[str]:

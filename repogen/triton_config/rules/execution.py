@@ -29,18 +29,23 @@ _GRAPH_LEVELS = range(-1, 3)  # -1 basic, 1 extended, 2 all in the backend; 0 is
 # Python reads no number of more than 4300 digits.
 _INTEGER = re.compile(r"\s*([-+]?)0*(\d{1,10})(?!\d)", re.ASCII)
 _INTEGER_PARAMETERS = frozenset({
-    "intra_op_thread_count", "inter_op_thread_count", "execution_mode", "cudnn_conv_algo_search", "gpu_mem_limit",
+    "intra_op_thread_count", "inter_op_thread_count", "execution_mode", "cudnn_conv_algo_search",
     "arena_extend_strategy",
 })  # fmt: skip
+_SIZE_PARAMETERS = frozenset({"gpu_mem_limit"})
+"""Source: the backend's README and onnxruntime.cc, which parse it as size_t, or forward it as text."""
+_SIZE = re.compile(r"\s*\+?0*(?P<number>\d{1,20})\s*", re.ASCII)
+_MAX_SIZE = 2**64 - 1
 _BOOLEAN_PARAMETERS = frozenset({
     "enable_mem_arena", "enable_mem_pattern", "share_session_between_instances",
     "use_device_allocator_for_initializers",
 })  # fmt: skip
 _FORWARDED_PARAMETERS = frozenset({
     "memory.enable_memory_arena_shrinkage", "session.use_device_allocator_for_initializers",
+    "do_copy_in_default_stream",
 })  # fmt: skip
 _TRITON_PARAMETERS = frozenset({"TRITON_BATCH_STRATEGY_PATH", "MAX_BATCH_VOLUME_BYTES"})
-_PARAMETERS = _INTEGER_PARAMETERS | _BOOLEAN_PARAMETERS | _FORWARDED_PARAMETERS | _TRITON_PARAMETERS
+_PARAMETERS = _INTEGER_PARAMETERS | _SIZE_PARAMETERS | _BOOLEAN_PARAMETERS | _FORWARDED_PARAMETERS | _TRITON_PARAMETERS
 _FORWARDED_PREFIX = re.compile(r"^(memory\.|session\.|ep\.|optimization\.|disable_|mlas\.)")
 _ONNXRUNTIME_NAMES = {"intra_op_num_threads": "intra_op_thread_count", "inter_op_num_threads": "inter_op_thread_count"}
 _SIMILAR = 0.85
@@ -85,6 +90,9 @@ def invalid_value_reason(name: str, value: str) -> str:
         if reason := integer_reason(value):
             return reason
         return "it must be 0 or 1" if name == "execution_mode" and _leading_integer(value) not in {0, 1} else ""
+    if name in _SIZE_PARAMETERS:
+        size = _SIZE.fullmatch(value)
+        return "" if size and int(size["number"]) <= _MAX_SIZE else "it must be a number of bytes, at most 2^64 - 1"
     return boolean_reason(value) if name in _BOOLEAN_PARAMETERS else ""
 
 
@@ -158,5 +166,5 @@ def _parameter_findings(config: ModelConfig) -> Iterator[Finding]:
             fix = f'parameters {{ key: "{suggestion}" value {{ string_value: "{value}" }} }}'
             yield Finding("RG128", "warning", unsupported, f"did you mean {suggestion!r}?", field, fix, guess=True)
         elif name not in _PARAMETERS and not _FORWARDED_PREFIX.match(name):
-            supported = ", ".join(sorted(_INTEGER_PARAMETERS | _BOOLEAN_PARAMETERS))
+            supported = ", ".join(sorted(_INTEGER_PARAMETERS | _SIZE_PARAMETERS | _BOOLEAN_PARAMETERS))
             yield Finding("RG128", "warning", unsupported, f"it supports {supported}", field)

@@ -186,6 +186,9 @@ def test_interrupt_cancels_the_session(spec: Spec, tmp_path: Path) -> None:
         build_models(session, Builder({"a": KeyboardInterrupt()}))
     assert session.cancelled.is_set()
     assert triton.stopped
+    assert isinstance(session.progress, RecordedProgress)
+    assert ": finished 0 of 4 models" in session.progress.steps
+    assert ": finished 4 of 4 models" not in session.progress.steps  # `a` is not finished
 
 
 def test_progress_counts_models_and_names_how_each_ended(spec: Spec, tmp_path: Path) -> None:
@@ -194,6 +197,8 @@ def test_progress_counts_models_and_names_how_each_ended(spec: Spec, tmp_path: P
     build_models(session, Builder({"other": ExportError("no")}))
     assert isinstance(session.progress, RecordedProgress)
     steps = session.progress.steps
-    assert [step for step in steps if step.startswith(": ")] == [f": {number} of 4 models" for number in range(5)]
+    assert [step for step in steps if step.startswith(": ")] == [
+        f": finished {number} of 4 models" for number in range(5)
+    ]
     assert {"other: failed", "a: done", "b: done", "e: done"} <= set(steps)
-    assert steps.index(": 4 of 4 models") < steps.index("e: done")
+    assert steps.index(": finished 4 of 4 models") < steps.index("e: done")

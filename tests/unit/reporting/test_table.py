@@ -16,6 +16,26 @@ HEADINGS = ("model", "status", "details")
 ROWS = [("digits", "published", "four words that wrap"), ("resnet", "FAILED", "a-hyphenated-word")]
 
 
+def test_long_lines_are_wrapped_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between words and outside of code; elsewhere, and for text to copy, lines stay as they are."""
+    line = "error: digits was not built; run `repogen build --model digits` again"
+    monkeypatch.setenv("COLUMNS", "40")
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", stream)
+    write_text(line, wrap=True)
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    write_text(line)
+    write_text(line, wrap=True)
+    write_text(f"  + {line}", wrap=True)
+    assert stream.getvalue().splitlines() == [
+        line,
+        line,
+        "error: digits was not built; run",
+        "  `repogen build --model digits` again",
+        f"  + {line}",
+    ]
+
+
 def test_wide_terminal_has_columns() -> None:
     """Columns are aligned, without trailing spaces."""
     assert table(HEADINGS, ROWS, width=80, colors=False).splitlines() == [

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repogen.errors import ConfigError
-from repogen.repository.ensembles import neighbor_at, unfit, with_steps
+from repogen.repository.ensembles import neighbor_at, unfit, unfit_users, with_steps
+from tests.support.published import Publisher
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +37,12 @@ def test_neighbor_with_a_damaged_config(tmp_path: Path, content: bytes) -> None:
 
 
 OUTSIDE = ("..", "../outside", "m/../../outside")
+
+
+@pytest.fixture
+def publisher(tmp_path: Path) -> Publisher:
+    """Return what stages versions next to another repository."""
+    return Publisher(tmp_path / "other")
 
 
 @pytest.fixture
@@ -76,6 +83,15 @@ def test_config_that_cannot_be_read_has_no_steps(repository: Path) -> None:
     (repository / "e").mkdir()
     (repository / "e" / "config.pbtxt").symlink_to(repository / "fifo")
     assert with_steps(repository, ["e", "missing"]) == ["missing", "e"]
+
+
+def test_config_that_cannot_be_read_is_not_a_user_of_a_new_version(repository: Path, publisher: Publisher) -> None:
+    """Triton does not load it before, either; the other ensembles are checked."""
+    staged = publisher.stage("n")
+    for name, config in (("damaged", b"ensemble_scheduling \xff"), ("e", steps("n").encode()), ("open", b"{")):
+        (repository / name).mkdir()
+        (repository / name / "config.pbtxt").write_bytes(config)
+    assert list(unfit_users(repository, staged, ())) == ["e"]
 
 
 def test_new_version_that_closes_a_cycle_does_not_fit(repository: Path) -> None:

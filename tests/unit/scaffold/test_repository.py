@@ -112,6 +112,23 @@ def test_sizes_of_a_warmup(repository: Path) -> None:
     assert "Different from config.pbtxt" not in text
 
 
+def test_only_guesses_are_to_be_checked(repository: Path) -> None:
+    """Bounds of dynamic dims, and values of integers; packages and models with the same problem share a line."""
+    (repository / "p" / "1" / "model.py").write_text("import numpy, torch, transformers\n")
+    for name in ("t1", "t2"):
+        (repository / name / "1").mkdir(parents=True)
+        (repository / name / "config.pbtxt").write_text('platform: "tensorrt_plan"\n')
+        (repository / name / "1" / "model.plan").write_text("")
+    text, _ = spec_of(repository)
+    assert "# CHECK the bounds of IN_0: config.pbtxt does not have them.\n" in text
+    assert "# CHECK the range of IN: config.pbtxt does not have it.\n" in text
+    assert "imports torch and transformers, which are not in requirements: they must be installed" in text
+    assert "t1, t2: backend tensorrt_plan is not supported" in describe(str(repository), repository.parent).omitted
+    config = PYTHON.replace("TYPE_INT64 dims: [ -1 ]", "TYPE_FP32 dims: [ 3 ]")
+    (repository / "p" / "config.pbtxt").write_text(config)
+    assert "CHECK the" not in spec_of(repository / "p")[0]
+
+
 def test_model_of_a_repository(repository: Path) -> None:
     """An ensemble comes with the models of its steps; another model alone."""
     assert list(spec_of(repository / "e")[1]) == ["e", "p", "m"]

@@ -62,6 +62,7 @@ def built(tmp_path: Path) -> dict[str, BuiltStep]:
     graph.mkdir(parents=True)
     code.mkdir(parents=True)
     (code / "model.py").write_text(SPREAD)
+    (code / "config.pbtxt").write_text('backend: "python"\n')
     x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["batch", 3])
     y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["batch"])
     two = onnx.numpy_helper.from_array(np.array(2, np.float32), "two")
@@ -120,6 +121,32 @@ BOTH = (
     {"model": "spread", "inputs": {"value": "sum"}, "outputs": {"pair": "pair"}},
     {"model": "summed", "inputs": {"x": "x"}, "outputs": {"y": "sum"}},
 )
+
+
+def test_published_code_gets_its_parameters(
+    compose: Callable[..., SourceModel], built: dict[str, BuiltStep], tmp_path: Path
+) -> None:
+    """Those of its config.pbtxt, as from Triton; the original gets those of the spec."""
+    code = SPREAD.replace("import numpy as np", "import json\n\nimport numpy as np").replace(
+        "    def execute",
+        """    def initialize(self, args):
+        self.factor = float(json.loads(args["model_config"])["parameters"]["factor"]["string_value"])
+
+    def execute""",
+    )
+    code = code.replace("np.repeat(value, 2, axis=1)", "np.repeat(value * self.factor, 2, axis=1).astype(np.float32)")
+    for file in (tmp_path / "spread.py", built["spread"].version_dir / "model.py"):
+        file.write_text(code)
+    config = 'backend: "python" parameters { key: "factor" value: { string_value: "3" } }'
+    (built["spread"].version_dir / "config.pbtxt").write_text(config)
+    triton = built["spread"].model.triton.model_copy(update={"parameters": {"factor": "2"}})
+    spread = replace(built["spread"], model=built["spread"].model.model_copy(update={"triton": triton}))
+    built["spread"] = spread
+    source = compose(*BOTH)
+    inputs = source.examples({"batch": 3}, 0)
+    assert isinstance(source.origin, PassThroughSource)
+    original, published = source.reference(inputs)["pair"], source.origin.published(inputs)["pair"]
+    assert np.allclose(original.astype(np.float64) * 1.5, published.astype(np.float64), rtol=1e-5)
 
 
 def test_steps_run_in_the_order_of_their_tensors(compose: Callable[..., SourceModel]) -> None:

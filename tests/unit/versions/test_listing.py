@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,8 @@ from repogen.artifacts.sync import SyncOptions
 from repogen.cli.group import main
 from repogen.errors import SpecError, TrackingError
 from repogen.registry.sync.sync import sync
-from repogen.versions.listing import list_versions
+from repogen.repository.inventory import read_models
+from repogen.versions.listing import list_versions, with_entries
 from tests.support.published import contents
 from tests.support.simulated_registry import SimulatedRegistry
 
@@ -134,6 +136,19 @@ def test_numbers_and_aliases_of_the_registry(publisher: Publisher, tmp_path: Pat
     assert report.owner == "synced"
     (record,) = report.models[0].versions
     assert (record.version, record.registry_version, record.aliases) == (2, 2, ("champion", "stable"))
+
+
+def test_alias_of_one_of_two_versions_with_the_same_files(publisher: Publisher, tmp_path: Path) -> None:
+    """As after a build with --force; where the aliased version was deleted, the other one is what the alias needs."""
+    registry = SimulatedRegistry(tmp_path / "registry")
+    for aliases in ((), ("champion",)):
+        number = publisher.publish()
+        registry.register(publisher.repository / "m" / str(number), *aliases)
+    (model,), entries = read_models(publisher.repository, ()), registry.entries("m")
+    second, first = with_entries(model, "", entries).versions
+    assert [(v.version, v.registry_version, v.aliases) for v in (second, first)] == [(2, 2, ("champion",)), (1, 1, ())]
+    (alone,) = with_entries(replace(model, versions=model.versions[1:]), "", entries).versions
+    assert (alone.version, alone.aliases) == (1, ("champion",))
 
 
 def test_unreachable_registry_is_a_note(publisher: Publisher, tmp_path: Path) -> None:

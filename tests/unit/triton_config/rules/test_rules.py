@@ -380,6 +380,18 @@ def test_accelerators_depend_on_the_release() -> None:
     assert (finding.code, finding.severity) == ("RG135", "warning")
 
 
+@pytest.mark.parametrize(
+    ("value", "is_valid"),
+    [("4294967200", True), (str(2**64 - 1), True), (str(2**64), False), ("-1", False), ("1G", False)],
+)
+def test_memory_limit_is_a_64_bit_number(value: str, *, is_valid: bool) -> None:
+    """The backend's README has 4294967200 as its example, which is in NVIDIA's tutorial, too."""
+    limit = f'parameters {{ key: "gpu_mem_limit" value {{ string_value: "{value}" }} }}'
+    copy = 'parameters { key: "do_copy_in_default_stream" value { string_value: "1" } }'
+    codes = [finding.code for finding in config_findings(without(PARTS, more=f"{limit} {copy}"), "m")]
+    assert codes == ([] if is_valid else ["RG128"])
+
+
 def test_misspelled_parameter_has_a_fix() -> None:
     """The fix keeps the value."""
     (finding,) = config_findings(accelerated("tensorrt", {"precison_mode": "FP16"}), "m", targets()["24.10"])
