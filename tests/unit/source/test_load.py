@@ -489,6 +489,7 @@ class CastsToBfloat16(nn.Module):
         return y.float()
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit
 @pytest.mark.parametrize("kind", ["torchscript", "mlflow"])
 def test_weights_that_forward_uses_in_bfloat16_keep_it(root: Path, kind: str) -> None:
     """A cast to float32 would not fit to the input; the graph is computed in float32 later."""
