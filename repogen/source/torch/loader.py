@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from repogen.spec.models import ModelSpec
     from repogen.spec.sources import TorchScriptSource, TorchSource
 
+_MAY_BE_BFLOAT16 = ("BFloat16", "TorchScript interpreter")
+"""Words of errors about values in bfloat16 and in float32; the interpreter's message does not have the cause."""
+
 
 class LoadInPrecision(Protocol):
     """Loads a model, and keeps its weights in bfloat16 or casts them to float32."""
@@ -52,7 +55,7 @@ def in_either_precision(load: LoadInPrecision) -> SourceModel:
     try:
         return load(keep_bfloat16=False)
     except SourceError as error:
-        if error.code != "source.user-code" or "BFloat16" not in f"{error.message}{error.details}":
+        if error.code != "source.user-code" or not any(words in error.message for words in _MAY_BE_BFLOAT16):
             raise
         try:
             return load(keep_bfloat16=True)
