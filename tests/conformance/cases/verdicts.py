@@ -36,6 +36,7 @@ CASES = (
     _case("stable_sort", "StableSort", "batch", "equal values keep their order", _IDS),
     _case("large_ids", "Hashed", "batch", "identifiers beyond int32", _LARGE_IDS),
     _case("saturated_scores", "Saturated", "batch", "constant labels; large inputs make all scores equal"),
+    _case("nearest", "Nearest", "batch", "distances to stored vectors, and a vote"),
     _case("tiny", "Scaled", "batch", "outputs of 1e-7, correct", kwargs={"magnitude": 1e-7}),
     _case("huge_rounded", "Rounded", "batch", "rounding of outputs of 1000", signature(x="float32 batch 64")),
     _case("masked_logits", "Masked", "batch", "-inf at the same places"),

@@ -386,3 +386,19 @@ class Saturated(nn.Module):
     def forward(self, x: Tensor) -> Any:
         scores = torch.sigmoid(self.linear(x) * 0.2 + self.bias)
         return scores, *scores.topk(5)
+
+
+class Nearest(nn.Module):
+    """Returns the label that most of the three nearest stored vectors have."""
+
+    stored: Tensor
+    labels: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("stored", torch.randn(20, 4, generator=torch.Generator().manual_seed(0)))
+        self.register_buffer("labels", torch.arange(20) % 4)
+
+    def forward(self, x: Tensor) -> Any:
+        distances, indices = torch.cdist(x, self.stored).topk(3, largest=False)
+        return nn.functional.one_hot(self.labels[indices], 4).sum(1).argmax(1), distances

@@ -103,3 +103,23 @@ def test_stable_sort(exporter: str) -> None:
     session = onnxruntime.InferenceSession(content.getvalue())
     outputs = session.run(None, {session.get_inputs()[0].name: x.numpy()})
     assert all(torch.equal(torch.tensor(a), b) for a, b in zip(outputs, StableSort()(x), strict=True))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0, torch.inf])
+def test_distances(p: float) -> None:
+    """torch.cdist has a translation in TorchScript's exporter only."""
+
+    class Distances(nn.Module):
+        """Compares batches of vectors."""
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            """Return all distances."""
+            return torch.cdist(x, y, p)
+
+    x, y = torch.randn(2, 3, 4), torch.randn(2, 5, 4)
+    program = torch.onnx.export(Distances(), (x, y), dynamo=True, custom_translation_table=TRANSLATIONS)
+    assert program is not None
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
+    (distances,) = session.run(None, {"x": x.numpy(), "y": y.numpy()})
+    assert torch.allclose(torch.tensor(distances), torch.cdist(x, y, p), atol=1e-5)
