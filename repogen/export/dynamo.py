@@ -11,6 +11,7 @@ from repogen.artifacts.source import Program
 from repogen.errors import ExportError
 from repogen.export.guards import guard_violations, recorded_programs
 from repogen.export.interface import ExportedGraph
+from repogen.export.translations import TRANSLATIONS
 from repogen.onnx_graph.normalize import select_outputs
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def export_program(request: ExportRequest) -> ExportedGraph:
 def _export(request: ExportRequest) -> torch.onnx.ONNXProgram | None:
     source = request.source
     names = [spec.name for spec in source.signature.inputs]
-    translations: Any = dict(source.operators.translations) or None
+    translations: Any = {**TRANSLATIONS, **source.operators.translations}
     if isinstance(source.origin, Program):
         return torch.onnx.export(
             source.origin.program,

@@ -1,4 +1,4 @@
-"""Translations of operators that TorchScript's exporter lacks: recurrent cells, and ``in`` in scripted code."""
+"""Translations of operators that TorchScript's exporter lacks: recurrent cells, stable sorting, and ``in``."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ def register_symbolics(opset: int) -> None:
     symbolics: dict[str, Any] = {
         "__contains_": _contains,
         "gru_cell": _gru_cell,
+        "sort": _sort,
+        "argsort": _argsort,
         "lstm_cell": _lstm_cell,
         "rnn_tanh_cell": _tanh_cell,
     }
@@ -34,6 +36,17 @@ def _contains(g: Any, values: Any, element: Any) -> Any:  # noqa: ANN401 - the e
     for item in items:
         is_equal = g.op("Or", is_equal, g.op("Equal", element, item))
     return is_equal
+
+
+def _sort(g: Any, x: Any, *arguments: Any) -> Any:  # noqa: ANN401
+    """Sort by ``dim, descending`` or ``stable, dim, descending``: the first of equal values is first, as in PyTorch."""
+    dim, descending = (int(argument.node().t("value")) for argument in arguments[-2:])
+    size = g.op("Gather", g.op("Shape", x), g.op("Constant", value_t=torch.tensor([dim])))
+    return g.op("TopK", x, size, axis_i=dim, largest_i=descending, outputs=2)
+
+
+def _argsort(g: Any, x: Any, *arguments: Any) -> Any:  # noqa: ANN401
+    return _sort(g, x, *arguments)[1]
 
 
 def _gru_cell(g: Any, x: Any, hidden: Any, *weights: Any) -> Any:  # noqa: ANN401

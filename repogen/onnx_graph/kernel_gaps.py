@@ -81,12 +81,13 @@ def fill_kernel_gaps(model: ir.Model) -> None:
 
 
 def _infer_types(model: ir.Model) -> None:
-    """Add the types that TorchScript's exporter omits, if the graph has small integers or bfloat16 at all."""
+    """Add the types that TorchScript's exporter omits, if the graph may have a node that depends on them."""
     values = [value for graph in model.graphs() for value in (*graph.inputs, *graph.initializers.values())]
     nodes = [node for graph in model.graphs() for node in graph]
     casts = (node.attributes["to"].as_int() for node in nodes if node.op_type == "Cast")
     rare = {*_SMALL, ir.DataType.BFLOAT16}
     has_rare = any(value.dtype in rare for value in values) or any(ir.DataType(cast) in rare for cast in casts)
+    has_rare |= any(node.op_type in _EXTREMES for node in nodes)
     if has_rare and any(value.dtype is None for node in nodes for value in node.outputs):
         ShapeInferencePass()(model)
 

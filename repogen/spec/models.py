@@ -53,11 +53,11 @@ DtypeName = Annotated[
     must_be("one of bool, uint8-64, int8-64, bfloat16, float16, float32, float64, string"),
 ]
 DimName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
-# Without must_be: for members of a union, whose own must_be describes all members.
-_Int = Annotated[int, Field(strict=True, ge=-(2**31), le=INT32_MAX)]
 
 ShapeItem = Annotated[AnySize | DimName, must_be("an integer >= 1 or the name of a dim")]
-Range = Annotated[tuple[_Int, _Int], must_be("two integers, [lowest, highest]")]
+# Without must_be: Range describes both.
+_Int64 = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
+Range = Annotated[tuple[_Int64, _Int64], must_be("two integers, [lowest, highest]")]
 AutoOrSize = Annotated[Literal["auto"] | AnySize, must_be("auto or an integer >= 1")]
 ExampleSize = Annotated[int, Field(strict=True, ge=2, le=INT32_MAX), must_be("an integer >= 2")]
 Examples = Annotated[

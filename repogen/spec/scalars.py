@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 Scalar: TypeAlias = str | int | float | bool | None
 
-INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+"""Keys with narrower bounds check them."""
 CORE_TAGS = {f"tag:yaml.org,2002:{name}": name for name in ("null", "bool", "int", "float", "str", "seq", "map")}
 
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
@@ -52,7 +53,7 @@ def resolve_plain(text: str) -> Scalar:
     """Return the value of an unquoted scalar.
 
     Raises:
-        ScalarError: It is NaN, infinite, an integer beyond int32, a date, or read differently by YAML 1.1 and 1.2.
+        ScalarError: It is NaN, infinite, an integer beyond int64, a date, or read differently by YAML 1.1 and 1.2.
 
     >>> [resolve_plain(text) for text in ("no", "1e-3", "0x10", "~", "batch")]
     [False, 0.001, 16, None, 'batch']
@@ -109,14 +110,14 @@ def _reject_ambiguous(text: str) -> None:
 
 
 def _integer(text: str) -> int:
-    out_of_range = ScalarError("is beyond the range of int32", f"integers are between {INT32_MIN} and {INT32_MAX}")
+    out_of_range = ScalarError("is beyond the range of int64", f"integers are between {INT64_MIN} and {INT64_MAX}")
     if len(text) > _MAX_DIGITS:
         raise out_of_range
     digits = text.replace("_", "")
     if digits[-1] in "xob+-":
         raise ScalarError(f"{text} is not a number", "quote it if it is text")
     value = int(digits, 0)
-    if not INT32_MIN <= value <= INT32_MAX:
+    if not INT64_MIN <= value <= INT64_MAX:
         raise out_of_range
     return value
 

@@ -109,7 +109,12 @@ def _row_dependence(
     names = (code.original, code.served) if code else ("PyTorch", "ONNX Runtime")
     for index, (model, name) in enumerate(zip((source.reference, comparison.published), names, strict=True)):
         probe = RowProbe(model, comparison.limits, allowed, limit)
-        reason = probe.in_small_batches(inputs, sizes) or probe.with_varied_rows(inputs) or probe.with_copies(inputs)
+        reason = (
+            probe.in_small_batches(inputs, sizes)
+            or probe.with_varied_rows(inputs)
+            or probe.with_copies(inputs)
+            or ("" if source.noise else probe.with_other_rows(inputs))  # scales of dynamic quantization
+        )
         if not reason and large is not None:
             reason = probe.in_large_batches(large)
         reason = reason or probe.across_cases(recorded, index)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from repogen.artifacts.source import Reference, SourceModel
     from repogen.artifacts.tensors import Array, Arrays
@@ -101,6 +101,35 @@ def difference(expected: Arrays, actual: Arrays, tolerances: Mapping[str, tuple[
     """
     rtols = {name: rtol for name, (rtol, _) in tolerances.items()}
     return summary(output_errors(expected, actual, rtols), tolerances)
+
+
+def elementwise_difference(name: str, versions: Sequence[Array], samples: Sequence[Array], limit: Limit) -> str:
+    """Return how versions of an output differ, relative to the magnitude of each value; empty if they do not.
+
+    Args:
+        name: Name of the output.
+        versions: Arrays of one row that should be equal; the first is the reference.
+        samples: Batches of the output, from which the magnitude of each value is computed.
+        limit: How far the output may differ.
+    """
+    for version in versions[1:]:
+        if np.array_equal(version, versions[0]):
+            continue
+        if version.shape != versions[0].shape:
+            return f"{name!r} has shape {list(version.shape)}, or {list(versions[0].shape)}"
+        if version.dtype.kind != "f":
+            return _exact_errors(name, versions[0], version, 0.0).problem
+        expected, actual = versions[0].astype(np.float64), version.astype(np.float64)
+        rows = np.concatenate(samples).astype(np.float64)
+        finite = np.where(np.isfinite(rows), rows, 0.0)
+        magnitudes = np.sqrt(np.mean(np.square(finite), axis=0))
+        allowed = limit.rtol * np.maximum(magnitudes, np.abs(expected)) + max(limit.smallest, limit.atol or 0.0)
+        with np.errstate(invalid="ignore"):
+            is_different = ~((np.abs(actual - expected) <= allowed) | (actual == expected))
+        if is_different.any():
+            place = _place(int(np.argmax(is_different)), expected, actual)
+            return f"{int(is_different.sum())} of {expected.size} values of {name!r} differ ({place})"
+    return ""
 
 
 def output_errors(expected: Arrays, actual: Arrays, rtols: Mapping[str, float]) -> list[OutputErrors]:

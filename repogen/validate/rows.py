@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from repogen.errors import RepogenError
-from repogen.validate.compare import difference, has_nan
+from repogen.validate.compare import difference, elementwise_difference, has_nan
 from repogen.validate.tolerance import tolerances_of
 from repogen.validate.variation import FACTORS, scaled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from repogen.artifacts.source import Reference
     from repogen.artifacts.tensors import Array, Arrays
@@ -28,6 +28,10 @@ _MAX_JOINED = 16
 """Rows of a batch that is joined from other batches."""
 _MAX_COPIED = 3
 """Rows whose rescaled copies fill a batch."""
+_KEPT_AND_OTHERS = ((1.0, (1.0, 0.0, 10.0, 1000.0, -1000.0)), (0.0, (0.0, 10.0)), (10.0, (1.0, 10.0)))
+"""Factors of a row, and of the other rows in the batches that it is compared in."""
+_COMPANY = 3
+"""Other rows in such a batch."""
 _AMPLIFICATION = 10.0
 """By how much larger inputs than the examples may amplify rounding, which depends on the size of a batch."""
 
@@ -43,7 +47,7 @@ class _Row:
     """
 
     inputs: Tensors
-    outputs: Tensors
+    outputs: Arrays
     slack: float = 1.0
 
 
@@ -107,6 +111,7 @@ class RowProbe:
         self._allowed = allowed
         self._max_joined = min(max_size, _MAX_JOINED)
         self._single_outputs: list[Tensors] = []
+        self._variants: dict[tuple[int, float], _Row | None] = {}
 
     def in_small_batches(self, inputs: Arrays, sizes: list[int]) -> str:
         """Compare the first rows, in batches of several sizes."""
@@ -141,10 +146,8 @@ class RowProbe:
         """Compare the first two rows together with negated and rescaled ones, which may reach other branches."""
         if self._max_joined == 1:
             return ""
-        first, second = (_rows(inputs, slice(i, i + 1)) for i in range(2))
-        rows = [_Row(first, self._single_outputs[0]), *self._alone(first, FACTORS[:1])]
-        rows += [_Row(second, self._single_outputs[1])]
-        rows += [*self._alone(second, FACTORS), *self._alone(first, FACTORS[2:3])]
+        rows = [self._row(inputs, 0), *self._varied(inputs, 0, FACTORS[:1]), self._row(inputs, 1)]
+        rows += [*self._varied(inputs, 1, FACTORS), *self._varied(inputs, 0, FACTORS[2:3])]
         for start in range(0, len(rows), self._max_joined):
             chunk = rows[start : start + self._max_joined]
             if len(chunk) > 1 and (reason := self._joined(chunk)):
@@ -155,23 +158,70 @@ class RowProbe:
         """Compare rows with a batch of their copies: a model may drop duplicates, or limit how many rows are alike."""
         if self._max_joined == 1:
             return ""
-        rows = [_rows(inputs, slice(i, i + 1)) for i in range(min(_length(inputs), _MAX_COPIED))]
-        groups = [[_Row(rows[0], self._single_outputs[0])], *(list(self._alone(row, FACTORS[1::2])) for row in rows)]
+        copied = range(min(_length(inputs), _MAX_COPIED))
+        groups = [[self._row(inputs, 0)], *(self._varied(inputs, index, FACTORS[1::2]) for index in copied)]
         for group in filter(None, groups):
             if reason := self._joined([row for row in group for _ in range(self._max_joined // len(group))]):
                 return f"a row has a different output alone than with copies of itself: {reason}"
         return ""
 
-    def _alone(self, row: Arrays, factors: Sequence[float]) -> Iterator[_Row]:
-        """Yield a row with each factor, except where the model does not support such values."""
+    def with_other_rows(self, inputs: Arrays) -> str:
+        """Compare a row in batches of the same size in which only the other rows change.
+
+        Rounding depends on the size of a batch, but hardly on the values of other rows. The tolerance is therefore that
+        of each single value, however large the others are: small values next to large ones count, too. Rows of zeros,
+        such as silence or padding, are tried as well.
+        """
+        if self._max_joined == 1:
+            return ""
+        more = [self._row(inputs, index) for index in range(2, _length(inputs))]
+        for factor, others in _KEPT_AND_OTHERS:
+            company = self._varied(inputs, 1, others) + (more if factor == 1.0 else [])
+            for row in self._varied(inputs, 0, (factor,)):
+                batches = (self._in_company(row.inputs, other.inputs) for other in company)
+                if reason := self._changed(row, [batch for batch in batches if batch]):
+                    return f"a row has a different output if only the other rows change: {reason}"
+        return ""
+
+    def _changed(self, row: _Row, batches: Sequence[Arrays]) -> str:
+        """Return how the first row of batches differs, at the magnitude of each value; empty if it does not."""
+        for name, limit in self._limits.items():
+            samples = [row.outputs[name], *(outputs[name] for outputs in self._single_outputs)]
+            if reason := elementwise_difference(name, [batch[name][:1] for batch in batches], samples, limit):
+                return reason
+        return ""
+
+    def _in_company(self, row: Arrays, other: Arrays) -> Tensors:
+        """Return the outputs of a row in a batch with copies of another; none if the model does not support it."""
+        others = min(_COMPANY, self._max_joined - 1)
+        try:
+            batch = self._model(_join([dict(row), *[dict(other)] * others]))
+        except RepogenError:
+            return {}
+        return batch if all(array.shape[:1] == (others + 1,) for array in batch.values()) else {}
+
+    def _row(self, inputs: Arrays, index: int) -> _Row:
+        return _Row(_rows(inputs, slice(index, index + 1)), self._single_outputs[index])
+
+    def _varied(self, inputs: Arrays, index: int, factors: Sequence[float]) -> list[_Row]:
+        """Return a row with each factor, except where the model does not support such values."""
+        row = self._row(inputs, index)
         for factor in factors:
-            scaled_row = scaled(row, factor)
-            try:
-                outputs = None if scaled_row is None else self._model(scaled_row)
-            except RepogenError:
-                continue
-            if scaled_row is not None and outputs is not None and not has_nan(outputs):
-                yield _Row(scaled_row, outputs, _AMPLIFICATION if abs(factor) > 1 else 1.0)
+            if (index, factor) not in self._variants:
+                self._variants[index, factor] = row if factor == 1.0 else self._alone(row.inputs, factor)
+        variants = [self._variants[index, factor] for factor in factors]
+        return [variant for variant in variants if variant is not None]
+
+    def _alone(self, row: Arrays, factor: float) -> _Row | None:
+        """Return a row with a factor, and its outputs; None if the model does not support it."""
+        scaled_row = scaled(row, factor)
+        try:
+            outputs = None if scaled_row is None else self._model(scaled_row)
+        except RepogenError:
+            return None
+        if scaled_row is None or outputs is None or has_nan(outputs):
+            return None
+        return _Row(scaled_row, outputs, _AMPLIFICATION if abs(factor) > 1 else 1.0)
 
     def across_cases(self, recorded: Sequence[RecordedRow], index: int) -> str:
         """Compare rows of parity cases with the same rows in a batch that is joined from several cases.

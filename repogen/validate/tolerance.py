@@ -50,6 +50,7 @@ class Limit:
         ceiling: The absolute tolerance is at most this share of the median, however large the largest values are.
         atol: The spec's absolute tolerance, which replaces ``share``; None if it has none.
         smallest: The absolute tolerance is never below this: the resolution of the dtype near zero.
+        noise: Nor is it below this, up to the root mean square of the output: a larger tolerance would accept zeros.
     """
 
     rtol: float
@@ -57,10 +58,11 @@ class Limit:
     ceiling: float = 0.0
     atol: float | None = None
     smallest: float = 0.0
+    noise: float = 0.0
 
-    def at_least(self, difference: float) -> Limit:
-        """Return a limit that always allows a difference, unless the values must be equal."""
-        return replace(self, smallest=max(self.smallest, difference)) if self.share else self
+    def at_least(self, noise: float) -> Limit:
+        """Return a limit that allows noise up to the magnitude of the output, unless the values must be equal."""
+        return replace(self, noise=max(self.noise, noise)) if self.share else self
 
     def at(self, magnitude: Magnitude | None) -> tuple[float, float]:
         """Return (rtol, atol) for an output of a magnitude; None stands for 1, where every value is zero."""
@@ -69,7 +71,7 @@ class Limit:
         if magnitude is None:
             return self.rtol, max(self.share, self.smallest)
         scaled = min(self.share * magnitude.rms, self.ceiling * magnitude.median)
-        return self.rtol, max(scaled, self.smallest)
+        return self.rtol, max(scaled, self.smallest, min(self.noise, magnitude.rms))
 
 
 def limits(signature: Signature, spec: ParitySpec, precision: str = "") -> dict[str, Limit]:

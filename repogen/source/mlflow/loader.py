@@ -6,6 +6,7 @@ import inspect
 import os
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from repogen.source.common.inputs import find_inputs
 from repogen.source.onnx.loader import load_onnx
 from repogen.source.torch.eager import source_from_module
 from repogen.source.torch.exported_program import load_program
-from repogen.source.torch.loader import load_torchscript
+from repogen.source.torch.loader import in_either_precision, load_torchscript
 from repogen.source.torch.module import prepare, require_module
 from repogen.spec.document import compose, data
 from repogen.spec.sources import OnnxSource, TorchExportSource, TorchScriptSource
@@ -190,17 +191,19 @@ def _load_pytorch(fetched: Path, model_file: _ModelFile, request: SourceRequest[
         )
     if flavor.code:
         sys.path.insert(0, str(_path_inside(fetched, flavor.code, source.uri)))
-    return _load_pickle(pickled, model_file.signature, request)
+    return in_either_precision(partial(_load_pickle, pickled, model_file.signature, request))
 
 
-def _load_pickle(path: Path, signature: _LoggedSignature | None, request: SourceRequest[MlflowSource]) -> SourceModel:
+def _load_pickle(
+    path: Path, signature: _LoggedSignature | None, request: SourceRequest[MlflowSource], *, keep_bfloat16: bool
+) -> SourceModel:
     source, model, root = request.options, request.model, request.root
     sys.path.insert(0, str(root.resolve()))
     try:
         unpickled = torch.load(path, map_location="cpu", weights_only=False)  # trusted by source.trust_pickle
     except RAISED as error:
         raise user_error(error, f"unpickling {source.uri} failed", root) from error
-    module, module_notes = prepare(require_module(unpickled, source.uri), None)
+    module, module_notes = prepare(require_module(unpickled, source.uri), None, keep_bfloat16=keep_bfloat16)
     source_model = source_from_module(module, _inputs(module, signature, source.uri, model, root), model, root)
     note = "the module was unpickled, as source.trust_pickle allows"
     return replace(source_model, notes=(note, *module_notes, *source_model.notes))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
     from repogen.spec.models import ModelSpec
     from repogen.spec.sources import TorchScriptSource, TorchSource
 
+_MAY_BE_BFLOAT16 = ("BFloat16", "TorchScript interpreter")
+"""Words of errors about values in bfloat16 and in float32; the interpreter's message does not have the cause."""
+
+
+class LoadInPrecision(Protocol):
+    """Loads a model, and keeps its weights in bfloat16 or casts them to float32."""
+
+    def __call__(self, *, keep_bfloat16: bool) -> SourceModel:
+        """Load it."""
+
 
 def load_torch(request: SourceRequest[TorchSource]) -> SourceModel:
     """Call a factory, load weights into its module, and determine the signature.
@@ -30,13 +41,24 @@ def load_torch(request: SourceRequest[TorchSource]) -> SourceModel:
     Raises:
         SourceError: The factory, the weights, the inputs or the outputs cannot be used.
     """
-    try:
+    if request.options.dtype is not None:
         return _load(request, keep_bfloat16=False)
+    return in_either_precision(partial(_load, request))
+
+
+def in_either_precision(load: LoadInPrecision) -> SourceModel:
+    """Load a model with weights in float32; if its code computes in bfloat16 explicitly, with those that it has.
+
+    Raises:
+        SourceError: The first error, if both fail.
+    """
+    try:
+        return load(keep_bfloat16=False)
     except SourceError as error:
-        if error.code != "source.user-code" or "BFloat16" not in error.message or request.options.dtype is not None:
+        if error.code != "source.user-code" or not any(words in error.message for words in _MAY_BE_BFLOAT16):
             raise
         try:
-            return _load(request, keep_bfloat16=True)
+            return load(keep_bfloat16=True)
         except SourceError:
             raise error from None
 
@@ -60,8 +82,12 @@ def load_torchscript(request: SourceRequest[TorchScriptSource]) -> SourceModel:
     Raises:
         SourceError: The file is not such an archive, or its inputs or outputs cannot be used.
     """
+    check_archive(request.root / request.options.path, "torchscript")
+    return in_either_precision(partial(_load_archive, request))
+
+
+def _load_archive(request: SourceRequest[TorchScriptSource], *, keep_bfloat16: bool) -> SourceModel:
     path = request.root / request.options.path
-    check_archive(path, "torchscript")
     try:
         script_module = torch.jit.load(  # type: ignore[no-untyped-call] # as torch declares it
             str(path), map_location="cpu"
@@ -74,7 +100,7 @@ def load_torchscript(request: SourceRequest[TorchScriptSource]) -> SourceModel:
             where=request.options.path,
             details=str(error),
         ) from error
-    module, notes = prepare(script_module, None)
+    module, notes = prepare(script_module, None, keep_bfloat16=keep_bfloat16)
     source = _source_from_script(module, request.model, request.root)
     return replace(source, notes=(*notes, *source.notes))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.ao.quantization.fake_quantize import FakeQuantize
+from torch.nn.parameter import is_lazy
 
 from repogen.errors import SourceError
 from repogen.source.common.callables import RAISED, import_callable, user_error
@@ -105,7 +106,7 @@ def prepare(
         SourceError: Its parameters have no values, it is quantized, or it stays in training mode.
     """
     module, notes = _unwrap(module)
-    _check_not_meta(module)
+    _check_has_values(module)
     _check_not_quantized(module)
     module = module.cpu()
     return module, (
@@ -148,7 +149,14 @@ def _uncompile(module: torch.nn.Module) -> tuple[str, ...]:
     return (f"removed torch.compile from {', '.join(names[:3])}",) if names else ()
 
 
-def _check_not_meta(module: torch.nn.Module) -> None:
+def _check_has_values(module: torch.nn.Module) -> None:
+    lazy = [name for name, tensor in _tensors(module) if is_lazy(tensor)]
+    if lazy:
+        raise SourceError(
+            f"{lazy[0]!r} of a lazy module has neither a shape nor values before the first forward",
+            "load the trained weights with source.weights, or in the factory; a first forward would draw random values",
+            code="source.meta",
+        )
     meta = [name for name, tensor in module.named_parameters() if tensor.is_meta]
     if meta:
         raise SourceError(

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 
 from repogen.errors import SourceError
 from repogen.source.common.formats import check_format
@@ -41,6 +42,7 @@ def load_weights(module: torch.nn.Module, path: Path) -> tuple[str, ...]:
         SourceError: The file is unreadable, could run code, or does not match the module.
     """
     state = read_state(path)
+    _materialize(module, state)
     model_state = module.state_dict()
     shared = [key for key in model_state if key in state]
     problems = {
@@ -76,6 +78,13 @@ def load_weights(module: torch.nn.Module, path: Path) -> tuple[str, ...]:
         f"cast {count} of {len(shared)} tensors from {actual} in {path.name} to {expected} as in the model"
         for (actual, expected), count in casts.items()
     )
+
+
+def _materialize(module: torch.nn.Module, state: State) -> None:
+    """Give the tensors of lazy modules (``nn.LazyLinear``) the shapes that they have in a file."""
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if isinstance(tensor, (UninitializedParameter, UninitializedBuffer)) and name in state:
+            tensor.materialize(state[name].shape)
 
 
 def _key_list(keys: list[str]) -> str:
@@ -124,7 +133,7 @@ def _prefix(short_keys: Collection[str], long_keys: Collection[str]) -> str:
 def _is_tied(key: str, model_state: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor]) -> bool:
     """Return whether a tensor shares its storage with one that the file has; safetensors stores it once."""
     tied = model_state[key]
-    return any(
+    return not is_lazy(tied) and any(
         name in state and tensor.data_ptr() == tied.data_ptr() and tensor.shape == tied.shape
         for name, tensor in model_state.items()
         if name != key

@@ -14,12 +14,29 @@ def _file(name: str, expected: str, why: str, *writer: object, entry: Entry | No
     return Case(name, {"source": source, **(entry or {})}, expected, why, written("onnx_files", *writer))  # type: ignore[arg-type]
 
 
+_IDS = signature(x="int32 batch 12 0..3")
+_LARGE_IDS = signature(ids=f"int64 batch 3 0..{1 << 40}")
 _TIME = signature(x="float32 batch time 4")
 _FROZEN = "parity.drift|export.specialized-dim"
 
 CASES = (
     _case("tiny_frozen", "FrozenBranch", f"rejected:{_FROZEN}", "outputs of 1e-7", _TIME, kwargs={"magnitude": 1e-7}),
     _case("tiny_mixed", "MixedRows", "single", "rows of 1e-7 minus their mean", kwargs={"magnitude": 1e-7}),
+    _case("columns_of_scales", "ColumnsOfScales", "single", "rows mix in the column of 1e-4 next to columns of 1000"),
+    _case("loudest_row", "LoudestRow", "single", "values are raised to eight decades below the loudest row"),
+    _case("large_sums", "LargeSums", "single", "another branch for a large sum over the batch"),
+    Case(
+        "lazy",
+        of_factory("verdicts.py:Lazy", weights="lazy/weights.safetensors"),
+        "batch",
+        "the weights give lazy modules their shapes",
+        written("archives", "lazy_weights"),
+    ),
+    _case("lazy_without_weights", "Lazy", "rejected:source.meta", "a first forward would draw random weights"),
+    _case("stable_sort", "StableSort", "batch", "equal values keep their order", _IDS),
+    _case("large_ids", "Hashed", "batch", "identifiers beyond int32", _LARGE_IDS),
+    _case("saturated_scores", "Saturated", "batch", "constant labels; large inputs make all scores equal"),
+    _case("nearest", "Nearest", "batch", "distances to stored vectors, and a vote"),
     _case("tiny", "Scaled", "batch", "outputs of 1e-7, correct", kwargs={"magnitude": 1e-7}),
     _case("huge_rounded", "Rounded", "batch", "rounding of outputs of 1000", signature(x="float32 batch 64")),
     _case("masked_logits", "Masked", "batch", "-inf at the same places"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.export import Dim
 
@@ -169,3 +170,9 @@ def script_as_pt2(directory: Path) -> None:
 def other_weights(directory: Path) -> None:
     """Write weights of another module."""
     torch.save(nn.Linear(7, 2).state_dict(), directory / "weights.pt")
+
+
+def lazy_weights(directory: Path) -> None:
+    """Write the weights of ``verdicts.Lazy`` after its first forward."""
+    layers = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 2))
+    save_file({f"layers.{key}": value for key, value in layers.state_dict().items()}, directory / "weights.safetensors")

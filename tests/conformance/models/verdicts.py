@@ -321,3 +321,84 @@ class Peak(nn.Module):
     def forward(self, x: Tensor) -> Any:
         self.peak = torch.maximum(self.peak, x.abs().max())
         return x / self.peak
+
+
+class ColumnsOfScales(nn.Module):
+    """Mixes rows only in a column that is ten million times smaller than the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        y = self.linear(x)
+        return torch.cat([1e3 * y[:, :2], 1e-4 * (y[:, 2:] - y[:, 2:].mean())], 1)
+
+
+class LoudestRow(nn.Module):
+    """Raises all values to eight decades below the largest value of the batch, as log-mel features are."""
+
+    def forward(self, x: Tensor) -> Any:
+        log = x.square().clamp(min=1e-10).log10()
+        return log.maximum(log.max() - 8)
+
+
+class LargeSums(nn.Module):
+    """Takes another branch for a large sum over the batch."""
+
+    def forward(self, x: Tensor) -> Any:
+        return torch.where(x.sum() < 200, x * 2, x.abs())
+
+
+class Lazy(nn.Module):
+    """Has layers whose input sizes are unknown before the first forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.LazyLinear(6), nn.LazyBatchNorm1d(), nn.LazyLinear(2))
+
+    def forward(self, x: Tensor) -> Any:
+        return self.layers(x)
+
+
+class StableSort(nn.Module):
+    """Sorts values with ties."""
+
+    def forward(self, x: Tensor) -> Any:
+        return *torch.sort(x.float(), dim=1, descending=True, stable=True), torch.argsort(x, dim=1, stable=True)
+
+
+class Hashed(nn.Module):
+    """Maps large identifiers to buckets."""
+
+    def forward(self, ids: Tensor) -> Any:
+        return (ids * 31 + 7) % 1009
+
+
+class Saturated(nn.Module):
+    """Always ranks the same classes first, except where large inputs make all scores equal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 12)
+        self.register_buffer("bias", torch.arange(12) * 0.8)
+
+    def forward(self, x: Tensor) -> Any:
+        scores = torch.sigmoid(self.linear(x) * 0.2 + self.bias)
+        return scores, *scores.topk(5)
+
+
+class Nearest(nn.Module):
+    """Returns the label that most of the three nearest stored vectors have."""
+
+    stored: Tensor
+    labels: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("stored", torch.randn(20, 4, generator=torch.Generator().manual_seed(0)))
+        self.register_buffer("labels", torch.arange(20) % 4)
+
+    def forward(self, x: Tensor) -> Any:
+        distances, indices = torch.cdist(x, self.stored).topk(3, largest=False)
+        return nn.functional.one_hot(self.labels[indices], 4).sum(1).argmax(1), distances

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from repogen.export.symbolics import register_symbolics
+from repogen.export.translations import TRANSLATIONS
 
 
 class Cell(nn.Module):
@@ -74,3 +75,51 @@ def test_scripted_recurrent_cells(kind: str, opset: int, bias: bool) -> None:  #
         strict=True,
     ):
         torch.testing.assert_close(torch.from_numpy(actual), tensor.detach())
+
+
+class StableSort(nn.Module):
+    """Sorts values with ties, in both directions, stable and by default."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return values, and indices of three ways to sort."""
+        values, indices = torch.sort(x, dim=1, descending=True, stable=True)
+        return values, indices, torch.argsort(x, dim=1, stable=True), torch.sort(x, dim=0, stable=True)[1]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("exporter", ["traced", "scripted", "dynamo"])
+def test_stable_sort(exporter: str) -> None:
+    """Equal values keep their order: ONNX's TopK is stable, and the exporters only translate the default sort."""
+    module: Any = torch.jit.script(StableSort()) if exporter == "scripted" else StableSort()
+    x = torch.randint(0, 3, (4, 9), generator=torch.Generator().manual_seed(0)).float()
+    content = io.BytesIO()
+    if exporter == "dynamo":
+        program = torch.onnx.export(module.eval(), (x,), dynamo=True, custom_translation_table=TRANSLATIONS)
+        assert program is not None
+        content.write(program.model_proto.SerializeToString())
+    else:
+        register_symbolics(20)
+        torch.onnx.export(module.eval(), (x,), content, opset_version=20, dynamo=False)  # type: ignore[arg-type] # as above
+    session = onnxruntime.InferenceSession(content.getvalue())
+    outputs = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    assert all(torch.equal(torch.tensor(a), b) for a, b in zip(outputs, StableSort()(x), strict=True))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0, torch.inf])
+def test_distances(p: float) -> None:
+    """torch.cdist has a translation in TorchScript's exporter only."""
+
+    class Distances(nn.Module):
+        """Compares batches of vectors."""
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            """Return all distances."""
+            return torch.cdist(x, y, p)
+
+    x, y = torch.randn(2, 3, 4), torch.randn(2, 5, 4)
+    program = torch.onnx.export(Distances(), (x, y), dynamo=True, custom_translation_table=TRANSLATIONS)
+    assert program is not None
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
+    (distances,) = session.run(None, {"x": x.numpy(), "y": y.numpy()})
+    assert torch.allclose(torch.tensor(distances), torch.cdist(x, y, p), atol=1e-5)

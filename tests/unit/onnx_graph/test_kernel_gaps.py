@@ -75,6 +75,18 @@ def test_extreme_of_int64_is_the_first_of_equal_values(operator: str, function: 
     np.testing.assert_array_equal(outputs(proto, x), function(x, axis=1, keepdims=bool(keepdims)))
 
 
+def test_extreme_of_an_inner_value_without_a_type() -> None:
+    """TorchScript's exporter omits the types of inner values."""
+    x = np.array([[5, 9, 9, 5]], np.int64)
+    proto = one_node("ArgMax", {"sum": x}, TensorProto.INT64, 1, axis=1, keepdims=0)
+    proto.graph.node.insert(0, helper.make_node("Add", ["x", "x"], ["sum"]))
+    proto.graph.input[0].name = "x"
+    model = ir.from_proto(proto)
+    fill_kernel_gaps(model)
+    assert "ArgMax" not in {node.op_type for node in model.graph}
+    np.testing.assert_array_equal(outputs(proto, x), [1])
+
+
 @pytest.mark.parametrize("length", [6, 7, 9, 10, 12])
 def test_inverse_of_a_one_sided_dft(length: int) -> None:
     """Even and odd lengths, also shorter and longer than the spectrum; the imaginary parts of the ends are ignored."""

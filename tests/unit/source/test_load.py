@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from repogen.artifacts.source import DimRange, Eager, SourceModel
 from repogen.errors import SourceError
 from repogen.source.common.inputs import example_range
-from repogen.spec.models import DimSpec
+from repogen.source.load import load_source
+from repogen.spec.models import DimSpec, ModelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,6 +164,7 @@ def test_submodule_that_stays_in_training_mode_is_rejected(load: Load) -> None:
         ("def build(): return 42\n", "source.return-type", "returned int"),
         ("def build(): raise ValueError('no data')\n", "source.user-code", "ValueError: no data"),
         ("def build(): return nn.Linear(4, 2, device='meta')\n", "source.meta", "meta device"),
+        ("def build(): return nn.LazyLinear(2)\n", "source.meta", "'weight' of a lazy module"),
         ("def build(size): return nn.Linear(4, size)\n", "source.kwargs", "missing a required argument: 'size'"),
     ],
 )
@@ -470,3 +473,38 @@ def test_weights_of_any_name_are_identified_by_their_content(load: Load, root: P
             return nn.Linear(4, 2)
     """
     assert load(code, source={"weights": "epoch-3.ckpt"}).signature.outputs[0].shape == (2, 2)
+
+
+class CastsToBfloat16(nn.Module):
+    """Has weights in bfloat16, and casts its input to them."""
+
+    def __init__(self) -> None:
+        """Create the layer."""
+        super().__init__()
+        self.linear = nn.Linear(4, 2).to(torch.bfloat16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Compute in bfloat16."""
+        y: torch.Tensor = self.linear(x.to(torch.bfloat16))
+        return y.float()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit
+@pytest.mark.parametrize("kind", ["torchscript", "mlflow"])
+def test_weights_that_forward_uses_in_bfloat16_keep_it(root: Path, kind: str) -> None:
+    """A cast to float32 would not fit to the input; the graph is computed in float32 later."""
+    module = CastsToBfloat16().eval()
+    spec = {"inputs": {"x": {"dtype": "float32", "shape": ["batch", 4]}}, "dims": {"batch": {"max": 8}}}
+    if kind == "torchscript":
+        script: Any = torch.jit.script(module)
+        torch.jit.save(script, root / "model.pt")
+        source = load_source(ModelSpec.model_validate({"source": {"kind": kind, "path": "model.pt"}, **spec}), root)
+    else:
+        (root / "MLmodel").write_text("flavors: {pytorch: {model_data: data}}")
+        (root / "data").mkdir()
+        torch.save(module, root / "data" / "model.pth")
+        options = {"kind": kind, "uri": "models:/tiny/3", "trust_pickle": True}
+        source = load_source(ModelSpec.model_validate({"source": options, **spec}), root, root)
+    assert source.precision == "bfloat16"
+    x = np.ones((1, 4), np.float32)
+    assert run(source, x=x)["output"] == pytest.approx(module(torch.as_tensor(x)).detach().numpy())

@@ -229,3 +229,29 @@ def test_integers_that_fit_are_cast(tmp_path: Path) -> None:
     module = Counts(torch.zeros(2, dtype=torch.bool))
     assert len(load_weights(module, tmp_path / "w.safetensors")) == 1
     assert module.get_buffer("counts").tolist() == [False, True]
+
+
+def lazy() -> nn.Sequential:
+    """Return a model whose input sizes are unknown before the first forward."""
+    return nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d(), nn.Linear(3, 2))
+
+
+def test_lazy_modules_have_the_shapes_of_the_file(tmp_path: Path) -> None:
+    """No forward is necessary before weights are loaded."""
+    trained = lazy()
+    trained(torch.randn(4, 5))
+    save_file(trained.state_dict(), tmp_path / "w.safetensors")
+    module = lazy()
+    assert load_weights(module, tmp_path / "w.safetensors") == ()
+    x = torch.randn(2, 5)
+    assert torch.equal(module.eval()(x), trained.eval()(x))
+
+
+def test_weights_without_those_of_a_lazy_module_are_rejected(tmp_path: Path) -> None:
+    """They stay uninitialized; a first forward would draw random values."""
+    save_file(
+        {f"2.{name}": tensor for name, tensor in nn.Linear(3, 2).state_dict().items()}, tmp_path / "w.safetensors"
+    )
+    error = rejected(lazy(), tmp_path / "w.safetensors")
+    assert error.code == "source.weights-mismatch"
+    assert "missing: 0.weight" in error.message

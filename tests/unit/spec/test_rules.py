@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from repogen.spec.load import load_spec
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     Problems = Callable[[str | bytes], list[tuple[str, str, str]]]
 
@@ -336,3 +339,16 @@ REJECTED: dict[str, tuple[str, tuple[str, str, str]]] = {
 def test_spec_is_rejected_at_its_position(text: str, expected: tuple[str, str, str], problems: Problems) -> None:
     """Each mistake gives exactly one problem with line and column, key path and text."""
     assert [expected] == problems(text)
+
+
+def test_integers_beyond_int32_are_valid_where_the_key_allows_them(folder: Path) -> None:
+    """Identifiers are often larger, and so is an hour in microseconds."""
+    queue = "dynamic_batching: {default_queue_policy: {default_timeout_microseconds: 3600000000}}"
+    text = f"{integer('range: [0, 1099511627776], ')}    triton: {{{queue}}}\n"
+    (folder / "repogen.yaml").write_text(text)
+    model = load_spec(folder / "repogen.yaml").models["m"]
+    assert model.inputs["x"].range == (0, 1 << 40)
+    batching = model.triton.dynamic_batching
+    assert batching is not None
+    assert batching.default_queue_policy is not None
+    assert batching.default_queue_policy.default_timeout_microseconds == 3_600_000_000

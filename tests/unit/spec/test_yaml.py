@@ -80,12 +80,12 @@ REFUSED: dict[str, tuple[str | bytes, tuple[str, str, str]]] = {
         GOOD + "    parity: {seed: !!int a}\n",
         ("6:20", "models.m.parity.seed", "does not match its tag !!int"),
     ),
-    "beyond int32": (
-        GOOD + "    parity: {seed: 2147483648}\n",
+    "beyond int64": (
+        GOOD + "    parity: {seed: 9223372036854775808}\n",
         (
             "6:20",
             "models.m.parity.seed",
-            "is beyond the range of int32 (integers are between -2147483648 and 2147483647)",
+            "is beyond the range of int64 (integers are between -9223372036854775808 and 9223372036854775807)",
         ),
     ),
     "NaN": (GOOD + "    parity: {rtol: .nan}\n", ("6:20", "models.m.parity.rtol", ".nan is not a finite number")),

@@ -163,3 +163,15 @@ def test_difference_from_zeros_is_finite() -> None:
     """It is reported as JSON, which has no infinity."""
     result = difference({"y": np.zeros(2)}, {"y": np.array([0.0, 1e-9])}, {"y": (0.0, 1e-5)})
     assert (result.max_rel, result.reason) == (1.0, "")
+
+
+@pytest.mark.parametrize("fault", ["zeros", "other rows", "negated"])
+def test_noise_of_a_lossy_graph_does_not_hide_faults(fault: str) -> None:
+    """One outlier that a sweep measured, five times as large as the values, allows no difference of their magnitude."""
+    rows = np.random.default_rng(0).normal(size=(8, 16)).astype(np.float32)
+    signature = Signature((), (TensorSpec("y", "float32", ("batch", 16)),))
+    lossy = {name: limit.at_least(10.0) for name, limit in limits(signature, ParitySpec(), "qint8").items()}
+    allowed = tolerances_of({"y": rows}, lossy)
+    assert not difference({"y": rows}, {"y": rows * 0.7}, allowed).reason
+    faulty = {"zeros": 0 * rows, "other rows": np.roll(rows, 1, 0), "negated": -rows}[fault]
+    assert "differ" in difference({"y": rows}, {"y": faulty}, allowed).reason

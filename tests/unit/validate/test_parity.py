@@ -28,13 +28,14 @@ from repogen.validate.parity import drift_error
 from repogen.validate.runtime import OnnxModel
 from repogen.validate.structure import check_structure
 from repogen.validate.sweep import SweepCase
-from repogen.validate.validation import validate
+from repogen.validate.validation import prove, validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from repogen.artifacts.source import SourceModel
+    from repogen.artifacts.tensors import Array, Arrays
     from repogen.validate.validation import Validation
 
 TARGET = targets()["24.10"]
@@ -409,6 +410,31 @@ def test_constant_output_is_tried_with_other_inputs(as_source: Callable[..., Sou
     wrong = exported(as_source(Faulty(lambda x: torch.relu(x.abs() - 6) * 2)), tmp_path)
     with pytest.raises(ParityError, match="x 10"):
         validated(wrong, source, tmp_path)
+
+
+@pytest.mark.parametrize(("scores", "passes"), [(torch.sigmoid, True), (torch.asinh, False)])
+def test_order_of_equal_values_is_not_compared_on_large_inputs(
+    as_source: Callable[..., SourceModel],
+    tmp_path: Path,
+    scores: Callable[[torch.Tensor], torch.Tensor],
+    *,
+    passes: bool,
+) -> None:
+    """Large inputs saturate a sigmoid; PyTorch does not define which of equal scores is first. Other orders count."""
+    source = as_source(
+        Faulty(lambda x: scores(x.clamp(-1, 1) + x * (x.abs() > 5) * 10 + torch.arange(4) * 4).argmax(1))
+    )
+
+    def published(inputs: Arrays) -> dict[str, Array]:
+        is_large = np.abs(inputs["x"]).max(1) > 5
+        return {"output": np.where(is_large, -1, source.reference(inputs)["output"])}
+
+    spec = ModelSpec.model_validate({"source": {"factory": "m.py:f"}})
+    if passes:
+        assert prove(source, published, spec, tmp_path / "golden").parity.passed
+        return
+    with pytest.raises(ParityError, match="x 10"):
+        prove(source, published, spec, tmp_path / "golden")
 
 
 def test_output_that_stays_constant_has_a_note(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
