@@ -34,6 +34,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
     jobs: int = 1,
     stage_dir: Path | str | None = None,
     try_all_exporters: bool = False,
+    report: bool = True,
     progress: Progress | None = None,
 ) -> BuildReport:
     """Export, verify, smoke-test and publish the models of a spec, as ``repogen build`` does.
@@ -61,6 +62,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         jobs: Number of models to build at a time.
         stage_dir: Stage here instead of next to the repository; it must be on the same filesystem.
         try_all_exporters: Try the remaining exporters as well after one has succeeded.
+        report: Write an HTML report and the results of each model to ``build/reports`` next to the spec.
         progress: Receives progress events; silent by default.
 
     Returns:
@@ -84,5 +86,6 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         track=track,
         tracking_uri=tracking_uri,
         try_all_exporters=try_all_exporters,
+        report=report,
     )
     return pipeline.build(loaded_spec, options, progress or Silent())

@@ -31,6 +31,7 @@ class BuildOptions:
         track: Whether to track the build in MLflow if the spec, ``tracking_uri`` or the environment configures it.
         tracking_uri: Tracking server; overrides ``MLFLOW_TRACKING_URI`` and the spec's.
         try_all_exporters: Whether to try the remaining exporters after one succeeded.
+        report: Whether to write an HTML report and the results of the models next to the spec.
     """
 
     models: tuple[str, ...] = ()
@@ -45,6 +46,7 @@ class BuildOptions:
     track: bool = True
     tracking_uri: str | None = None
     try_all_exporters: bool = False
+    report: bool = True
 
 
 @dataclass(frozen=True)

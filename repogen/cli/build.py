@@ -57,6 +57,7 @@ _SPEC = Path("repogen.yaml")
 @tracking_option
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Models to build in parallel.")
 @click.option("--stage-dir", type=DIRECTORY, metavar="DIR", help="Stage here instead of next to the repository.")
+@click.option("--no-report", is_flag=True, help="Write no HTML report to build/reports next to SPEC.")
 @json_option
 @debug_option
 def build(  # noqa: PLR0913 - one parameter per option
@@ -75,6 +76,7 @@ def build(  # noqa: PLR0913 - one parameter per option
     tracking_uri: str | None,
     jobs: int,
     stage_dir: Path | None,
+    no_report: bool,
     as_json: bool,
     debug: bool,
 ) -> None:
@@ -98,6 +100,7 @@ def build(  # noqa: PLR0913 - one parameter per option
                 tracking_uri=tracking_uri,
                 jobs=jobs,
                 stage_dir=stage_dir,
+                report=not no_report,
                 progress=progress,
             )
         print_report(lambda: build_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)
@@ -130,6 +133,7 @@ def diagnose(*, model: str, spec: Path, target: str | None, as_json: bool, debug
                 force=True,
                 dry_run=True,
                 try_all_exporters=True,
+                report=False,
                 progress=progress,
             )
         print_report(lambda: diagnose_text(report.models[0], debug=debug), lambda: as_dict(report), as_json=as_json)

@@ -114,6 +114,12 @@ def rollback(  # noqa: PLR0913 - one parameter per option
         print_report(lambda: rollback_text(report), lambda: as_dict(report), as_json=as_json)
 
 
+def model_and_version(text: str) -> tuple[str, int | None]:
+    """Return the parts of NAME[@VERSION]."""
+    match = _VERSION.fullmatch(text)
+    return (text, None) if match is None else (match["name"], int(match["version"]))
+
+
 def _age(_context: click.Context, _option: click.Parameter, value: str | None) -> timedelta | None:
     """Return the duration of ``--older-than``."""
     if value is None:
@@ -203,8 +209,7 @@ def publish(  # noqa: PLR0913 - one parameter per option
     steps.
     """
     with handle_errors(debug=debug, as_json=as_json):
-        match = _VERSION.fullmatch(model)
-        name, version = (model, None) if match is None else (match["name"], int(match["version"]))
+        name, version = model_and_version(model)
         report = api.publish(
             name,
             version,

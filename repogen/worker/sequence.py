@@ -214,10 +214,7 @@ def _try_exporter(
         except (ExportError, ParityError, TargetLimitError) as error:
             if artifact is exported or error.code in _MODEL_ERRORS:
                 raise
-            outcomes = tuple(
-                replace(outcome, applied=False, nodes_after=outcome.nodes_before, reason=error.message)
-                for outcome in outcomes
-            )
+            outcomes = tuple(outcome.dropped(error.message) for outcome in outcomes)
             log.set_passes(outcomes)
             graph = verify(exported, source, job, golden, extra_sizes=guard_violations)
     return _Attempt(graph, exported.nodes, outcomes, passes[len(structural) :], workspace)
