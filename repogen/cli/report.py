@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -67,7 +68,8 @@ def view(*, model: str, repository: Path, port: int, no_browser: bool, debug: bo
 
         graph = graph_of(repository, *model_and_version(model))
         with open_viewer(graph, port) as viewer:
-            write_text(f"{graph.title}: {viewer.url}\nCtrl-C ends it.")
+            write_text(f"{graph.title}: {viewer.url}\npress Ctrl-C to stop")
             if not no_browser:
                 click.launch(viewer.url)
-            viewer.serve()
+            with suppress(KeyboardInterrupt):
+                viewer.serve()

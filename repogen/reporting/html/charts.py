@@ -28,7 +28,6 @@ class Row:
         low: Start of an interval around it; None for no interval.
         high: End of the interval.
         bad: Whether it is marked as a failure.
-        more: More cells of the row.
     """
 
     label: str
@@ -37,7 +36,6 @@ class Row:
     low: float | None = None
     high: float | None = None
     bad: bool = False
-    more: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,6 @@ class RowChart:
         mark: Bars start at 0, dots do not.
         limit: Position of a line that marks a limit; None for none.
         limit_text: What the line is.
-        more: Headings of more cells.
         omitted: Number of rows that were left out.
     """
 
@@ -66,7 +63,6 @@ class RowChart:
     mark: Literal["bar", "dot"] = "bar"
     limit: float | None = None
     limit_text: str = ""
-    more: tuple[str, ...] = ()
     omitted: int = 0
 
 
@@ -142,7 +138,6 @@ class Value:
     text: str
     interval: tuple[float, float] | None = None
     bad: bool = False
-    more: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -156,7 +151,6 @@ class Axis:
         mark: Bars on a linear scale, dots on a logarithmic one.
         limit: A limit to mark on the scale; None for none.
         limit_text: What the limit is.
-        more: Headings of more cells.
     """
 
     caption: str
@@ -165,7 +159,6 @@ class Axis:
     mark: Literal["bar", "dot"] = "bar"
     limit: float | None = None
     limit_text: str = ""
-    more: tuple[str, ...] = ()
 
 
 def row_chart(axis: Axis, values: Sequence[Value]) -> RowChart:
@@ -181,7 +174,6 @@ def row_chart(axis: Axis, values: Sequence[Value]) -> RowChart:
         axis.mark,
         None if axis.limit is None else scale.position(axis.limit),
         axis.limit_text,
-        axis.more,
         len(values) - len(first),
     )
 
@@ -222,6 +214,6 @@ def _all_numbers(axis: Axis, values: Iterable[Value]) -> list[float]:
 
 def _row(value: Value, scale: Scale) -> Row:
     if value.number is None or not math.isfinite(value.number):
-        return Row(value.label, value.text, None, bad=value.bad, more=value.more)
+        return Row(value.label, value.text, None, bad=value.bad)
     low, high = (None, None) if value.interval is None else (scale.position(end) for end in value.interval)
-    return Row(value.label, value.text, scale.position(value.number), low, high, value.bad, value.more)
+    return Row(value.label, value.text, scale.position(value.number), low, high, value.bad)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from repogen.reporting.html.build_sections import CONFIG, GRAPH, PARITY, SMOKE, build_sections, error_section
 from repogen.reporting.html.parts import Facts, ModelView, Notes, PageView, Section
-from repogen.reporting.html.repository_sections import current_version, parity_error, repository_sections
+from repogen.reporting.html.repository_sections import current_version, error_text, parity_error, repository_sections
 from repogen.reporting.html.speed_sections import speed_section
 from repogen.reporting.html.tune_section import tune_section
 from repogen.reporting.notes import size_text
@@ -18,7 +18,7 @@ from repogen.resources import templates_dir
 from repogen.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from jinja2 import Environment
 
@@ -61,7 +61,7 @@ def build_page(document: BuildDocument, results: Mapping[str, Results]) -> str:
         ),
         Notes(tuple(document["notes"])),
         None if document["error"] is None else error_section(document["error"]),
-        ("Version", "Exporter", "Parity error", "Nodes", "Size", "Smoke test", "p50 ms"),
+        ("Exporter", "Parity error", "Nodes", "Size", "Smoke test", "p50 ms"),
         tuple(_build_view(model, results.get(model["name"])) for model in models[:MAX_MODELS]),
     )
     return _render(page, len(models))
@@ -94,7 +94,7 @@ def repository_page(report: VersionsReport, configs: Mapping[str, str], results:
         ),
         Notes(report.notes),
         None,
-        ("Served", "Versions", "Target", "Parity error", "Size"),
+        ("Versions", "Target", "Parity error", "Size"),
         tuple(
             _repository_view(model, configs.get(model.name, ""), contents, results.get(model.name))
             for model in report.models[:MAX_MODELS]
@@ -128,20 +128,25 @@ def _build_view(model: ModelDocument, results: Results | None) -> ModelView:
     passed = _NONE if smoke is None else f"{sum(c['passed'] for c in smoke['checks'])} of {len(smoke['checks'])}"
     error = model["parity"]["max_abs_diff"]
     overview = (
-        _NONE if model["version"] is None else str(model["version"]),
         model["exporter"] or _NONE,
-        _NONE if error is None else f"{'' if model['parity']['passed'] else 'lossy, '}{error:.1e}",
+        _NONE if error is None else f"{'' if model['parity']['passed'] else 'lossy, '}{error_text(error)}",
         node_text,
         size_text(model["size"] or 0),
         passed,
         _NONE if latency is None else f"{latency['p50']:.2f}",
     )
     notes = (_notes_section(model["notes"]),) if model["notes"] else ()
-    sections = [*build_sections(model)]
-    position = next((i for i, section in enumerate(sections) if section.title == CONFIG), len(sections))
-    sections[position:position] = _measured_sections(results, model["version"])
+    sections = _with_measured(build_sections(model), _measured_sections(results, model["version"]))
     status = model["status"] if model["version"] is None else f"{model['status']}, version {model['version']}"
     return ModelView(model["name"], status, model["status"] == "failed", overview, (*sections, *notes))
+
+
+def _with_measured(sections: Iterable[Section], measured: Iterable[Section]) -> list[Section]:
+    """Return sections with what was measured before the config."""
+    result = [*sections]
+    position = next((i for i, section in enumerate(result) if section.title == CONFIG), len(result))
+    result[position:position] = measured
+    return result
 
 
 def _notes_section(notes: Sequence[str]) -> Section:
@@ -166,17 +171,17 @@ def _repository_view(
     error = None if manifest is None else parity_error(manifest)
     served = ", ".join(map(str, model.served)) or "none"
     overview = (
-        served,
         str(len(model.versions)),
         _NONE if manifest is None else manifest.provenance.target,
-        _NONE if error is None else f"{error:.1e}",
+        _NONE if error is None else error_text(error),
         _NONE if current is None else size_text(current.size),
     )
-    sections = [*repository_sections(model, config, contents)]
     build = None if results is None else results.build
+    measured = [*_measured_sections(results, None if current is None else current.version)]
     if build is not None and manifest is not None and build["sha256"] == manifest.sha256:
-        sections += [section for section in build_sections(build) if section.title in {PARITY, GRAPH, SMOKE}]
-    sections += _measured_sections(results, None if current is None else current.version)
+        parts = [section for section in build_sections(build) if section.title in {PARITY, GRAPH, SMOKE}]
+        measured = [*parts, *measured]
+    sections = _with_measured(repository_sections(model, config, contents), measured)
     status = f"serves {'version' if len(model.served) == 1 else 'versions'} {served}" if model.served else "not served"
     return ModelView(model.name, status, bool(model.problem), overview, tuple(sections))
 

@@ -70,7 +70,7 @@ def _version_parts(model: ModelRecord) -> Iterator[Part]:
     rows = tuple(_version_row(model, version) for version in versions)
     headings = ("Version", "State", "Created (UTC)", "Size", "Target", "Exporter", "Parity error", "Nodes", "Commit")
     problems = frozenset(index for index, version in enumerate(versions) if version.manifest is None)
-    yield Table("Versions, newest first", headings, rows, frozenset({0, 3, 6, 7}), bad=problems)
+    yield Table("Versions, newest first", headings, rows, frozenset({3, 6, 7}), bad=problems)
     if len(model.versions) > MAX_VERSIONS:
         yield Text(f"The newest {MAX_VERSIONS} of {len(model.versions)} versions.")
     notes = tuple(f"version {each.version}: {each.problem}" for each in versions if each.problem)
@@ -115,7 +115,16 @@ def _parity_text(manifest: Manifest) -> str:
     error = parity_error(manifest)
     if error is None:
         return "-"
-    return f"{error:.1e}" if manifest.provenance.lossy is None else f"lossy, {error:.1e}"
+    return error_text(error) if manifest.provenance.lossy is None else f"lossy, {error_text(error)}"
+
+
+def error_text(error: float) -> str:
+    """Return an error with two digits.
+
+    >>> error_text(0.0), error_text(3.14e-6)
+    ('0', '3.1e-06')
+    """
+    return f"{error:.1e}" if error else "0"
 
 
 def _version_charts(versions: Sequence[tuple[VersionRecord, Manifest]]) -> Iterator[RowChart]:

@@ -15,7 +15,7 @@ _FEW_TICKS = 3
 _ZERO_PART = 8.0
 """Percent of a logarithmic scale that are left for values of 0."""
 _LOWEST, _HIGHEST = 1e-30, 1e30
-_LARGE, _SMALL = 100_000, 0.01
+_LARGE, _SMALL = 100_000, 0.001
 _DIGITS_UP_TO = 1000
 
 

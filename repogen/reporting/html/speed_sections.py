@@ -76,31 +76,29 @@ def _batch_parts(batch: int, rows: Sequence[BenchRowDocument], baseline: str | N
 
 
 def _latency_chart(batch: int, rows: Sequence[BenchRowDocument], baseline: str | None) -> RowChart:
+    factor = f"; factors compare with {_NAMES.get(baseline, baseline)}" if baseline else ""
     axis = Axis(
-        f"Median latency at batch {batch}, one request at a time, with its 95% interval",
+        f"Median latency at batch {batch}, one request at a time, with its 95% interval{factor}",
         "Variant",
         "ms",
         "dot",
-        more=(f"Times {_NAMES.get(baseline or '', baseline or 'baseline')}",),
     )
-    return row_chart(
-        axis,
-        [
-            Value(
-                _NAMES[row["variant"]],
-                row["p50"]["value"],
-                decimal(row["p50"]["value"]),
-                (row["p50"]["low"], row["p50"]["high"]),
-                more=("1" if row["ratio"] is None else decimal(row["ratio"]["value"]),),
-            )
-            for row in rows
-        ],
-    )
+    values = [
+        Value(
+            _NAMES[row["variant"]] + ("" if row["ratio"] is None else f", {decimal(row['ratio']['value'])}x"),
+            row["p50"]["value"],
+            decimal(row["p50"]["value"]),
+            (row["p50"]["low"], row["p50"]["high"]),
+        )
+        for row in rows
+    ]
+    return row_chart(axis, values)
 
 
 def _load_plane(batch: int, rows: Sequence[BenchRowDocument]) -> Plane:
     """Return latency against throughput, one point per number of concurrent requests."""
     variants = dict.fromkeys(row["variant"] for row in rows if row["concurrency"] > 1)
+    most = max(row["concurrency"] for row in rows)
     series = [
         Series(
             _NAMES[variant],
@@ -108,7 +106,7 @@ def _load_plane(batch: int, rows: Sequence[BenchRowDocument]) -> Plane:
                 Point(
                     row["throughput"]["value"],
                     row["p50"]["value"],
-                    f"{TIMES}{row['concurrency']}",
+                    f"{TIMES}{row['concurrency']}" if row["concurrency"] == most else "",
                     (str(row["concurrency"]), decimal(row["throughput"]["value"]), decimal(row["p50"]["value"])),
                 )
                 for row in rows
@@ -120,7 +118,7 @@ def _load_plane(batch: int, rows: Sequence[BenchRowDocument]) -> Plane:
     ]
     return plane(
         (
-            f"Latency and throughput at batch {batch} by the number of concurrent requests ({TIMES})",
+            f"Latency and throughput at batch {batch}, from 1 to {most} concurrent requests ({TIMES})",
             "Throughput (rows per second)",
             "Median latency (ms)",
         ),
