@@ -1,7 +1,7 @@
 """The results that reports are made of: what ``build``, ``bench`` and ``tune`` measured of each model, as JSON files.
 
-They are in ``build/reports/MODEL/`` next to the spec: ``build.json`` and ``bench.json`` as ``--json`` prints one model,
-and ``tune.json``. A file that is missing, or that is not such a result, counts as absent.
+They are in ``build/reports/`` next to the spec: ``build/MODEL/build.json`` and ``bench/MODEL/bench.json`` as ``--json``
+prints one model, and ``tune/MODEL/tune.json``. A file that is missing, or that is not such a result, counts as absent.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 REPORTS = Path("build", "reports")
 """Directory of reports and results, relative to the directory of the spec."""
-BUILD_FILE, BENCH_FILE, TUNE_FILE = "build.json", "bench.json", "tune.json"
 
 _BUILD = TypeAdapter(BuildDocument)
 _BENCH = TypeAdapter(BenchDocument)
@@ -53,17 +52,21 @@ class Results:
 
 def read_results(directory: Path, name: str) -> Results:
     """Return the results of a model; those that do not exist or cannot be read are None."""
-    folder = directory / name
-    if folder.parent != directory:
+    if Path(name).name != name:
         return Results()
-    build = _read(folder / BUILD_FILE, _BUILD.validate_json)
-    bench = _read(folder / BENCH_FILE, _BENCH.validate_json)
-    tuning = _read(folder / TUNE_FILE, _TUNE.validate_json)
+    build = _read(result_file(directory, "build", name), _BUILD.validate_json)
+    bench = _read(result_file(directory, "bench", name), _BENCH.validate_json)
+    tuning = _read(result_file(directory, "tune", name), _TUNE.validate_json)
     return Results(
         next((model for model in build["models"] if model["name"] == name), None) if build else None,
         bench if bench and [model["name"] for model in bench["models"]] == [name] else None,
         tuning if tuning is not None and tuning.model == name else None,
     )
+
+
+def result_file(directory: Path, command: Literal["build", "bench", "tune"], name: str) -> Path:
+    """Return the file with what a command measured of a model."""
+    return directory / command / name / f"{command}.json"
 
 
 def build_document(report: BuildReport) -> BuildDocument:
@@ -80,7 +83,7 @@ def write_build_results(report: BuildReport, directory: Path) -> None:
     document = build_document(report)
     for model in document["models"]:
         if model["status"] in {"published", "verified"}:
-            _write_json({**document, "models": [model]}, directory / model["name"] / BUILD_FILE)
+            _write_json({**document, "models": [model]}, result_file(directory, "build", model["name"]))
 
 
 def write_bench_results(report: BenchReport, directory: Path) -> None:
@@ -92,7 +95,7 @@ def write_bench_results(report: BenchReport, directory: Path) -> None:
     document = as_dict(report)
     for model in report.models:
         if model.rows:
-            _write_json({**document, "models": [as_dict(model)]}, directory / model.name / BENCH_FILE)
+            _write_json({**document, "models": [as_dict(model)]}, result_file(directory, "bench", model.name))
 
 
 def write_file(text: str, path: Path) -> None:

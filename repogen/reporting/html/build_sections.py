@@ -131,7 +131,8 @@ def _parity_parts(parity: ParityDocument) -> Iterator[Part]:
     if parity["sweep"]:
         yield _case_table(parity["sweep"])
     if parity["skipped"]:
-        yield Notes(tuple(f"skipped, because parity.budget_seconds was used up: {name}" for name in parity["skipped"]))
+        caption = "Cases that were skipped because parity.budget_seconds was used up"
+        yield Table(caption, ("Case",), tuple((name,) for name in parity["skipped"]), folded=True)
 
 
 def _error_chart(output: ErrorDistributionDocument, sweep: Sequence[ParityCaseDocument]) -> RowChart:
@@ -146,6 +147,7 @@ def _error_chart(output: ErrorDistributionDocument, sweep: Sequence[ParityCaseDo
         limit_text if atol else "",
     )
     values = []
+    sweep = sorted(sweep, key=lambda case: math.prod(case["sizes"].values()))
     for case, label in zip(sweep, _case_labels(sweep), strict=True):
         number = next((each["max_abs_diff"] for each in case["outputs"] if each["name"] == output["name"]), None)
         if number is not None:

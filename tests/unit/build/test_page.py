@@ -38,7 +38,7 @@ def test_report_is_next_to_the_spec(tmp_path: Path) -> None:
     assert report.page.read_text(encoding="utf-8") == html
     assert "1 failed, 1 published" in html
     assert read_results(directory, "m").build is not None
-    assert sorted(path.name for path in directory.iterdir()) == ["m", f"{spec.path.stem}.html"]
+    assert sorted(path.name for path in directory.iterdir()) == ["build", f"{spec.path.stem}.html"]
 
 
 @pytest.mark.parametrize("place", ["build", "build/reports", "."])

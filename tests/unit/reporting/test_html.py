@@ -39,12 +39,10 @@ from repogen.reporting.html.page import MAX_MODELS, build_page, repository_page
 from repogen.reporting.html.repository_sections import MAX_VERSIONS
 from repogen.reporting.json import as_dict
 from repogen.reporting.results import (
-    BENCH_FILE,
-    BUILD_FILE,
-    TUNE_FILE,
     Results,
     build_document,
     read_results,
+    result_file,
     write_bench_results,
     write_build_results,
 )
@@ -360,26 +358,27 @@ def test_results_of_each_model_are_stored_and_read(tmp_path: Path) -> None:
         "concurrency": 4,
         "new": 1,
     }
-    (tmp_path / "m" / TUNE_FILE).write_text(json.dumps(tuning))
+    result_file(tmp_path, "tune", "m").parent.mkdir(parents=True)
+    result_file(tmp_path, "tune", "m").write_text(json.dumps(tuning))
     results = read_results(tmp_path, "m")
     assert results.build is not None
     assert results.bench is not None
     assert results.bench["models"][0]["rows"][0]["variant"] == "onnxruntime"
     assert results.tuning == TuningRecord("m", 1, "latency", 1, 4)
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.json")) == [
-        "m/bench.json", "m/build.json", "m/tune.json",
+        "bench/m/bench.json", "build/m/build.json", "tune/m/tune.json",
     ]  # fmt: skip
 
 
 def test_wrong_results_count_as_absent(tmp_path: Path) -> None:
     """Of another model, not JSON, of another type, a directory, or outside of the directory."""
-    (tmp_path / "m").mkdir()
     machine = Machine("CPU", 2, 2**30, 0.5, "Linux", {})
     other = ModelBench("other", 3, rows=BENCH.models[0].rows)
     write_bench_results(replace(BENCH, machine=machine, models=(other,)), tmp_path)
-    (tmp_path / "other" / BENCH_FILE).rename(tmp_path / "m" / BENCH_FILE)
-    (tmp_path / "m" / BUILD_FILE).mkdir()
-    (tmp_path / "m" / TUNE_FILE).write_text("[" * 100_000)
+    (tmp_path / "bench" / "other").rename(tmp_path / "bench" / "m")
+    result_file(tmp_path, "build", "m").mkdir(parents=True)
+    result_file(tmp_path, "tune", "m").parent.mkdir(parents=True)
+    result_file(tmp_path, "tune", "m").write_text("[" * 100_000)
     assert read_results(tmp_path, "m") == Results()
     assert read_results(tmp_path, "../m") == Results()
     assert read_results(tmp_path, "missing") == Results()
