@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path  # noqa: TC003 - pydantic decodes the worker's events by these annotations
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from repogen.artifacts.steps import EnsembleArtifact, PythonArtifact
 from repogen.artifacts.tensors import Signature  # noqa: TC001 - the same
@@ -200,10 +200,15 @@ class PassOutcome:
         )
 
 
+_INFINITY_AS_TEXT = {"ser_json_inf_nan": "strings"}
+"""pydantic writes infinity as null otherwise."""
+
+
 @dataclass(frozen=True)
 class OutputDifference:
     """The differences of one output in one parity case; as in ``ParityCase``."""
 
+    __pydantic_config__: ClassVar = _INFINITY_AS_TEXT
     name: str
     max_abs_diff: float
     max_rel_diff: float
@@ -245,6 +250,7 @@ class ParityCase:
         outputs: The differences of each output; empty if the published model failed.
     """
 
+    __pydantic_config__: ClassVar = _INFINITY_AS_TEXT
     name: str
     max_abs_diff: float
     max_rel_diff: float
@@ -399,6 +405,7 @@ class BuildDiagnostics:
         passes: Outcome of each optimization pass, for the last exporter whose graph was optimized.
         seconds: Wall time of each step.
         peak_rss_bytes: Largest resident memory of the worker.
+        parity: The comparison of the last graph that disagreed with the original; None if none did.
     """
 
     notes: tuple[str, ...] = ()
@@ -406,6 +413,7 @@ class BuildDiagnostics:
     passes: tuple[PassOutcome, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     peak_rss_bytes: int = 0
+    parity: ParityReport | None = None
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class ModelReport:
         registry_version: Version in MLflow's registry; None if it is not registered.
         seconds: Wall time of each step.
         peak_rss_bytes: Largest resident memory of the worker; 0 without a worker.
-        parity: Every parity case; None if this build did not measure any.
+        parity: Every parity case, also if some differ; None if this build did not measure any.
         operators: Number of nodes of the published graph by operator; empty if this build did not read it.
         config: Text of config.pbtxt; empty without one.
         manifest: The version's manifest; None without one.

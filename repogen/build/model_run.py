@@ -135,7 +135,7 @@ class ModelRun:
             seconds=self._all_seconds(diagnostics),
             peak_rss_bytes=diagnostics.peak_rss_bytes,
             error=error,
-            parity=built.parity if built.parity.cases else None,
+            parity=built.parity if built.parity.cases else diagnostics.parity,
             operators=built.artifact.operators if isinstance(built.artifact, OnnxArtifact) else {},
             config="" if staged is None else staged.config.text,
             manifest=None if staged is None else staged.manifest,

@@ -469,10 +469,19 @@ def _parity_case(case: ParityCase) -> dict[str, object]:
     return {
         "name": case.name,
         "sizes": dict(case.sizes),
-        "max_abs_diff": case.max_abs_diff,
-        "max_rel_diff": case.max_rel_diff,
+        "passed": case.passed,
+        "reason": case.reason,
+        "max_abs_diff": json_number(case.max_abs_diff),
+        "max_rel_diff": json_number(case.max_rel_diff),
         "cosine": case.cosine,
-        "outputs": [dataclasses.asdict(output) for output in case.outputs],
+        "outputs": [
+            {
+                "name": output.name,
+                "max_abs_diff": json_number(output.max_abs_diff),
+                "max_rel_diff": json_number(output.max_rel_diff),
+            }
+            for output in case.outputs
+        ],
     }
 
 

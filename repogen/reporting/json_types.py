@@ -46,10 +46,10 @@ class OutputDifferenceDocument(TypedDict):
 
     name: str
     """Name of the output"""
-    max_abs_diff: float
-    """Largest absolute difference"""
-    max_rel_diff: float
-    """Largest difference relative to the largest value of the output"""
+    max_abs_diff: float | str
+    """Largest absolute difference; `inf` is a string"""
+    max_rel_diff: float | str
+    """Largest difference relative to the largest value of the output; `inf` is a string"""
 
 
 @with_config(_STRICT)
@@ -60,10 +60,14 @@ class ParityCaseDocument(TypedDict):
     """Sizes and seed"""
     sizes: dict[str, int]
     """Size of each dimension"""
-    max_abs_diff: float
-    """Largest absolute difference over all outputs"""
-    max_rel_diff: float
-    """Largest relative difference over all outputs"""
+    passed: bool
+    """Whether all outputs are within the tolerances"""
+    reason: str
+    """Why it failed; empty if it passed"""
+    max_abs_diff: float | str
+    """Largest absolute difference over all outputs; `inf` is a string"""
+    max_rel_diff: float | str
+    """Largest relative difference over all outputs; `inf` is a string"""
     cosine: float
     """Smallest cosine similarity over all outputs"""
     outputs: list[OutputDifferenceDocument]

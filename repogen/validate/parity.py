@@ -350,7 +350,17 @@ def _original(source: SourceModel) -> str:
     return "ONNX file" if isinstance(source.origin, OnnxFile) else "PyTorch model"
 
 
-def drift_error(report: ParityReport, source: SourceModel, cause: str) -> ParityError:
+class DriftError(ParityError):
+    """The published model disagrees with the original (exit 4).
+
+    Attributes:
+        parity: Every case; None if the error comes from another process.
+    """
+
+    parity: ParityReport | None = None
+
+
+def drift_error(report: ParityReport, source: SourceModel, cause: str) -> DriftError:
     """Return the error for a report with failed cases.
 
     Args:
@@ -367,7 +377,10 @@ def drift_error(report: ParityReport, source: SourceModel, cause: str) -> Parity
         f"{published} disagrees with the {_original(source)} in {len(failed)} of {len(report.cases)} cases"
         f"{f'; {cause}' if cause else ''}:"
     )
-    return ParityError("\n".join([summary, *lines]), _drift_hint(report, failed, source, cause), code="parity.drift")
+    hint = _drift_hint(report, failed, source, cause)
+    error = DriftError("\n".join([summary, *lines]), hint, code="parity.drift")
+    error.parity = report
+    return error
 
 
 def _drift_hint(report: ParityReport, failed: list[ParityCase], source: SourceModel, cause: str) -> str:

@@ -14,7 +14,7 @@ from repogen.reporting.html.parts import Cell, Code, Facts, Matrix, Notes, Secti
 from repogen.reporting.html.scales import TIMES, number_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from repogen.reporting.html.charts import RowChart
     from repogen.reporting.html.parts import Part
@@ -110,29 +110,43 @@ def provenance_parts(origin: ProvenanceDocument | None) -> Iterator[Part]:
 
 
 def _parity_parts(parity: ParityDocument) -> Iterator[Part]:
-    if not parity["cases"]:
+    sweep, outputs = parity["sweep"], parity["outputs"]
+    if not (parity["cases"] or sweep):
         return
-    cases = f"{parity['cases']} case{'' if parity['cases'] == 1 else 's'}"
-    yield Facts(
-        (
-            ("Result", "within the tolerances" if parity["passed"] else "lossy: judged by its quality"),
-            ("Cases", cases),
-            ("Largest absolute difference", _figure(parity["max_abs_diff"])),
-            ("Largest relative difference", _figure(parity["max_rel_diff"])),
-        )
-    )
-    for output in parity["outputs"][:MAX_OUTPUTS]:
-        yield _error_chart(output, parity["sweep"])
-    for output in parity["outputs"][:MAX_OUTPUTS]:
-        if output["histogram"]:
-            yield _histogram(output)
-    if len(parity["outputs"]) > MAX_OUTPUTS:
-        yield Text(f"Plots of the first {MAX_OUTPUTS} of {len(parity['outputs'])} outputs; the table has all.")
-    if parity["sweep"]:
-        yield _case_table(parity["sweep"])
+    yield from _parity_result(parity)
+    yield from (_error_chart(output, sweep) for output in outputs[:MAX_OUTPUTS])
+    yield from (_histogram(output) for output in outputs[:MAX_OUTPUTS] if output["histogram"])
+    if len(outputs) > MAX_OUTPUTS:
+        yield Text(f"Plots of the first {MAX_OUTPUTS} of {len(outputs)} outputs; the table has all.")
+    if sweep:
+        yield _case_table(sweep)
     if parity["skipped"]:
         caption = "Cases that were skipped because parity.budget_seconds was used up"
         yield Table(caption, ("Case",), tuple((name,) for name in parity["skipped"]), folded=True)
+
+
+def _parity_result(parity: ParityDocument) -> Iterator[Part]:
+    """Yield the result, and the cases that differ. A build that measured nothing has the figures of the manifest."""
+    sweep, count = parity["sweep"], parity["cases"] or len(parity["sweep"])
+    different = [case for case in sweep if not case["passed"]]
+    result = "within the tolerances" if parity["passed"] else "lossy: judged by its quality"
+    absolute = _largest(case["max_abs_diff"] for case in sweep) if sweep else _figure(parity["max_abs_diff"])
+    relative = _largest(case["max_rel_diff"] for case in sweep) if sweep else _figure(parity["max_rel_diff"])
+    yield Facts(
+        (
+            ("Result", f"{len(different)} of {count} cases differ" if different else result),
+            ("Cases", str(count)),
+            ("Largest absolute difference", absolute),
+            ("Largest relative difference", relative),
+        )
+    )
+    if different:
+        rows = tuple((case["name"], case["reason"]) for case in different)
+        yield Table("Cases that differ", ("Case", "Reason"), rows, bad=frozenset(range(len(rows))))
+
+
+def _largest(values: Iterable[float | str]) -> str:
+    return _figure(max(float(value) for value in values))
 
 
 def _error_chart(output: ErrorDistributionDocument, sweep: Sequence[ParityCaseDocument]) -> RowChart:
@@ -149,9 +163,8 @@ def _error_chart(output: ErrorDistributionDocument, sweep: Sequence[ParityCaseDo
     values = []
     sweep = sorted(sweep, key=lambda case: math.prod(case["sizes"].values()))
     for case, label in zip(sweep, _case_labels(sweep), strict=True):
-        number = next((each["max_abs_diff"] for each in case["outputs"] if each["name"] == output["name"]), None)
-        if number is not None:
-            values.append(Value(label, number, _figure(number)))
+        numbers = [float(each["max_abs_diff"]) for each in case["outputs"] if each["name"] == output["name"]]
+        values += [Value(label, number, _figure(number), bad=not case["passed"]) for number in numbers]
     return row_chart(axis, values)
 
 
@@ -196,11 +209,15 @@ def _bin_text(key: int) -> str:
 
 def _case_table(sweep: Sequence[ParityCaseDocument]) -> Table:
     rows = tuple(
-        (case["name"], name, _figure(absolute), _figure(relative), f"{case['cosine']:.7f}")
-        for case in sweep
-        for name, absolute, relative in (
-            *((output["name"], output["max_abs_diff"], output["max_rel_diff"]) for output in case["outputs"]),
+        (
+            case["name"],
+            output["name"],
+            _figure(float(output["max_abs_diff"])),
+            _figure(float(output["max_rel_diff"])),
+            f"{case['cosine']:.7f}",
         )
+        for case in sweep
+        for output in case["outputs"]
     )
     headings = ("Case", "Output", "Absolute", "Relative", "Cosine of the case")
     return Table("Differences of every case and output", headings, rows, frozenset({2, 3, 4}), folded=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -341,6 +342,26 @@ def test_unchanged_model_has_what_its_build_measured(tmp_path: Path) -> None:
     assert "Largest absolute error of" in captions_of(unchanged)
     assert "Nodes by operator" in captions_of(unchanged)
     assert "Largest absolute error of" not in captions_of(replace(unchanged, sha256="other"))
+
+
+def test_failed_parity_shows_where_it_failed() -> None:
+    """The cases that differ, with reasons; a shape that differs has an infinite error, and no mark."""
+    cases = (
+        ParityCase("a=1", 1e-7, 1e-7, 1.0, passed=True, sizes={"a": 1}, outputs=(OutputDifference("y", 1e-7, 1e-7),)),
+        ParityCase("a=2", 0.5, 0.5, 0.9, passed=False, reason="3 of 4 values differ", sizes={"a": 2},
+                   outputs=(OutputDifference("y", 0.5, 0.5),)),
+        ParityCase("a=3", math.inf, math.inf, 0.0, passed=False, reason="other shape", sizes={"a": 3},
+                   outputs=(OutputDifference("y", math.inf, math.inf),)),
+    )  # fmt: skip
+    parity = ParityReport(cases, outputs=(ErrorDistribution("y", 1e-3, 1e-6, 0, {-14: 4, -1: 3}),))
+    model = ModelReport("m", Status.FAILED, parity=parity, error=ErrorRecord("parity.drift", "differs", exit_code=4))
+    text = build_page(build_document(BuildReport(Path("r"), (model,))), {})
+    page = Page(text)
+    assert "2 of 3 cases differ" in page.text
+    assert "Cases that differ" in " | ".join(page.captions)
+    assert "3 of 4 values differ" in page.text
+    assert text.count('class="cross"') == 1
+    assert text.count('<circle class="s1"') == 1
 
 
 def test_results_of_each_model_are_stored_and_read(tmp_path: Path) -> None:

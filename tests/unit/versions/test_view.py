@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import http.client
 import importlib.util
+import signal
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -122,3 +125,27 @@ def test_newest_served_version_is_selected(publisher: Publisher) -> None:
     with pytest.raises(SpecError, match=r"version 2 of m has no model\.onnx") as raised:
         graph_of(publisher.repository, "m", None)
     assert raised.value.code == "view.no-graph"
+
+
+def test_command_serves_until_it_is_interrupted(publisher: Publisher) -> None:
+    """It prints the URL, and Ctrl-C ends it without an error."""
+    publisher.publish("m", b"graph")
+    command = [
+        sys.executable,
+        "-m",
+        "repogen",
+        "view",
+        "m@1",
+        "--repository",
+        str(publisher.repository),
+        "--no-browser",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        title, _, url = process.stdout.readline().strip().partition(": http://")
+        assert title == "m version 1"
+        assert process.stdout.readline() == "press Ctrl-C to stop\n"
+        host, _, port = url.rstrip("/").partition(":")
+        assert get((host, int(port)), "/data/model.onnx")[0] == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(120) == 0
