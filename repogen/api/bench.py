@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.progress import Silent
 from repogen.errors import SpecError
+from repogen.files import is_inside
 from repogen.spec.load import load_spec
 from repogen.spec.models import Spec
 
@@ -77,4 +79,17 @@ def bench(  # noqa: PLR0913 - one parameter per option of `repogen bench`
         seconds=seconds,
         server=server,
     )
-    return measure(request, progress or Silent())
+    report = measure(request, progress or Silent())
+    if loaded_spec is not None:
+        _store(report, loaded_spec)
+    return report
+
+
+def _store(report: BenchReport, spec: Spec) -> None:
+    """Store the measurements for reports, unless the directory can't be written or is in the repository."""
+    from repogen.reporting.results import REPORTS, write_bench_results  # noqa: PLC0415 - not for --help
+
+    directory = spec.root / REPORTS
+    if not is_inside(directory, report.repository):
+        with suppress(OSError):
+            write_bench_results(report, directory)

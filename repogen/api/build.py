@@ -39,6 +39,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
     stage_dir: Path | str | None = None,
     try_all_exporters: bool = False,
     signing_key: SigningKey | None = None,
+    report: bool = True,
     progress: Progress | None = None,
 ) -> BuildReport:
     """Export, verify, smoke-test and publish the models of a spec, as ``repogen build`` does.
@@ -68,6 +69,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         stage_dir: Stage here instead of next to the repository; it must be on the same filesystem.
         try_all_exporters: Try the remaining exporters as well after one has succeeded.
         signing_key: Sign the versions with it.
+        report: Write an HTML report and the results of each model to ``build/reports`` next to the spec.
         progress: Receives progress events; silent by default.
 
     Returns:
@@ -93,5 +95,6 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         tracking_uri=tracking_uri,
         try_all_exporters=try_all_exporters,
         signing_key=signing_key,
+        report=report,
     )
     return pipeline.build(loaded_spec, options, progress or Silent())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path  # noqa: TC003 - pydantic decodes the worker's events by these annotations
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from repogen.artifacts.steps import EnsembleArtifact, PythonArtifact
 from repogen.artifacts.tensors import Signature  # noqa: TC001 - the same
@@ -39,6 +39,7 @@ class OnnxArtifact:
         exporter: Name of the exporter that wrote it, such as ``dynamo`` or ``torchscript-eager``.
         unused: Inputs that no node of the graph reads.
         guard_violations: Sizes of all dims at which the graph may be wrong: they violate an assumption of the exporter.
+        operators: Number of nodes by operator, including those of subgraphs; ``domain::name`` outside of ``ai.onnx``.
     """
 
     path: Path
@@ -50,6 +51,7 @@ class OnnxArtifact:
     exporter: str
     unused: tuple[str, ...] = ()
     guard_violations: tuple[dict[str, int], ...] = ()
+    operators: dict[str, int] = field(default_factory=dict)
 
 
 Artifact: TypeAlias = OnnxArtifact | PythonArtifact | EnsembleArtifact
@@ -176,6 +178,8 @@ class PassOutcome:
         lossy: Whether the pass computes in a lower precision.
         gain: The measured effect on latency; None if it was not measured.
         quality: The figures of the user's code; None if they were not measured.
+        operators_before: Number of nodes by operator of the graph before it.
+        operators_after: The same after it; equal if the result is not used.
     """
 
     name: str
@@ -186,6 +190,49 @@ class PassOutcome:
     lossy: bool = False
     gain: Gain | None = None
     quality: Quality | None = None
+    operators_before: dict[str, int] = field(default_factory=dict)
+    operators_after: dict[str, int] = field(default_factory=dict)
+
+    def dropped(self, reason: str) -> PassOutcome:
+        """Return the outcome of the same pass if its result is not used."""
+        return replace(
+            self, applied=False, nodes_after=self.nodes_before, operators_after=self.operators_before, reason=reason
+        )
+
+
+_INFINITY_AS_TEXT = {"ser_json_inf_nan": "strings"}
+"""pydantic writes infinity as null otherwise."""
+
+
+@dataclass(frozen=True)
+class OutputDifference:
+    """The differences of one output in one parity case; as in ``ParityCase``."""
+
+    __pydantic_config__: ClassVar = _INFINITY_AS_TEXT
+    name: str
+    max_abs_diff: float
+    max_rel_diff: float
+
+
+@dataclass(frozen=True)
+class ErrorDistribution:
+    """The errors of one output over all parity cases.
+
+    Attributes:
+        name: Name of the output.
+        rtol: Relative tolerance.
+        atol: Absolute tolerance, at the magnitude of the output over all cases; None if it has no tolerance, as for a
+            lossy model that is judged by its quality.
+        exact: Number of values that are equal.
+        histogram: Number of the other values by ``floor(2 * log10(error))``: the error of bin ``k`` is at least
+            ``10 ** (k / 2)`` and less than ``10 ** ((k + 1) / 2)``. Values that are not finite are not counted.
+    """
+
+    name: str
+    rtol: float
+    atol: float | None
+    exact: int
+    histogram: dict[int, int]
 
 
 @dataclass(frozen=True)
@@ -199,14 +246,19 @@ class ParityCase:
         cosine: Smallest cosine similarity over the outputs.
         passed: Within tolerance, equal shapes, dtypes and infinities, no NaN.
         reason: Why it failed; empty when it passed.
+        sizes: Size of each symbolic dim.
+        outputs: The differences of each output; empty if the published model failed.
     """
 
+    __pydantic_config__: ClassVar = _INFINITY_AS_TEXT
     name: str
     max_abs_diff: float
     max_rel_diff: float
     cosine: float
     passed: bool
     reason: str = ""
+    sizes: dict[str, int] = field(default_factory=dict)
+    outputs: tuple[OutputDifference, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -218,12 +270,14 @@ class ParityReport:
         skipped: Names of the cases that were skipped when the time budget was spent.
         unanswered: Names of the cases that the original model rejects.
         notes: Messages for the report, such as on outputs that prove nothing.
+        outputs: The errors of each output.
     """
 
     cases: tuple[ParityCase, ...]
     skipped: tuple[str, ...] = ()
     unanswered: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    outputs: tuple[ErrorDistribution, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -351,6 +405,7 @@ class BuildDiagnostics:
         passes: Outcome of each optimization pass, for the last exporter whose graph was optimized.
         seconds: Wall time of each step.
         peak_rss_bytes: Largest resident memory of the worker.
+        parity: The comparison of the last graph that disagreed with the original; None if none did.
     """
 
     notes: tuple[str, ...] = ()
@@ -358,6 +413,7 @@ class BuildDiagnostics:
     passes: tuple[PassOutcome, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     peak_rss_bytes: int = 0
+    parity: ParityReport | None = None
 
 
 @dataclass(frozen=True)

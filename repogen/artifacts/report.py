@@ -11,8 +11,9 @@ from repogen.errors import ErrorRecord, ExitCode
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from repogen.artifacts.built_model import ExportAttempt, Lossy, PassOutcome
+    from repogen.artifacts.built_model import ExportAttempt, Lossy, ParityReport, PassOutcome
     from repogen.artifacts.serving import SmokeReport
+    from repogen.artifacts.versions import Manifest
 
 
 class Status(Enum):
@@ -54,6 +55,10 @@ class ModelReport:
         registry_version: Version in MLflow's registry; None if it is not registered.
         seconds: Wall time of each step.
         peak_rss_bytes: Largest resident memory of the worker; 0 without a worker.
+        parity: Every parity case, also if some differ; None if this build did not measure any.
+        operators: Number of nodes of the published graph by operator; empty if this build did not read it.
+        config: Text of config.pbtxt; empty without one.
+        manifest: The version's manifest; None without one.
         error: Why the model failed; None if it did not.
     """
 
@@ -82,6 +87,10 @@ class ModelReport:
     seconds: dict[str, float] = field(default_factory=dict)
     peak_rss_bytes: int = 0
     error: ErrorRecord | None = None
+    parity: ParityReport | None = None
+    operators: dict[str, int] = field(default_factory=dict)
+    config: str = ""
+    manifest: Manifest | None = None
 
     @property
     def has_parity(self) -> bool:
@@ -98,12 +107,14 @@ class BuildReport:
         models: One report per model, in the spec's order.
         error: A failure that does not belong to a model: the build's MLflow run could not be ended; None otherwise.
         notes: What the user should know about the whole build.
+        page: The report as an HTML file; None if none was written, as when every model is up to date.
     """
 
     repository: Path
     models: tuple[ModelReport, ...]
     error: ErrorRecord | None = None
     notes: tuple[str, ...] = ()
+    page: Path | None = None
 
     @property
     def exit_code(self) -> int:

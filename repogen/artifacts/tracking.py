@@ -85,10 +85,11 @@ class BuildTracker(Protocol):
             registered: Number in the registry, if this process logged the version; None finds it by its content.
         """
 
-    def finish(self, report: BuildReport | None, page: str) -> None:
+    def finish(self, report: BuildReport | None, page: str, html: str = "") -> None:
         """End the build's run and all others that are still open; without runs, nothing happens.
 
         Args:
             report: The report of the whole build; None if it was interrupted.
             page: The report as Markdown.
+            html: The report as HTML; empty for none.
         """

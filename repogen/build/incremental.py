@@ -161,4 +161,5 @@ def _report(name: str, version: int, manifest: Manifest, seconds: float) -> Mode
         nodes_optimized=origin.nodes_optimized,
         lossy=origin.lossy,
         seconds={"fingerprint": seconds},
+        manifest=manifest,
     )

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from repogen.artifacts.built_model import BatchReport, BuildDiagnostics, BuiltModel, ImportedCode, ParityReport
+from repogen.artifacts.built_model import (
+    BatchReport,
+    BuildDiagnostics,
+    BuiltModel,
+    ImportedCode,
+    OnnxArtifact,
+    ParityReport,
+)
 from repogen.artifacts.report import ModelReport, Status
 from repogen.artifacts.serving import SmokeReport
 from repogen.artifacts.steps import EnsembleArtifact
@@ -128,6 +135,10 @@ class ModelRun:
             seconds=self._all_seconds(diagnostics),
             peak_rss_bytes=diagnostics.peak_rss_bytes,
             error=error,
+            parity=built.parity if built.parity.cases else diagnostics.parity,
+            operators=built.artifact.operators if isinstance(built.artifact, OnnxArtifact) else {},
+            config="" if staged is None else staged.config.text,
+            manifest=None if staged is None else staged.manifest,
         )
 
     def _run_timed(

@@ -38,6 +38,7 @@ class BuildOptions:
         tracking_uri: Tracking server; overrides ``MLFLOW_TRACKING_URI`` and the spec's.
         try_all_exporters: Whether to try the remaining exporters after one succeeded.
         signing_key: What signs the versions; None to leave them unsigned.
+        report: Whether to write an HTML report and the results of the models next to the spec.
     """
 
     models: tuple[str, ...] = ()
@@ -54,6 +55,7 @@ class BuildOptions:
     tracking_uri: str | None = None
     try_all_exporters: bool = False
     signing_key: SigningKey | None = None
+    report: bool = True
 
 
 @dataclass(frozen=True)

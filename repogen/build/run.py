@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.report import BuildReport
+from repogen.build.page import write_page
 from repogen.build.schedule import build_models
 from repogen.build.session import open_session
 from repogen.build.steps import verify_model
@@ -34,4 +35,7 @@ def run_plan(plan: BuildPlan, progress: Progress) -> BuildReport:
             for name, version in plan.unconfirmed:
                 reports[name] = confirm_published(tracking, plan.repository, reports[name], version)
         report = BuildReport(plan.repository, tuple(reports[name] for name in plan.names), notes=plan.spec.notes)
-        return report if tracking is None else tracking.finish(report)
+        html = ""
+        if plan.options.report:
+            report, html = write_page(plan, report)
+        return report if tracking is None else tracking.finish(report, html)

@@ -124,10 +124,15 @@ class TrackingSession:
         with suppress(OSError):  # a concurrent build removed it, or the next build confirms the version again
             (model_dir(self._repository, name) / str(version) / UNCONFIRMED_FILE).unlink()
 
-    def finish(self, report: BuildReport) -> BuildReport:
-        """End the build's run, and return the report; if that fails, the report contains the error."""
+    def finish(self, report: BuildReport, html: str = "") -> BuildReport:
+        """End the build's run, and return the report; if that fails, the report contains the error.
+
+        Args:
+            report: The report.
+            html: The report as HTML; empty for none.
+        """
         try:
-            self._tracker.result().finish(report, report_markdown(report, collapse=False))
+            self._tracker.result().finish(report, report_markdown(report, collapse=False), html)
         except TrackingError as error:
             return replace(report, error=error.record)
         return report

@@ -61,6 +61,7 @@ _SPEC = Path("repogen.yaml")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Models to build in parallel.")
 @click.option("--stage-dir", type=DIRECTORY, metavar="DIR", help="Stage here instead of next to the repository.")
 @signing_options
+@click.option("--no-report", is_flag=True, help="Write no HTML report to build/reports next to SPEC.")
 @json_option
 @debug_option
 def build(  # noqa: PLR0913 - one parameter per option
@@ -81,6 +82,7 @@ def build(  # noqa: PLR0913 - one parameter per option
     jobs: int,
     stage_dir: Path | None,
     signing: Signing,
+    no_report: bool,
     as_json: bool,
     debug: bool,
 ) -> None:
@@ -106,6 +108,7 @@ def build(  # noqa: PLR0913 - one parameter per option
                 jobs=jobs,
                 stage_dir=stage_dir,
                 signing_key=signing.key(),
+                report=not no_report,
                 progress=progress,
             )
         print_report(lambda: build_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)
@@ -138,6 +141,7 @@ def diagnose(*, model: str, spec: Path, target: str | None, as_json: bool, debug
                 force=True,
                 dry_run=True,
                 try_all_exporters=True,
+                report=False,
                 progress=progress,
             )
         print_report(lambda: diagnose_text(report.models[0], debug=debug), lambda: as_dict(report), as_json=as_json)

@@ -55,6 +55,7 @@ _COMMANDS = {
     "promote": ("repogen.cli.registry", "Point an alias of NAME to VERSION if it passes its gates."),
     "prune": ("repogen.cli.repository", "Delete old versions that nothing needs."),
     "publish": ("repogen.cli.repository", "Copy a verified version from one repository to another."),
+    "report": ("repogen.cli.report", "Write a report of a repository as one HTML file."),
     "rollback": ("repogen.cli.repository", "Make a repository serve an older version of NAME again."),
     "schema": ("repogen.cli.about", "Print the JSON Schema of the spec, for editors."),
     "serve": ("repogen.cli.serving", "Run a Triton server on a repository until Ctrl-C."),
@@ -64,6 +65,7 @@ _COMMANDS = {
     "sync": ("repogen.cli.registry", "Make a repository serve what an alias points to."),
     "verify": ("repogen.cli.repository", "Compare every file of a repository with the manifests."),
     "versions": ("repogen.cli.repository", "List the versions of a repository, and which are served."),
+    "view": ("repogen.cli.report", "Show the published graph of a model in Netron until Ctrl-C."),
 }
 """Command -> the module that defines it, and its line in ``repogen --help``, which imports none of these modules."""
 

@@ -163,6 +163,12 @@ def rollback(  # noqa: PLR0913 - one parameter per option
         sys.exit(deployed.exit_code)
 
 
+def model_and_version(text: str) -> tuple[str, int | None]:
+    """Return the parts of NAME[@VERSION]."""
+    match = _VERSION.fullmatch(text)
+    return (text, None) if match is None else (match["name"], int(match["version"]))
+
+
 def _age(_context: click.Context, _option: click.Parameter, value: str | None) -> timedelta | None:
     """Return the duration of ``--older-than``."""
     if value is None:
@@ -225,12 +231,6 @@ def prune(  # noqa: PLR0913 - one parameter per option
         print_report(lambda: prune_text(report), lambda: as_dict(report), as_json=as_json)
 
 
-def name_and_version(text: str) -> tuple[str, int | None]:
-    """Return the parts of NAME[@VERSION]."""
-    match = _VERSION.fullmatch(text)
-    return (text, None) if match is None else (match["name"], int(match["version"]))
-
-
 @click.command()
 @click.argument("model", metavar="NAME[@VERSION]")
 @click.option("--from", "source", type=DIRECTORY, required=True, metavar="DIR", help="Repository that has the version.")
@@ -260,7 +260,7 @@ def publish(  # noqa: PLR0913 - one parameter per option
     steps.
     """
     with handle_errors(debug=debug, as_json=as_json):
-        name, version = name_and_version(model)
+        name, version = model_and_version(model)
         report = api.publish(
             name,
             version,
@@ -329,6 +329,6 @@ def sign(*, model: str, repository: Path, signing: Signing, as_json: bool, debug
             raise SpecError(
                 "there is no key to sign with", "pass --sign-key FILE or --sign-keyless", code="sign.options"
             )
-        name, version = name_and_version(model)
+        name, version = model_and_version(model)
         report = api.sign(name, version, key=key, repository=repository)
         print_report(lambda: sign_text(report), lambda: as_dict(report), as_json=as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -216,12 +217,22 @@ def describe(model: ir.Model, path: Path, exporter: str) -> OnnxArtifact:
         nodes=count_nodes(model),
         exporter=exporter,
         unused=tuple(value.name or "" for value in model.graph.inputs if not value.uses() and value not in outputs),
+        operators=count_operators(model),
     )
 
 
 def count_nodes(model: ir.Model) -> int:
     """Return the number of nodes, including those of subgraphs and functions."""
-    return sum(1 for body in _bodies(model) for _ in body.all_nodes())
+    return count_operators(model).total()
+
+
+def count_operators(model: ir.Model) -> Counter[str]:
+    """Return the number of nodes by operator, including those of subgraphs and functions."""
+    return Counter(
+        node.op_type if node.domain in {"", "ai.onnx"} else f"{node.domain}::{node.op_type}"
+        for body in _bodies(model)
+        for node in body.all_nodes()
+    )
 
 
 def _bodies(model: ir.Model) -> list[ir.Graph | ir.Function]:

@@ -127,8 +127,7 @@ def run_pass(artifact: OnnxArtifact, selected: SelectedPass, workspace: Workspac
     number = sum(1 for _ in workspace.directory.glob("optimized-*"))
     directory = workspace.directory / f"optimized-{number}-{name}"
     (directory / "tool").mkdir(parents=True)
-    outcome = PassOutcome(name, applied=False, nodes_before=artifact.nodes, nodes_after=artifact.nodes)
-    outcome = replace(outcome, lossy=selected.lossy)
+    outcome = replace(unapplied(name, artifact), lossy=selected.lossy)
     try:
         result = _run(artifact, selected, workspace, directory)
     except SourceError:
@@ -139,9 +138,23 @@ def run_pass(artifact: OnnxArtifact, selected: SelectedPass, workspace: Workspac
         reason = f"{type(error).__name__}: {first_line(error, directory)}"
     else:
         shutil.rmtree(directory / "tool")
-        return result, replace(outcome, applied=True, nodes_after=result.nodes)
+        outcome = replace(outcome, applied=True, nodes_after=result.nodes, operators_after=result.operators)
+        return result, outcome
     discard(directory)
     return artifact, replace(outcome, reason=reason)
+
+
+def unapplied(name: str, artifact: OnnxArtifact) -> PassOutcome:
+    """Return the outcome of a pass that has not changed a graph."""
+    operators = artifact.operators
+    return PassOutcome(
+        name,
+        applied=False,
+        nodes_before=artifact.nodes,
+        nodes_after=artifact.nodes,
+        operators_before=operators,
+        operators_after=operators,
+    )
 
 
 def discard(directory: Path) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
+import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +84,17 @@ class Runner:
         except OSError as error:
             write_text(f"cannot write the files of the GitHub runner: {error}", err=True)
 
+    def copy_page(self, page: Path) -> dict[str, str]:
+        """Copy an HTML report to a file whose name is unique in the workflow run: an artifact gets the file's name."""
+        job = re.sub(r"[^A-Za-z0-9_-]", "-", os.environ.get("GITHUB_JOB", "build"))
+        copy = self.temp / f"repogen-{job}-{secrets.token_hex(4)}.html"
+        try:
+            shutil.copyfile(page, copy)
+        except OSError as error:
+            write_text(f"cannot copy the HTML report: {error}", err=True)
+            return {}
+        return {"html": str(copy)}
+
 
 def runner(environment: Mapping[str, str] = os.environ) -> Runner | None:
     """Return the runner of this step; None outside of GitHub Actions."""
@@ -124,6 +137,8 @@ def write_build(report: BuildReport, spec: Spec, *, err: bool) -> None:
         for model in report.models
     ]
     outputs = _outputs(_workspace_path(report.repository, step.workspace), models, failed=report.exit_code != 0)
+    if report.page is not None:
+        outputs |= step.copy_page(report.page)
     step.write(build_annotations(report, spec), report_markdown(report), outputs, err=err)
 
 

@@ -13,6 +13,7 @@ from repogen.artifacts.bench import BenchReport, ModelBench
 from repogen.artifacts.deployment import DeployReport, ModelDeployment
 from repogen.artifacts.difference import DiffReport, Metric
 from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
+from repogen.artifacts.page import RenderedReport
 from repogen.artifacts.promotion import GateResult, History, Period, PromotionReport
 from repogen.artifacts.prune import PruneReport
 from repogen.artifacts.report import BuildReport, ModelReport
@@ -28,9 +29,10 @@ from repogen.triton_config.rules.findings import Finding, count_findings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from repogen.artifacts.built_model import Lossy
+    from repogen.artifacts.built_model import ErrorDistribution, Lossy, ParityCase
     from repogen.artifacts.environment import Check
     from repogen.artifacts.registry import AliasMove
+    from repogen.artifacts.tensors import TensorSpec
     from repogen.artifacts.versions import Provenance
 
 _FINDINGS_SCHEMA = 1
@@ -60,6 +62,7 @@ def _(report: BuildReport) -> dict[str, object]:
         "repository": str(report.repository),
         "models": [as_dict(model) for model in report.models],
         "notes": list(report.notes),
+        "report": None if report.page is None else str(report.page),
         "error": None if report.error is None else as_dict(report.error),
     }
 
@@ -84,6 +87,8 @@ def _(model: ModelReport) -> dict[str, object]:
             "max_abs_diff": model.max_abs_diff if model.parity_cases else None,
             "max_rel_diff": model.max_rel_diff if model.parity_cases else None,
             "passed": model.has_parity,
+            "sweep": [] if model.parity is None else [_parity_case(case) for case in model.parity.cases],
+            "outputs": [] if model.parity is None else [_distribution(output) for output in model.parity.outputs],
         },
         "nodes": {"exported": model.nodes_exported or None, "optimized": model.nodes_optimized or None},
         "exporters": [dataclasses.asdict(attempt) for attempt in model.attempts],
@@ -94,6 +99,11 @@ def _(model: ModelReport) -> dict[str, object]:
         "registry_version": model.registry_version,
         "seconds": {step: round(seconds, 3) for step, seconds in model.seconds.items()},
         "peak_rss_bytes": model.peak_rss_bytes or None,
+        "inputs": [] if model.manifest is None else tensor_documents(model.manifest.signature.inputs),
+        "outputs": [] if model.manifest is None else tensor_documents(model.manifest.signature.outputs),
+        "operators": dict(model.operators),
+        "config": model.config or None,
+        "provenance": None if model.manifest is None else provenance_document(model.manifest.provenance),
         "error": None if model.error is None else as_dict(model.error),
     }
 
@@ -277,6 +287,17 @@ def _(report: TransferReport) -> dict[str, object]:
 
 
 @as_dict.register
+def _(report: RenderedReport) -> dict[str, object]:
+    return {
+        **dataclasses.asdict(report),
+        "path": str(report.path),
+        "repository": str(report.repository),
+        "measured": list(report.measured),
+        "notes": list(report.notes),
+    }
+
+
+@as_dict.register
 def _(report: DiffReport) -> dict[str, object]:
     weights = report.weights
     return {
@@ -434,6 +455,45 @@ def _smoke_result(report: SmokeReport) -> dict[str, object]:
         "overrides": list(report.overrides),
         "latency_ms": None if report.latency is None else dataclasses.asdict(report.latency),
     }
+
+
+def provenance_document(origin: Provenance) -> dict[str, object]:
+    """Return how a version was built."""
+    return {
+        "target": origin.target,
+        "git_commit": origin.git_commit or None,
+        "tools": dict(origin.tools),
+        "fingerprint": dict(origin.fingerprint),
+    }
+
+
+def tensor_documents(tensors: Iterable[TensorSpec]) -> list[dict[str, object]]:
+    """Return inputs or outputs."""
+    return [{"name": tensor.name, "dtype": tensor.dtype, "shape": list(tensor.shape)} for tensor in tensors]
+
+
+def _parity_case(case: ParityCase) -> dict[str, object]:
+    return {
+        "name": case.name,
+        "sizes": dict(case.sizes),
+        "passed": case.passed,
+        "reason": case.reason,
+        "max_abs_diff": json_number(case.max_abs_diff),
+        "max_rel_diff": json_number(case.max_rel_diff),
+        "cosine": case.cosine,
+        "outputs": [
+            {
+                "name": output.name,
+                "max_abs_diff": json_number(output.max_abs_diff),
+                "max_rel_diff": json_number(output.max_rel_diff),
+            }
+            for output in case.outputs
+        ],
+    }
+
+
+def _distribution(output: ErrorDistribution) -> dict[str, object]:
+    return {**dataclasses.asdict(output), "histogram": {str(key): n for key, n in output.histogram.items()}}
 
 
 def _lossy(lossy: Lossy) -> dict[str, object]:

@@ -41,6 +41,56 @@ class ProblemDocument(TypedDict):
 
 
 @with_config(_STRICT)
+class OutputDifferenceDocument(TypedDict):
+    """The differences of one output in one parity case."""
+
+    name: str
+    """Name of the output"""
+    max_abs_diff: float | str
+    """Largest absolute difference; `inf` is a string"""
+    max_rel_diff: float | str
+    """Largest difference relative to the largest value of the output; `inf` is a string"""
+
+
+@with_config(_STRICT)
+class ParityCaseDocument(TypedDict):
+    """One parity case."""
+
+    name: str
+    """Sizes and seed"""
+    sizes: dict[str, int]
+    """Size of each dimension"""
+    passed: bool
+    """Whether all outputs are within the tolerances"""
+    reason: str
+    """Why it failed; empty if it passed"""
+    max_abs_diff: float | str
+    """Largest absolute difference over all outputs; `inf` is a string"""
+    max_rel_diff: float | str
+    """Largest relative difference over all outputs; `inf` is a string"""
+    cosine: float
+    """Smallest cosine similarity over all outputs"""
+    outputs: list[OutputDifferenceDocument]
+    """Differences of each output"""
+
+
+@with_config(_STRICT)
+class ErrorDistributionDocument(TypedDict):
+    """The errors of one output over all parity cases."""
+
+    name: str
+    """Name of the output"""
+    rtol: float
+    """Relative tolerance"""
+    atol: float | None
+    """Absolute tolerance; null for a lossy model that is judged by its quality"""
+    exact: int
+    """Number of equal values"""
+    histogram: dict[str, int]
+    """Number of the other values by order of magnitude: bin `k` contains errors from `10^(k/2)` to `10^((k+1)/2)`"""
+
+
+@with_config(_STRICT)
 class ParityDocument(TypedDict):
     """Parity with PyTorch."""
 
@@ -54,6 +104,10 @@ class ParityDocument(TypedDict):
     """Largest relative difference; null if nothing was measured"""
     passed: bool
     """Whether parity was measured and passed; false for a lossy model that is judged by its quality"""
+    sweep: list[ParityCaseDocument]
+    """Every case; empty if this build did not measure any"""
+    outputs: list[ErrorDistributionDocument]
+    """Errors of each output over all cases"""
 
 
 @with_config(_STRICT)
@@ -138,6 +192,10 @@ class PassDocument(TypedDict):
     """Number of nodes before the pass"""
     nodes_after: int
     """Number of nodes after the pass"""
+    operators_before: dict[str, int]
+    """Number of nodes by operator before the pass"""
+    operators_after: dict[str, int]
+    """Number of nodes by operator after the pass"""
     lossy: bool
     """Whether the pass computes in a lower precision"""
     gain: GainDocument | None
@@ -201,6 +259,32 @@ class SmokeDocument(TypedDict):
 
 
 @with_config(_STRICT)
+class TensorDocument(TypedDict):
+    """An input or output."""
+
+    name: str
+    """Name"""
+    dtype: str
+    """Type, as NumPy names it"""
+    shape: list[int | str]
+    """Sizes, and names of dynamic dimensions"""
+
+
+@with_config(_STRICT)
+class ProvenanceDocument(TypedDict):
+    """How a version was built, as its manifest records it."""
+
+    target: str
+    """Triton release"""
+    git_commit: str | None
+    """Commit of the spec's repository, with `-dirty` if it had changes"""
+    tools: dict[str, str]
+    """Version of each tool"""
+    fingerprint: dict[str, str]
+    """Digest or version of everything that the build depends on"""
+
+
+@with_config(_STRICT)
 class ModelDocument(TypedDict):
     """One model of a build."""
 
@@ -244,6 +328,16 @@ class ModelDocument(TypedDict):
     """Duration of each step, by name"""
     peak_rss_bytes: int | None
     """Peak memory of the worker"""
+    inputs: list[TensorDocument]
+    """Inputs, with the batch; empty if the model was not staged"""
+    outputs: list[TensorDocument]
+    """Outputs, the same"""
+    operators: dict[str, int]
+    """Number of nodes of the published graph by operator; empty if this build did not read it"""
+    config: str | None
+    """Text of config.pbtxt; null if this build did not write it"""
+    provenance: ProvenanceDocument | None
+    """How the version was built; null if the model was not staged"""
     error: ErrorDocument | None
     """Why the model failed"""
 
@@ -258,6 +352,8 @@ class BuildDocument(TypedDict):
     """One entry per model"""
     notes: list[str]
     """Notes about the whole build"""
+    report: str | None
+    """Path of the HTML report; null if none was written"""
     error: ErrorDocument | None
     """An error that is not about one model"""
 
@@ -1008,6 +1104,26 @@ class DiffDocument(TypedDict):
     """What was not compared, and why"""
 
 
+@with_config(_STRICT)
+class RenderedReportDocument(TypedDict):
+    """``repogen report --json``."""
+
+    path: str
+    """The HTML file"""
+    size: int
+    """Size in bytes"""
+    repository: str
+    """Directory of the repository"""
+    models: int
+    """Number of models"""
+    versions: int
+    """Number of versions"""
+    measured: list[str]
+    """Models with stored results of `build`, `bench` or `tune`"""
+    notes: list[str]
+    """What could not be read, and why"""
+
+
 DOCUMENTS: dict[str, type] = {
     "build": BuildDocument,
     "check": FindingsDocument,
@@ -1023,6 +1139,7 @@ DOCUMENTS: dict[str, type] = {
     "bench": BenchDocument,
     "publish": TransferDocument,
     "diff": DiffDocument,
+    "report": RenderedReportDocument,
     "deploy": DeployDocument,
     "doctor": DoctorDocument,
     "a command that failed": FailureDocument,

@@ -61,6 +61,8 @@ def build_text(report: BuildReport, *, debug: bool) -> str:
         parts.append(notes_section(notes))
     if any(model.status is not Status.FAILED for model in report.models):
         parts.append(f"repository: {os.path.relpath(report.repository)}")
+    if report.page is not None:
+        parts.append(f"report: {os.path.relpath(report.page)}")
     parts += [f"{model.name}: {error_text(model.error, debug=debug)}" for model in report.models if model.error]
     if report.error is not None:
         parts.append(error_text(report.error, debug=debug))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from repogen.artifacts.built_model import ParityCase, ParityReport
+from repogen.artifacts.built_model import ErrorDistribution, OutputDifference, ParityCase, ParityReport
 from repogen.artifacts.source import OnnxFile, PassThroughSource
 from repogen.errors import ExportError, ParityError, SourceError
 from repogen.validate.compare import difference, has_nan, infinite_outputs, output_errors, summary
+from repogen.validate.histogram import ErrorHistogram
 from repogen.validate.runtime import OTHER_EXPORTER
 from repogen.validate.sweep import SweepCase, plan_sweep
 from repogen.validate.ties import orders_equal_values
@@ -109,19 +110,32 @@ class _Measured:
         inputs: Creates its inputs.
         errors: Errors of each output.
         failure: Why the published model failed; empty if it did not.
+        sizes: Size of each symbolic dim.
     """
 
     name: str
     inputs: Callable[[], Arrays]
     errors: list[OutputErrors]
     failure: str = ""
+    sizes: Sizes = field(default_factory=dict)
 
     def judged(self, allowed: Tolerances) -> ParityCase:
         """Return the result of the case."""
         if self.failure:
-            return ParityCase(self.name, math.inf, math.inf, 0.0, passed=False, reason=self.failure)
+            return ParityCase(
+                self.name, math.inf, math.inf, 0.0, passed=False, reason=self.failure, sizes=dict(self.sizes)
+            )
         result = summary(self.errors, allowed)
-        return ParityCase(self.name, result.max_abs, result.max_rel, result.cosine, not result.reason, result.reason)
+        return ParityCase(
+            self.name,
+            result.max_abs,
+            result.max_rel,
+            result.cosine,
+            not result.reason,
+            result.reason,
+            dict(self.sizes),
+            tuple(OutputDifference(output.name, output.max_abs, output.max_rel) for output in self.errors),
+        )
 
 
 class _Sweep:
@@ -137,6 +151,7 @@ class _Sweep:
         self._skipped: list[str] = []
         self._unanswered: list[str] = []
         self._infinite: dict[str, int] = {}
+        self._histograms: dict[str, ErrorHistogram] = {}
 
     def run(self, cases: Sequence[SweepCase], budget: _Budget) -> None:
         """Run the cases within the budget."""
@@ -154,15 +169,17 @@ class _Sweep:
                 allowed = tolerances_of(expected, self._comparison.limits)
                 _require_determinism(self._source, inputs, expected, allowed)
                 started = time.monotonic()
-            actual = self._compare(case.name, partial(self._source.examples, case.sizes, case.seed), inputs, expected)
+            inputs_of = partial(self._source.examples, case.sizes, case.seed)
+            actual = self._compare(case, inputs_of, inputs, expected)
             budget.charge(case, time.monotonic() - started)
             for recorder in self._recorders:
                 recorder.offer(case, inputs, expected, actual)
 
     def _compare(
-        self, name: str, inputs_of: Callable[[], Arrays], inputs: Arrays, expected: Arrays
+        self, case: SweepCase, inputs_of: Callable[[], Arrays], inputs: Arrays, expected: Arrays, suffix: str = ""
     ) -> dict[str, Array]:
         """Run the published model, and measure its errors; return its outputs, none if it failed."""
+        name = f"{case.name}{suffix}"
         self._magnitudes.add(expected)
         self._variety.add(inputs, expected)
         for output in infinite_outputs(expected):
@@ -170,10 +187,13 @@ class _Sweep:
         try:
             actual = {name: np.asarray(array) for name, array in self._comparison.published(inputs).items()}
         except (ParityError, SourceError) as error:
-            self._measured.append(_Measured(name, inputs_of, [], error.message))
+            self._measured.append(_Measured(name, inputs_of, [], error.message, sizes=case.sizes))
             return {}
         rtols = {name: limit.rtol for name, limit in self._comparison.limits.items()}
-        self._measured.append(_Measured(name, inputs_of, output_errors(expected, actual, rtols)))
+        self._measured.append(_Measured(name, inputs_of, output_errors(expected, actual, rtols), sizes=case.sizes))
+        for output, array in expected.items():
+            if output in actual:
+                self._histograms.setdefault(output, ErrorHistogram()).add(array, actual[output])
         return actual
 
     def vary_constant_outputs(self, spec: ParitySpec) -> None:
@@ -187,14 +207,12 @@ class _Sweep:
             inputs = scaled(examples, factor) or examples  # the values of integers have a meaning
             expected = self._outputs_or_none(inputs)
             # Large values saturate, for example as probabilities of 1, and any order of equal values is correct.
-            if expected is not None and not (
-                inputs is not examples and orders_equal_values(self._source.reference, inputs)
-            ):
-                name = SweepCase(sizes, seed, required=False).name + (
-                    f" x {factor:g}" if inputs is not examples else ""
-                )
+            is_scaled = inputs is not examples
+            if expected is not None and not (is_scaled and orders_equal_values(self._source.reference, inputs)):
+                suffix = f" x {factor:g}" if is_scaled else ""
                 # The other outputs were compared on the examples, and may not support such values.
-                self._compare(name, partial(dict, inputs), inputs, {name: expected[name] for name in names})
+                constant = {name: expected[name] for name in names}
+                self._compare(SweepCase(sizes, seed, required=False), partial(dict, inputs), inputs, constant, suffix)
 
     def _outputs_or_none(self, inputs: Arrays) -> dict[str, Array] | None:
         """Return the original's outputs; None if it does not support the inputs."""
@@ -208,7 +226,9 @@ class _Sweep:
         """Return the report, and the tolerances."""
         allowed = self._magnitudes.tolerances(self._comparison.limits)
         cases = tuple(measured.judged(allowed) for measured in self._measured)
-        return ParityReport(cases, tuple(self._skipped), tuple(self._unanswered), tuple(self._notes())), allowed
+        errors = tuple(_distribution(name, h, *allowed[name]) for name, h in self._histograms.items())
+        notes = tuple(self._notes())
+        return ParityReport(cases, tuple(self._skipped), tuple(self._unanswered), notes, errors), allowed
 
     def first_differing(self, report: ParityReport) -> Arrays:
         """Return the inputs of the first case that differs; none if no case ran."""
@@ -227,6 +247,11 @@ class _Sweep:
                 f"output {name!r} is the same for all inputs that were tried, so parity proves little about it: set "
                 "examples: or inputs: with values for which it changes"
             )
+
+
+def _distribution(name: str, histogram: ErrorHistogram, rtol: float, atol: float) -> ErrorDistribution:
+    bins = dict(sorted(histogram.bins.items()))
+    return ErrorDistribution(name, rtol, atol if math.isfinite(atol) else None, histogram.exact, bins)
 
 
 def _expected_outputs(source: SourceModel, inputs: dict[str, Array], case: SweepCase) -> dict[str, Array] | None:
@@ -328,7 +353,17 @@ def _original(source: SourceModel) -> str:
     return "ONNX file" if isinstance(source.origin, OnnxFile) else "PyTorch model"
 
 
-def drift_error(report: ParityReport, source: SourceModel, cause: str) -> ParityError:
+class DriftError(ParityError):
+    """The published model disagrees with the original (exit 4).
+
+    Attributes:
+        parity: Every case; None if the error comes from another process.
+    """
+
+    parity: ParityReport | None = None
+
+
+def drift_error(report: ParityReport, source: SourceModel, cause: str) -> DriftError:
     """Return the error for a report with failed cases.
 
     Args:
@@ -345,7 +380,10 @@ def drift_error(report: ParityReport, source: SourceModel, cause: str) -> Parity
         f"{published} disagrees with the {_original(source)} in {len(failed)} of {len(report.cases)} cases"
         f"{f'; {cause}' if cause else ''}:"
     )
-    return ParityError("\n".join([summary, *lines]), _drift_hint(report, failed, source, cause), code="parity.drift")
+    hint = _drift_hint(report, failed, source, cause)
+    error = DriftError("\n".join([summary, *lines]), hint, code="parity.drift")
+    error.parity = report
+    return error
 
 
 def _drift_hint(report: ParityReport, failed: list[ParityCase], source: SourceModel, cause: str) -> str:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.built_model import Lossy, PassOutcome, Quality
+from repogen.artifacts.built_model import Lossy, Quality
 from repogen.errors import ParityError, RepogenError, SourceError
 from repogen.optimize.gain import measure_gain
-from repogen.optimize.passes import PassRejectedError, discard, run_pass
+from repogen.optimize.passes import PassRejectedError, discard, run_pass, unapplied
 from repogen.repository.golden import golden_inputs
 from repogen.validate.quality import QualityJudge
 from repogen.validate.runtime import OnnxModel
@@ -25,7 +25,7 @@ from repogen.worker.verification import VerifiedGraph, verify
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from repogen.artifacts.built_model import OnnxArtifact
+    from repogen.artifacts.built_model import OnnxArtifact, PassOutcome
     from repogen.artifacts.source import SourceModel
     from repogen.optimize.gain import Timer
     from repogen.optimize.passes import SelectedPass, Workspace
@@ -97,7 +97,7 @@ def _apply(graph: VerifiedGraph, selected: SelectedPass, subject: Subject) -> tu
             raise
         reason = error.message.partition("\n")[0].removesuffix(":") if isinstance(error, RepogenError) else str(error)
     trial.discard()
-    return graph, replace(trial.outcome, applied=False, nodes_after=graph.artifact.nodes, reason=reason)
+    return graph, trial.outcome.dropped(reason)
 
 
 class _Trial:
@@ -112,8 +112,7 @@ class _Trial:
         self._selected = selected
         self._subject = subject
         self._result: OnnxArtifact | None = None
-        nodes = graph.artifact.nodes
-        self.outcome = PassOutcome(selected.spec.name, applied=False, nodes_before=nodes, nodes_after=nodes)
+        self.outcome = unapplied(selected.spec.name, graph.artifact)
 
     def run(self) -> tuple[VerifiedGraph, PassOutcome]:
         """Run the pass, verify its result, and measure its gain.

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.built_model import BuildDiagnostics
 from repogen.machine import is_linux
+from repogen.validate.parity import DriftError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from repogen.artifacts.built_model import ExportAttempt, PassOutcome
+    from repogen.errors import RepogenError
 
 
 class BuildLog:
@@ -56,6 +58,11 @@ class BuildLog:
     def set_passes(self, passes: tuple[PassOutcome, ...]) -> None:
         """Set the outcomes of the passes on the current exporter's graph."""
         self._diagnostics = replace(self._diagnostics, passes=passes)
+
+    def add_failure(self, error: RepogenError) -> None:
+        """Keep what was measured of a graph that disagrees with the original."""
+        if isinstance(error, DriftError):
+            self._diagnostics = replace(self._diagnostics, parity=error.parity)
 
     def add_attempt(self, attempt: ExportAttempt) -> None:
         """Add the outcome of an exporter."""

@@ -100,6 +100,7 @@ def build_model(job: Job, log: BuildLog) -> BuiltModel:
             reason = error.message.partition("\n")[0].removesuffix(":")
             log.add_attempt(ExportAttempt(exporter.name, ok=False, reason=reason, seconds=time.monotonic() - began))
             failures.append((exporter.name, error))
+            log.add_failure(error)
             if error.code in _MODEL_ERRORS:
                 raise combined_error(failures, error) from error
             continue
@@ -154,7 +155,11 @@ def _verify_code(source: SourceModel, code: PassThroughSource, job: Job, log: Bu
     if job.model.passes:
         log.add_notes((f"optimize: was not applied, because {job.name} has no ONNX graph of its own",))
     with log.step("validate"):
-        validation = prove(source, code.published, job.model, golden)
+        try:
+            validation = prove(source, code.published, job.model, golden)
+        except ParityError as error:
+            log.add_failure(error)
+            raise
         if code.assumed_max_batch not in {None, validation.batch.max_batch_size}:
             parity = prove(*_reload(job, validation.batch.max_batch_size), job.model, golden).parity
             validation = Validation(parity, validation.batch)
@@ -214,10 +219,7 @@ def _try_exporter(
         except (ExportError, ParityError, TargetLimitError) as error:
             if artifact is exported or error.code in _MODEL_ERRORS:
                 raise
-            outcomes = tuple(
-                replace(outcome, applied=False, nodes_after=outcome.nodes_before, reason=error.message)
-                for outcome in outcomes
-            )
+            outcomes = tuple(outcome.dropped(error.message) for outcome in outcomes)
             log.set_passes(outcomes)
             graph = verify(exported, source, job, golden, extra_sizes=guard_violations)
     return _Attempt(graph, exported.nodes, outcomes, passes[len(structural) :], workspace)

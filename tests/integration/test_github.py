@@ -29,7 +29,8 @@ from tests.unit.check.conftest import CONFIG, add_model
 
 ROOT = Path(__file__).parents[2]
 GIT = shutil.which("git") or "git"
-STUBS = {"setup-python": "true", "cache": "true", "upload-artifact": 'cp -r "$INPUT_PATH" "$KEPT"'}
+UPLOAD = 'if [ -d "$INPUT_PATH" ]; then cp -r "$INPUT_PATH" "$KEPT"; else cp "$INPUT_PATH" "$KEPT.html"; fi'
+STUBS = {"setup-python": "true", "cache": "true", "upload-artifact": UPLOAD}
 """The command of each stub; a stub has the inputs of the real action."""
 
 NEXT_JOB = """
@@ -147,6 +148,7 @@ def test_push_publishes_and_promotes(hub: Hub) -> None:
     assert (model["name"], model["status"], model["version"]) == ("tiny", "published", 1)
     assert (outputs["repository"], outputs["failed"]) == ("model_repository", "false")
     version = run.uploaded / "tiny" / "1"
+    assert "<h1>repogen build: 1 published</h1>" in run.uploaded.with_suffix(".html").read_text(encoding="utf-8")
     manifest = read_manifest(version)
     assert (manifest.sha256, manifest.size) == (model["sha256"], model["size"])
     assert damaged_files(version, manifest) == ()
@@ -272,7 +274,7 @@ def _pins() -> set[str]:
 
 def _stub(place: Path, script: str) -> None:
     """Write an action that accepts the inputs that repogen passes to the real one."""
-    inputs = ("python-version", "path", "key", "name", "if-no-files-found")
+    inputs = ("python-version", "path", "key", "name", "if-no-files-found", "archive")
     step = {"shell": "bash", "env": {"INPUT_PATH": "${{ inputs.path }}"}, "run": script}
     document = {"inputs": {name: {"default": ""} for name in inputs}, "runs": {"using": "composite", "steps": [step]}}
     place.mkdir(parents=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Source: mlflow.utils.validation: a param may have 6,000 characters, a tag 8,000.
 _MAX_LENGTH = 5000
 REPORT_FILE = "report.md"
+HTML_FILE = "report.html"
 SECONDS = "seconds/"
 """Section of the metrics with the duration of each step."""
 

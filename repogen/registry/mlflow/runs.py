@@ -31,6 +31,7 @@ from repogen.registry.mlflow.library import (
     get_artifact_repository,
 )
 from repogen.registry.mlflow.metrics import (
+    HTML_FILE,
     REPORT_FILE,
     SECONDS,
     headlines,
@@ -169,7 +170,7 @@ class MlflowTracker:
             )
         return entries[0].version
 
-    def finish(self, report: BuildReport | None, page: str) -> None:
+    def finish(self, report: BuildReport | None, page: str, html: str = "") -> None:
         """End the build's run, and all others that are still open; see ``BuildTracker.finish``."""
         status = "KILLED" if report is None else "FAILED" if report.exit_code else "FINISHED"
         for name in list(self._runs):  # of an interrupted build, or of a model whose failure could not be logged
@@ -184,6 +185,8 @@ class MlflowTracker:
                 ]
                 measurements = self._pool.submit(self._log_batch, run_id, {}, totals)
                 self._log_page(self._parent, page)
+                if html:
+                    self._log_page(self._parent, html, HTML_FILE)
                 measurements.result()
             self._terminate(run_id, status)
         for ending in self._ending:
@@ -207,9 +210,9 @@ class MlflowTracker:
                 self._client.log_batch(run_id, metric_batch[:_MAX_METRICS], param_batch[:_MAX_PARAMS], tag_batch)
                 metric_batch, param_batch, tag_batch = metric_batch[_MAX_METRICS:], param_batch[_MAX_PARAMS:], []
 
-    def _log_page(self, run: Run, page: str) -> None:
+    def _log_page(self, run: Run, page: str, file: str = REPORT_FILE) -> None:
         with self._connection.doing("logging a report"), tempfile.TemporaryDirectory() as directory:
-            path = Path(directory) / REPORT_FILE
+            path = Path(directory) / file
             path.write_text(page, encoding="utf-8")
             self._store(run).log_artifact(str(path))
 

@@ -110,9 +110,10 @@ class FakeTracker:
         assert content
         self._call("confirm", f"{name} {version} {registered}")
 
-    def finish(self, report: BuildReport | None, page: str) -> None:
+    def finish(self, report: BuildReport | None, page: str, html: str = "") -> None:
         """Record the end."""
         assert page or report is None
+        assert not html or report is not None
         self._call("finish", "interrupted" if report is None else "complete")
 
 

@@ -129,6 +129,22 @@ def test_build_annotations_summary_and_outputs(spec: Spec, capsys: pytest.Captur
     assert (tmp_path / "summary.md").read_text(encoding="utf-8") == report
 
 
+def test_html_report_has_a_unique_name(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Artifacts of one run must not have the same name; the name of a job is hostile on other runners."""
+    monkeypatch.setenv("GITHUB_JOB", "../a b")
+    page = tmp_path / "page.html"
+    page.write_text("<html>", encoding="utf-8")
+    paths = set()
+    for _ in range(2):
+        write_build(BuildReport(tmp_path / "work" / "repo", (GOOD,), page=page), spec, err=False)
+        paths.add(Path(outputs(tmp_path / "output")["html"]))
+    assert len(paths) == 2
+    assert {path.parent for path in paths} == {tmp_path}
+    assert all(path.name.startswith("repogen----a-b-") and path.read_text() == "<html>" for path in paths)
+    page.unlink()
+    write_build(BuildReport(tmp_path / "work" / "repo", (GOOD,), page=page), spec, err=False)
+
+
 def test_smoke_annotations_and_outputs(workspace: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Failed checks are error annotations, and the outputs report the failure."""
     failed = replace(WARNED, checks=(SmokeCheck("ready", passed=False, detail="no"),))

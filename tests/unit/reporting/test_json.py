@@ -10,7 +10,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from repogen.artifacts.attestation import SignReport
 from repogen.artifacts.bench import BenchReport, BenchRow, Estimate, Machine, ModelBench, Unmeasured
-from repogen.artifacts.built_model import ExportAttempt, FileRecord, PassOutcome
+from repogen.artifacts.built_model import (
+    ErrorDistribution,
+    ExportAttempt,
+    FileRecord,
+    OutputDifference,
+    ParityCase,
+    ParityReport,
+    PassOutcome,
+)
 from repogen.artifacts.deployment import DeployAction, DeployReport, ModelDeployment, ServerDeployment
 from repogen.artifacts.difference import (
     Change,
@@ -23,6 +31,7 @@ from repogen.artifacts.difference import (
 )
 from repogen.artifacts.environment import Check
 from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
+from repogen.artifacts.page import RenderedReport
 from repogen.artifacts.promotion import GateResult, History, Outcome, Period, PromotionReport, Verdict
 from repogen.artifacts.prune import PrunedVersion, PruneReport
 from repogen.artifacts.registry import AliasMove
@@ -30,7 +39,7 @@ from repogen.artifacts.report import BuildReport, ModelReport, Status
 from repogen.artifacts.rollback import RollbackOutcome, RollbackReport
 from repogen.artifacts.serving import ControlMode, Latency, SmokeCheck, SmokeReport
 from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncReport
-from repogen.artifacts.tensors import Signature
+from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.artifacts.transfer import TransferredVersion, TransferReport
 from repogen.artifacts.verification import Discrepancy, VerifyReport
 from repogen.artifacts.versions import Manifest, Provenance
@@ -62,6 +71,19 @@ MODEL = ModelReport(
     smoke=SMOKE,
     seconds={"export": 1.23456},
     error=ERROR,
+    parity=ParityReport(
+        (ParityCase("batch=2 seed=0", 0.1, 0.2, 0.9, True, "", {"batch": 2}, (OutputDifference("y", 0.1, 0.2),)),),  # noqa: FBT003
+        outputs=(ErrorDistribution("y", 1e-3, None, 1, {-4: 2}),),
+    ),
+    operators={"Relu": 1},
+    config="name: 'm'",
+    manifest=Manifest(
+        "m",
+        8,
+        Signature((TensorSpec("x", "float32", ("batch", 4)),), ()),
+        (FileRecord("model.onnx", "0" * 64, 1),),
+        Provenance({"torch": "2.13"}, "", "", {"spec": "ab"}, "24.10", "dynamo", 20, 10, 1, 1, 1, 0.0, 0.0),
+    ),
 )
 BENCH = BenchReport(
     Path("r"),
@@ -115,6 +137,7 @@ EXAMPLES = {
     "check": [findings_document([Finding("RG101", "error", "m", "h", path="a/config.pbtxt")], 1)],
     "smoke": [smoke_document("r", [SMOKE])],
     "promote": [as_dict(PromotionReport("m", "champion", None, 2, Outcome.REFUSED, (GATE,), move=MOVE))],
+    "report": [as_dict(RenderedReport(Path("r.html"), 10, Path("r"), 1, 2, ("m",), ("x",)))],
     "history": [as_dict(History("m", (Period("champion", None, "", "", present=True, by="", why="outside"),)))],
     "sync": [
         as_dict(SyncReport(Path("r"), "a", dry_run=True, versions=SYNCED)),

@@ -108,6 +108,42 @@ def test_equal_graph_passes_every_case(source: SourceModel, artifact: OnnxArtifa
     assert (result.batch.batchable, result.batch.max_batch_size) == (True, 8)
 
 
+def test_report_has_the_errors_of_each_size_and_output(
+    source: SourceModel, artifact: OnnxArtifact, tmp_path: Path
+) -> None:
+    """An output that is off by 1e-5 has errors of that magnitude at every size; integers are equal."""
+
+    def shift(model: ir.Model) -> None:
+        output = model.graph.outputs[[value.name for value in model.graph.outputs].index("difference")]
+        constant = ir.tensor(np.array(1e-5, np.float32), name="shift")
+        value = ir.Value(name="shift", const_value=constant, shape=ir.Shape([]), type=ir.TensorType(ir.DataType.FLOAT))
+        model.graph.register_initializer(value)
+        node = ir.node("Add", [output, value], num_outputs=1)
+        node.outputs[0].shape, node.outputs[0].type = output.shape, output.type
+        model.graph.append(node)
+        output.name = "unshifted"
+        node.outputs[0].name = "difference"
+        model.graph.outputs[list(model.graph.outputs).index(output)] = node.outputs[0]
+
+    parity = validated(edited(artifact, shift), source, tmp_path, atol=1e-4).parity
+    assert [case.sizes for case in parity.cases] == [{"batch": size} for size in (2, 1, 2, 3, 5, 7, 8)]
+    for case in parity.cases:
+        errors = {output.name: output.max_abs_diff for output in case.outputs}
+        assert errors["difference"] == pytest.approx(1e-5, rel=0.2)
+        assert errors["best"] == 0
+    distributions = {output.name: output for output in parity.outputs}
+    assert (distributions["difference"].atol, distributions["difference"].rtol) == (1e-4, 1e-3)
+    assert sum(distributions["difference"].histogram.values()) + distributions["difference"].exact == 4 * 28
+    assert set(distributions["difference"].histogram) <= {-11, -10}
+    assert (distributions["best"].exact, distributions["best"].histogram) == (28, {})
+
+
+def test_graph_has_the_number_of_nodes_by_operator(artifact: OnnxArtifact) -> None:
+    """The sum is the number of nodes."""
+    assert {"ArgMax", "Sub"} <= set(artifact.operators)
+    assert sum(artifact.operators.values()) == artifact.nodes
+
+
 def test_golden_cases_contain_pytorchs_outputs(source: SourceModel, artifact: OnnxArtifact, tmp_path: Path) -> None:
     """With the batch size and the tolerances."""
     validated(artifact, source, tmp_path)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import io
+import math
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.artifacts.built_model import BuildDiagnostics, ExportAttempt, PassOutcome
+from repogen.artifacts.built_model import (
+    BuildDiagnostics,
+    ExportAttempt,
+    OutputDifference,
+    ParityCase,
+    ParityReport,
+    PassOutcome,
+)
 from repogen.errors import ErrorRecord, ExitCode, ExportError, ParityError, RepogenError
 from repogen.spec.models import ModelSpec
+from repogen.validate.parity import DriftError
 from repogen.worker.child import _missing_module, _relative, _sendable, _spec_key, _unexpected_error
 from repogen.worker.interference import ProcessState
 from repogen.worker.job import EVENT, Event, Job
@@ -120,6 +129,22 @@ def test_error_of_several_exporters_has_every_reason() -> None:
     assert (error.code, error.exit_code, error.hint, error.where) == ("parity.drift", 4, "rewrite it", "m.py:1")
     assert error.message == "every exporter failed:\n  dynamo: refused\n  torchscript: drifts"
     assert combined_error(failures[:1]) is refused
+
+
+def test_parity_of_a_graph_that_differs_is_sent() -> None:
+    """Infinite differences included, which JSON does not have as numbers."""
+    output = OutputDifference("y", math.inf, math.inf)
+    case = ParityCase(
+        "batch=2", math.inf, math.inf, 0.0, passed=False, reason="shape", sizes={"batch": 2}, outputs=(output,)
+    )
+    error = DriftError("1 of 1 cases")
+    error.parity = ParityReport((case,))
+    log = BuildLog(lambda *_: None)
+    log.add_failure(ExportError("another failure"))
+    assert log.diagnostics.parity is None
+    log.add_failure(error)
+    event = EVENT.validate_json(EVENT.dump_json(Event("error", diagnostics=log.diagnostics, error=error.record)))
+    assert event.diagnostics.parity == error.parity
 
 
 def test_build_log_collects_diagnostics() -> None:

@@ -65,7 +65,8 @@ def test_run_of_a_model_is_complete(store: Connection, track: Any, stage: Stage)
     assert version.source == f"models:/{logged.model_id}"
     assert version.description is not None
     assert "- Parity with PyTorch: largest difference 1.0e-06 in 2 cases\n" in version.description
-    tracker.finish(BuildReport(staged.repository, ()), "# all")
+    tracker.finish(BuildReport(staged.repository, ()), "# all", "<html>")
+    assert {file.path for file in store.client.list_artifacts(parent.info.run_id)} == {"report.md", "report.html"}
     assert store.client.get_run(tracked.run_id).info.status == "FINISHED"
     assert store.client.get_run(parent.info.run_id).info.status == "FINISHED"
 

@@ -1,0 +1,75 @@
+"""``repogen.report``: a repository as one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repogen.artifacts.page import RenderedReport
+from repogen.errors import RepogenError, SpecError
+from repogen.files import is_inside, reason
+from repogen.reporting.results import REPORTS, Results, read_results, write_file
+from repogen.repository.layout import config_bytes
+from repogen.versions.listing import list_versions
+
+if TYPE_CHECKING:
+    from repogen.artifacts.inventory import ModelRecord
+
+
+def report(
+    repository: Path | str = "model_repository",
+    *,
+    output: Path | str | None = None,
+    results: Path | str = REPORTS,
+) -> RenderedReport:
+    """Write a report of a repository as one HTML file, as ``repogen report`` does.
+
+    Reads manifests and config.pbtxt, and loads no model. The file has no scripts and sends no requests.
+
+    Example::
+
+        repogen.report("model_repository", output="report.html").path  # Path('report.html')
+
+    Args:
+        repository: Any model repository.
+        output: The file; without it, a file in ``results`` with the name of the repository.
+        results: Directory with the results of ``build``, ``bench`` and ``tune``; it may be missing.
+
+    Raises:
+        repogen.errors.SpecError: The repository does not exist, or the file can't be written or would be inside of the
+            repository.
+        repogen.errors.PublishError: A directory can't be read.
+    """
+    from repogen.reporting.html.page import repository_page  # noqa: PLC0415 - imports what --help does not need
+
+    root, stored = Path(repository), Path(results)
+    listing = list_versions(root, (), lambda: None)
+    path = stored / f"{root.resolve().name or 'repository'}.html" if output is None else Path(output)
+    if is_inside(path, root):
+        raise SpecError(
+            f"{path} is in the model repository", "choose another file with --output", code="report.inside-repository"
+        )
+    by_model = {model.name: read_results(stored, model.name) for model in listing.models}
+    text = repository_page(listing, {model.name: _config(model) for model in listing.models}, by_model)
+    try:
+        write_file(text, path)
+    except OSError as error:
+        hint = "choose another file with --output"
+        raise SpecError(f"{path} can't be written: {reason(error)}", hint, code="report.write") from error
+    return RenderedReport(
+        path,
+        len(text.encode()),
+        root,
+        len(listing.models),
+        sum(len(model.versions) for model in listing.models),
+        tuple(name for name, each in by_model.items() if each != Results()),
+        listing.notes,
+    )
+
+
+def _config(model: ModelRecord) -> str:
+    """Return the text of a model's config.pbtxt; empty if it can't be read."""
+    try:
+        return (config_bytes(model.path) or b"").decode(errors="replace")
+    except (OSError, RepogenError):
+        return ""

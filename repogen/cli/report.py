@@ -1,0 +1,75 @@
+"""``repogen report`` and ``repogen view``."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from repogen.api import report as api
+from repogen.cli.completion import repository_models
+from repogen.cli.group import DIRECTORY, FILE, debug_option, handle_errors, json_option, print_report
+from repogen.cli.repository import model_and_version
+from repogen.reporting.json import as_dict
+from repogen.reporting.output import write_text
+from repogen.reporting.results import REPORTS
+
+_REPOSITORY = Path("model_repository")
+
+
+@click.command()
+@click.argument("directory", type=DIRECTORY, default=_REPOSITORY)
+@click.option(
+    "--output", type=FILE, metavar="FILE", help="HTML file to write; default: the repository's name in --results."
+)
+@click.option(
+    "--results",
+    type=DIRECTORY,
+    metavar="DIR",
+    default=REPORTS,
+    show_default=True,
+    help="Directory with the results of build, bench and tune.",
+)
+@json_option
+@debug_option
+def report(*, directory: Path, output: Path | None, results: Path, as_json: bool, debug: bool) -> None:
+    """Write a report of a repository as one HTML file.
+
+    Shows the versions of DIRECTORY (default: model_repository), what changed between them, config.pbtxt with the reason
+    of each value, and provenance; with results of this machine, also parity, operators, latency and throughput. Reads
+    manifests and config.pbtxt, and loads no model.
+    """
+    with handle_errors(debug=debug, as_json=as_json):
+        rendered = api.report(directory, output=output, results=results)
+        lines = [*(f"note: {note}" for note in rendered.notes), f"report: {os.path.relpath(rendered.path)}"]
+        print_report(lambda: "\n".join(lines), lambda: as_dict(rendered), as_json=as_json)
+
+
+@click.command()
+@click.argument("model", metavar="NAME[@VERSION]", shell_complete=repository_models)
+@click.option(
+    "--repository", type=DIRECTORY, default=_REPOSITORY, show_default=True, metavar="DIR", help="Model repository."
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="Port to listen on; default: a free one."
+)
+@click.option("--no-browser", is_flag=True, help="Print the URL only; do not open a browser.")
+@debug_option
+def view(*, model: str, repository: Path, port: int, no_browser: bool, debug: bool) -> None:
+    """Show the published graph of a model in Netron until Ctrl-C.
+
+    VERSION is a version in the repository; the default is the newest one that is served. Listens on 127.0.0.1. Needs
+    the extra `view`.
+    """
+    with handle_errors(debug=debug):
+        from repogen.versions.view import graph_of, open_viewer  # noqa: PLC0415 - not for `repogen report`
+
+        graph = graph_of(repository, *model_and_version(model))
+        with open_viewer(graph, port) as viewer:
+            write_text(f"{graph.title}: {viewer.url}\npress Ctrl-C to stop")
+            if not no_browser:
+                click.launch(viewer.url)
+            with suppress(KeyboardInterrupt):
+                viewer.serve()

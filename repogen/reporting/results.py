@@ -1,0 +1,125 @@
+"""The results that reports are made of: what ``build``, ``bench`` and ``tune`` measured of each model, as JSON files.
+
+They are in ``build/reports/`` next to the spec: ``build/MODEL/build.json`` and ``bench/MODEL/bench.json`` as ``--json``
+prints one model, and ``tune/MODEL/tune.json``. A file that is missing, or that is not such a result, counts as absent.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from repogen.artifacts.tuning import TuningRecord
+from repogen.files import read_bytes
+from repogen.reporting.json import as_dict
+from repogen.reporting.json_types import BenchDocument, BuildDocument
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from repogen.artifacts.bench import BenchReport
+    from repogen.artifacts.report import BuildReport
+    from repogen.reporting.json_types import ModelDocument
+
+REPORTS = Path("build", "reports")
+"""Directory of reports and results, relative to the directory of the spec."""
+
+_BUILD = TypeAdapter(BuildDocument)
+_BENCH = TypeAdapter(BenchDocument)
+_TUNE = TypeAdapter(TuningRecord)
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Results:
+    """What was measured of one model.
+
+    Attributes:
+        build: Its last build; None without one.
+        bench: Its last benchmark, with one model.
+        tuning: Its last search.
+    """
+
+    build: ModelDocument | None = None
+    bench: BenchDocument | None = None
+    tuning: TuningRecord | None = None
+
+
+def read_results(directory: Path, name: str) -> Results:
+    """Return the results of a model; those that do not exist or cannot be read are None."""
+    if Path(name).name != name:
+        return Results()
+    build = _read(result_file(directory, "build", name), _BUILD.validate_json)
+    bench = _read(result_file(directory, "bench", name), _BENCH.validate_json)
+    tuning = _read(result_file(directory, "tune", name), _TUNE.validate_json)
+    return Results(
+        next((model for model in build["models"] if model["name"] == name), None) if build else None,
+        bench if bench and [model["name"] for model in bench["models"]] == [name] else None,
+        tuning if tuning is not None and tuning.model == name else None,
+    )
+
+
+def result_file(directory: Path, command: Literal["build", "bench", "tune"], name: str) -> Path:
+    """Return the file with what a command measured of a model."""
+    return directory / command / name / f"{command}.json"
+
+
+def build_document(report: BuildReport) -> BuildDocument:
+    """Return the JSON document of a build, with its type."""
+    return cast("BuildDocument", as_dict(report))
+
+
+def write_build_results(report: BuildReport, directory: Path) -> None:
+    """Store the result of each model that was published or verified.
+
+    Raises:
+        OSError: A file can't be written.
+    """
+    document = build_document(report)
+    for model in document["models"]:
+        if model["status"] in {"published", "verified"}:
+            _write_json({**document, "models": [model]}, result_file(directory, "build", model["name"]))
+
+
+def write_bench_results(report: BenchReport, directory: Path) -> None:
+    """Store the measurements of each model that was measured.
+
+    Raises:
+        OSError: A file can't be written.
+    """
+    document = as_dict(report)
+    for model in report.models:
+        if model.rows:
+            _write_json({**document, "models": [as_dict(model)]}, result_file(directory, "bench", model.name))
+
+
+def write_file(text: str, path: Path) -> None:
+    """Write a text file so that no reader sees a part of it; its directory is created.
+
+    Raises:
+        OSError: It can't be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name[:50]}-{secrets.token_hex(8)}")
+    try:
+        with new.open("x", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _write_json(document: object, path: Path) -> None:
+    write_file(json.dumps(document, indent=1) + "\n", path)
+
+
+def _read(path: Path, decode: Callable[[bytes], _Result]) -> _Result | None:
+    try:
+        return decode(read_bytes(path))
+    except (OSError, ValidationError):
+        return None

@@ -1,0 +1,68 @@
+"""`repogen.report`: the report of a repository."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+import repogen
+from repogen.cli.group import main
+from repogen.errors import SpecError
+from tests.support.published import Publisher, contents
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Return a repository with two versions of a model, and a model that repogen did not build."""
+    publisher = Publisher(tmp_path / "place" / "repo")
+    publisher.publish("m", b"one")
+    publisher.publish("m", b"two")
+    (publisher.repository / "foreign" / "1").mkdir(parents=True)
+    (publisher.repository / "foreign" / "config.pbtxt").write_bytes(b"name: '\xff'")
+    return publisher.repository
+
+
+def test_report_of_a_repository(repository: Path, tmp_path: Path) -> None:
+    """Nothing in the repository changes, and the same repository gives the same bytes."""
+    before = contents(repository)
+    report = repogen.report(repository, results=tmp_path / "results")
+    assert report.path == tmp_path / "results" / "repo.html"
+    assert (report.models, report.versions, report.measured) == (2, 3, ())
+    text = report.path.read_bytes()
+    assert report.size == len(text)
+    assert b"Versions, newest first" in text
+    assert b"it has no manifest.json" in text
+    assert repogen.report(repository, output=tmp_path / "a" / "b.html").path.read_bytes() == text
+    assert contents(repository) == before
+
+
+def test_report_is_not_written_into_the_repository(repository: Path, tmp_path: Path) -> None:
+    """Nor through a link, and a file that cannot be written is an error with a code."""
+    (tmp_path / "link").symlink_to(repository)
+    for path in (repository / "m" / "report.html", tmp_path / "link" / "report.html"):
+        with pytest.raises(SpecError, match="is in the model repository") as raised:
+            repogen.report(repository, output=path)
+        assert raised.value.code == "report.inside-repository"
+    (tmp_path / "file").touch()
+    with pytest.raises(SpecError, match="can't be written") as raised:
+        repogen.report(repository, output=tmp_path / "file" / "report.html")
+    assert raised.value.code == "report.write"
+    with pytest.raises(SpecError, match="is not a directory"):
+        repogen.report(tmp_path / "missing")
+
+
+def test_command_prints_the_path(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As text and as JSON."""
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["report", str(repository)])
+    assert (result.exit_code, result.output) == (0, "report: build/reports/repo.html\n")
+    result = CliRunner().invoke(main, ["report", str(repository), "--output", "r.html", "--json"])
+    assert json.loads(result.output)["path"] == "r.html"
+    result = CliRunner().invoke(main, ["report", str(repository), "--output", str(repository / "r.html")])
+    assert result.exit_code == 2
