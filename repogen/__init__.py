@@ -2,8 +2,8 @@
 
 >>> import repogen
 >>> print(*sorted(set(repogen.__all__) - {"__version__"}))  # doctest: +NORMALIZE_WHITESPACE
-as_dict bench build check deploy diff history load_spec promote prune publish rollback rollback_alias smoke sync verify
-versions
+as_dict bench build check deploy diff history load_spec promote prune publish rollback rollback_alias smoke sync tune
+verify versions
 
 Every function is imported on first use: ``import repogen`` alone imports nothing heavy.
 """
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from repogen.api.repository import diff, prune, publish, rollback, verify, versions
     from repogen.api.smoke import smoke
     from repogen.api.spec import load_spec
+    from repogen.api.tune import tune
     from repogen.reporting.json import as_dict
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "rollback_alias",
     "smoke",
     "sync",
+    "tune",
     "verify",
     "versions",
 ]
@@ -65,6 +67,7 @@ _MODULES = {
     "rollback_alias": "repogen.api.registry",
     "smoke": "repogen.api.smoke",
     "sync": "repogen.api.registry",
+    "tune": "repogen.api.tune",
     "verify": "repogen.api.repository",
     "versions": "repogen.api.repository",
 }

@@ -61,6 +61,7 @@ _COMMANDS = {
     "server": ("repogen.cli.serving", "Install or locate the embedded Triton server."),
     "smoke": ("repogen.cli.serving", "Test a published repository on a real Triton server."),
     "sync": ("repogen.cli.registry", "Make a repository serve what an alias points to."),
+    "tune": ("repogen.cli.tune", "Search for the Triton settings that make MODEL fastest."),
     "verify": ("repogen.cli.repository", "Compare every file of a repository with the manifests."),
     "versions": ("repogen.cli.repository", "List the versions of a repository, and which are served."),
 }
