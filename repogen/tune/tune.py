@@ -105,7 +105,7 @@ def tune(request: TuneRequest, progress: Progress) -> TuneReport:
         TrackingError: The tracking server cannot be reached.
     """
     _check_model(request)
-    with _only_one(), tempfile.TemporaryDirectory(prefix="repogen-tune-") as work_dir:
+    with tempfile.TemporaryDirectory(prefix="repogen-tune-") as work_dir:
         return _Tuning(request, progress, Path(work_dir)).run()
 
 
@@ -136,11 +136,9 @@ class _Tuning:
         self.notes += [f"not measured as published: {line}" for line in self.bed.overrides]
         plan = self._plan()
         if not plan.space.choices:
-            raise SpecError(f"{request.model} has no settings to tune", code="tune.number")
+            raise SpecError(f"{request.model} has no settings to tune", code="tune.nothing")
         path = self._storage(plan)
-        if request.restart:
-            path.unlink(missing_ok=True)
-        with open_study(path) as study, self._tracked() as tracker:
+        with _locked(path), _study(path, restart=request.restart) as study, self._tracked() as tracker:
             search = Search(study, plan, self.bed)
             search.on_begin = partial(self._begin, search)
             search.on_end = partial(self._log, tracker)
@@ -240,6 +238,8 @@ class _Tuning:
             comparison = compare(configs, self.request.rounds, self.request.seconds, self._round("comparison"))
         except KeyboardInterrupt:
             return replace(report, interrupted=True)
+        except BenchError as error:
+            return replace(report, error=error.record)
         rows = comparison_rows(comparison, search.plan)
         self.notes += [f"{_NAMES[name]} was not compared: {text}" for name, text in comparison.errors.items()]
         improved = chosen.settings != spec and _is_better(rows, comparison)
@@ -263,22 +263,23 @@ class _Tuning:
         return finalists[min(figures, key=lambda name: search.plan.score(figures[name]))]
 
     def _changed(self, report: TuneReport, settings: Settings) -> TuneReport:
+        """Return the report with the change of the spec, which is written if the request says so."""
         request, model = self.request, self.bed.model
-        try:
-            edit = edit_spec(request.spec, request.content, request.model, with_settings(model, settings))
-        except SpecError as error:
-            if request.write:
-                raise
-            self.notes.append(f"{error.message}; {error.hint}")
-            return report
         size = int(settings.get("max_batch_size", model.max_batch_size))
         if size < model.max_batch_size:
             self.notes.append(
                 f"max_batch_size is {size} instead of {model.max_batch_size}: Triton rejects requests with more rows"
             )
-        if request.write:
-            edit.write()
-        return replace(report, diff=edit.diff, written=request.write)
+        try:
+            edit = edit_spec(request.spec, request.content, request.model, with_settings(model, settings))
+            report = replace(report, diff=edit.diff)
+            if request.write:
+                edit.write()
+        except SpecError as error:  # the figures are worth minutes of work, so they are reported as well
+            if request.write:
+                return replace(report, error=error.record)
+            self.notes.append(f"{error.message}; {error.hint}")
+        return replace(report, written=request.write)
 
     def _begin(self, search: Search, settings: Settings, seconds: float) -> None:
         best, plan = search.best, search.plan
@@ -420,27 +421,35 @@ def _directory() -> Path:
 
 
 @contextmanager
-def _only_one() -> Iterator[None]:
-    """Let one process of this user tune at a time.
+def _locked(path: Path) -> Iterator[None]:
+    """Let one process at a time use the trials in a file.
 
     Raises:
         BenchError: Another one does, or the directory cannot be written.
     """
     try:
-        _directory().mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = FileLock(_directory() / "lock")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = FileLock(path.with_suffix(".lock"))
         lock.acquire(timeout=0)
     except Timeout as error:
         raise BenchError(
-            "another `repogen tune` runs on this machine",
+            "another `repogen tune` measures this model on this machine",
             "wait until it ends: two measurements at the same time would disturb each other",
             code="tune.busy",
         ) from error
     except OSError as error:
         raise BenchError(
-            f"{_directory()} can't be written: {error.strerror}", "set REPOGEN_CACHE_DIR", code="tune.storage"
+            f"{path.parent} can't be written: {error.strerror}", "set REPOGEN_CACHE_DIR", code="tune.storage"
         ) from error
     try:
         yield
     finally:
         lock.release()
+
+
+@contextmanager
+def _study(path: Path, *, restart: bool) -> Iterator[optuna.Study]:
+    if restart:
+        path.unlink(missing_ok=True)
+    with open_study(path) as study:
+        yield study
