@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from repogen.tune.search import pareto_front
+
 if TYPE_CHECKING:
-    from repogen.artifacts.tune import TuneReport
+    from repogen.artifacts.tune import Trial, TuneReport
 
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 
 
 def pareto_plot(report: TuneReport) -> dict[str, object]:
-    """Return a Vega-Lite document: throughput over p99 of each trial, and the Pareto front as a line."""
-    kinds = dict.fromkeys(report.pareto, "Pareto front")
+    """Return a Vega-Lite document: throughput over p99 of each trial; a line joins the best ones in both figures.
+
+    A config that uses less memory than those of the line is also part of the Pareto front.
+    """
     points = [
         {
             "trial": trial.number,
             "p99": trial.figures.p99,
             "throughput": trial.figures.throughput,
             "memory": round(trial.figures.memory_bytes / 1e6),
-            "kind": "chosen" if trial.number == report.chosen else kinds.get(trial.number, _kind(trial.origin)),
+            "kind": _kind(report, trial),
             "settings": ", ".join(f"{name} {value}" for name, value in trial.settings.items()),
         }
         for trial in report.trials
@@ -29,7 +34,7 @@ def pareto_plot(report: TuneReport) -> dict[str, object]:
     y = {"field": "throughput", "type": "quantitative", "title": "rows per second", "scale": {"zero": False}}
     tooltip = [{"field": name} for name in ("trial", "p99", "throughput", "memory", "settings")]
     color = {"field": "kind", "title": None, "scale": {"domain": list(_COLORS), "range": list(_COLORS.values())}}
-    front = [point for point in points if point["trial"] in report.pareto]
+    front = pareto_front([_without_memory(trial) for trial in report.trials])
     return {
         "$schema": _SCHEMA,
         "title": f"{report.model} version {report.version}, {report.concurrency} requests at a time",
@@ -37,7 +42,7 @@ def pareto_plot(report: TuneReport) -> dict[str, object]:
         "height": 340,
         "layer": [
             {
-                "data": {"values": front},
+                "data": {"values": [point for point in points if point["trial"] in front]},
                 "mark": {"type": "line", "opacity": 0.4, "color": "#888"},
                 "encoding": {"x": x, "y": y},
             },
@@ -73,5 +78,13 @@ _COLORS = {
 """Colors that people with a color vision deficiency can tell apart (Okabe and Ito)."""
 
 
-def _kind(origin: str) -> str:
-    return {"spec": "spec", "auto": "auto-complete"}.get(origin, "other")
+def _kind(report: TuneReport, trial: Trial) -> str:
+    if trial.number == report.chosen:
+        return "chosen"
+    if trial.origin != "search":
+        return {"spec": "spec", "auto": "auto-complete"}[trial.origin]
+    return "Pareto front" if trial.number in report.pareto else "other"
+
+
+def _without_memory(trial: Trial) -> Trial:
+    return trial if trial.figures is None else replace(trial, figures=replace(trial.figures, memory_bytes=0))

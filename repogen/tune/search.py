@@ -55,7 +55,7 @@ class SearchPlan:
         space: The parameters and their values.
         objective: What is optimized.
         constraints: Limits that a config must keep.
-        baselines: Settings that are measured first.
+        baselines: Settings that are measured first; equal ones are measured once.
         trials: Number of trials, those of an earlier run included.
         seconds: Time for this run's trials; a trial that has begun is completed.
         short: Seconds of the first measurement of a trial.

@@ -170,6 +170,14 @@ def automatic_settings(model: TunableModel) -> Settings:
     return {**defaults, COUNT: instances, KIND: kind, **dict.fromkeys(_PARAMETERS, 0), LEVEL: 0}
 
 
+def common_settings(model: TunableModel) -> tuple[Settings, ...]:
+    """Return settings that are often the best: an instance with one thread per core, and one with all threads."""
+    largest = max(model.max_batch_size, 1)
+    batched: Settings = {BATCH: largest, BATCHING: _ON, PREFERRED: "none", DELAY: 0, MODE: 0, INTER: 0, LEVEL: 0}
+    base = {**current_settings(model), **batched}
+    return {**base, COUNT: model.cores, INTRA: 1}, {**base, COUNT: 1, INTRA: 0}
+
+
 def with_settings(model: TunableModel, settings: Mapping[str, Choice]) -> TritonSpec:
     """Return the spec's section with other settings; what they do not change stays as it is."""
     before = current_settings(model)
@@ -217,7 +225,8 @@ def _instance_choices(model: TunableModel) -> dict[str, tuple[Choice, ...]]:
     groups = model.triton.instance_group
     if len(groups) > 1:
         return {}
-    choices: dict[str, tuple[Choice, ...]] = {COUNT: tuple(_powers(min(_MAX_INSTANCES, max(2, 2 * model.cores))))}
+    counts = {*_powers(min(_MAX_INSTANCES, max(2, 2 * model.cores))), min(_MAX_INSTANCES, model.cores)}
+    choices: dict[str, tuple[Choice, ...]] = {COUNT: tuple(sorted(counts))}
     if model.has_gpu and model.is_graph and not (groups and groups[0].gpus):
         choices[KIND] = (_CPU, _GPU)
     return choices

@@ -32,7 +32,7 @@ from repogen.triton_config.text.parse import parse_file
 from repogen.tune.comparison import Comparison, compare, comparison_rows
 from repogen.tune.record import write_record
 from repogen.tune.search import Origin, Search, SearchPlan, middle, open_study, pareto_front
-from repogen.tune.space import automatic_settings, current_settings, space_of, with_settings
+from repogen.tune.space import automatic_settings, common_settings, current_settings, space_of, with_settings
 from repogen.tune.spec_edit import edit_spec
 from repogen.tune.triton import LoadShape, TritonTestBed
 
@@ -161,7 +161,9 @@ class _Tuning:
         request, model = self.request, self.bed.model
         space = space_of(model)
         spec, auto = (space.effective(each(model)) for each in (current_settings, automatic_settings))
-        candidates: tuple[tuple[Origin, Settings], ...] = (("spec", spec), ("auto", auto))
+        common = (space.effective(settings) for settings in common_settings(model))
+        candidates: list[tuple[Origin, Settings]] = [("spec", spec), ("auto", auto)]
+        candidates += [("search", settings) for settings in common]
         baselines = tuple((origin, settings) for origin, settings in candidates if settings in space)
         return SearchPlan(
             *(space, request.objective, request.constraints, baselines, request.trials, request.budget),

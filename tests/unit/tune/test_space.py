@@ -15,6 +15,7 @@ from repogen.tune.space import (
     Space,
     TunableModel,
     automatic_settings,
+    common_settings,
     current_settings,
     key_of,
     space_of,
@@ -132,6 +133,19 @@ def test_automatic_settings_are_in_the_space(values: dict[str, Any]) -> None:
     each = model(values)
     settings = space_of(each).effective(automatic_settings(each))
     assert settings in space_of(each)
+
+
+@pytest.mark.parametrize("values", SECTIONS)
+@pytest.mark.parametrize("cores", [1, 2, 6])
+def test_common_settings_are_in_the_space(values: dict[str, Any], cores: int) -> None:
+    """They use every core, in instances or in threads."""
+    each = model(values, cores=cores)
+    space = space_of(each)
+
+    settings = [space.effective(settings) for settings in common_settings(each)]
+
+    assert all(one in space for one in settings)
+    assert [one["instance_count"] for one in settings] == [cores, 1]
 
 
 @given(st.sampled_from(SECTIONS), st.randoms(use_true_random=False), st.booleans())
