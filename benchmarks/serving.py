@@ -1,37 +1,27 @@
 """How much faster a model is in ONNX Runtime and on Triton than in PyTorch, and what repogen's config gives.
 
-``python benchmarks/serving.py [--models digits,minilm] [--rounds 3] [--seconds 1]``. Every round measures each variant
-in turn, so that a drift of the machine's speed meets all of them. Prints Markdown: the machine, the variants of
-``repogen bench`` at batch 1 and 8, and the throughput of 16 concurrent requests with Triton's auto-completed config and
-with repogen's.
+``python benchmarks/serving.py [--models digits,minilm] [--rounds 3] [--seconds 1] [--budget 5m]``. Every round measures
+each variant in turn, so that a drift of the machine's speed meets all of them. Prints Markdown: the machine, the
+variants of ``repogen bench`` at batch 1 and 8, and the throughput of 16 concurrent requests with Triton's
+auto-completed config, with repogen's, and with the one that ``repogen tune`` finds. ``--only`` selects one of the two.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from google.protobuf import text_format
-from tritonclient.grpc.model_config_pb2 import ModelConfig
+from typing import TYPE_CHECKING, Any
 
 import repogen
-from repogen.bench.inputs import golden_inputs
-from repogen.bench.load import Load, load_target, measure
-from repogen.bench.server import ServerChoice, serve_model
-from repogen.bench.statistics import estimate
 from repogen.reporting.bench_text import decimal, interval_text
 from repogen.reporting.markdown import bench_markdown
 from repogen.reporting.progress import PlainProgress
-from repogen.serving.commands import recorded_target
-from repogen.serving.install import locate
-from repogen.serving.perf_analyzer import install_perf_analyzer
-from repogen.targets import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
-    from repogen.artifacts.bench import Sample
+    from repogen.artifacts.bench import BenchReport
+    from repogen.artifacts.tune import Baseline, TuneReport
     from repogen.spec.models import Spec
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,57 +34,54 @@ EXAMPLES = {
 """Directory of an example -> its model."""
 BATCHES = (1, 8)
 CONCURRENCY = 16
+REPOSITORY = "model_repository"
+COLUMNS = (
+    *("model", "auto-complete", "repogen default", "repogen tuned", "tuned : auto", "tuned : default"),
+    *("p99 ms, auto", "p99 ms, default", "p99 ms, tuned"),
+)
+CONFIGS: tuple[Baseline, ...] = ("auto", "spec", "tuned")
 
 
 def published(example: str, directory: Path) -> Spec:
-    """Build an example into ``directory``, and return its spec.
+    """Copy an example, build it into the copy, and return its spec.
 
     Raises:
         SystemExit: The build failed.
     """
-    spec = repogen.load_spec(ROOT / "examples" / example / "repogen.yaml")
-    report = repogen.build(spec, repository=directory, track=False, progress=PlainProgress())
+    shutil.copytree(ROOT / "examples" / example, directory, ignore=shutil.ignore_patterns("build", "__pycache__"))
+    spec = repogen.load_spec(directory / "repogen.yaml")
+    report = repogen.build(spec, repository=directory / REPOSITORY, track=False, progress=PlainProgress())
     if report.exit_code:
         raise SystemExit(f"{example}: {report.models[0].error}")
     return spec
 
 
-def configs(model: str, directory: Path, rounds: int, seconds: float) -> dict[str, list[Sample]]:
-    """Return the samples of a model with each config, measured in turn on two servers of the same release."""
-    progress = PlainProgress()
-    choice = ServerChoice("embedded", recorded_target(directory), progress)
-    program = install_perf_analyzer(locate(targets()[DEFAULT_RELEASE].onnxruntime), progress)
-    minimal = text_format.Parse(f'name: "{model}" backend: "onnxruntime"', ModelConfig())
-    with ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="repogen-serving-")))
-        default = stack.enter_context(serve_model(choice, directory / model))
-        automatic = stack.enter_context(serve_model(choice, directory / model, minimal))
-        inputs = golden_inputs(default)
-        servers = {"auto-complete": automatic, "repogen default": default}
-        loads = {name: load_target(program, served, inputs, scratch / name) for name, served in servers.items()}
-        samples: dict[str, list[Sample]] = {name: [] for name in servers}
-        for number in range(rounds + 1):
-            progress.step(model, f"configs, round {number} of {rounds}")
-            for name, target in loads.items():
-                sample = measure(target, Load("grpc", 1, CONCURRENCY, seconds))
-                samples[name] += [sample] if number else []
-    return samples
+def config_row(report: TuneReport) -> str:
+    """Return the row of a model: throughput and p99 of each config, and the ratios of the same round."""
+    rows = {row.name: row for row in report.comparison}
+    rows.setdefault("spec", rows["tuned"])  # the settings of the spec are the best ones
+    configs = [rows.get(name) for name in CONFIGS]
+    throughputs = ["-" if row is None else interval_text(row.throughput) for row in configs]
+    ratios = ["-" if row is None else interval_text(row.ratio) for row in configs[:2]]
+    tails = ["-" if row is None else decimal(row.p99.value) for row in configs]
+    return f"| {' | '.join([report.model, *throughputs, *ratios, *tails])} |"
 
 
-def config_table(results: dict[str, dict[str, list[Sample]]]) -> str:
-    """Return the throughput of each model and config as Markdown; the ratio is that of the same round."""
+def config_table(reports: list[TuneReport]) -> str:
+    """Return the throughput of each model and config as Markdown, and the settings that were chosen."""
     lines = [
         f"Rows per second at {CONCURRENCY} concurrent requests of one row, over gRPC:",
         "",
-        "| model | auto-complete | repogen default | ratio | p99 ms, auto-complete | p99 ms, repogen default |",
-        "|---|---:|---:|---:|---:|---:|",
+        f"| {' | '.join(COLUMNS)} |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+        *map(config_row, reports),
+        "",
     ]
-    for model, samples in results.items():
-        before, after = samples["auto-complete"], samples["repogen default"]
-        ratios = [b.throughput / a.throughput for a, b in zip(before, after, strict=True)]
-        throughputs = [interval_text(estimate([s.throughput for s in each])) for each in (before, after)]
-        tails = [decimal(estimate([s.p99 for s in each]).value) for each in (before, after)]
-        lines.append(f"| {' | '.join([model, *throughputs, interval_text(estimate(ratios)), *tails])} |")
+    for report in reports:
+        chosen = next(trial for trial in report.trials if trial.number == report.chosen)
+        settings = ", ".join(f"{name} {value}" for name, value in chosen.settings.items())
+        lines.append(f"- {report.model}: {len(report.trials)} trials; {settings}")
+        lines += [f"- {report.model}: {note}" for note in report.notes]
     return "\n".join(lines)
 
 
@@ -104,24 +91,48 @@ def main() -> None:
     parser.add_argument("--models", default=",".join(EXAMPLES), help="examples, separated by commas")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
+    parser.add_argument("--budget", default="5m", help="time of `repogen tune` for each model")
+    parser.add_argument("--only", choices=("variants", "configs"))
     arguments = parser.parse_args()
-    results = {}
+    reports = []
     with tempfile.TemporaryDirectory(prefix="repogen-serving-") as scratch:
         for example in arguments.models.split(","):
-            model, directory = EXAMPLES[example], Path(scratch) / example / "model_repository"
-            report = repogen.bench(
-                [model],
-                spec=published(example, directory),
-                repository=directory,
-                batch=BATCHES,
-                concurrency=[1],
-                rounds=arguments.rounds,
-                seconds=arguments.seconds,
-                progress=PlainProgress(),
-            )
-            print(bench_markdown(report), flush=True)
-            results[model] = configs(model, directory, arguments.rounds, arguments.seconds)
-    print(config_table(results))
+            model, directory = EXAMPLES[example], Path(scratch) / example
+            spec = published(example, directory)
+            measurement = {"rounds": arguments.rounds, "seconds": arguments.seconds, "progress": PlainProgress()}
+            if arguments.only != "configs":
+                print(bench_markdown(bench(spec, model, directory, measurement)), flush=True)
+            if arguments.only != "variants":
+                reports.append(tune(spec, model, directory, arguments.budget, measurement))
+                print(config_table(reports), flush=True)
+
+
+def bench(spec: Spec, model: str, directory: Path, measurement: dict[str, Any]) -> BenchReport:
+    """Measure the variants of a model."""
+    return repogen.bench(
+        [model], spec=spec, repository=directory / REPOSITORY, batch=BATCHES, concurrency=[1], **measurement
+    )
+
+
+def tune(spec: Spec, model: str, directory: Path, budget: str, measurement: dict[str, Any]) -> TuneReport:
+    """Tune a model, and compare the configs.
+
+    Raises:
+        SystemExit: They were not compared.
+    """
+    report = repogen.tune(
+        model,
+        spec=spec,
+        repository=directory / REPOSITORY,
+        budget=budget,
+        concurrency=CONCURRENCY,
+        restart=True,
+        track=False,
+        **measurement,
+    )
+    if not any(row.name == "tuned" for row in report.comparison):
+        raise SystemExit(f"{model}: {report.error or report.notes}")
+    return report
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 >>> import repogen
 >>> print(*sorted(set(repogen.__all__) - {"__version__"}))  # doctest: +NORMALIZE_WHITESPACE
 as_dict bench build check deploy diff history load_spec promote prune publish report rollback rollback_alias sign
-smoke sync verify versions
+smoke sync tune verify versions
 
 Every function is imported on first use: ``import repogen`` alone imports nothing heavy.
 """
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from repogen.api.repository import diff, prune, publish, rollback, sign, verify, versions
     from repogen.api.smoke import smoke
     from repogen.api.spec import load_spec
+    from repogen.api.tune import tune
     from repogen.reporting.json import as_dict
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "sign",
     "smoke",
     "sync",
+    "tune",
     "verify",
     "versions",
 ]
@@ -70,6 +72,7 @@ _MODULES = {
     "sign": "repogen.api.repository",
     "smoke": "repogen.api.smoke",
     "sync": "repogen.api.registry",
+    "tune": "repogen.api.tune",
     "verify": "repogen.api.repository",
     "versions": "repogen.api.repository",
 }

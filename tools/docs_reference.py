@@ -127,14 +127,14 @@ Models come from `repogen.yaml` and `model_repository`, or from the spec and the
 EXIT_CODES = {
     0: "Success",
     1: (
-        "`check` reported errors, `verify` found differences, a gate failed, the version cannot be promoted, or "
-        "`doctor` found something missing"
+        "`check` reported errors, `verify` found differences, a gate failed, the version cannot be promoted, "
+        "`doctor` found something missing, or no config keeps the constraints of `tune`"
     ),
     2: "The spec, a path or an option is wrong, or standard output cannot be written",
     3: "The model could not be loaded or exported",
     4: "The graph does not compute what PyTorch computes",
     5: "config.pbtxt cannot be generated as requested, or violates a rule",
-    6: "The smoke test failed, or its server could not be started",
+    6: "The smoke test failed, its server could not be started, or `bench` or `tune` could not measure the model",
     7: "The version could not be published, or the repository could not be read or written",
     8: "MLflow could not be reached, or its entries were changed",
     70: "A bug in repogen",

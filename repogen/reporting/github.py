@@ -29,6 +29,7 @@ from repogen.reporting.markdown import (
     promotion_markdown,
     report_markdown,
     smoke_markdown,
+    tune_markdown,
 )
 from repogen.reporting.output import write_commands, write_text
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.promotion import PromotionReport
     from repogen.artifacts.report import BuildReport
     from repogen.artifacts.serving import SmokeReport
+    from repogen.artifacts.tune import TuneReport
     from repogen.check.checker import CheckReport
     from repogen.errors import RepogenError
     from repogen.reporting.annotations import Annotation
@@ -179,6 +181,14 @@ def write_bench(report: BenchReport, *, err: bool) -> None:
     if step is not None:
         outputs = {"failed": "true" if report.exit_code else "false"}
         step.write([], bench_markdown(report), outputs, err=err)
+
+
+def write_tune(report: TuneReport, *, err: bool) -> None:
+    """Write the result of tuning a model to the runner."""
+    step = runner()
+    if step is not None:
+        outputs = {"failed": "true" if report.exit_code else "false"}
+        step.write([], tune_markdown(report), outputs, err=err)
 
 
 def write_promotion(report: PromotionReport, spec: Spec | None, *, err: bool) -> None:

@@ -21,6 +21,7 @@ from repogen.artifacts.rollback import RollbackReport
 from repogen.artifacts.serving import SmokeCheck, SmokeReport
 from repogen.artifacts.sync import SyncReport
 from repogen.artifacts.transfer import TransferReport
+from repogen.artifacts.tune import Trial, TuneReport
 from repogen.artifacts.verification import VerifyReport
 from repogen.errors import ErrorRecord, RepogenError
 from repogen.repository.decode import json_number
@@ -133,6 +134,54 @@ def _(model: ModelBench) -> dict[str, object]:
         "notes": list(model.notes),
         "server": model.server or None,
         "error": None if model.error is None else as_dict(model.error),
+    }
+
+
+@as_dict.register
+def _(report: TuneReport) -> dict[str, object]:
+    return {
+        "model": report.model,
+        "version": report.version,
+        "repository": str(report.repository),
+        "server": report.server,
+        "machine": dataclasses.asdict(report.machine),
+        "objective": report.objective,
+        "constraints": list(report.constraints),
+        "batch": report.batch,
+        "concurrency": report.concurrency,
+        "space": {name: list(values) for name, values in report.space.items()},
+        "trials": [as_dict(trial) for trial in report.trials],
+        "resumed": report.resumed,
+        "pareto": list(report.pareto),
+        "chosen": report.chosen,
+        "comparison": [
+            {**dataclasses.asdict(row), "memory_bytes": row.memory_bytes or None, "violations": list(row.violations)}
+            for row in report.comparison
+        ],
+        "improved": report.improved,
+        "diff": report.diff,
+        "written": report.written,
+        "interrupted": report.interrupted,
+        "notes": list(report.notes),
+        "files": [str(path) for path in report.files],
+        "error": None if report.error is None else as_dict(report.error),
+    }
+
+
+@as_dict.register
+def _(trial: Trial) -> dict[str, object]:
+    figures = trial.figures
+    return {
+        "number": trial.number,
+        "origin": trial.origin,
+        "settings": dict(trial.settings),
+        "state": trial.state.value,
+        "figures": None
+        if figures is None
+        else {**dataclasses.asdict(figures), "memory_bytes": figures.memory_bytes or None},
+        "violations": list(trial.violations),
+        "reason": trial.reason or None,
+        "seconds": trial.seconds,
     }
 
 

@@ -751,6 +751,116 @@ class BenchDocument(TypedDict):
 
 
 @with_config(_STRICT)
+class FiguresDocument(TypedDict):
+    """What was measured of one config under load."""
+
+    p50: float
+    """Median latency in milliseconds"""
+    p95: float
+    """95th percentile of the latency in milliseconds"""
+    p99: float
+    """99th percentile of the latency in milliseconds"""
+    throughput: float
+    """Rows per second"""
+    memory_bytes: int | None
+    """Largest resident memory of the server; null if it was not measured"""
+
+
+@with_config(_STRICT)
+class TrialDocument(TypedDict):
+    """One config that was tried."""
+
+    number: int
+    """Number of the trial, from 1"""
+    origin: Literal["spec", "auto", "search"]
+    """`spec` for the settings of the spec, `auto` for those of Triton's auto-completion, `search` for the others"""
+    settings: dict[str, int | str]
+    """Value of each parameter"""
+    state: Literal["measured", "stopped", "failed"]
+    """`stopped` after a short measurement that was worse than most others"""
+    figures: FiguresDocument | None
+    """Medians; of the short measurement if the trial was stopped; null if it failed"""
+    violations: list[str]
+    """Constraints that the figures violate"""
+    reason: str | None
+    """Why it failed or was stopped"""
+    seconds: float
+    """Duration"""
+
+
+@with_config(_STRICT)
+class ComparisonRowDocument(TypedDict):
+    """One config of the final comparison."""
+
+    name: Literal["tuned", "spec", "auto"]
+    """`tuned` for the chosen config, `spec` for that of the spec, `auto` for the one that Triton completes by itself"""
+    p50: EstimateDocument
+    """Median latency in milliseconds"""
+    p95: EstimateDocument
+    """95th percentile of the latency in milliseconds"""
+    p99: EstimateDocument
+    """99th percentile of the latency in milliseconds"""
+    throughput: EstimateDocument
+    """Rows per second"""
+    memory_bytes: int | None
+    """Largest resident memory of the server; null if it was not measured"""
+    ratio: EstimateDocument | None
+    """How many times better the tuned config is, in the same round; null for itself"""
+    violations: list[str]
+    """Constraints that the medians violate"""
+
+
+@with_config(_STRICT)
+class TuneDocument(TypedDict):
+    """``repogen tune --json``, and the file tune.json."""
+
+    model: str
+    """Name of the model"""
+    version: int
+    """Published version that was measured"""
+    repository: str
+    """Directory of the repository"""
+    server: str
+    """Server and runtime"""
+    machine: MachineDocument
+    """The machine"""
+    objective: Literal["throughput", "latency"]
+    """What was optimized"""
+    constraints: list[str]
+    """Constraints"""
+    batch: int
+    """Rows of each request; 0 for a model that does not batch"""
+    concurrency: int
+    """Number of requests at a time"""
+    space: dict[str, list[int | str]]
+    """Values of each parameter that were searched"""
+    trials: list[TrialDocument]
+    """Trials, in order; those of an earlier run included"""
+    resumed: int
+    """Number of trials of an earlier run"""
+    pareto: list[int]
+    """Numbers of the trials that keep the constraints and that no other one beats in throughput, p99 and memory"""
+    chosen: int | None
+    """Number of the chosen trial; null if no trial keeps the constraints"""
+    comparison: list[ComparisonRowDocument]
+    """The chosen config next to the others, measured in interleaved rounds; empty if they were not compared"""
+    improved: bool
+    """Whether the chosen config is better than the spec's by more than the noise"""
+    diff: str
+    """Change of the spec as a unified diff; empty if there is none"""
+    written: bool
+    """Whether the spec was changed"""
+    interrupted: bool
+    """Whether the run was interrupted; the same command continues it"""
+    notes: list[str]
+    """Notes"""
+    files: list[str]
+    """Files that were written"""
+    error: ErrorDocument | None
+    """Why there is no config; null if there is one"""
+
+
+@with_config(_STRICT)
 class CheckDocument(TypedDict):
     """One check of the environment."""
 
@@ -1137,6 +1247,7 @@ DOCUMENTS: dict[str, type] = {
     "rollback": RollbackDocument,
     "prune": PruneDocument,
     "bench": BenchDocument,
+    "tune": TuneDocument,
     "publish": TransferDocument,
     "diff": DiffDocument,
     "report": RenderedReportDocument,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.bench import BenchReport
     from repogen.artifacts.promotion import GateResult, PromotionReport
     from repogen.artifacts.serving import SmokeReport
+    from repogen.artifacts.tune import TuneReport
     from repogen.check.checker import CheckReport
     from repogen.errors import ErrorRecord, RepogenError
     from repogen.triton_config.rules.findings import Finding
@@ -106,6 +107,13 @@ def bench_markdown(report: BenchReport) -> str:
     failed = f", {failure_count} failed" if failure_count else ""
     headline = f"repogen bench: {_count_text(len(report.models))}{failed}"
     return _render("bench.md.j2", headline=headline, report=report)
+
+
+def tune_markdown(report: TuneReport) -> str:
+    """Return the result of tuning a model: the comparison, the change of the spec, notes, and the machine."""
+    state = "failed" if report.error else "better settings" if report.improved else "no better settings"
+    headline = f"repogen tune: {report.model} version {report.version}, {report.objective}: {state}"
+    return _render("tune.md.j2", headline=headline, report=report)
 
 
 def inline(text: object) -> str:

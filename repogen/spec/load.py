@@ -34,12 +34,13 @@ MAX_MERGED_VALUES = 100_000
 _INIT_HINT = "create one with `repogen init`"
 
 
-def load_spec(path: Path, release: str | None = None) -> Spec:
+def load_spec(path: Path, release: str | None = None, *, content: bytes | None = None) -> Spec:
     """Load a spec.
 
     Args:
         path: The YAML file; messages contain it in this form.
         release: The Triton release to build for, instead of the one in the spec.
+        content: Bytes to load instead of those of the file, such as an edited spec that is not written yet.
 
     Returns:
         The spec with absolute paths, and ``defaults`` merged into every model.
@@ -52,7 +53,7 @@ def load_spec(path: Path, release: str | None = None) -> Spec:
         problem = _unknown_release(release)
         raise SpecError(f"--target: {problem.what}", problem.hint, code="spec.target")
     file = str(path)
-    raw = _read_bytes(path)
+    raw = read_spec(path) if content is None else content
     text, decode_problem = _decode(raw, file)
     if decode_problem is not None:
         raise SpecProblemsError([decode_problem])
@@ -76,7 +77,12 @@ def load_spec(path: Path, release: str | None = None) -> Spec:
     return _spec(path, valid, completed, release)
 
 
-def _read_bytes(path: Path) -> bytes:
+def read_spec(path: Path) -> bytes:
+    """Return the bytes of a spec.
+
+    Raises:
+        SpecError: It does not exist, can't be read, or is too large.
+    """
     try:
         if path.is_dir():
             raise SpecError(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.registry import ModelRegistry
     from repogen.artifacts.tracking import BuildTracker, Tracking
+    from repogen.artifacts.tune import TuneTracker
 
 
 def open_registry(tracking: Tracking) -> ModelRegistry:
@@ -36,6 +37,19 @@ def open_tracker(tracking: Tracking) -> BuildTracker:
     from repogen.registry.mlflow.runs import MlflowTracker  # noqa: PLC0415 - imports mlflow
 
     return MlflowTracker.open(tracking)
+
+
+def open_tune_tracker(tracking: Tracking) -> TuneTracker:
+    """Connect to the tracking server for the trials of one model.
+
+    Raises:
+        MissingExtraError: mlflow is not installed.
+        TrackingError: The server does not answer, or is not an MLflow server.
+    """
+    preflight(tracking)
+    from repogen.registry.mlflow.tuning import MlflowTuneTracker  # noqa: PLC0415 - imports mlflow
+
+    return MlflowTuneTracker.open(tracking)
 
 
 def pin_model(tracking: Tracking, uri: str) -> str:

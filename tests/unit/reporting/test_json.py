@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,7 @@ from repogen.artifacts.serving import ControlMode, Latency, SmokeCheck, SmokeRep
 from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncReport
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.artifacts.transfer import TransferredVersion, TransferReport
+from repogen.artifacts.tune import ComparisonRow, Figures, Trial, TrialState, TuneReport
 from repogen.artifacts.verification import Discrepancy, VerifyReport
 from repogen.artifacts.versions import Manifest, Provenance
 from repogen.errors import ErrorRecord, PublishError
@@ -132,6 +134,21 @@ DIFF = DiffReport(
 )
 DEPLOYED = ModelDeployment("m", DeployAction.RESTORED, (2,), (1,), None, "", (SMOKE,), ERROR)
 SERVER = ServerDeployment("a:1", ControlMode.POLL, (DEPLOYED,), error=ERROR)
+ONE = Estimate(1.0, 1.0, 1.0)
+TUNED = TuneReport(
+    *("m", 1, Path("r"), "Triton", BENCH.machine, "throughput", ("p99 < 20ms",)),
+    batch=1,
+    concurrency=16,
+    space={"instance_count": (1, 2)},
+    trials=(
+        Trial(1, "spec", {"instance_count": 1}, TrialState.MEASURED, Figures(1.0, 2.0, 3.0, 10.0, 5), ("p99 < 1ms",)),
+        Trial(2, "search", {"instance_count": 2}, TrialState.FAILED, reason="x", seconds=1.0),
+    ),
+    pareto=(1,),
+    chosen=1,
+    comparison=(ComparisonRow("auto", ONE, ONE, ONE, ONE, ratio=ONE),),
+    files=(Path("tune.json"),),
+)
 EXAMPLES = {
     "build": [as_dict(BuildReport(Path("r"), (MODEL, ModelReport("n", Status.UNCHANGED, version=1)), ERROR))],
     "check": [findings_document([Finding("RG101", "error", "m", "h", path="a/config.pbtxt")], 1)],
@@ -152,6 +169,7 @@ EXAMPLES = {
     "rollback": [as_dict(ROLLBACK)],
     "prune": [as_dict(PruneReport(Path("r"), dry_run=True, versions=(PrunedVersion("m", 1, 10, ""),)))],
     "bench": [as_dict(BENCH)],
+    "tune": [as_dict(TUNED), as_dict(replace(TUNED, chosen=None, error=ERROR))],
     "publish": [as_dict(TransferReport(Path("r"), Path("s"), dry_run=True, versions=(TRANSFERRED,)))],
     "diff": [as_dict(DIFF)],
     "deploy": [

@@ -1,0 +1,128 @@
+"""``repogen tune``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from repogen.api import tune as api
+from repogen.cli.completion import server_names, spec_models
+from repogen.cli.group import (
+    DIRECTORY,
+    FILE,
+    control_header_option,
+    debug_option,
+    handle_errors,
+    json_option,
+    print_report,
+    tracking_option,
+)
+from repogen.reporting.github import write_tune
+from repogen.reporting.json import as_dict
+from repogen.reporting.progress import progress_view
+from repogen.reporting.tune_text import tune_text
+
+if TYPE_CHECKING:
+    from repogen.artifacts.tune import Objective
+
+
+@click.command()
+@click.argument("model", shell_complete=spec_models)
+@click.option(
+    "--objective",
+    type=click.Choice(("throughput", "latency")),
+    default="throughput",
+    show_default=True,
+    help="Most rows per second, or lowest median latency.",
+)
+@click.option(
+    "constraints",
+    "--constraint",
+    multiple=True,
+    metavar="LIMIT",
+    help='Limit to keep: "p99 < 20ms" (also p50, p95), "throughput > 500", "memory < 2GB"; repeatable.',
+)
+@click.option("--budget", default="10m", show_default=True, metavar="TIME", help="Time for the trials: 90s, 10m, 1h.")
+@click.option("--trials", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Most trials to make.")
+@click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Rows of each request.")
+@click.option(
+    "--concurrency", type=click.IntRange(1, 4096), help="Requests at a time; default: 16 for throughput, 1 for latency."
+)
+@click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help="Rounds of the comparison.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, 3600, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Duration of each of its measurements.",
+)
+@click.option("--write", is_flag=True, help="Write the chosen settings into the spec, if they are better.")
+@click.option("--restart", is_flag=True, help="Discard the trials of an earlier run.")
+@click.option("--spec", type=FILE, default=Path("repogen.yaml"), show_default=True, help="Spec of the model.")
+@click.option("--repository", type=DIRECTORY, metavar="DIR", help="Repository of the model; default: the spec's.")
+@click.option(
+    "--server",
+    default="embedded",
+    show_default=True,
+    shell_complete=server_names,
+    help="Triton to measure on: embedded, docker, or the name of a plug-in server.",
+)
+@control_header_option
+@click.option("--no-track", is_flag=True, help="Turn off MLflow tracking.")
+@tracking_option
+@json_option
+@debug_option
+def tune(  # noqa: PLR0913 - one parameter per option
+    *,
+    model: str,
+    objective: Objective,
+    constraints: tuple[str, ...],
+    budget: str,
+    trials: int,
+    batch: int,
+    concurrency: int | None,
+    rounds: int,
+    seconds: float,
+    write: bool,
+    restart: bool,
+    spec: Path,
+    repository: Path | None,
+    server: str,
+    no_track: bool,
+    tracking_uri: str | None,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """Search for the Triton settings that make MODEL fastest.
+
+    Serves the published version with other settings, trial by trial, and measures each with NVIDIA's perf_analyzer. The
+    chosen config is then compared with the spec's and with Triton's auto-completed one. Ctrl-C reports the best config
+    so far; the same command continues.
+    """
+    with handle_errors(debug=debug, as_json=as_json):
+        with progress_view(quiet=as_json) as progress:
+            report = api.tune(
+                model,
+                spec=spec,
+                repository=repository,
+                objective=objective,
+                constraints=constraints,
+                budget=budget,
+                trials=trials,
+                batch=batch,
+                concurrency=concurrency,
+                rounds=rounds,
+                seconds=seconds,
+                write=write,
+                restart=restart,
+                server=server,
+                track=not no_track,
+                tracking_uri=tracking_uri,
+                progress=progress,
+            )
+        print_report(lambda: tune_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)
+        write_tune(report, err=as_json)
+        sys.exit(report.exit_code)

@@ -1,0 +1,203 @@
+"""Settings written into a spec: comments and layout stay, and nothing else changes."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.errors import SpecError
+from repogen.spec.load import load_spec
+from repogen.tune.space import TunableModel, current_settings, space_of, with_settings
+from repogen.tune.spec_edit import SpecEdit, edit_spec
+
+if TYPE_CHECKING:
+    from repogen.artifacts.tune import Choice
+
+ROOT = Path(__file__).resolve().parents[3]
+SPEC = """\
+# Models of the team.
+models:
+    tiny:  # a small one
+        source: {factory: "models.py:build"}  # the code
+        inputs:
+          x: {dtype: float32, shape: [batch, 4]}
+        outputs: ['y']
+        dims: {batch: {min: 1, max: 8}}
+        triton:
+            # one instance for each core
+            instance_group: [{count: 1, kind: KIND_CPU}]  # measured in May
+            parameters:
+                intra_op_thread_count: 2  # half of the cores
+                enable_mem_arena: false
+    other:
+        source: {factory: "models.py:build"}
+        inputs: {x: {dtype: float32, shape: [3, 4]}}
+        outputs: [y]
+"""
+
+
+def edited(path: Path, text: str, name: str = "tiny", **settings: Choice) -> SpecEdit:
+    """Return the change that gives a model of a spec these settings."""
+    (path / "models.py").write_text("def build(): ...\n", encoding="utf-8")
+    file = path / "repogen.yaml"
+    file.write_bytes(text.encode())
+    spec = load_spec(file)
+    model = TunableModel(spec.models[name].triton, 8, is_graph=True, cores=4)
+    return edit_spec(spec, file.read_bytes(), name, with_settings(model, settings))
+
+
+def changed(edit: SpecEdit) -> list[str]:
+    """Return the changed lines of the diff."""
+    return [line for line in edit.diff.splitlines() if line[:1] in "+-" and line[:3] not in {"+++", "---"}]
+
+
+def test_only_the_settings_change(tmp_path: Path) -> None:
+    """Comments, quotes, indentation and order of the rest stay, byte for byte."""
+    edit = edited(
+        tmp_path,
+        SPEC,
+        instance_count=4,
+        intra_op_thread_count=1,
+        dynamic_batching="on",
+        max_queue_delay_microseconds=500,
+        preferred_batch_size="half",
+    )
+
+    assert changed(edit) == [
+        "-            instance_group: [{count: 1, kind: KIND_CPU}]  # measured in May",
+        "+            instance_group: [{count: 4, kind: KIND_CPU}]  # measured in May",
+        "-                intra_op_thread_count: 2  # half of the cores",
+        "+                intra_op_thread_count: 1  # half of the cores",
+        "+            dynamic_batching: {preferred_batch_size: [4, 8], max_queue_delay_microseconds: 500}",
+    ]
+
+
+def test_section_is_created(tmp_path: Path) -> None:
+    """For a model without one."""
+    text = SPEC.replace("other:", "tiny2:")
+    edit = edited(tmp_path, text, "tiny2", graph_level=1, instance_count=4, execution_mode=1)
+
+    section = load_spec(edit.path, content=edit.after).models["tiny2"].triton
+    assert section.optimization is not None
+    assert section.optimization.graph is not None
+    assert (section.optimization.graph.level, section.instance_group[0].count) == (1, 4)
+    assert section.parameters == {"execution_mode": 1}
+    assert all(line.startswith("+") for line in changed(edit))
+
+
+def test_removed_settings(tmp_path: Path) -> None:
+    """A default value replaces a number; a section that is empty without it is removed."""
+    text = SPEC.replace(
+        "enable_mem_arena: false", "enable_mem_arena: false\n            optimization: {graph: {level: 2}}"
+    )
+    edit = edited(tmp_path, text, intra_op_thread_count=0, graph_level=0)
+
+    assert changed(edit) == [
+        "-                intra_op_thread_count: 2  # half of the cores",
+        "-            optimization: {graph: {level: 2}}",
+    ]
+
+
+INHERITED = """\
+defaults:
+  triton:
+    dynamic_batching: {max_queue_delay_microseconds: 100}
+    instance_group: [{count: 2, kind: KIND_CPU, host_policy: numa0}]
+    parameters: {intra_op_thread_count: 2}
+models:
+  tiny:
+    source: {factory: "models.py:build"}
+    inputs: {x: {dtype: float32, shape: [3, 4]}}
+    outputs: [y]
+  other:
+    source: {factory: "models.py:build"}
+    inputs: {x: {dtype: float32, shape: [3, 4]}}
+    outputs: [y]
+"""
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"dynamic_batching": "off"},
+        {"instance_count": 4},
+        {"intra_op_thread_count": 0},
+        {"max_queue_delay_microseconds": 0},
+        {"max_queue_delay_microseconds": 500, "preferred_batch_size": "max"},
+    ],
+)
+def test_inherited_settings_change_for_one_model(tmp_path: Path, settings: dict[str, Choice]) -> None:
+    """The defaults and the other models stay."""
+    edit = edited(tmp_path, INHERITED, "tiny", **settings)
+
+    after = load_spec(edit.path, content=edit.after)
+    before = load_spec(edit.path, content=edit.before)
+    model = TunableModel(after.models["tiny"].triton, 8, is_graph=True, cores=4)
+    assert {name: current_settings(model)[name] for name in settings} == settings
+    assert after.models["other"] == before.models["other"]
+    assert all(line.startswith("+") for line in changed(edit))
+
+
+def test_shared_section_is_an_error(tmp_path: Path) -> None:
+    """An anchor of two models: both would change."""
+    text = SPEC.replace("        triton:\n", "        triton: &shared\n") + "        triton: *shared\n"
+
+    with pytest.raises(SpecError, match="without changing other parts") as caught:
+        edited(tmp_path, text, instance_count=4)
+    assert caught.value.code == "tune.edit"
+
+
+def test_line_ends_and_byte_order_mark_stay(tmp_path: Path) -> None:
+    """Of a file that was written on Windows."""
+    edit = edited(tmp_path, "\ufeff" + SPEC.replace("\n", "\r\n"), instance_count=4)
+
+    assert edit.after.startswith(b"\xef\xbb\xbf#")
+    assert edit.after.count(b"\r\n") == edit.after.count(b"\n") == SPEC.count("\n")
+
+
+def test_changed_file_is_not_overwritten(tmp_path: Path) -> None:
+    """The user's change is kept."""
+    edit = edited(tmp_path, SPEC, instance_count=4)
+    edit.path.write_text(SPEC + "# edited\n", encoding="utf-8")
+
+    with pytest.raises(SpecError, match="was changed while") as caught:
+        edit.write()
+
+    assert caught.value.code == "tune.spec-changed"
+    assert edit.path.read_text(encoding="utf-8").endswith("# edited\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["models.py", "repogen.yaml"]
+
+
+def test_written_file_keeps_its_mode_and_link(tmp_path: Path) -> None:
+    """The target of a symlink is replaced, not the link."""
+    edit = edited(tmp_path, SPEC, instance_count=4)
+    real = tmp_path / "real.yaml"
+    edit.path.rename(real)
+    real.chmod(0o640)
+    edit.path.symlink_to(real)
+
+    edit.write()
+
+    assert edit.path.is_symlink()
+    assert (real.read_bytes(), real.stat().st_mode & 0o777) == (edit.after, 0o640)
+
+
+@pytest.mark.parametrize("example", ["digits", "resnet18", "minilm", "distilbert", "text"])
+def test_specs_of_the_examples(example: str) -> None:
+    """Every comment stays, and lines are only added or replaced inside the section."""
+    path = ROOT / "examples" / example / "repogen.yaml"
+    spec = load_spec(path)
+    generator = random.Random(0)  # noqa: S311 - not a secret
+    for name, each in spec.models.items():
+        if each.source.kind == "ensemble":
+            continue
+        model = TunableModel(each.triton, 8, is_graph=True, cores=4)
+        for _ in range(10):
+            section = with_settings(model, space_of(model).random(generator))
+            edit = edit_spec(spec, path.read_bytes(), name, section)
+            removed = [line for line in changed(edit) if line.startswith("-")]
+            assert len(removed) <= 8, edit.diff
+            assert edit.after.count(b"#") >= edit.before.count(b"#") - len(removed)
