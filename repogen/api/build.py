@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.progress import Silent
 from repogen.build import pipeline
 from repogen.build.plan import BuildOptions
+from repogen.files.url import RepositoryUrl, location
 from repogen.spec.load import load_spec
 from repogen.spec.models import Spec
+from repogen.stores.open import open_url
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +76,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
     loaded_spec = spec if isinstance(spec, Spec) else load_spec(Path(spec), target)
     options = BuildOptions(
         models=tuple(models),
-        repository=None if repository is None else Path(repository),
+        repository=None if repository is None else location(repository),
         server=server,
         force=force,
         dry_run=dry_run,
@@ -85,4 +88,13 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         tracking_uri=tracking_uri,
         try_all_exporters=try_all_exporters,
     )
-    return pipeline.build(loaded_spec, options, progress or Silent())
+    events = progress or Silent()
+    place = loaded_spec.repository if options.repository is None else options.repository
+    if not isinstance(place, RepositoryUrl):
+        return pipeline.build(loaded_spec, options, events)
+    with open_url(place, options.stage_dir, events) as opened:
+        local = replace(options, repository=opened.path, stage_dir=None, store=opened)
+        report = pipeline.build(loaded_spec, local, events)
+        if not dry_run:
+            opened.commit()  # versions are published; this removes the marks of those that MLflow has confirmed
+        return opened.with_urls(report)

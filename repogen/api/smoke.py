@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.progress import Silent
+from repogen.stores.open import run
+from repogen.stores.selection import served
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.serving import SmokeReport
@@ -43,4 +45,10 @@ def smoke(
     """
     from repogen.smoke import repository as smoke_tests  # noqa: PLC0415 - imports gRPC, which --help does not need
 
-    return smoke_tests.smoke(Path(repository), tuple(models), server, progress or Silent())
+    names, events = tuple(models), progress or Silent()
+    return run(
+        repository,
+        lambda path: smoke_tests.smoke(path, names, server, events),
+        fetch=lambda path: served(path, names),
+        progress=events,
+    )

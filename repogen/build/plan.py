@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.report import ModelReport
     from repogen.artifacts.tracking import Tracking
     from repogen.spec.models import Spec
+    from repogen.stores.open import OpenedRepository
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class BuildOptions:
         track: Whether to track the build in MLflow if the spec, ``tracking_uri`` or the environment configures it.
         tracking_uri: Tracking server; overrides ``MLFLOW_TRACKING_URI`` and the spec's.
         try_all_exporters: Whether to try the remaining exporters after one succeeded.
+        store: The repository to publish to if it is in a store; ``repository`` is its working copy.
     """
 
     models: tuple[str, ...] = ()
@@ -45,6 +47,7 @@ class BuildOptions:
     track: bool = True
     tracking_uri: str | None = None
     try_all_exporters: bool = False
+    store: OpenedRepository | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,11 @@ class BuildPlan:
     tracking: Tracking | None = None
     unconfirmed: tuple[tuple[str, int], ...] = ()
     rejected: Mapping[str, ModelReport] = field(default_factory=dict)
+
+    @property
+    def place(self) -> Path:
+        """The model repository to publish to, or its URL."""
+        return self.repository if self.options.store is None else self.options.store.copy.url
 
     @property
     def reports(self) -> dict[str, ModelReport]:

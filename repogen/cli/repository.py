@@ -10,7 +10,16 @@ from pathlib import Path
 import click
 
 from repogen.api import repository as api
-from repogen.cli.group import DIRECTORY, FILE, debug_option, handle_errors, json_option, print_report, tracking_option
+from repogen.cli.group import (
+    DIRECTORY,
+    FILE,
+    REPOSITORY,
+    debug_option,
+    handle_errors,
+    json_option,
+    print_report,
+    tracking_option,
+)
 from repogen.cli.spec_option import load_optional_spec
 from repogen.errors import ExitCode, SpecError
 from repogen.reporting.json import as_dict
@@ -19,7 +28,12 @@ from repogen.reporting.repository_text import prune_text, rollback_text, transfe
 
 _REPOSITORY = Path("model_repository")
 _repository_option = click.option(
-    "--repository", type=DIRECTORY, default=_REPOSITORY, show_default=True, metavar="DIR", help="Model repository."
+    "--repository",
+    type=REPOSITORY,
+    default=_REPOSITORY,
+    show_default=True,
+    metavar="DIR|URL",
+    help="Model repository, such as s3://bucket/models.",
 )
 _spec_option = click.option(
     "--spec", type=FILE, metavar="FILE", help="Spec that sets the MLflow server; default: repogen.yaml, if it exists."
@@ -53,7 +67,7 @@ def versions(
 
 
 @click.command()
-@click.argument("directory", type=DIRECTORY, default=_REPOSITORY)
+@click.argument("directory", type=REPOSITORY, default=_REPOSITORY, metavar="[DIRECTORY|URL]")
 @click.option("models", "--model", multiple=True, metavar="NAME", help="Verify only this model; repeatable.")
 @json_option
 @debug_option
@@ -178,8 +192,10 @@ def prune(  # noqa: PLR0913 - one parameter per option
 
 @click.command()
 @click.argument("model", metavar="NAME[@VERSION]")
-@click.option("--from", "source", type=DIRECTORY, required=True, metavar="DIR", help="Repository that has the version.")
-@click.option("--to", "target", type=DIRECTORY, required=True, metavar="DIR", help="Repository to publish to.")
+@click.option(
+    "--from", "source", type=REPOSITORY, required=True, metavar="DIR|URL", help="Repository that has the version."
+)
+@click.option("--to", "target", type=REPOSITORY, required=True, metavar="DIR|URL", help="Repository to publish to.")
 @click.option("--allow-breaking", is_flag=True, help="Allow inputs and outputs that differ from the target's.")
 @click.option("--dry-run", is_flag=True, help="Copy and check, but do not publish.")
 @_stage_option
@@ -222,7 +238,9 @@ def publish(  # noqa: PLR0913 - one parameter per option
 @click.argument("before", type=click.IntRange(min=0), required=False, metavar="[A]")
 @click.argument("after", type=click.IntRange(min=0), required=False, metavar="[B]")
 @_repository_option
-@click.option("--against", type=DIRECTORY, metavar="DIR", help="Repository of version B; default: that of version A.")
+@click.option(
+    "--against", type=REPOSITORY, metavar="DIR|URL", help="Repository of version B; default: that of version A."
+)
 @click.option("--markdown", is_flag=True, help="Print Markdown, for a comment on a pull request.")
 @json_option
 @debug_option

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import os
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.report import ModelReport, Status
+from repogen.files.url import relative_text
 from repogen.reporting.json import relative_path
 from repogen.reporting.notes import model_notes, parity_text
 from repogen.reporting.table import notes_section, table
@@ -56,7 +56,7 @@ def build_text(report: BuildReport, *, debug: bool) -> str:
     if notes:
         parts.append(notes_section(notes))
     if any(model.status is not Status.FAILED for model in report.models):
-        parts.append(f"repository: {os.path.relpath(report.repository)}")
+        parts.append(f"repository: {relative_text(report.repository)}")
     parts += [f"{model.name}: {error_text(model.error, debug=debug)}" for model in report.models if model.error]
     if report.error is not None:
         parts.append(error_text(report.error, debug=debug))
