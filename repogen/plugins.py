@@ -10,6 +10,7 @@ group                 an entry point is                              Protocol
 ``repogen.passes``    an optimization pass                           ``repogen.optimize.interface``
 ``repogen.servers``   a value of ``--server``                        ``repogen.serving.interface``
 ``repogen.gates``     a gate of a promotion                          ``repogen.registry.gates.interface``
+``repogen.stores``    the scheme of a repository's URL               ``repogen.stores.interface``
 ====================  =============================================  ===============================
 """
 
@@ -26,7 +27,9 @@ from repogen.errors import SpecError, first_line
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Group: TypeAlias = Literal["repogen.sources", "repogen.exporters", "repogen.passes", "repogen.servers", "repogen.gates"]
+Group: TypeAlias = Literal[
+    "repogen.sources", "repogen.exporters", "repogen.passes", "repogen.servers", "repogen.gates", "repogen.stores"
+]
 
 DISTRIBUTION = "triton-repogen"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,10 @@ from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.build import pipeline
 from repogen.build.plan import BuildOptions
+from repogen.files.url import RepositoryUrl, location
 from repogen.spec.load import load_spec
 from repogen.spec.models import Spec
+from repogen.stores.open import open_url
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +85,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
     loaded_spec = spec if isinstance(spec, Spec) else load_spec(Path(spec), target)
     options = BuildOptions(
         models=tuple(models),
-        repository=None if repository is None else Path(repository),
+        repository=None if repository is None else location(repository),
         server=server,
         credentials=credentials,
         force=force,
@@ -97,4 +100,13 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         signing_key=signing_key,
         report=report,
     )
-    return pipeline.build(loaded_spec, options, progress or Silent())
+    events = progress or Silent()
+    place = loaded_spec.repository if options.repository is None else options.repository
+    if not isinstance(place, RepositoryUrl):
+        return pipeline.build(loaded_spec, options, events)
+    with open_url(place, options.stage_dir, events) as opened:
+        local = replace(options, repository=opened.path, stage_dir=None, store=opened)
+        report = pipeline.build(loaded_spec, local, events)
+        if not dry_run:
+            opened.commit()  # versions are published; this removes the marks of those that MLflow has confirmed
+        return opened.with_urls(report)

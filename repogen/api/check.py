@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from repogen.check import checker
+from repogen.files.url import RepositoryUrl, location
+from repogen.stores.open import run
+from repogen.stores.selection import everything
 from repogen.targets import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
@@ -43,4 +46,23 @@ def check(
         repogen.errors.SpecError: A path does not exist or contains no model, or the release or a code is unknown.
     """
     selection = checker.Selection(tuple(select), tuple(ignore))
-    return list(checker.check(*paths, release=target, selection=selection).findings)
+    return list(check_report(paths, target, selection).findings)
+
+
+def check_report(paths: Sequence[Path | str], release: str, selection: checker.Selection) -> checker.CheckReport:
+    """Return findings and the number of models, as ``checker.check`` does, also for the URLs of repositories.
+
+    Args:
+        paths: Repositories, model directories, or files in them; URLs of repositories.
+        release: The Triton release that is to serve them.
+        selection: Which findings to report.
+    """
+    url = next((place for path in paths if isinstance(place := location(path), RepositoryUrl)), None)
+    if url is None:
+        return checker.check(*paths, release=release, selection=selection)
+
+    def check_copy(directory: Path) -> checker.CheckReport:
+        others = [directory if location(path) == url else path for path in paths]
+        return check_report(others, release, selection)
+
+    return run(url, check_copy, fetch=everything)

@@ -12,6 +12,8 @@ from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.artifacts.sync import CHANGES, SyncAction
 from repogen.errors import SmokeError
 from repogen.files import is_directory
+from repogen.stores.open import run
+from repogen.stores.selection import served
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +76,13 @@ def deploy(  # noqa: PLR0913 - one parameter per option of `repogen deploy`
     options = DeployOptions(
         server_addresses(servers, file), models, tuple(unload), timeout, dry_run, credentials, signer
     )
-    return deployment.deploy(Path(repository), options, progress or Silent())
+    events = progress or Silent()
+    return run(
+        repository,
+        lambda path: deployment.deploy(path, options, events),
+        fetch=served,
+        progress=events,
+    )
 
 
 def require_servers(servers: Sequence[str], *, credentials: Credentials = NO_CREDENTIALS) -> None:
@@ -121,7 +129,7 @@ def deploy_synced(
         repogen.errors.RepogenError: As ``deploy``.
     """
     names = dict.fromkeys(version.model for version in report.versions if version.action in CHANGES)
-    existing = [name for name in names if is_directory(report.repository / name)]
+    existing = run(report.repository, lambda path: [name for name in names if is_directory(path / name)])
     published = {version.model for version in report.versions if version.action is SyncAction.PUBLISHED}
     changed = [name for name in existing if name in published]
     removed = [name for name in names if name not in existing]

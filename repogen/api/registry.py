@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import NO_CREDENTIALS
-from repogen.artifacts.sync import SyncOptions
+from repogen.artifacts.sync import CHANGES, SyncOptions
 from repogen.registry.gates.flags import declared_gates, with_flags
 from repogen.registry.mlflow.uri import tracking_of
 from repogen.registry.promotion import promote as promotion
 from repogen.registry.promotion.request import PromotionRequest
 from repogen.registry.sync import sync as syncing
+from repogen.repository.layout import archive_dir
 from repogen.repository.ownership import require_synced
+from repogen.stores.open import run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,10 +157,21 @@ def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
         repogen.errors.PublishError: Another command writes the repository.
         repogen.errors.TrackingError: The registry cannot be reached.
     """
-    directory = Path(repository)
-    require_synced(directory, alias)  # before mlflow is imported, which takes seconds
-    options = SyncOptions(alias, tuple(models), dry_run, prune, signer)
-    return syncing.sync(_open_registry(spec, tracking_uri), directory, options, progress or Silent())
+    options, events = SyncOptions(alias, tuple(models), dry_run, prune, signer), progress or Silent()
+
+    def fetch(path: Path) -> list[Path]:
+        # a version that is served again is read before; `run` calls this for a repository in a store only
+        require_synced(path, alias)
+        planned = syncing.sync(_open_registry(spec, tracking_uri), path, replace(options, dry_run=True), Silent())
+        changed = {version.model for version in planned.versions if version.action in CHANGES}
+        archive = archive_dir(path)
+        return [directory / name for directory in (path, archive) for name in changed]
+
+    def action(path: Path) -> SyncReport:
+        require_synced(path, alias)  # before mlflow is imported, which takes seconds
+        return syncing.sync(_open_registry(spec, tracking_uri), path, options, events)
+
+    return run(repository, action, fetch=fetch, writes=True, progress=events)
 
 
 def _open_registry(spec: Spec | None, tracking_uri: str | None) -> ModelRegistry:

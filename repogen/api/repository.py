@@ -6,17 +6,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.progress import Silent
 from repogen.artifacts.prune import PruneOptions
 from repogen.artifacts.rollback import RollbackOptions
 from repogen.artifacts.transfer import TransferOptions
 from repogen.errors import SpecError
+from repogen.files.url import RepositoryUrl, location
+from repogen.stores.open import open_url, run
+from repogen.stores.selection import everything
 from repogen.versions import listing
 from repogen.versions import prune as pruning
 from repogen.versions import rollback as rolling_back
 from repogen.versions import verify as verification
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import timedelta
 
     from repogen.artifacts.attestation import SigningKey, SignReport, TrustedSigner
@@ -56,7 +60,8 @@ def versions(
         repogen.errors.PublishError: A directory can't be read.
     """
     names = () if name is None else (name,)
-    return listing.list_versions(Path(repository), names, partial(_configured_registry, spec, tracking_uri))
+    connect = partial(_configured_registry, spec, tracking_uri)
+    return run(repository, lambda path: listing.list_versions(path, names, connect))
 
 
 def verify(
@@ -80,7 +85,11 @@ def verify(
         repogen.errors.SpecError: The repository or a model does not exist, or it has no models.
         repogen.errors.PublishError: A directory can't be read.
     """
-    return verification.verify(Path(repository), models, signer)
+    return run(
+        repository,
+        lambda path: verification.verify(path, models, signer),
+        fetch=lambda path: everything(path, models),
+    )
 
 
 def sign(
@@ -104,7 +113,12 @@ def sign(
     """
     from repogen.versions.sign import sign as sign_published  # noqa: PLC0415 - few commands need it
 
-    return sign_published(Path(repository), name, version, key)
+    return run(
+        repository,
+        lambda path: sign_published(path, name, version, key),
+        fetch=lambda path: everything(path, (name,)),
+        writes=True,
+    )
 
 
 def diff(
@@ -138,8 +152,16 @@ def diff(
     """
     from repogen.versions.difference import compare  # noqa: PLC0415 - imports onnx
 
-    second = repository if against is None else against
-    return compare(name, (Path(repository), before), (Path(second), after))
+    def fetch(path: Path) -> Iterator[Path]:
+        return everything(path, (name,))
+
+    if against is None:
+        return run(repository, lambda path: compare(name, (path, before), (path, after)), fetch=fetch)
+    return run(
+        repository,
+        lambda first: run(against, lambda second: compare(name, (first, before), (second, after)), fetch=fetch),
+        fetch=fetch,
+    )
 
 
 def rollback(  # noqa: PLR0913 - one parameter per option of `repogen rollback`
@@ -180,7 +202,7 @@ def rollback(  # noqa: PLR0913 - one parameter per option of `repogen rollback`
     """
     directory = None if stage_dir is None else Path(stage_dir)
     options = RollbackOptions(to, release, allow_breaking, dry_run, directory)
-    return rolling_back.roll_back(Path(repository), name, options)
+    return run(repository, lambda path: rolling_back.roll_back(path, name, options), writes=True, stage_dir=directory)
 
 
 def prune(  # noqa: PLR0913 - one parameter per option of `repogen prune`
@@ -230,7 +252,8 @@ def prune(  # noqa: PLR0913 - one parameter per option of `repogen prune`
     directory = None if stage_dir is None else Path(stage_dir)
     options = PruneOptions(keep, older_than, dry_run, ignore_registry, directory)
     names = () if name is None else (name,)
-    return pruning.prune(Path(repository), names, options, partial(_configured_registry, spec, tracking_uri))
+    connect = partial(_configured_registry, spec, tracking_uri)
+    return run(repository, lambda path: pruning.prune(path, names, options, connect), writes=True, stage_dir=directory)
 
 
 def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
@@ -273,9 +296,24 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
     """
     directory = None if stage_dir is None else Path(stage_dir)
     options = TransferOptions(version, allow_breaking, dry_run, directory, signer)
-    from repogen.versions.transfer import transfer  # noqa: PLC0415 - imports onnx
+    from repogen.versions.transfer import (  # noqa: PLC0415 - imports onnx
+        same_repository,
+        to_publish,
+        transfer,
+    )
 
-    return transfer(Path(source), Path(target), name, options)
+    place = location(target)
+    if location(source) == place:
+        raise same_repository(place)
+
+    def fetch(path: Path) -> Sequence[Path]:
+        return to_publish(path, name, version)
+
+    if not isinstance(place, RepositoryUrl):
+        return run(source, lambda path: transfer(path, place, name, options), fetch=fetch)
+    with open_url(place, directory, Silent()) as opened:
+        report = run(source, lambda path: transfer(path, opened.path, name, options, opened.publish), fetch=fetch)
+        return opened.with_urls(report)
 
 
 def _configured_registry(spec: Spec | None, tracking_uri: str | None) -> ModelRegistry | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import NO_CREDENTIALS
+from repogen.stores.open import run
+from repogen.stores.selection import served
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from repogen.artifacts.progress import Progress
     from repogen.artifacts.serving import Credentials, SmokeReport
@@ -46,4 +48,10 @@ def smoke(
     """
     from repogen.smoke import repository as smoke_tests  # noqa: PLC0415 - imports gRPC, which --help does not need
 
-    return smoke_tests.smoke(Path(repository), tuple(models), server, progress or Silent(), credentials)
+    names, events = tuple(models), progress or Silent()
+    return run(
+        repository,
+        lambda path: smoke_tests.smoke(path, names, server, events, credentials),
+        fetch=lambda path: served(path, names),
+        progress=events,
+    )

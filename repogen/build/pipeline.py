@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.report import BuildReport
-from repogen.build.dependencies import with_ensembles
+from repogen.build.dependencies import ensemble_dependencies, with_ensembles
 from repogen.build.incremental import (
     recover_interrupted_publishes,
     remove_leftovers,
@@ -23,11 +23,14 @@ from repogen.build.incremental import (
 )
 from repogen.build.plan import BuildOptions, BuildPlan
 from repogen.errors import RepogenError, SpecError
+from repogen.files import is_directory
 from repogen.registry.mlflow.uri import TRACKING_URI, tracking_of
+from repogen.repository.layout import model_dir
 from repogen.repository.ownership import require_built
 from repogen.spec.paths import check_repository
 from repogen.spec.problems import suggestion
 from repogen.spec.sources import MlflowSource
+from repogen.stores.selection import served
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,6 +63,8 @@ def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
         from repogen.build.preconditions import check_preconditions  # noqa: PLC0415 - parses configs
 
         plan = check_preconditions(plan)
+        if options.store is not None:
+            options.store.fetch(_steps_in_store(plan))
     if not plan.has_work:
         return BuildReport(plan.repository, tuple(plan.reports[name] for name in plan.names), notes=plan.spec.notes)
     # Imports the code that runs workers, Triton and MLflow; an unchanged build does not need it.
@@ -98,6 +103,13 @@ def plan_build(spec: Spec, options: BuildOptions) -> BuildPlan:
         tracking=tracking,
         unconfirmed=() if tracking is None else unconfirmed_versions(names, repository),
     )
+
+
+def _steps_in_store(plan: BuildPlan) -> list[Path]:
+    """Return the published steps of ensembles that are built: the smoke test loads them."""
+    steps = {step for name in plan.pending for step in ensemble_dependencies(plan.spec.models, name)}
+    published = sorted(step for step in steps - {*plan.pending} if is_directory(model_dir(plan.repository, step)))
+    return list(served(plan.repository, published)) if published else []
 
 
 def _select_names(spec: Spec, selection: tuple[str, ...]) -> list[str]:

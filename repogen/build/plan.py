@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.serving import Credentials
     from repogen.artifacts.tracking import Tracking
     from repogen.spec.models import Spec
+    from repogen.stores.open import OpenedRepository
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class BuildOptions:
         try_all_exporters: Whether to try the remaining exporters after one succeeded.
         signing_key: What signs the versions; None to leave them unsigned.
         report: Whether to write an HTML report and the results of the models next to the spec.
+        store: The repository to publish to if it is in a store; ``repository`` is its working copy.
     """
 
     models: tuple[str, ...] = ()
@@ -56,6 +58,7 @@ class BuildOptions:
     try_all_exporters: bool = False
     signing_key: SigningKey | None = None
     report: bool = True
+    store: OpenedRepository | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,11 @@ class BuildPlan:
     tracking: Tracking | None = None
     unconfirmed: tuple[tuple[str, int], ...] = ()
     rejected: Mapping[str, ModelReport] = field(default_factory=dict)
+
+    @property
+    def place(self) -> Path:
+        """The model repository to publish to, or its URL."""
+        return self.repository if self.options.store is None else self.options.store.copy.url
 
     @property
     def reports(self) -> dict[str, ModelReport]:

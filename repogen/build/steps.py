@@ -92,7 +92,7 @@ def publish_model(session: BuildSession, run: ModelRun, staged: StagedVersion, b
     options = session.options
     publication = run.step(
         "publish",
-        publish,
+        publish if options.store is None else options.store.publish,
         staged,
         session.repository,
         breaking=options.allow_breaking,

@@ -53,11 +53,13 @@ class TrackingSession:
         models: Mapping[str, ModelSpec],
         on_failure: Callable[[], None],
         connect: Callable[[Tracking], BuildTracker] = open_tracker,
+        place: Path | None = None,
     ) -> None:
         """Keep the arguments; nothing runs yet."""
         self.registers = tracking.register
         self._tracking = tracking
         self._repository = repository
+        self._place = place or repository
         self._models = models
         self._on_failure = on_failure
         self._open = connect
@@ -77,7 +79,7 @@ class TrackingSession:
         Raises:
             TrackingError: MLflow failed; nothing may be published.
         """
-        tracked = self._tracker.result().log(staged, built, report, self._page(report), self._repository)
+        tracked = self._tracker.result().log(staged, built, report, self._page(report), self._place)
         if self.registers:
             (staged.version_dir / UNCONFIRMED_FILE).touch()
         return tracked
@@ -138,7 +140,7 @@ class TrackingSession:
         return report
 
     def _page(self, report: ModelReport) -> str:
-        return report_markdown(BuildReport(self._repository, (report,)), collapse=False)
+        return report_markdown(BuildReport(self._place, (report,)), collapse=False)
 
     def _connect(self) -> None:
         try:
@@ -197,7 +199,7 @@ def open_tracking(
             error.hint = f"{error.hint}; --no-track builds without MLflow"
         raise
     models = {name: plan.spec.models[name] for name in plan.pending}
-    session = TrackingSession(plan.tracking, plan.repository, models, cancelled.set, connect)
+    session = TrackingSession(plan.tracking, plan.repository, models, cancelled.set, connect, plan.place)
     try:
         with session:
             yield session

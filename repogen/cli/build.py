@@ -13,6 +13,7 @@ from repogen.cli.deploy import Connection, connection_options
 from repogen.cli.group import (
     DIRECTORY,
     FILE,
+    REPOSITORY,
     SERVER,
     control_header_option,
     debug_option,
@@ -37,7 +38,7 @@ _SPEC = Path("repogen.yaml")
     "models", "--model", multiple=True, metavar="NAME", shell_complete=spec_models,
     help="Build only this model; repeatable.",
 )  # fmt: skip
-@click.option("--repository", type=DIRECTORY, metavar="DIR", help="Publish here instead of the spec's repository.")
+@click.option("--repository", type=REPOSITORY, metavar="DIR|URL", help="Publish here instead of the spec's repository.")
 @click.option(
     "--target", metavar="RELEASE", shell_complete=releases, help="Build for this Triton release, such as 24.10."
 )

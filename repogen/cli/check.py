@@ -9,14 +9,15 @@ from pathlib import Path
 
 import click
 
+from repogen.api.check import check_report
 from repogen.check.checker import CheckReport, Selection
-from repogen.check.checker import check as check_paths
 from repogen.check.fix import FixReport, write
 from repogen.check.fix import fix as fix_paths
 from repogen.check.settings import CheckSettings, find_settings
 from repogen.cli.completion import releases, rule_codes
-from repogen.cli.group import debug_option, handle_errors
-from repogen.errors import ExitCode
+from repogen.cli.group import PATH_OR_URL, debug_option, handle_errors
+from repogen.errors import ExitCode, SpecError
+from repogen.files.url import RepositoryUrl
 from repogen.reporting.annotations import finding_annotations
 from repogen.reporting.github import workspace, write_check
 from repogen.reporting.json import findings_document
@@ -29,7 +30,7 @@ _FORMATS = ("text", "json", "github", "sarif")
 
 
 @click.command()
-@click.argument("paths", type=click.Path(path_type=Path), nargs=-1, metavar="[DIR|FILE]...")
+@click.argument("paths", type=PATH_OR_URL, nargs=-1, metavar="[DIR|FILE|URL]...")
 @click.option(
     "--target", metavar="RELEASE", shell_complete=releases,
     help=f"Triton release to check for (default: {DEFAULT_RELEASE}).",
@@ -103,9 +104,15 @@ class _Request:
     selection: Selection
 
     def check(self) -> CheckReport:
-        return check_paths(*self.paths, release=self.release, selection=self.selection)
+        return check_report(self.paths, self.release, self.selection)
 
     def fix(self, *, unsafe: bool) -> FixReport:
+        if urls := [path for path in self.paths if isinstance(path, RepositoryUrl)]:
+            raise SpecError(
+                f"{urls[0]} is in a store, and --fix and --diff work with local files only",
+                "copy the repository to a directory with the tools of the store",
+                code="check.url",
+            )
         return fix_paths(self.paths, self.release, self.selection, unsafe=unsafe)
 
 

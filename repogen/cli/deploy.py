@@ -15,8 +15,8 @@ import click
 from repogen.api import deploy as api
 from repogen.artifacts.serving import Credentials
 from repogen.cli.group import (
-    DIRECTORY,
     FILE,
+    REPOSITORY,
     control_header_option,
     debug_option,
     handle_errors,
@@ -119,10 +119,10 @@ def _parse_header(text: str) -> tuple[str, str]:
 @click.option("--servers-file", type=FILE, metavar="FILE", help="File with more addresses, one per line.")
 @click.option(
     "--repository",
-    type=DIRECTORY,
+    type=REPOSITORY,
     default=Path("model_repository"),
     show_default=True,
-    metavar="DIR",
+    metavar="DIR|URL",
     help="Repository with the content of the servers' repositories.",
 )
 @click.option(

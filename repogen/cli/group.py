@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem
 
 from repogen.cli.interrupts import command_running
 from repogen.errors import ExitCode, InterruptedBuildError, OutputError, RepogenError, SpecError
+from repogen.files.url import RepositoryUrl, location
 from repogen.reporting.output import write_json, write_text
 from repogen.spec.problems import suggestion
 from repogen.version import __version__
@@ -23,7 +24,24 @@ from repogen.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+
+class _Repository(click.Path):
+    """A local directory, or the URL of a repository in a store."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """Return a path; a URL is not looked up on the disk."""
+        try:
+            place = location(Path(value)) if isinstance(value, os.PathLike) else location(value)
+        except RepogenError as error:
+            self.fail(f"{error.message}; {error.hint}", param, ctx)
+        return place if isinstance(place, RepositoryUrl) else super().convert(value, param, ctx)
+
+
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
+REPOSITORY = _Repository(file_okay=False, path_type=Path)
+PATH_OR_URL = _Repository(path_type=Path)
 FILE = click.Path(path_type=Path)  # `load_spec` has a message for a directory
 CONTROL_VARIABLE = "REPOGEN_CONTROL_HEADER"
 SERVER = "embedded, docker, HOST:PORT of a running server, or the name of a plug-in server"

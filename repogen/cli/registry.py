@@ -12,8 +12,8 @@ from repogen.api.deploy import deploy_synced, require_servers
 from repogen.cli.completion import repository_models, server_names, spec_models
 from repogen.cli.deploy import Connection, connection_options
 from repogen.cli.group import (
-    DIRECTORY,
     FILE,
+    REPOSITORY,
     SERVER,
     control_header_option,
     debug_option,
@@ -132,10 +132,10 @@ def history(
 @click.option("--alias", required=True, help="Serve the versions that this alias points to, for example champion.")
 @click.option(
     "--repository",
-    type=DIRECTORY,
+    type=REPOSITORY,
     default=Path("model_repository"),
     show_default=True,
-    metavar="DIR",
+    metavar="DIR|URL",
     help="Repository to sync.",
 )
 @click.option(

@@ -15,6 +15,7 @@ from repogen.cli.deploy import Connection, connection_options
 from repogen.cli.group import (
     DIRECTORY,
     FILE,
+    REPOSITORY,
     control_header_option,
     debug_option,
     handle_errors,
@@ -40,7 +41,12 @@ from repogen.reporting.repository_text import (
 
 _REPOSITORY = Path("model_repository")
 _repository_option = click.option(
-    "--repository", type=DIRECTORY, default=_REPOSITORY, show_default=True, metavar="DIR", help="Model repository."
+    "--repository",
+    type=REPOSITORY,
+    default=_REPOSITORY,
+    show_default=True,
+    metavar="DIR|URL",
+    help="Model repository, such as s3://bucket/models.",
 )
 _spec_option = click.option(
     "--spec", type=FILE, metavar="FILE", help="Spec that sets the MLflow server; default: repogen.yaml, if it exists."
@@ -74,7 +80,7 @@ def versions(
 
 
 @click.command()
-@click.argument("directory", type=DIRECTORY, default=_REPOSITORY)
+@click.argument("directory", type=REPOSITORY, default=_REPOSITORY, metavar="[DIRECTORY|URL]")
 @click.option("models", "--model", multiple=True, metavar="NAME", help="Verify only this model; repeatable.")
 @trust_options
 @json_option
@@ -233,8 +239,10 @@ def prune(  # noqa: PLR0913 - one parameter per option
 
 @click.command()
 @click.argument("model", metavar="NAME[@VERSION]")
-@click.option("--from", "source", type=DIRECTORY, required=True, metavar="DIR", help="Repository that has the version.")
-@click.option("--to", "target", type=DIRECTORY, required=True, metavar="DIR", help="Repository to publish to.")
+@click.option(
+    "--from", "source", type=REPOSITORY, required=True, metavar="DIR|URL", help="Repository that has the version."
+)
+@click.option("--to", "target", type=REPOSITORY, required=True, metavar="DIR|URL", help="Repository to publish to.")
 @click.option("--allow-breaking", is_flag=True, help="Allow inputs and outputs that differ from the target's.")
 @click.option("--dry-run", is_flag=True, help="Copy and check, but do not publish.")
 @_stage_option
@@ -279,7 +287,9 @@ def publish(  # noqa: PLR0913 - one parameter per option
 @click.argument("before", type=click.IntRange(min=0), required=False, metavar="[A]")
 @click.argument("after", type=click.IntRange(min=0), required=False, metavar="[B]")
 @_repository_option
-@click.option("--against", type=DIRECTORY, metavar="DIR", help="Repository of version B; default: that of version A.")
+@click.option(
+    "--against", type=REPOSITORY, metavar="DIR|URL", help="Repository of version B; default: that of version A."
+)
 @click.option("--markdown", is_flag=True, help="Print Markdown, for a comment on a pull request.")
 @json_option
 @debug_option

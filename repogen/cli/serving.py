@@ -15,6 +15,7 @@ from repogen.cli.completion import releases, repository_models, server_names
 from repogen.cli.deploy import Connection, connection_options
 from repogen.cli.group import (
     DIRECTORY,
+    REPOSITORY,
     SERVER,
     control_header_option,
     debug_option,
@@ -41,7 +42,7 @@ _PORT = click.IntRange(0, 65535)
 
 
 @click.command()
-@click.argument("directory", type=DIRECTORY, default=_REPOSITORY)
+@click.argument("directory", type=REPOSITORY, default=_REPOSITORY, metavar="[DIRECTORY|URL]")
 @click.option(
     "models", "--model", multiple=True, metavar="NAME", shell_complete=repository_models,
     help="Test only this model; repeatable.",

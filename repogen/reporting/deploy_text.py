@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
+from repogen.files.url import relative_text
 from repogen.reporting.table import table
 from repogen.reporting.text import error_text
 from repogen.spec.problems import printable
@@ -54,7 +54,7 @@ def _notes(server: ServerDeployment) -> Iterator[str]:
 
 
 def _result(report: DeployReport) -> str:
-    repository = os.path.relpath(report.repository)
+    repository = relative_text(report.repository)
     if not report.servers:
         return f"{repository}: nothing to deploy"
     complete = sum(server.is_complete for server in report.servers)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from repogen.artifacts.transfer import TransferReport
 from repogen.artifacts.tune import Trial, TuneReport
 from repogen.artifacts.verification import VerifyReport
 from repogen.errors import ErrorRecord, RepogenError
+from repogen.files.url import relative_text
 from repogen.repository.decode import json_number
 from repogen.triton_config.rules.findings import Finding, count_findings
 
@@ -439,7 +439,7 @@ def doctor_document(checks: Sequence[Check]) -> dict[str, object]:
 
 def relative_path(path: str) -> str:
     """Return a path relative to the working directory if it is below that, else unchanged."""
-    relative = os.path.relpath(path)
+    relative = relative_text(path)
     return path if relative.startswith("..") else relative
 
 

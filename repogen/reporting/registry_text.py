@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.promotion import Outcome, Verdict
 from repogen.artifacts.sync import SyncAction
+from repogen.files.url import relative_text
 from repogen.reporting.table import notes_section, table
 from repogen.reporting.text import error_text
 from repogen.spec.problems import printable
@@ -63,7 +63,7 @@ def sync_text(report: SyncReport, *, debug: bool) -> str:
     notes = [f"{printable(version.model)}: {version.note}" for version in report.versions if version.note]
     if notes:
         parts.append(notes_section(notes))
-    parts.append(f"{os.path.relpath(report.repository)}: {_sync_outcome(report)}")
+    parts.append(f"{relative_text(report.repository)}: {_sync_outcome(report)}")
     parts += [error_text(version.error, debug=debug) for version in report.versions if version.error is not None]
     return "\n\n".join(parts)
 

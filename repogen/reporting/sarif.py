@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from repogen.explain import explain
+from repogen.files.url import is_url
 from repogen.triton_config.rules.findings import RULES
 from repogen.version import __version__
 
@@ -87,6 +88,8 @@ def _results(findings: Iterable[Finding], codes: Sequence[str], workspace: Path)
 
 def _uri(path: str, workspace: Path) -> str:
     """Return a path as a relative URI in the workspace, else as a ``file:`` URI."""
+    if is_url(path):
+        return path
     absolute_path = Path.cwd() / path
     resolved = absolute_path.parent.resolve() / absolute_path.name if path else workspace
     if resolved.is_relative_to(workspace):

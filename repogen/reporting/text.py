@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.report import ModelReport, Status
 from repogen.artifacts.serving import UNKNOWN_RUNTIME
+from repogen.files.url import relative_text
 from repogen.reporting.json import relative_path
 from repogen.reporting.notes import model_notes, parity_text
 from repogen.reporting.table import notes_section, table
@@ -60,7 +61,7 @@ def build_text(report: BuildReport, *, debug: bool) -> str:
     if notes:
         parts.append(notes_section(notes))
     if any(model.status is not Status.FAILED for model in report.models):
-        parts.append(f"repository: {os.path.relpath(report.repository)}")
+        parts.append(f"repository: {relative_text(report.repository)}")
     if report.page is not None:
         parts.append(f"report: {os.path.relpath(report.page)}")
     parts += [f"{model.name}: {error_text(model.error, debug=debug)}" for model in report.models if model.error]

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 # For less, starting threads costs more than it saves.
 _MIN_BYTES_FOR_THREADS = 8_000_000
 
+_RECORDED: dict[tuple[int, ...], str] = {}
+"""Digests of placeholders, by what identifies an unchanged file."""
+
 
 def sha256_file(path: Path) -> str:
     """Return the hex SHA-256 of a file's bytes; the GIL is released while it is read and hashed.
@@ -26,7 +29,16 @@ def sha256_file(path: Path) -> str:
         OSError: It can't be read, or is not a regular file.
     """
     with open_regular(path) as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        recorded = _RECORDED.get(_identity(os.fstat(stream.fileno()))) if _RECORDED else None
+        return recorded or hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def record_digest(path: Path, sha256: str) -> None:
+    """Record the digest of an object in a store, for the placeholder that represents it in a working copy.
+
+    The bytes are not downloaded, so their digest cannot be computed; a file that replaces the placeholder is hashed.
+    """
+    _RECORDED[_identity(path.stat())] = sha256
 
 
 def sha256_files(paths: Iterable[Path]) -> list[str | None]:
@@ -43,6 +55,10 @@ def sha256_files(paths: Iterable[Path]) -> list[str | None]:
 def sha256_bytes(content: bytes) -> str:
     """Return the hex SHA-256 of ``content``."""
     return hashlib.sha256(content).hexdigest()
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _digest(path: Path) -> str | None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
+from typing import Protocol
 
 from repogen.artifacts.file_names import ADOPTED_CONFIG, CONFIG_FILE, MANIFEST_FILE
 from repogen.artifacts.versions import Manifest, PublishedVersion, StagedVersion
@@ -45,6 +46,15 @@ from repogen.repository.recovery import finish_interrupted_publish
 from repogen.repository.transaction import Transaction
 from repogen.repository.version_policy import served_versions
 from repogen.triton_config.text.parse import parse
+
+
+class Publish(Protocol):
+    """Publishes a staged version: ``publish``, or the same for a repository in a store."""
+
+    def __call__(
+        self, staged: StagedVersion, repository: Path, *, breaking: bool, adopt: bool = False
+    ) -> PublishedVersion:
+        """Move a staged version into the repository; see ``publish``."""
 
 
 class Order(Enum):

@@ -59,7 +59,13 @@ def serving_only(config: str, version: int) -> str:
     >>> serving_only("version_policy { all {} } # mine", 2)
     'version_policy: { specific: { versions: [ 2 ] } } # mine'
     """
-    policy = f"{_FIELD}: {{ specific: {{ versions: [ {version} ] }} }}"
+    return serving(config, version)
+
+
+def serving(config: str, *versions: int) -> str:
+    """Return the text of a config.pbtxt that serves some versions; see ``serving_only``."""
+    numbers = ", ".join(map(str, versions))
+    policy = f"{_FIELD}: {{ specific: {{ versions: [ {numbers} ] }} }}"
     position = locate_fields(config, "config.pbtxt").positions.get(_FIELD)
     if position is None:
         return "\n".join((config.rstrip("\n"), "", policy, ""))

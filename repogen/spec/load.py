@@ -9,6 +9,7 @@ from yaml.reader import Reader
 
 from repogen.errors import SpecError
 from repogen.files import open_regular
+from repogen.files.url import RepositoryUrl, location
 from repogen.spec.document import Node, Rejected, compose, data
 from repogen.spec.merge import complete, is_rejected, locate, merged_values, walk
 from repogen.spec.models import Location, Spec, SpecFile
@@ -204,7 +205,7 @@ def _spec(path: Path, file: SpecFile, completed: Node, release: str | None) -> S
     # Not resolved: otherwise messages would contain the target of a symlink, which the user did not write.
     return Spec(
         path=absolute,
-        repository=root / file.repository,
+        repository=_repository(root, file.repository),
         release=release or file.target.triton,
         templates=None if file.templates is None else root / file.templates,
         models=file.models,
@@ -214,6 +215,11 @@ def _spec(path: Path, file: SpecFile, completed: Node, release: str | None) -> S
         gpu=file.target.device == "gpu",
         notes=tuple(_release_notes(file, release)),
     )
+
+
+def _repository(root: Path, repository: str) -> Path:
+    place = location(repository)
+    return place if isinstance(place, RepositoryUrl) else root / place
 
 
 def _release_notes(file: SpecFile, release: str | None) -> Iterator[str]:

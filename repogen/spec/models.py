@@ -308,7 +308,10 @@ class MlflowSpec(Section):
 class SpecFile(Section):
     """The spec file."""
 
-    repository: str = Field(default="model_repository", description="Directory of the model repository")
+    repository: str = Field(
+        default="model_repository",
+        description="Directory or URL of the model repository",
+    )
     target: TargetSpec = TargetSpec()
     templates: str | None = Field(default=None, description="Directory with templates that replace those of repogen")
     mlflow: MlflowSpec | None = None

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from repogen.artifacts.file_names import RESERVED_FILES
+from repogen.errors import SpecError
 from repogen.files import is_directory, is_file, is_inside
+from repogen.files.url import RepositoryUrl, location
 from repogen.spec.problems import closest, printable
 from repogen.spec.python_names import defined_names
 from repogen.spec.sources import HuggingFaceSource, OnnxSource, PythonSource, TorchSource, is_hub_id
@@ -69,8 +71,18 @@ def check_templates(templates: str | None, root: Path) -> Findings:
 def check_repository(repository: str, templates: str | None, root: Path) -> Findings:
     """Yield the problems of the output directory, in which Triton treats every directory as a model."""
     if "\0" in repository or not repository:
-        yield Finding(("repository",), "must be the path of a directory")
+        yield Finding(("repository",), "must be the path of a directory, or a URL")
         return
+    try:
+        place = location(repository)
+    except SpecError as error:
+        yield Finding(("repository",), error.message, error.hint)
+        return
+    if not isinstance(place, RepositoryUrl):
+        yield from _check_directory(repository, templates, root)
+
+
+def _check_directory(repository: str, templates: str | None, root: Path) -> Findings:
     output, path = _resolved(root / repository), ("repository",)
     try:
         if not stat.S_ISDIR(output.stat().st_mode):

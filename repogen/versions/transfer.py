@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.inventory import VersionRecord
     from repogen.artifacts.transfer import TransferOptions
     from repogen.artifacts.versions import Manifest, StagedVersion
-    from repogen.repository.filesystem import Filesystem
+    from repogen.repository.publish import Publish
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class _Selected:
 
 
 def transfer(
-    source: Path, target: Path, name: str, options: TransferOptions, filesystem: Filesystem | None = None
+    source: Path, target: Path, name: str, options: TransferOptions, publish: Publish = publish
 ) -> TransferReport:
     """Publish a version of one repository into another.
 
@@ -55,7 +55,7 @@ def transfer(
         target: The repository to publish to; created if it does not exist.
         name: The model.
         options: Which version, and how.
-        filesystem: Replaces the disk in crash tests.
+        publish: Publishes each version; replaced for a target in a store, and in crash tests.
 
     Returns:
         The published versions; those that the target has are not published again.
@@ -66,13 +66,9 @@ def transfer(
     """
     source, target = Path(os.path.realpath(source)), Path(os.path.realpath(target))
     if source == target:
-        raise SpecError(
-            f"{source} is both the source and the target",
-            "to serve an older version of a repository again, use `repogen rollback`",
-            code="publish.same-repository",
-        )
+        raise same_repository(source)
     try:
-        return _transfer(source, target, name, options, filesystem)
+        return _transfer(source, target, name, options, publish)
     except OSError as error:
         raise PublishError(
             f"{name} cannot be copied from {source} to {target}: {reason(error)}",
@@ -81,9 +77,21 @@ def transfer(
         ) from error
 
 
-def _transfer(
-    source: Path, target: Path, name: str, options: TransferOptions, filesystem: Filesystem | None
-) -> TransferReport:
+def same_repository(repository: Path) -> SpecError:
+    """Return the error that source and target are the same repository."""
+    return SpecError(
+        f"{repository} is both the source and the target",
+        "to serve an older version of a repository again, use `repogen rollback`",
+        code="publish.same-repository",
+    )
+
+
+def to_publish(source: Path, name: str, version: int | None) -> list[Path]:
+    """Return the directories of the versions that ``transfer`` would copy, if the target had none of them."""
+    return [selected.record.path for selected in _selection(source, source / name / "none", name, version)]
+
+
+def _transfer(source: Path, target: Path, name: str, options: TransferOptions, publish: Publish) -> TransferReport:
     selection = _selection(source, target, name, options.version)
     require_built(target)
     if not options.dry_run:
@@ -91,13 +99,13 @@ def _transfer(
     pending = [selected for selected in selection if selected.existing is None]
     for selected in pending:
         require_publishable(model_dir(target, selected.record.model))
-    published = _publish_pending(pending, target, options, filesystem) if pending else {}
+    published = _publish_pending(pending, target, options, publish) if pending else {}
     rows = (_row(selected, target, published.get(selected.record.model)) for selected in selection)
     return TransferReport(source, target, options.dry_run, tuple(rows))
 
 
 def _publish_pending(
-    pending: Sequence[_Selected], target: Path, options: TransferOptions, filesystem: Filesystem | None
+    pending: Sequence[_Selected], target: Path, options: TransferOptions, publish: Publish
 ) -> dict[str, int]:
     """Copy versions, check them together, and publish them in order; return the number of each model's version."""
     numbers = {}
@@ -110,7 +118,7 @@ def _publish_pending(
         for version in staged:
             number = version.version
             if not options.dry_run:
-                number = publish(version, target, breaking=options.allow_breaking, filesystem=filesystem).version
+                number = publish(version, target, breaking=options.allow_breaking).version
             numbers[version.name] = number
     return numbers
 

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from repogen.artifacts.rollback import RollbackOptions
 from repogen.artifacts.transfer import TransferOptions
 from repogen.repository import filesystem
 from repogen.repository.filesystem import Disk, Filesystem
+from repogen.repository.publish import publish
 from repogen.versions.prune import prune
 from repogen.versions.rollback import roll_back
 from repogen.versions.transfer import transfer
@@ -66,7 +68,8 @@ def run(command: str, repository: Path, arguments: dict[str, Any], disk: Filesys
         roll_back(repository, "m", RollbackOptions(**arguments), disk)
     elif command == "publish":
         source = repository.parent / "source"
-        transfer(source, repository, "m", TransferOptions(allow_breaking=True, **arguments), disk)
+        options = TransferOptions(allow_breaking=True, **arguments)
+        transfer(source, repository, "m", options, partial(publish, filesystem=disk))
     elif command == "prune":
         prune(repository, (), PruneOptions(**arguments), lambda: None, disk)
 

@@ -1,0 +1,102 @@
+"""Azure Blob Storage: the extra ``azure``, which is adlfs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from repogen.stores.fsspec_store import FsspecStore, missing_extra
+from repogen.stores.interface import ChangedError, StoredObject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_PARALLEL_PARTS = 4
+
+
+class AzureStore(FsspecStore):
+    """A container of Azure Blob Storage; conditional writes have If-None-Match and If-Match."""
+
+    scheme = "az"
+    credentials = (
+        "AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY, "
+        "AZURE_STORAGE_SAS_TOKEN, AZURE_CLIENT_ID and others, or `az login`"
+    )
+
+    def __init__(self, bucket: str) -> None:
+        """Open a container."""
+        try:
+            from adlfs import AzureBlobFileSystem  # noqa: PLC0415 - an extra
+            from azure.core import MatchConditions  # noqa: PLC0415 - the same
+            from azure.core import exceptions as azure_errors  # noqa: PLC0415 - the same
+        except ImportError as error:
+            raise missing_extra("azure", error) from error
+        self._conditions = MatchConditions
+        self._azure = azure_errors
+        # ValueError: no account is configured; adlfs raises it, also for a connection string that is not valid
+        self.errors = (OSError, ValueError, azure_errors.AzureError, TimeoutError)
+        with self.requests_to(bucket):
+            filesystem = AzureBlobFileSystem(anon=False, use_listings_cache=False, skip_instance_cache=True)
+        super().__init__(bucket, filesystem)
+
+    def _objects(self, prefix: str) -> Iterator[StoredObject]:
+        yield from self._sync(self._list, prefix)
+
+    async def _list(self, prefix: str) -> list[StoredObject]:
+        container = self.filesystem.service_client.get_container_client(self.bucket)
+        try:
+            return [
+                StoredObject(each.name, each.size, each.etag, each.last_modified.timestamp())
+                async for each in container.list_blobs(name_starts_with=prefix, include=["metadata"])
+                # accounts with a hierarchical namespace list directories as well
+                if not (each.metadata or {}).get("hdi_isfolder")
+            ]
+        except self._azure.ResourceNotFoundError as error:
+            raise FileNotFoundError(self.bucket) from error
+
+    def _write_if(self, key: str, content: bytes, tag: str | None) -> str:
+        return str(self._sync(self._upload_if, key, content, tag))
+
+    async def _upload_if(self, key: str, content: bytes, tag: str | None) -> str:
+        blob = self.filesystem.service_client.get_blob_client(self.bucket, key)
+        options: dict[str, Any] = {"overwrite": False}
+        if tag is not None:
+            options = {"overwrite": True, "etag": tag, "match_condition": self._conditions.IfNotModified}
+        try:
+            answer = await blob.upload_blob(content, **options)
+        except (self._azure.ResourceExistsError, self._azure.ResourceModifiedError) as error:
+            raise ChangedError(key) from error
+        except self._azure.ResourceNotFoundError as error:
+            if tag is None:
+                raise FileNotFoundError(self.bucket) from error
+            raise ChangedError(key) from error
+        return str(answer["etag"])
+
+    def _put(self, path: Path, key: str, callback: Any) -> None:  # noqa: ANN401 - fsspec has no types
+        self.filesystem.put_file(
+            str(path), self._path(key), callback=callback, max_concurrency=_PARALLEL_PARTS, overwrite=True
+        )
+
+    def _delete(self, key: str) -> None:
+        self._sync(self._delete_blob, key)
+
+    async def _delete_blob(self, key: str) -> None:
+        blob = self.filesystem.service_client.get_blob_client(self.bucket, key)
+        try:
+            await blob.delete_blob()
+        except self._azure.ResourceNotFoundError:
+            return
+
+    def _sync(self, function: Any, *arguments: object) -> Any:  # noqa: ANN401 - fsspec has no types
+        """Run a coroutine on the thread of the filesystem."""
+        from fsspec.asyn import sync  # noqa: PLC0415 - an extra
+
+        return sync(self.filesystem.loop, function, *arguments)
+
+
+class Azure:
+    """The plug-in for ``az://``."""
+
+    def open(self, bucket: str) -> AzureStore:
+        """Return a container."""
+        return AzureStore(bucket)

@@ -1,0 +1,249 @@
+"""Writes the changes of a working copy to its store, in an order that is safe after a kill at any point.
+
+For each model:
+
+1. Each new version is claimed. If another process has published the number since, nothing is written.
+2. The files of the new versions are uploaded, the largest first, then config.pbtxt and at last manifest.json; also the
+   files that config.pbtxt names. The model's config.pbtxt names other versions, so none of this has an effect.
+3. The claims are renewed, which fails if another process took them over. Then the model's config.pbtxt is replaced, on
+   condition that no other process has replaced it: this one write is the change.
+4. Files that are not needed are deleted, the manifest of a version last. The claims are released.
+
+Before step 3, a failure removes what was uploaded. After it, the change is complete. If it is not known whether the
+request of step 3 had an effect, the claim is left, and the next publish decides.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE
+from repogen.errors import PublishError, RepogenError
+from repogen.repository.manifest import damaged_files, read_manifest
+from repogen.stores.claim import Claim, claim_name
+from repogen.stores.interface import ChangedError
+from repogen.stores.pinned import pinned, pinned_versions
+from repogen.stores.working_copy import StoredConfig, by_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from repogen.stores.working_copy import WorkingCopy
+
+_MAX_CONFIG_BYTES = 2**20
+
+
+def commit(copy: WorkingCopy, models: Iterable[str] | None = None) -> None:
+    """Write the changes of a working copy to its store.
+
+    Args:
+        copy: The working copy.
+        models: Only these; all when None.
+
+    Raises:
+        ChangedError: Another process changed a model in the meantime; its changes are not written.
+        RepogenError: The store does not respond.
+    """
+    names = sorted(copy.models()) if models is None else list(models)
+    for name in names:
+        _ModelCommit(copy, name).run()
+
+
+class _ModelCommit:
+    """The commit of one model."""
+
+    def __init__(self, copy: WorkingCopy, model: str) -> None:
+        self._copy = copy
+        self._store = copy.store
+        self._model = model
+        self._config_key = copy.key_of(copy.path / model / CONFIG_FILE)
+        local, stored = copy.files(model), {key for key in copy.entries if copy.model_of(key) == model}
+        self._added = [
+            key
+            for key, identity in local.items()
+            if key != self._config_key and (key not in stored or copy.entries[key].identity != identity)
+        ]
+        directories = {parent for key in local for parent in copy.local(key).parents}
+        self._removed = [
+            key
+            for key in stored
+            if key not in local and not (key.endswith("/") and copy.local(key.rstrip("/")) in directories)
+        ]
+        self._config = pinned(copy.path / model)
+        self._sources = {entry.identity: key for key, entry in copy.entries.items()}
+        self._claims: list[Claim] = []
+        self._written: list[str] = []
+        self._placeholders: set[str] = set()
+        self._is_decided = False
+
+    def run(self) -> None:
+        """Write the changes; see the module's docstring."""
+        stored = self._copy.configs.get(self._config_key)
+        switches = self._config is not None and (stored is None or stored.content != self._config)
+        if not (self._added or self._removed or switches):
+            return
+        self._write_owner()
+        try:
+            self._claim()
+            self._upload()
+            for claim in self._claims:
+                claim.renew()
+            if switches and self._config is not None:
+                self._switch(self._config, stored)
+            elif self._removed and not self._claims:
+                self._require_unchanged_config(stored)
+            self._is_decided = True
+            self._delete()
+        except BaseException:
+            self._undo()
+            raise
+        for claim in self._claims:
+            claim.release()
+        self._update()
+
+    def _claim(self) -> None:
+        versions = by_version(self._copy, self._added)
+        for version in sorted(version for version in versions if version is not None):
+            name = claim_name(self._model, version)
+            claim = Claim(self._store, self._copy.key_of(self._copy.path / name))
+            claim.acquire(lambda version=version: self._wait(version))  # type: ignore[misc]
+            self._claims.append(claim)
+            prefix = f"{self._copy.key_of(self._copy.path / self._model / str(version))}/"
+            self._require_free(version, prefix, claim)
+
+    def _require_free(self, version: int, prefix: str, claim: Claim) -> None:
+        """Require that a claimed version has only the files that the working copy knows; remove those of a dead upload.
+
+        Raises:
+            ChangedError: Another process published the version before it was claimed.
+        """
+        unknown = [each.key for each in self._store.list(prefix) if each.key not in self._copy.entries]
+        if claim.taken_over:
+            if version in pinned_versions(self._stored_config()):
+                raise ChangedError(prefix)  # it was complete
+            self._store.abort_uploads(prefix)
+            self._store.delete(unknown)
+        elif unknown:
+            raise ChangedError(prefix)
+
+    def _stored_config(self) -> bytes | None:
+        try:
+            return self._store.read(self._config_key, _MAX_CONFIG_BYTES)
+        except FileNotFoundError:
+            return None
+
+    def _upload(self) -> None:
+        for version, keys in sorted(by_version(self._copy, self._added).items(), key=lambda item: item[0] or 0):
+            if version is not None:
+                self._require_intact(version)
+            for key in sorted(keys, key=self._order):
+                self._written.append(key)
+                self._write(key)
+
+    def _order(self, key: str) -> tuple[int, int, str]:
+        path = self._copy.local(key)
+        last = (CONFIG_FILE, MANIFEST_FILE)
+        return (last.index(path.name) + 1 if path.name in last else 0, -path.stat().st_size, key)
+
+    def _require_intact(self, version: int) -> None:
+        """Require that the files of a new version match its manifest, before the first of them is uploaded.
+
+        Raises:
+            PublishError: They don't.
+        """
+        directory = self._copy.path / self._model / str(version)
+        if damage := damaged_files(directory, read_manifest(directory)):
+            raise PublishError(
+                f"{self._model}: version {version} was changed before it was uploaded: {'; '.join(damage)}",
+                "run the command again",
+                code="store.damaged",
+            )
+
+    def _write(self, key: str) -> None:
+        path = self._copy.local(key)
+        source = self._sources.get(self._copy.files(self._model)[key])
+        if source is not None:
+            self._store.copy(source, key)
+            if not self._copy.entries[source].complete:
+                self._placeholders.add(key)
+            return
+        size, sent = path.stat().st_size, 0
+        what = f"{self._model}: upload of {path.name}"
+
+        def count(bytes_sent: int) -> None:
+            nonlocal sent
+            sent += bytes_sent
+            self._copy.progress.download(what, sent, size)
+
+        self._store.upload(path, key, count)
+
+    def _switch(self, content: bytes, stored: StoredConfig | None) -> None:
+        try:
+            if stored is None:
+                tag = self._store.create(self._config_key, content)
+            else:
+                tag = self._store.replace(self._config_key, content, stored.tag)
+        except RepogenError:
+            # the request may have had its effect: removing the version could remove what is served
+            for claim in self._claims:
+                claim.abandon()
+            self._claims = []
+            self._is_decided = True
+            raise
+        self._copy.configs[self._config_key] = StoredConfig(content, tag)
+
+    def _require_unchanged_config(self, stored: StoredConfig | None) -> None:
+        if self._stored_config() != (None if stored is None else stored.content):
+            raise ChangedError(self._config_key)
+
+    def _delete(self) -> None:
+        """Delete files: config.pbtxt of a model that is removed first, and the manifest of a version last."""
+        manifests = [key for key in self._removed if key.endswith(f"/{MANIFEST_FILE}")]
+        configs = [key for key in self._removed if key == self._config_key]
+        others = [key for key in self._removed if key not in {*manifests, *configs}]
+        self._store.delete([*configs, *sorted(others), *manifests])
+
+    def _undo(self) -> None:
+        """Remove what was uploaded, unless the change is made; errors do not replace the error that is raised."""
+        with suppress(RepogenError, OSError, ChangedError):
+            if not self._is_decided:
+                new = [key for key in self._written if key not in self._copy.entries]
+                for key in new:
+                    self._store.abort_uploads(key)
+                self._store.delete(new)
+            for claim in self._claims:
+                claim.release()
+
+    def _wait(self, version: int) -> None:
+        self._copy.progress.note(self._model, f"waiting: another process is publishing version {version}")
+
+    def _write_owner(self) -> None:
+        """Create ``repogen.json`` if the repository has none.
+
+        Raises:
+            ChangedError: Another process created a different one.
+        """
+        for key, identity in self._copy.files("").items():
+            entry = self._copy.entries.get(key)
+            if entry is None or entry.identity != identity:
+                content = self._copy.local(key).read_bytes()
+                if entry is None:
+                    self._store.create(key, content)
+                else:
+                    self._store.replace(key, content, entry.stored.tag)
+                self._record([key])
+
+    def _update(self) -> None:
+        """Record the state of the store after the commit."""
+        for key in self._removed:
+            self._copy.entries.pop(key, None)
+            self._copy.configs.pop(key, None)
+        self._record([*self._added, self._config_key])
+
+    def _record(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            if self._copy.local(key).is_file():
+                for stored in self._store.list(key):
+                    if stored.key == key:
+                        self._copy.placed(stored, complete=key not in self._placeholders)

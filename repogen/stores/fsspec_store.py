@@ -1,0 +1,201 @@
+"""What the stores on top of fsspec share: listing, transfers, and the errors of their libraries."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from repogen.distribution import install_command
+from repogen.errors import MissingExtraError, PublishError, SpecError, first_line
+from repogen.stores.interface import ChangedError, StoredObject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+# a signed URL, in the message of a library's error
+_SECRETS = re.compile(r"\?[^\s'\")]+|(?<=//)[^\s/@]+@")
+
+
+class FsspecStore:
+    """A bucket through a filesystem of fsspec; subclasses implement what fsspec does not have: conditional writes.
+
+    Attributes:
+        scheme: The scheme of its URLs.
+        credentials: Where the library looks for credentials, for messages.
+        errors: The exceptions of the library.
+    """
+
+    scheme = ""
+    credentials = ""
+    errors: tuple[type[Exception], ...] = (OSError,)
+
+    def __init__(self, bucket: str, filesystem: Any) -> None:  # noqa: ANN401 - fsspec has no types
+        """Use a bucket of a filesystem."""
+        self.bucket = bucket
+        self.filesystem = filesystem
+
+    def list(self, prefix: str) -> list[StoredObject]:
+        """Return the objects whose keys start with ``prefix``."""
+        with self.requests():
+            try:
+                return list(self._objects(prefix))
+            except FileNotFoundError as error:
+                raise SpecError(
+                    f"the bucket {self.scheme}://{self.bucket} does not exist",
+                    "create it, or correct its name; repogen does not create buckets",
+                    code="store.no-bucket",
+                ) from error
+
+    def read(self, key: str, limit: int) -> bytes:
+        """Return an object's bytes, at most ``limit`` of them."""
+        with self.requests():
+            content: bytes = self.filesystem.cat_file(self._path(key), start=0, end=limit)
+            return content[:limit]
+
+    def download(self, key: str, path: Path) -> None:
+        """Write an object to a new local file."""
+        with self.requests():
+            self.filesystem.get_file(self._path(key), str(path))
+
+    def upload(self, path: Path, key: str, progress: Callable[[int], None]) -> None:
+        """Write a local file to an object."""
+        with self.requests():
+            self._put(path, key, _callback(progress))
+
+    def create(self, key: str, content: bytes) -> str:
+        """Write a small object that does not exist, and return its tag."""
+        return self._conditionally(key, content, None)
+
+    def replace(self, key: str, content: bytes, tag: str) -> str:
+        """Write a small object that has the tag ``tag``, and return its new tag."""
+        return self._conditionally(key, content, tag)
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy an object within the bucket."""
+        with self.requests():
+            self.filesystem.cp_file(self._path(source), self._path(target))
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects, in this order."""
+        with self.requests():
+            for key in keys:
+                self._delete(key)
+
+    def abort_uploads(self, prefix: str) -> None:
+        """Remove the parts of interrupted uploads; without effect in a store that does not keep them."""
+
+    def requests(self) -> AbstractContextManager[None]:
+        """Turn the library's errors into repogen's; see ``requests_to``."""
+        return self.requests_to(self.bucket)
+
+    @contextmanager
+    def requests_to(self, bucket: str) -> Iterator[None]:
+        """Turn the library's errors into repogen's; a missing object stays a ``FileNotFoundError``.
+
+        Raises:
+            PublishError: A request failed.
+        """
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except PermissionError as error:
+            raise self._denied(bucket, error) from error
+        except self.errors as error:
+            if _is_about_credentials(error):
+                raise self._denied(bucket, error) from error
+            raise PublishError(
+                f"a request to {self.scheme}://{bucket} failed: {_text(error)}",
+                "check the network and the endpoint, and run the command again",
+                code="store.request",
+            ) from error
+
+    def _conditionally(self, key: str, content: bytes, tag: str | None) -> str:
+        with self.requests():
+            try:
+                return self._write_if(key, content, tag)
+            except ChangedError:
+                # a request that was sent again after a lost response fails, because the first one had its effect
+                return self._tag_of_own(key, content)
+
+    def _tag_of_own(self, key: str, content: bytes) -> str:
+        """Return the tag of an object if it has this content.
+
+        Raises:
+            ChangedError: It has another content, or does not exist.
+        """
+        before = [each.tag for each in self._objects(key) if each.key == key]
+        try:
+            same = self.read(key, len(content) + 1) == content
+        except FileNotFoundError:
+            same = False
+        after = [each.tag for each in self._objects(key) if each.key == key]
+        if not same or not before or before != after:
+            raise ChangedError(key)
+        return before[0]
+
+    def _write_if(self, key: str, content: bytes, tag: str | None) -> str:
+        """Write an object that has a tag, or that does not exist if ``tag`` is None; return the new tag.
+
+        Raises:
+            ChangedError: The condition does not hold.
+        """
+        raise NotImplementedError
+
+    def _objects(self, prefix: str) -> Iterator[StoredObject]:
+        raise NotImplementedError
+
+    def _put(self, path: Path, key: str, callback: Any) -> None:  # noqa: ANN401 - fsspec has no types
+        self.filesystem.put_file(str(path), self._path(key), callback=callback)
+
+    def _delete(self, key: str) -> None:
+        raise NotImplementedError
+
+    def _path(self, key: str) -> str:
+        return f"{self.bucket}/{key}"
+
+    def _denied(self, bucket: str, error: Exception) -> PublishError:
+        return PublishError(
+            f"access to {self.scheme}://{bucket} was denied: {_text(error)}",
+            f"repogen uses {self.credentials}",
+            code="store.denied",
+        )
+
+
+def missing_extra(extra: str, error: ImportError) -> MissingExtraError:
+    """Return the error that the packages of a store are not installed."""
+    return MissingExtraError(
+        f"{error.name or extra} is not installed, and URLs of this store need it", install_command(extra)
+    )
+
+
+def _callback(progress: Callable[[int], None]) -> Any:  # noqa: ANN401 - fsspec has no types
+    from fsspec.callbacks import Callback  # noqa: PLC0415 - an extra
+
+    class Progress(Callback):  # type: ignore[misc]
+        """Passes the numbers of bytes on; fsspec reports a sum or a difference, depending on the filesystem."""
+
+        passed_on = 0
+
+        def call(self, *_args: object, **_options: object) -> None:
+            """Report the bytes since the last call."""
+            sent = self.value - self.passed_on
+            self.passed_on = self.value
+            if sent:
+                progress(sent)
+
+    return Progress()
+
+
+def _text(error: Exception) -> str:
+    return _SECRETS.sub("?…", first_line(error))
+
+
+def _is_about_credentials(error: Exception) -> bool:
+    names = {cls.__name__ for cls in type(error).__mro__}
+    words = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AuthenticationFailed", "Forbidden", "account_name", "401")
+    is_named = any(word in name for name in names for word in ("Credential", "Authentication", "Unauthorized", "Auth"))
+    return is_named or any(word in str(error) for word in words)

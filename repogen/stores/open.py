@@ -1,0 +1,225 @@
+"""Opens a repository: a local directory as it is, and one in a store as a working copy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from repogen.artifacts.progress import Silent
+from repogen.errors import PublishError, RepogenError, SpecError
+from repogen.files import reason
+from repogen.files.url import RepositoryUrl, location
+from repogen.plugins import load_plugin, plugins
+from repogen.repository.publish import publish as publish_locally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from repogen.artifacts.progress import Progress
+    from repogen.artifacts.versions import PublishedVersion, StagedVersion
+    from repogen.stores.interface import Store
+    from repogen.stores.working_copy import WorkingCopy
+
+    Fetch = Callable[[Path], Iterable[Path]]
+
+_Result = TypeVar("_Result")
+
+
+def run(
+    repository: Path | str,
+    action: Callable[[Path], _Result],
+    *,
+    fetch: Fetch | None = None,
+    writes: bool = False,
+    stage_dir: Path | None = None,
+    progress: Progress | None = None,
+) -> _Result:
+    """Run a command on a repository, which is a directory, or on a working copy if it is in a store.
+
+    Args:
+        repository: A path, or a URL.
+        action: The command; receives the directory.
+        fetch: Returns the directories of a working copy whose files the command reads; all other files except for
+            config.pbtxt and manifests are placeholders.
+        writes: Whether changes are written to the store afterward.
+        stage_dir: Directory for the working copy; None for the system's directory of temporary files.
+        progress: Receives progress events.
+
+    Returns:
+        What ``action`` returned, with URLs in place of paths in the working copy.
+
+    Raises:
+        RepogenError: The command's, with URLs in place of paths; or the store does not respond.
+    """
+    place = location(repository)
+    if not isinstance(place, RepositoryUrl):
+        return action(place)
+    with open_url(place, stage_dir, progress or Silent()) as opened:
+        if fetch is not None:
+            opened.fetch(fetch(opened.path))
+        result = action(opened.path)
+        if writes:
+            opened.commit()
+        return opened.with_urls(result)
+
+
+@contextmanager
+def open_url(url: RepositoryUrl, stage_dir: Path | None, progress: Progress) -> Iterator[OpenedRepository]:
+    """Yield a repository in a store; its working copy is removed afterward, and changes are not written.
+
+    Args:
+        url: The repository.
+        stage_dir: Directory for the working copy; None for the system's directory of temporary files.
+        progress: Receives progress events.
+
+    Raises:
+        RepogenError: The store is not known, or does not respond; or an error in the block, with URLs in place of
+            paths in the working copy.
+    """
+    from repogen.stores.working_copy import WorkingCopy  # noqa: PLC0415 - local repositories do not need it
+
+    store = open_store(url)
+    try:
+        if stage_dir is not None:
+            stage_dir.mkdir(parents=True, exist_ok=True)
+        root = Path(os.path.realpath(tempfile.mkdtemp(prefix="repogen-store-", dir=stage_dir)))
+    except OSError as error:
+        raise PublishError(
+            f"no temporary directory can be created for a copy of {url}: {reason(error)}",
+            "set TMPDIR or --stage-dir to a directory that is writable",
+            code="store.copy",
+        ) from error
+    opened = OpenedRepository(WorkingCopy(url, store, root, progress))
+    try:
+        opened.copy.refresh()
+        yield opened
+    except RepogenError as error:
+        opened.name_urls_in(error)
+        raise
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def open_store(url: RepositoryUrl) -> Store:
+    """Return the bucket of a URL.
+
+    Raises:
+        SpecError: No store is registered for the URL's scheme, or its plug-in does not implement the Protocol.
+    """
+    from repogen.stores.interface import StorePlugin  # noqa: PLC0415 - as above
+
+    registered = plugins("repogen.stores")
+    if url.scheme not in registered:
+        raise SpecError(
+            f"{url}: no store is registered for {url.scheme}://",
+            f"registered stores: {', '.join(f'{name}://' for name in sorted(registered))}; or a local directory",
+            code="store.unknown",
+        )
+    plugin = load_plugin("repogen.stores", url.scheme)
+    instance = plugin() if isinstance(plugin, type) else plugin
+    if not isinstance(instance, StorePlugin):
+        raise SpecError(
+            f"the entry point {url.scheme!r} of repogen.stores is not a StorePlugin",
+            f"see repogen.stores.interface; the entry point is {registered[url.scheme].value}",
+            code="plugin.interface",
+        )
+    return instance.open(url.bucket)
+
+
+class OpenedRepository:
+    """A repository in a store, and its working copy."""
+
+    def __init__(self, copy: WorkingCopy) -> None:
+        """Use a working copy."""
+        self.copy = copy
+        self._prefix = f"{copy.root}{os.sep}"
+        self._url_prefix = f"{copy.url.scheme}://"
+
+    @property
+    def path(self) -> Path:
+        """Directory of the working copy."""
+        return self.copy.path
+
+    def fetch(self, directories: Iterable[Path]) -> None:
+        """Download the files in directories of the working copy."""
+        self.copy.fetch(directories)
+
+    def commit(self) -> None:
+        """Write the changes to the store.
+
+        Raises:
+            PublishError: Another process changed the same model; its changes are kept.
+            RepogenError: The store does not respond.
+        """
+        from repogen.stores.commit import commit  # noqa: PLC0415 - reading commands do not need it
+        from repogen.stores.interface import ChangedError  # noqa: PLC0415 - the same
+
+        try:
+            commit(self.copy)
+        except ChangedError as error:
+            raise PublishError(
+                f"another command changed {self.copy.url} in the meantime ({error})",
+                "run the command again",
+                code="store.changed",
+            ) from error
+
+    def publish(
+        self, staged: StagedVersion, repository: Path, *, breaking: bool, adopt: bool = False
+    ) -> PublishedVersion:
+        """Publish a version as ``repogen.repository.publish.publish`` does, and write it to the store.
+
+        If another process publishes the model at the same time, the version is published after it: all checks are
+        repeated, and the version gets the next number.
+        """
+        from repogen.stores.commit import commit  # noqa: PLC0415 - as above
+        from repogen.stores.interface import ChangedError  # noqa: PLC0415 - the same
+
+        while True:
+            self.copy.refresh(staged.name)
+            published = publish_locally(_linked(staged), repository, breaking=breaking, adopt=adopt)
+            try:
+                commit(self.copy, [staged.name])
+            except ChangedError:
+                continue
+            return published
+
+    def with_urls(self, value: _Result) -> _Result:
+        """Return a report with URLs in place of paths in the working copy."""
+        named: _Result = self._named(value)
+        return named
+
+    def name_urls_in(self, error: RepogenError) -> None:
+        """Replace paths in the working copy by URLs in an error's texts."""
+        error.message, error.hint, error.where = map(self._text, (error.message, error.hint, error.where))
+        error.args = (error.message,)
+
+    def _text(self, text: str) -> str:
+        return text.replace(self._prefix, self._url_prefix)
+
+    def _named(self, value: Any) -> Any:  # noqa: ANN401 - any part of a report
+        match value:
+            case str():
+                return self._text(value) if type(value) is str else value
+            case Path() if value.is_relative_to(self.copy.root):
+                return RepositoryUrl(f"{self.copy.url.scheme}:", *value.relative_to(self.copy.root).parts)
+            case tuple() | list() if type(value) in {tuple, list}:
+                return type(value)(map(self._named, value))
+            case dict():
+                return {self._named(key): self._named(each) for key, each in value.items()}
+            case _ if is_dataclass(value) and not isinstance(value, type):
+                names = [field.name for field in fields(value) if field.init]
+                changes = {name: new for name in names if (new := self._named(old := getattr(value, name))) is not old}
+                return replace(value, **changes) if changes else value
+        return value
+
+
+def _linked(staged: StagedVersion) -> StagedVersion:
+    """Return a staged version whose files are hard links, because publishing moves them."""
+    directory = Path(tempfile.mkdtemp(prefix="publish-", dir=staged.repository.parent))
+    shutil.copytree(staged.model_dir, directory / staged.name, symlinks=True, copy_function=os.link)
+    return replace(staged, repository=directory)

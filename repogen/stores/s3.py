@@ -1,0 +1,101 @@
+"""S3 and services with its API: the extra ``s3``, which is s3fs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from repogen.stores.fsspec_store import FsspecStore, missing_extra
+from repogen.stores.interface import ChangedError, StoredObject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_PART_BYTES = 16 * 2**20
+_PARALLEL_PARTS = 4
+_CHANGED = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
+_MISSING = frozenset({"NoSuchKey", "NotFound", "404"})
+
+
+class S3Store(FsspecStore):
+    """A bucket of S3; conditional writes are PutObject with If-None-Match and If-Match."""
+
+    scheme = "s3"
+    credentials = (
+        "the usual sources of AWS: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or the role of the "
+        "machine; AWS_ENDPOINT_URL for another endpoint"
+    )
+
+    def __init__(self, bucket: str) -> None:
+        """Open a bucket."""
+        try:
+            import aiohttp  # noqa: PLC0415 - an extra
+            from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - the same
+            from s3fs import S3FileSystem  # noqa: PLC0415 - the same
+        except ImportError as error:
+            raise missing_extra("s3", error) from error
+        self.errors = (OSError, BotoCoreError, ClientError, aiohttp.ClientError, TimeoutError)
+        # anon=False: without credentials, s3fs would otherwise send requests that are not signed
+        super().__init__(
+            bucket,
+            S3FileSystem(anon=False, use_listings_cache=False, skip_instance_cache=True, cache_regions=False),
+        )
+
+    def abort_uploads(self, prefix: str) -> None:
+        """Abort the multipart uploads to keys that start with ``prefix``: S3 keeps their parts otherwise."""
+        with self.requests():
+            answer = self._call("list_multipart_uploads", Prefix=prefix)
+            for upload in answer.get("Uploads") or ():
+                self._call("abort_multipart_upload", Key=upload["Key"], UploadId=upload["UploadId"])
+
+    def _objects(self, prefix: str) -> Iterator[StoredObject]:
+        page: dict[str, str] = {}
+        while True:
+            answer = self._call("list_objects_v2", Prefix=prefix, **page)
+            for entry in answer.get("Contents") or ():
+                yield StoredObject(entry["Key"], entry["Size"], entry["ETag"], entry["LastModified"].timestamp())
+            if not answer.get("IsTruncated"):
+                return
+            page = {"ContinuationToken": answer["NextContinuationToken"]}
+
+    def _write_if(self, key: str, content: bytes, tag: str | None) -> str:
+        condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
+        try:
+            etag: str = self._call("put_object", Key=key, Body=content, **condition)["ETag"]
+        except FileNotFoundError as error:  # If-Match for an object that was deleted; or the bucket
+            if tag is None or _code(error) not in _MISSING:
+                raise
+            raise ChangedError(key) from error
+        except OSError as error:
+            if _code(error) not in _CHANGED:
+                raise
+            raise ChangedError(key) from error
+        return etag
+
+    def _put(self, path: Path, key: str, callback: Any) -> None:  # noqa: ANN401 - fsspec has no types
+        # at most 10,000 parts, and at most this many of them in memory
+        part = max(_PART_BYTES, -(-path.stat().st_size // 9_000))
+        self.filesystem.put_file(
+            str(path), self._path(key), callback=callback, chunksize=part, max_concurrency=_PARALLEL_PARTS
+        )
+
+    def _delete(self, key: str) -> None:
+        self._call("delete_object", Key=key)
+
+    def _call(self, method: str, **options: object) -> dict[str, Any]:
+        answer: dict[str, Any] = self.filesystem.call_s3(method, Bucket=self.bucket, **options)
+        return answer
+
+
+def _code(error: OSError) -> str:
+    """Return the code of S3's response that an error of s3fs was made from."""
+    response = getattr(error.__cause__, "response", None) or {}
+    return str(response.get("Error", {}).get("Code", ""))
+
+
+class S3:
+    """The plug-in for ``s3://``."""
+
+    def open(self, bucket: str) -> S3Store:
+        """Return a bucket."""
+        return S3Store(bucket)

@@ -1,0 +1,414 @@
+"""A private local copy of a repository in a store, on which commands run with the same code as on a local repository.
+
+Small files that describe the repository are downloaded: config.pbtxt, manifests, ``repogen.json``. Every other object
+is a placeholder, a sparse file with the object's size and time; ``fetch`` replaces placeholders by the objects' bytes.
+The digest of a placeholder is the one in the manifest, provided that the object has the size in the manifest, and was
+not written after the manifest. Versions that are being uploaded are not in the copy.
+
+Keys of a bucket are not trusted: one that is not a plain relative path is an error.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, MAX_CONFIG_BYTES, UNCONFIRMED_FILE
+from repogen.errors import PublishError, RepogenError
+from repogen.files import MAX_TEXT_BYTES
+from repogen.repository.digest import record_digest
+from repogen.repository.layout import archive_dir
+from repogen.repository.manifest import read_manifest
+from repogen.repository.ownership import OWNER_FILE
+from repogen.stores.claim import claimed_version
+from repogen.stores.pinned import is_pinned, own_config, pinned_versions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from repogen.artifacts.progress import Progress
+    from repogen.files.url import RepositoryUrl
+    from repogen.stores.interface import Store, StoredObject
+
+MAX_OBJECTS = 200_000
+_METADATA = frozenset({CONFIG_FILE, MANIFEST_FILE, OWNER_FILE, UNCONFIRMED_FILE})
+_MAX_NAME = 255
+_MAX_LISTINGS = 100
+_REQUESTS = 16
+_DOWNLOADS = 4
+_VERSION_DEPTH = 3
+"""Parts of the path of a file in a version's directory, at least."""
+
+Identity = tuple[int, int, int]
+
+_COUNTER = count(1)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file of the working copy, as the store has it.
+
+    Attributes:
+        stored: The object.
+        identity: Inode, size and time of the local file, which change if the file changes.
+        complete: Whether the local file has the object's bytes.
+    """
+
+    stored: StoredObject
+    identity: Identity
+    complete: bool
+
+
+@dataclass(frozen=True)
+class StoredConfig:
+    """The config.pbtxt of a model in the store; its local file may have another policy, see ``pinned``."""
+
+    content: bytes
+    tag: str
+
+
+class WorkingCopy:
+    """The local copy of a repository, and of the archive next to it.
+
+    Attributes:
+        url: The repository's URL.
+        store: Its bucket.
+        path: Directory of the copy. It does not exist if the store has no object of the repository.
+        entries: The files, by key.
+        configs: The stored config.pbtxt of each model, by key.
+    """
+
+    def __init__(self, url: RepositoryUrl, store: Store, root: Path, progress: Progress) -> None:
+        """Prepare a copy in an empty private directory; ``refresh`` fills it."""
+        self.url = url
+        self.store = store
+        self.progress = progress
+        self.path = root.joinpath(*url.parts[1:])
+        self.entries: dict[str, Entry] = {}
+        self.configs: dict[str, StoredConfig] = {}
+        self.root = root
+        self._bucket = root / url.bucket
+
+    def refresh(self, model: str = "") -> None:
+        """Make the copy equal to the store; only one model of it, if ``model`` is set.
+
+        Raises:
+            RepogenError: The store does not respond, or has a key that cannot be the path of a file.
+        """
+        for _ in range(_MAX_LISTINGS):
+            visible = self._listing(model)
+            if not self._is_torn(visible):
+                break
+        else:
+            raise _changed_meanwhile(self.url, model or "the repository")
+        for key in [key for key in self.entries if self._is_of(key, model) and key not in visible]:
+            del self.entries[key]
+        self._remove_unknown(model, visible)
+        changed = [each for key, each in visible.items() if not self._is_current(key, each)]
+        with ThreadPoolExecutor(_REQUESTS) as pool:
+            list(pool.map(self._materialize, changed))
+        self._restore_configs(visible)
+        self._record_digests(changed)
+
+    def fetch(self, directories: Iterable[Path]) -> None:
+        """Download the files in directories of the copy that are placeholders.
+
+        Raises:
+            RepogenError: The store does not respond.
+        """
+        prefixes = tuple(f"{self.key_of(directory)}/" for directory in directories)
+        pending = [
+            entry for key, entry in self.entries.items() if not entry.complete and f"{key}/".startswith(prefixes)
+        ]
+        with ThreadPoolExecutor(_DOWNLOADS) as pool:
+            list(pool.map(self._download, pending))
+
+    def local(self, key: str) -> Path:
+        """Return the local file of an object."""
+        return self._bucket / key
+
+    def key_of(self, path: Path) -> str:
+        """Return the key of a local file."""
+        return path.relative_to(self._bucket).as_posix()
+
+    def model_of(self, key: str) -> str:
+        """Return the model of a key in the repository or the archive; empty for a file in their roots."""
+        parts = self._relative(key)
+        return parts[0] if len(parts) > 1 else ""
+
+    def version_of(self, key: str) -> int | None:
+        """Return the version of a key in the repository; None for other files."""
+        parts = self._relative(key)
+        is_version = len(parts) >= _VERSION_DEPTH and parts[1].isdecimal() and self.is_served(key)
+        return int(parts[1]) if is_version else None
+
+    def is_served(self, key: str) -> bool:
+        """Return whether a key is in the repository, and not in the archive."""
+        return self.local(key).is_relative_to(self.path)
+
+    def is_config(self, key: str) -> bool:
+        """Return whether a key is the config.pbtxt of a model in the repository."""
+        return self._relative(key)[1:] == (CONFIG_FILE,) and self.is_served(key)
+
+    def files(self, model: str) -> dict[str, Identity]:
+        """Return the local files of a model, or those in the root that are stored: key -> identity."""
+        if not model:
+            path = self.path / OWNER_FILE
+            return {self.key_of(path): identity_of(path)} if path.is_file() else {}
+        return {
+            self.key_of(path): identity_of(path)
+            for root in (self.path, archive_dir(self.path))
+            for path in _files_in(root / model)
+        }
+
+    def models(self) -> set[str]:
+        """Return the models of the copy and of the store."""
+        roots = (self.path, archive_dir(self.path))
+        local = {path.name for root in roots if root.is_dir() for path in root.iterdir() if path.is_dir()}
+        return local | {model for key in self.entries if (model := self.model_of(key))}
+
+    def placed(self, stored: StoredObject, *, complete: bool = True) -> None:
+        """Record that the local file of an object has its bytes."""
+        self.entries[stored.key] = Entry(stored, identity_of(self.local(stored.key)), complete)
+
+    def _listing(self, model: str) -> dict[str, StoredObject]:
+        """Return the objects without claims, and without the versions that are claimed before or after the listing."""
+        objects = self._objects(model)
+        self._read_configs(objects)
+        later = {each.key for each in self.store.list(self._key(".repogen."))}
+        claims = {pair for key in (*objects, *later) if (pair := self._claim_of(key)) is not None}
+        return {
+            key: each
+            for key, each in objects.items()
+            if self._claim_of(key) is None and not self._is_incomplete(key, claims)
+        }
+
+    def _is_torn(self, visible: dict[str, StoredObject]) -> bool:
+        """Return whether a version was published while the objects were listed, so that a part of it is listed.
+
+        Its manifest is not listed, but exists now; or the config.pbtxt that was read later names it.
+        """
+        versions = {(self.model_of(key), number) for key in visible if (number := self.version_of(key)) is not None}
+        listed = {each for each in versions if self._key(*each, MANIFEST_FILE) in visible}
+        built = {model for model, _ in listed}
+        for model, number in versions - listed:
+            is_new = model in built or self._key(model, CONFIG_FILE) not in visible
+            if is_new and list(self.store.list(self._key(model, number, MANIFEST_FILE))):
+                return True
+        return any(
+            (self.model_of(key), number) not in versions
+            for key, config in self.configs.items()
+            if key in visible and is_pinned(config.content)
+            for number in pinned_versions(config.content)
+        )
+
+    def _key(self, *parts: object) -> str:
+        return "/".join((self.key_of(self.path), *map(str, parts))).removeprefix("./")
+
+    def _objects(self, model: str) -> dict[str, StoredObject]:
+        """Return the objects of the repository and the archive, or those that concern one model."""
+        prefix = f"{self.url.key}/" if self.url.key else ""
+        prefixes = [prefix, f"{self.url.key}.unserved/"] if self.url.key else [prefix]
+        if model:
+            claims, owner = f"{prefix}.repogen.{model}.", f"{prefix}{OWNER_FILE}"
+            prefixes = [claims, *(f"{each}{model}/" for each in prefixes), owner]
+        objects: dict[str, StoredObject] = {}
+        for each in prefixes:
+            for stored in self.store.list(each):
+                objects[stored.key] = stored
+                if len(objects) > MAX_OBJECTS:
+                    raise PublishError(
+                        f"{self.url} has more than {MAX_OBJECTS:,} objects",
+                        "choose the prefix of a model repository",
+                        code="store.too-large",
+                    )
+        for key in objects:
+            self._require_plain(key)
+        return objects
+
+    def _require_plain(self, key: str) -> None:
+        parts = key.removesuffix("/").split("/")
+        if any(part in {"", ".", ".."} or "\0" in part or len(part.encode()) > _MAX_NAME for part in parts):
+            raise PublishError(
+                f"{self.url} has the object {key!r}, which cannot be the path of a file",
+                "delete or rename the object: repogen and Triton read a repository as directories and files",
+                code="store.key",
+            )
+
+    def _relative(self, key: str) -> tuple[str, ...]:
+        path = self.local(key)
+        root = self.path if path.is_relative_to(self.path) else archive_dir(self.path)
+        return path.relative_to(root).parts
+
+    def _claim_of(self, key: str) -> tuple[str, int] | None:
+        parts = self._relative(key) if self.is_served(key) else ()
+        return claimed_version(parts[0]) if len(parts) == 1 else None
+
+    def _is_incomplete(self, key: str, claims: set[tuple[str, int]]) -> bool:
+        """Return whether a file belongs to a version that is claimed, and that the stored config does not serve."""
+        model, version = self.model_of(key), self.version_of(key)
+        if version is None or (model, version) not in claims:
+            return False
+        config = self.configs.get(self._key(model, CONFIG_FILE))
+        return config is None or version not in pinned_versions(config.content)
+
+    def _is_of(self, key: str, model: str) -> bool:
+        return not model or self.model_of(key) == model
+
+    def _is_current(self, key: str, stored: StoredObject) -> bool:
+        entry = self.entries.get(key)
+        if entry is None or entry.stored.tag != stored.tag:
+            return False
+        with suppress(OSError):
+            return key.endswith("/") or identity_of(self.local(key)) == entry.identity
+        return False
+
+    def _read_configs(self, objects: dict[str, StoredObject]) -> None:
+        """Read the models' config.pbtxt, before it is decided which versions are complete."""
+        configs = {key: each for key, each in objects.items() if self.is_config(key)}
+        for key in [key for key in self.configs if key not in configs]:
+            if any(self.model_of(each) == self.model_of(key) for each in objects) or key not in self.entries:
+                del self.configs[key]
+        changed = [each for key, each in configs.items() if getattr(self.configs.get(key), "tag", "") != each.tag]
+        with ThreadPoolExecutor(_REQUESTS) as pool:
+            for each, content in zip(changed, pool.map(self._content, changed), strict=True):
+                if content is not None:
+                    self.configs[each.key] = StoredConfig(content, each.tag)
+
+    def _content(self, stored: StoredObject) -> bytes | None:
+        try:
+            return self.store.read(
+                stored.key, MAX_CONFIG_BYTES + 1
+            )  # the reader of the file reports one that is larger
+        except FileNotFoundError:
+            return None
+
+    def _remove_unknown(self, model: str, visible: dict[str, StoredObject]) -> None:
+        """Remove local files that the store does not have: of a publish that another process was faster than."""
+        for root in (self.path, archive_dir(self.path)):
+            for path in _files_in(root / model if model else root):
+                if self.key_of(path) not in visible and not path.name.startswith(".repogen"):
+                    path.unlink()
+            if model:
+                _remove_empty_directories(root / model)
+
+    def _materialize(self, stored: StoredObject) -> None:
+        path = self.local(stored.key)
+        try:
+            if stored.key.endswith("/"):  # consoles create such objects for directories
+                path.mkdir(parents=True, exist_ok=True)
+                self.entries[stored.key] = Entry(stored, (0, 0, 0), complete=True)
+                return
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)
+            complete = self._write(stored, path)
+            # the digest of a placeholder is recorded by its time, which no other file has
+            nanoseconds = int(stored.modified) * 10**9 + (0 if complete else next(_COUNTER))
+            os.utime(path, ns=(nanoseconds, nanoseconds))
+        except FileNotFoundError:  # deleted since it was listed
+            return
+        except OSError as error:
+            raise _cannot_copy(self.url, stored.key, error) from error
+        self.placed(stored, complete=complete)
+
+    def _write(self, stored: StoredObject, path: Path) -> bool:
+        """Write an object's bytes, or a placeholder; return whether the file has the bytes."""
+        is_metadata = path.name in _METADATA and stored.size <= MAX_TEXT_BYTES
+        with path.open("xb") as stream:
+            if self.is_config(stored.key) and stored.key in self.configs:
+                stream.write(self.configs[stored.key].content)
+            elif is_metadata and stored.size:
+                stream.write(self.store.read(stored.key, MAX_TEXT_BYTES + 1))
+            else:
+                stream.truncate(stored.size)
+        return is_metadata or not stored.size
+
+    def _download(self, entry: Entry) -> None:
+        path = self.local(entry.stored.key)
+        temporary = path.with_name(f".{path.name[:200]}.download")
+        done = 0
+        try:
+            self.store.download(entry.stored.key, temporary)
+            done = temporary.stat().st_size
+            if done != entry.stored.size:
+                raise _changed_meanwhile(self.url, entry.stored.key)
+            os.utime(temporary, (entry.stored.modified, entry.stored.modified))
+            temporary.replace(path)
+        except FileNotFoundError as error:
+            raise _changed_meanwhile(self.url, entry.stored.key) from error
+        except OSError as error:
+            raise _cannot_copy(self.url, entry.stored.key, error) from error
+        finally:
+            temporary.unlink(missing_ok=True)
+        self.placed(entry.stored)
+
+    def _restore_configs(self, visible: dict[str, StoredObject]) -> None:
+        """Replace each model's config.pbtxt by the text that it was made from."""
+        for key, config in self.configs.items():
+            path = self.local(key)
+            if key in visible and path.is_file():
+                own = own_config(path.parent, config.content)
+                if path.read_bytes() != own:
+                    path.write_bytes(own)
+                    self.placed(visible[key])
+
+    def _record_digests(self, changed: Iterable[StoredObject]) -> None:
+        """Record the digests of placeholders, as the manifests of their versions state them."""
+        directories = {self.local(each.key).parent for each in changed if self.version_of(each.key) is not None}
+        for directory in directories:
+            manifest = self.entries.get(self.key_of(directory / MANIFEST_FILE))
+            with suppress(OSError, RepogenError):
+                for record in read_manifest(directory).files if manifest is not None else ():
+                    entry = self.entries.get(self.key_of(directory / record.path))
+                    if entry is None or entry.complete or manifest is None:
+                        continue
+                    written_before = entry.stored.modified <= manifest.stored.modified
+                    if entry.stored.size == record.size and written_before:
+                        record_digest(directory / record.path, record.sha256)
+
+
+def identity_of(path: Path) -> Identity:
+    """Return what changes if a file is replaced or written."""
+    status = path.lstat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def by_version(copy: WorkingCopy, keys: Iterable[str]) -> dict[int | None, list[str]]:
+    """Return keys by the version that they belong to."""
+    groups: dict[int | None, list[str]] = defaultdict(list)
+    for key in keys:
+        groups[copy.version_of(key)].append(key)
+    return groups
+
+
+def _files_in(directory: Path) -> Iterator[Path]:
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            yield Path(parent, name)
+
+
+def _remove_empty_directories(directory: Path) -> None:
+    for parent, _, _ in os.walk(directory, topdown=False):
+        with suppress(OSError):
+            Path(parent).rmdir()
+
+
+def _cannot_copy(url: RepositoryUrl, key: str, error: OSError) -> PublishError:
+    return PublishError(
+        f"{key} of {url} cannot be copied to a temporary directory: {error.strerror or error}",
+        "free disk space, set TMPDIR or --stage-dir to another directory, or rename the object if a name is both a "
+        "file and a directory",
+        code="store.copy",
+    )
+
+
+def _changed_meanwhile(url: RepositoryUrl, key: str) -> PublishError:
+    return PublishError(
+        f"{key} of {url} was changed while it was downloaded", "run the command again", code="store.changed"
+    )
