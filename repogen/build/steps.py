@@ -12,7 +12,7 @@ from repogen.build.ensemble_steps import built_steps
 from repogen.build.fingerprint import build_inputs, registered, step_inputs
 from repogen.build.model_run import Notes
 from repogen.build.provenance import provenance
-from repogen.build.verified import load_verified, store_verified
+from repogen.build.verified import load_verified, store_verified, worker_model
 from repogen.errors import PublishError
 from repogen.registry.mlflow.access import fetch_model
 from repogen.registry.mlflow.uri import tracking_of
@@ -109,7 +109,8 @@ def _verified_before(session: BuildSession, run: ModelRun, inputs: Mapping[str, 
     if session.cache is None or session.options.force:
         return None
     directory = session.staging / "verified" / run.name
-    outcome = run.step("cache", load_verified, session.cache, session.spec, run.name, inputs, directory)
+    threads = session.plan.threads
+    outcome = run.step("cache", load_verified, session.cache, session.spec, run.name, inputs, directory, threads)
     return None if outcome is None else outcome.model()
 
 
@@ -123,7 +124,7 @@ def _export(session: BuildSession, run: ModelRun, threads: int, inputs: Mapping[
         fetched = run.step("fetch", _fetch, session, name, model.source.uri)
     job = Job(
         name,
-        model,
+        worker_model(model),
         session.spec.root,
         session.spec.release,
         work_dir,
@@ -134,7 +135,7 @@ def _export(session: BuildSession, run: ModelRun, threads: int, inputs: Mapping[
     )
     built = run.work(run_worker, job, session.progress, session.cancelled, session.fork_server)
     if session.cache is not None:
-        run.step("keep", store_verified, session.cache, inputs, built, run.diagnostics)
+        run.step("keep", store_verified, session.cache, session.spec, name, inputs, built, run.diagnostics)
     return built
 
 
