@@ -169,15 +169,15 @@ def _runs_in(target: Target, built: BuiltModel, graph: OnnxArtifact, threads: in
     from repogen.onnx_graph.written_shapes import with_output_shapes  # noqa: PLC0415
     from repogen.worker.target_runtime import target_runtime  # noqa: PLC0415
 
-    runtime = target_runtime(target, threads)
-    if runtime.installation is None:  # graphs are not loaded in repogen's own process
-        return False
-    try:
-        if with_output_shapes(graph, runtime.load(graph)) != graph:
+    with target_runtime(target, threads) as runtime:
+        if runtime.installation is None:  # graphs are not loaded in repogen's own process
             return False
-        runtime.check(graph, built.golden_dir)
-    except RepogenError:
-        return False
+        try:
+            if with_output_shapes(graph, runtime.load(graph)) != graph:
+                return False
+            runtime.check(graph, built.golden_dir)
+        except RepogenError:
+            return False
     return True
 
 
