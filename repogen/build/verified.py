@@ -22,7 +22,7 @@ from repogen.artifacts.steps import PythonArtifact
 from repogen.build.cache import digest
 from repogen.build.fingerprint import block_digest, fingerprint, imports_changed
 from repogen.errors import RepogenError
-from repogen.plugins import plugin_distributions
+from repogen.plugins import is_built_in
 from repogen.targets import target_of
 from repogen.triton_config.rules.target import target_findings
 from repogen.triton_config.sections.model import TritonSpec
@@ -68,7 +68,7 @@ _DOCUMENT = TypeAdapter(_Document)
 
 def worker_model(model: ModelSpec) -> ModelSpec:
     """Return the part of a spec entry that the worker receives; everything for the source of a plug-in."""
-    if plugin_distributions("repogen.sources", [model.source.kind]):
+    if not is_built_in("repogen.sources", model.source.kind):
         return model
     keys = _CODE_INPUTS if model.source.kind in _CODE_KINDS else _TRITON_INPUTS
     triton = TritonSpec().model_copy(update={key: getattr(model.triton, key) for key in keys})
