@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -118,6 +119,7 @@ def _export(session: BuildSession, run: ModelRun, threads: int, inputs: Mapping[
     """Export, optimize and validate a model in a worker process, and keep the result in the cache."""
     name, model = run.name, session.spec.models[run.name]
     work_dir = session.staging / "work" / name
+    shutil.rmtree(work_dir, ignore_errors=True)  # of a worker that was killed
     work_dir.mkdir(parents=True)
     fetched = None
     if isinstance(model.source, MlflowSource):
@@ -147,6 +149,7 @@ def _fetch(session: BuildSession, name: str, uri: str) -> Path:
         TrackingError: MLflow cannot be reached.
     """
     directory = session.staging / "fetched" / name
+    shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     return fetch_model(tracking_of(session.spec, session.options.tracking_uri, session.spec.root), uri, directory)
 
