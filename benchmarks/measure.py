@@ -1,18 +1,22 @@
-"""Runs a command and measures its wall time and the resident memory of its process tree."""
+"""Runs a command and measures its wall time, its CPU time, and the resident memory of its process tree."""
 
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
+import sys
+import tempfile
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _PAGE = os.sysconf("SC_PAGESIZE")
 _EVERY = 0.05
@@ -26,11 +30,14 @@ class Run:
         wall: Seconds.
         rss: Largest sum of the resident memory of the process and all its descendants, in MB, sampled every 50 ms.
         stdout: Its standard output.
+        cpu: Seconds of CPU time, user and system, of the process and its descendants. Unlike the wall time, it depends
+            little on what else the machine does.
     """
 
     wall: float
     rss: float
     stdout: str
+    cpu: float = 0.0
 
 
 def measure(command: Sequence[str], cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> Run:
@@ -39,7 +46,7 @@ def measure(command: Sequence[str], cwd: Path | None = None, environment: Mappin
     Raises:
         RuntimeError: It failed.
     """
-    start = time.monotonic()
+    start, before = time.monotonic(), _cpu_of_children()
     process = subprocess.Popen(
         command,
         cwd=cwd,
@@ -63,7 +70,32 @@ def measure(command: Sequence[str], cwd: Path | None = None, environment: Mappin
     sampler.join()
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)} exited with {process.returncode}:\n{err}\n{out}")
-    return Run(wall, max(peaks), out)
+    return Run(wall, max(peaks), out, _cpu_of_children() - before)
+
+
+@contextmanager
+def checkout(commit: str) -> Iterator[Path]:
+    """Check out a commit into a temporary git worktree, which is removed at the end of the block."""
+    root = Path(__file__).resolve().parent.parent
+    with tempfile.TemporaryDirectory(prefix="repogen-bench-") as scratch:
+        directory = Path(scratch) / "checkout"
+        git = ["git", "-C", str(root), "worktree"]
+        subprocess.run([*git, "add", "--quiet", "--detach", str(directory), commit], check=True)
+        try:
+            yield directory
+        finally:
+            subprocess.run([*git, "remove", "--force", str(directory)], check=True)
+
+
+def repogen(checkout: Path, *arguments: str, **environment: str) -> Run:
+    """Run the `repogen` command of a checkout, with variables added to the environment."""
+    variables = {"PYTHONPATH": str(checkout), **environment}
+    return measure([sys.executable, "-P", "-m", "repogen", *arguments], environment=variables)
+
+
+def _cpu_of_children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _tree_rss(root: int) -> float:

@@ -17,7 +17,7 @@ group                 an entry point is                              Protocol
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -123,8 +123,14 @@ def is_built_in(group: Group, name: str) -> bool:
 def plugin_distributions(group: Group, names: Iterable[str]) -> set[str]:
     """Return the distributions of other packages that register some of the names of a group."""
     entries = (plugins(group).get(name) for name in names)
-    return {entry.dist.name for entry in entries if entry is not None and entry.dist is not None} - {DISTRIBUTION}
+    return {_name(entry.dist) for entry in entries if entry is not None and entry.dist is not None} - {DISTRIBUTION}
 
 
 def _package(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist is not None else entry.module
+    return _name(entry.dist) if entry.dist is not None else entry.module
+
+
+@cache
+def _name(distribution: Distribution) -> str:
+    """Return the name of a distribution, for which its metadata is parsed; an unchanged build asks for every model."""
+    return distribution.name

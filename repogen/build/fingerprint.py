@@ -114,14 +114,31 @@ def changes(recorded: Mapping[str, str], spec: Spec, name: str) -> list[str]:
     return [_reason(key, old.get(key), new.get(key)) for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
 
 
+def imports_changed(recorded: Mapping[str, str], root: Path) -> bool:
+    """Return whether a file or a distribution that a build imported is another one now.
+
+    Args:
+        recorded: The fingerprint of the build.
+        root: Directory of the spec.
+    """
+    versions = {key: _version(key.removeprefix(_DIST)) for key in recorded if key.startswith(_DIST)}
+    files = _hash_all({key: root / key.removeprefix(_FILE) for key in recorded if key.startswith(_FILE)})
+    return any(recorded[key] != value for key, value in {**versions, **files}.items())
+
+
 def spec_digest(spec: Spec, name: str) -> str:
     """Return the SHA-256 of a model's effective spec block as canonical JSON, without keys that have their defaults.
 
     A release that adds a key to the spec does not change the digest of a spec that does not use the key.
     """
+    return block_digest(spec.models[name])
+
+
+def block_digest(model: ModelSpec) -> str:
+    """Return the ``spec_digest`` of a spec entry."""
     # Gates decide about promotion, and the description is shown in MLflow: neither changes what is published.
     excluded = {"promotion", "description"}
-    block = spec.models[name].model_dump(mode="json", exclude=excluded, exclude_defaults=True)
+    block = model.model_dump(mode="json", exclude=excluded, exclude_defaults=True)
     return sha256_bytes(json.dumps(block, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode())
 
 

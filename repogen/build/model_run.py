@@ -98,6 +98,11 @@ class ModelRun:
         outcome = self._result(Outcome)
         return BuildDiagnostics() if outcome is None else outcome.diagnostics
 
+    def restart(self, note: str) -> None:
+        """Forget all results, because the steps run again; the note says why."""
+        self._results = [Notes((note,))]
+        self._seconds = {}
+
     def record(self, result: object) -> None:
         """Record a result of something that is not a step."""
         self._results.append(result)
@@ -108,7 +113,7 @@ class ModelRun:
         publication, tracked = self._result(PublishedVersion), self._result(Tracked)
         diagnostics = self.diagnostics
         built = outcome.result if outcome is not None and isinstance(outcome.result, BuiltModel) else _NOT_BUILT
-        notes = self._result(Notes)
+        notes = [text for result in self._results if isinstance(result, Notes) for text in result.texts]
         return ModelReport(
             self.name,
             status,
@@ -129,7 +134,7 @@ class ModelRun:
             passes=diagnostics.passes,
             lossy=built.lossy,
             batch_reason=built.batch.reason,
-            notes=(*diagnostics.notes, *(() if notes is None else notes.texts)),
+            notes=(*diagnostics.notes, *notes),
             smoke=self._result(SmokeReport),
             registry_version=None if tracked is None else tracked.registry_version,
             seconds=self._all_seconds(diagnostics),

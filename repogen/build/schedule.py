@@ -6,6 +6,7 @@ import itertools
 import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -16,9 +17,10 @@ from repogen.build.model_run import ModelRun
 from repogen.build.preconditions import with_place
 from repogen.errors import ErrorRecord, RepogenError
 from repogen.repository.workspace import write_error
+from repogen.worker.process import may_lack_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from concurrent.futures import Future
 
     from repogen.build.session import BuildSession
@@ -27,6 +29,48 @@ if TYPE_CHECKING:
     Verify: TypeAlias = Callable[[BuildSession, ModelRun, int], Publish]
 
 Result = TypeVar("Result")
+
+
+RETRIED = (
+    "its worker was killed while other models were built, perhaps because memory was exhausted; it was built again "
+    "alone: a lower --jobs avoids this"
+)
+
+
+class _Room:
+    """Lets models be verified at the same time, or one of them alone."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._used = 0
+        self._reserved = False
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Wait until no model is to be alone."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._reserved)
+            self._used += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._used -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until no other model is in the block; none begins until the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._reserved)
+            self._reserved = True
+            self._changed.wait_for(lambda: self._used == 0)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._reserved = False
+                self._changed.notify_all()
 
 
 @dataclass(frozen=True)
@@ -65,15 +109,15 @@ def build_models(session: BuildSession, verify: Verify) -> dict[str, ModelReport
     dependencies = {name: ensemble_dependencies(session.spec.models, name) for name in names}
     held_models = {member for name, steps in dependencies.items() if steps for member in (name, *steps)}
     order = build_order(session.spec, names)  # dependencies first, so that no ensemble blocks the threads of its steps
+    room = _Room()
     with ThreadPoolExecutor(session.plan.jobs, thread_name_prefix="model") as pool:
         futures: dict[str, Future[PendingBuild]] = {}
         for name in order:
             steps = {step: futures[step] for step in dependencies[name] if step in futures}
             hold = name in held_models and not session.options.dry_run
             run = ModelRun(name, session.progress, session.cancelled)
-            futures[name] = pool.submit(
-                _build, session, run, partial(verify, session, run, session.plan.threads), steps, hold=hold
-            )
+            verify_once = partial(_verify, session, run, room, verify)
+            futures[name] = pool.submit(_build, session, run, verify_once, steps, hold=hold)
         _count_builds(session, futures.values())
         try:
             builds = {name: future.result() for name, future in futures.items()}
@@ -120,6 +164,21 @@ def _build(
         session.progress.step(run.name, "verified; waiting for the models that are published with it")
         return PendingBuild(run, run.report(Status.VERIFIED), publish)
     return PendingBuild(run, _publish(session, run, publish))
+
+
+def _verify(session: BuildSession, run: ModelRun, room: _Room, verify: Verify) -> Publish:
+    """Verify one model; if its worker was killed as for lack of memory, once more without other models."""
+    threads = session.plan.threads
+    try:
+        with room.shared():
+            return verify(session, run, threads)
+    except RepogenError as error:
+        if session.plan.jobs == 1 or not may_lack_memory(error.record):
+            raise
+    session.progress.step(run.name, "its worker was killed; waiting to be built alone")
+    run.restart(RETRIED)
+    with room.alone():
+        return verify(session, run, threads)
 
 
 def _publish(session: BuildSession, run: ModelRun, publish: Publish) -> ModelReport:

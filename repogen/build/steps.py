@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from repogen.build.ensemble_steps import built_steps
 from repogen.build.fingerprint import build_inputs, registered, step_inputs
 from repogen.build.model_run import Notes
 from repogen.build.provenance import provenance
-from repogen.build.verified import load_verified, store_verified
+from repogen.build.verified import load_verified, store_verified, worker_model
 from repogen.errors import PublishError
 from repogen.registry.mlflow.access import fetch_model
 from repogen.registry.mlflow.uri import tracking_of
@@ -110,7 +111,8 @@ def _verified_before(session: BuildSession, run: ModelRun, inputs: Mapping[str, 
     if session.cache is None or session.options.force:
         return None
     directory = session.staging / "verified" / run.name
-    outcome = run.step("cache", load_verified, session.cache, session.spec, run.name, inputs, directory)
+    threads = session.plan.threads
+    outcome = run.step("cache", load_verified, session.cache, session.spec, run.name, inputs, directory, threads)
     return None if outcome is None else outcome.model()
 
 
@@ -118,13 +120,14 @@ def _export(session: BuildSession, run: ModelRun, threads: int, inputs: Mapping[
     """Export, optimize and validate a model in a worker process, and keep the result in the cache."""
     name, model = run.name, session.spec.models[run.name]
     work_dir = session.staging / "work" / name
+    shutil.rmtree(work_dir, ignore_errors=True)  # of a worker that was killed
     work_dir.mkdir(parents=True)
     fetched = None
     if isinstance(model.source, MlflowSource):
         fetched = run.step("fetch", _fetch, session, name, model.source.uri)
     job = Job(
         name,
-        model,
+        worker_model(model),
         session.spec.root,
         session.spec.release,
         work_dir,
@@ -135,7 +138,7 @@ def _export(session: BuildSession, run: ModelRun, threads: int, inputs: Mapping[
     )
     built = run.work(run_worker, job, session.progress, session.cancelled, session.fork_server)
     if session.cache is not None:
-        run.step("keep", store_verified, session.cache, inputs, built, run.diagnostics)
+        run.step("keep", store_verified, session.cache, session.spec, name, inputs, built, run.diagnostics)
     return built
 
 
@@ -147,6 +150,7 @@ def _fetch(session: BuildSession, name: str, uri: str) -> Path:
         TrackingError: MLflow cannot be reached.
     """
     directory = session.staging / "fetched" / name
+    shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     return fetch_model(tracking_of(session.spec, session.options.tracking_uri, session.spec.root), uri, directory)
 

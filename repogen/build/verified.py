@@ -1,27 +1,45 @@
-"""Verified models in the cache: what the worker returned, with its files, keyed by the inputs of the build."""
+"""Verified models in the cache: what the worker returned, with its files, keyed by the inputs of the worker.
+
+The worker receives only the parts of a spec that it uses (``worker_model``), and these are the key: an edit of another
+part, such as ``instance_group`` or a template, needs a new config.pbtxt and a smoke test, but no new export. A verified
+model is also used for another target release if the graph meets its limits, loads in its ONNX Runtime with the same
+shapes, and returns the golden outputs there.
+"""
 
 from __future__ import annotations
 
 import platform
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from repogen.artifacts.built_model import BuildDiagnostics, BuiltModel, OnnxArtifact
+from repogen.artifacts.built_model import BatchReport, BuildDiagnostics, BuiltModel, OnnxArtifact
 from repogen.artifacts.file_names import DATA_FILE
 from repogen.artifacts.steps import PythonArtifact
 from repogen.build.cache import digest
-from repogen.build.fingerprint import changes, fingerprint
+from repogen.build.fingerprint import block_digest, fingerprint, imports_changed
+from repogen.errors import RepogenError
+from repogen.plugins import is_built_in
+from repogen.targets import target_of
+from repogen.triton_config.rules.target import target_findings
+from repogen.triton_config.sections.model import TritonSpec
 from repogen.worker.job import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from repogen.build.cache import Cache, Entry
-    from repogen.spec.models import Spec
+    from repogen.spec.models import ModelSpec, Spec
+    from repogen.targets import Target
 
+_TRITON_INPUTS = ("batch_input", "batch_output", "input", "max_batch_size", "sequence_batching")
+"""Keys of ``triton:`` that decide how a model is verified."""
+_CODE_KINDS = frozenset({"python", "ensemble"})
+_CODE_INPUTS = ("max_batch_size", "parameters", "sequence_batching")
+"""Keys of ``triton:`` that Python code and the verification of ensembles can read."""
 NOTE = "exported and verified by an earlier build with the same inputs; --force repeats both"
 _ARTIFACT, _GOLDEN, _COMPANION = "artifact-", "golden-", "companion-"
 
@@ -32,11 +50,15 @@ class _Document:
 
     Attributes:
         fingerprint: All inputs of the build.
+        release: Target Triton release.
+        requested: ``triton.max_batch_size`` of the spec.
         diagnostics: Diagnostics of the build.
         built: The model; its paths are names of files in the entry.
     """
 
     fingerprint: dict[str, str]
+    release: str
+    requested: int | Literal["auto"]
     diagnostics: BuildDiagnostics
     built: BuiltModel
 
@@ -44,7 +66,18 @@ class _Document:
 _DOCUMENT = TypeAdapter(_Document)
 
 
-def load_verified(cache: Cache, spec: Spec, name: str, inputs: Mapping[str, str], directory: Path) -> Outcome | None:
+def worker_model(model: ModelSpec) -> ModelSpec:
+    """Return the part of a spec entry that the worker receives; everything for the source of a plug-in."""
+    if not is_built_in("repogen.sources", model.source.kind):
+        return model
+    keys = _CODE_INPUTS if model.source.kind in _CODE_KINDS else _TRITON_INPUTS
+    triton = TritonSpec().model_copy(update={key: getattr(model.triton, key) for key in keys})
+    return model.model_copy(update={"triton": triton, "promotion": type(model.promotion)(), "description": ""})
+
+
+def load_verified(
+    cache: Cache, spec: Spec, name: str, inputs: Mapping[str, str], directory: Path, threads: int = 1
+) -> Outcome | None:
     """Return what an earlier build of the same inputs verified; None if there is nothing.
 
     Args:
@@ -53,35 +86,99 @@ def load_verified(cache: Cache, spec: Spec, name: str, inputs: Mapping[str, str]
         name: The model.
         inputs: The model's ``build_inputs`` and ``step_inputs``.
         directory: Directory for the files; it must not exist.
+        threads: Number of compute threads for another target's ONNX Runtime.
     """
-    for entry in cache.entries(_key(inputs)):
+    model = spec.models[name]
+    for entry in cache.entries(_key(inputs, model)):
         document = _document(entry)
-        if document is None or _is_stale(document, spec, name, inputs):
+        if document is None or imports_changed(document.fingerprint, spec.root):
             continue
-        if cache.copy(entry, directory):
-            notes = (*document.diagnostics.notes, NOTE)
-            diagnostics = replace(document.diagnostics, seconds={}, peak_rss_bytes=0, notes=notes)
-            return Outcome(diagnostics, _with_paths(document.built, directory))
+        batch = _batch_of(document, model.triton.max_batch_size)
+        if batch is None or not cache.copy(entry, directory):
+            continue
+        built = replace(_with_paths(document.built, directory), batch=batch)
+        notes = (*document.diagnostics.notes, NOTE)
+        if document.release != spec.release:
+            if not _meets(built, document.release, spec.release, threads):
+                shutil.rmtree(directory)
+                continue
+            notes = (*notes, f"exported for Triton {document.release}, and checked again for {spec.release}")
+        return Outcome(replace(document.diagnostics, seconds={}, peak_rss_bytes=0, notes=notes), built)
     return None
 
 
-def store_verified(cache: Cache, inputs: Mapping[str, str], built: BuiltModel, diagnostics: BuildDiagnostics) -> None:
+def store_verified(
+    cache: Cache, spec: Spec, name: str, inputs: Mapping[str, str], built: BuiltModel, diagnostics: BuildDiagnostics
+) -> None:
     """Store what a worker verified."""
     recorded = fingerprint(inputs, built.imported)
-    files = _files(built)
-    document = _Document(recorded, diagnostics, _with_names(built))
-    cache.store(_key(inputs), digest(recorded), _DOCUMENT.dump_json(document).decode(), files)
+    model = spec.models[name]
+    requested = model.triton.max_batch_size
+    document = _Document(recorded, spec.release, requested, diagnostics, _with_names(built))
+    cache.store(_key(inputs, model), digest(recorded), _DOCUMENT.dump_json(document).decode(), _files(built))
 
 
-def _key(inputs: Mapping[str, str]) -> str:
-    return digest({**inputs, "python": platform.python_version(), "machine": platform.machine()})
+def _key(inputs: Mapping[str, str], model: ModelSpec) -> str:
+    """Return a digest of what the worker receives and of the files that it reads, except the target and max_batch_size.
+
+    These two are compared when an entry is read: a graph for one target may meet another, and rows that are independent
+    in a batch are independent in a smaller one.
+    """
+    received = worker_model(model)
+    relevant = dict(inputs)
+    if received is not model:
+        irrelevant = ("template:", "triton:")
+        relevant = {key: value for key, value in inputs.items() if not key.startswith(irrelevant)}
+    if _is_plain_batch(model):
+        triton = received.triton.model_copy(update={"max_batch_size": TritonSpec().max_batch_size})
+        received = received.model_copy(update={"triton": triton})
+    relevant |= {"spec": block_digest(received), "target": "", "python": platform.python_version()}
+    return digest({**relevant, "machine": platform.machine()})
 
 
-def _is_stale(document: _Document, spec: Spec, name: str, inputs: Mapping[str, str]) -> bool:
-    """Return whether an input changed that is known only after loading the model: code and distributions."""
-    steps = {key: value for key, value in inputs.items() if key.startswith("step:")}
-    recorded = {key: value for key, value in document.fingerprint.items() if key.startswith("step:")}
-    return steps != recorded or bool(changes(document.fingerprint, spec, name))
+def _is_plain_batch(model: ModelSpec) -> bool:
+    """Return whether ``max_batch_size`` only limits how many rows are batched."""
+    return worker_model(model) is not model and not model.triton.ragged and model.source.kind not in _CODE_KINDS
+
+
+def _batch_of(document: _Document, requested: int | Literal["auto"]) -> BatchReport | None:
+    """Return the result of the batching check for a ``max_batch_size``; None if it was not verified."""
+    batch = document.built.batch
+    if requested == document.requested:
+        return batch
+    if batch.batchable and isinstance(requested, int) and 0 < requested <= batch.max_batch_size:
+        return replace(batch, max_batch_size=requested)
+    return None
+
+
+def _meets(built: BuiltModel, before: str, release: str, threads: int) -> bool:
+    """Return whether a graph that was verified for one release can be published for another."""
+    target, graph = target_of(release), built.artifact
+    if not isinstance(graph, OnnxArtifact):
+        return isinstance(graph, PythonArtifact)  # its code does not depend on the target
+    if not target.serves_bfloat16 and any(output.dtype == "bfloat16" for output in graph.signature.outputs):
+        return False
+    if target_findings(graph.opset, graph.ir_version, target):
+        return False
+    return target.onnxruntime == target_of(before).onnxruntime or _runs_in(target, built, graph, threads)
+
+
+def _runs_in(target: Target, built: BuiltModel, graph: OnnxArtifact, threads: int) -> bool:
+    """Return whether the target's ONNX Runtime infers the same shapes and returns the golden outputs."""
+    # Imports ONNX Runtime, which few builds need in this process.
+    from repogen.onnx_graph.written_shapes import with_output_shapes  # noqa: PLC0415
+    from repogen.worker.target_runtime import target_runtime  # noqa: PLC0415
+
+    with target_runtime(target, threads) as runtime:
+        if runtime.installation is None:  # graphs are not loaded in repogen's own process
+            return False
+        try:
+            if with_output_shapes(graph, runtime.load(graph)) != graph:
+                return False
+            runtime.check(graph, built.golden_dir)
+        except RepogenError:
+            return False
+    return True
 
 
 def _document(entry: Entry) -> _Document | None:

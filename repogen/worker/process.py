@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from repogen.artifacts.progress import Progress
+    from repogen.errors import ErrorRecord
     from repogen.spec.models import ModelSpec
 
 _PYTORCH_SOURCES = frozenset({"torch", "huggingface"})
@@ -39,6 +41,7 @@ _DYNAMO = frozenset(
         "torch.onnx._internal.exporter._torchlib.ops",
     }
 )
+_KILLED = "worker.killed"
 _CRASHED = "native code crashed; --debug shows the whole stack"
 _SIGNAL_HINTS = {
     "SIGKILL": "it may have run out of memory (see dmesg)",
@@ -67,6 +70,11 @@ def run_worker(job: Job, progress: Progress, cancelled: threading.Event, server:
         shutil.rmtree(job.work_dir, ignore_errors=True)
         job.work_dir.mkdir(parents=True)
         return _run(job, progress, cancelled, None)
+
+
+def may_lack_memory(error: ErrorRecord) -> bool:
+    """Return whether a worker was killed as Linux kills a process when the memory of the machine is exhausted."""
+    return error.code == _KILLED and signal.SIGKILL.name in error.message
 
 
 def open_fork_server(models: Sequence[ModelSpec], threads: int) -> ForkServer:
@@ -176,7 +184,7 @@ class _Monitor:
             case ProcessEndedError() if error.signal_name:
                 message = f"the worker {error} in the step {self._step!r}{log.suffix}"
                 hint = _SIGNAL_HINTS.get(error.signal_name, "the model's code or another program sent the signal")
-                code = "worker.killed"
+                code = _KILLED
             case _:
                 message = f"the worker {error} in the step {self._step!r}{log.suffix}"
                 hint = "the model's code called os._exit, or closed or wrote to the worker's files"

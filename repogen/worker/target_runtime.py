@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from dataclasses import dataclass
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,9 @@ from repogen.validate.compare import difference
 from repogen.validate.runtime import OTHER_EXPORTER, OnnxModel, load_hint
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self
+
     from repogen.artifacts.built_model import Golden, OnnxArtifact
     from repogen.onnx_graph.written_shapes import OutputShapes
     from repogen.serving.install import Installation
@@ -34,9 +39,11 @@ _SCRIPT = Path(__file__).with_name("target_session.py")
 _RESULTS = "target-results.npz"
 
 
-@dataclass(frozen=True)
+@dataclass
 class TargetRuntime:
-    """The ONNX Runtime of a target release.
+    """The ONNX Runtime of a target release; a context manager that ends its process.
+
+    The process starts with the first graph and is used for the next ones, without keeping a graph in memory.
 
     Attributes:
         target: The target release.
@@ -47,6 +54,17 @@ class TargetRuntime:
     target: Target
     installation: Installation | None
     threads: int
+    _process: _Process | None = field(default=None, init=False, repr=False)
+
+    def __enter__(self) -> Self:
+        """Return the runtime."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End its process."""
+        if self._process is not None:
+            self._process.end()
+            self._process = None
 
     def load(self, artifact: OnnxArtifact) -> OutputShapes:
         """Return the shape of each output as ONNX Runtime infers it.
@@ -113,28 +131,78 @@ class TargetRuntime:
             for case in (golden.cases if golden is not None else ())
         ]
         job = {
-            "site": str(installation.site),
-            "session": session.__file__,
             "model": str(artifact.path),
-            "threads": self.threads,
             "cases": cases,
             "golden": str(golden_dir / GOLDEN_NPZ),
             "results": str(artifact.path.with_name(_RESULTS)),
         }
-        process = subprocess.run(
+        if self._process is None:
+            self._process = _Process(installation, self.threads)
+        events, failure = self._process.run(job)
+        if failure:
+            self.__exit__()
+        if "error" in events:
+            failure = first_line(RuntimeError(events["error"]), artifact.path.parent)
+        shapes = {
+            name: tuple(size if isinstance(size, int) else None for size in shape)
+            for name, shape in events.get("shapes", {}).items()
+        }
+        return _Run(shapes, events.get("case", 0), failure)
+
+
+class _Process:
+    """A process with the target's packages.
+
+    Args:
+        installation: Where they are.
+        threads: Number of compute threads.
+    """
+
+    def __init__(self, installation: Installation, threads: int) -> None:
+        """Start it; it imports ONNX Runtime."""
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end
+        self._process = subprocess.Popen(
             [installation.python.executable, "-I", "-S", "-B", _SCRIPT],
-            input=json.dumps(job),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
             env=without_secrets(),
-            capture_output=True,
             text=True,
-            check=False,
         )
-        return _read(process, artifact.path.parent)
+        self._send({"site": str(installation.site), "session": session.__file__, "threads": threads})
+
+    def run(self, job: Mapping[str, object]) -> tuple[dict[str, Any], str]:
+        """Return the events of a job, later ones over earlier ones, and how the process ended; empty if it did not."""
+        self._send(job)
+        events: dict[str, Any] = {}
+        for line in self._process.stdout or ():
+            events |= json.loads(line)
+            if "done" in events:
+                return events, ""
+        status = self._process.wait()
+        if status < 0:
+            return events, f"it crashed ({signal.Signals(-status).name})"
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        return events, lines[-1] if lines else f"its process exited with {status}"
+
+    def end(self) -> None:
+        """End the process."""
+        self._process.kill()
+        with suppress(BrokenPipeError), self._process:  # waits, and closes the pipes
+            pass
+        self._log.close()
+
+    def _send(self, document: Mapping[str, object]) -> None:
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError):  # it ended, which the next read notices
+                self._process.stdin.write(json.dumps(document) + "\n")
+                self._process.stdin.flush()
 
 
 @dataclass(frozen=True)
 class _Run:
-    """The events of one process.
+    """The events of one job.
 
     Attributes:
         shapes: Shapes of the outputs; empty if the graph was not loaded.
@@ -145,23 +213,6 @@ class _Run:
     shapes: OutputShapes
     case: int
     failure: str
-
-
-def _read(process: subprocess.CompletedProcess[str], directory: Path) -> _Run:
-    events: dict[str, Any] = {}
-    for line in process.stdout.splitlines():
-        events |= json.loads(line)
-    failure = first_line(RuntimeError(events["error"]), directory) if "error" in events else ""
-    if process.returncode < 0:
-        failure = f"it crashed ({signal.Signals(-process.returncode).name})"
-    elif process.returncode:
-        lines = process.stderr.strip().splitlines()
-        failure = lines[-1] if lines else f"its process exited with {process.returncode}"
-    shapes = {
-        name: tuple(size if isinstance(size, int) else None for size in shape)
-        for name, shape in events.get("shapes", {}).items()
-    }
-    return _Run(shapes, events.get("case", 0), failure)
 
 
 def _hint(case: int) -> str:

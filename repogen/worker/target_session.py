@@ -1,8 +1,8 @@
-"""Loads a graph in ONNX Runtime and runs golden cases; a process of its own, in the target release's environment.
+"""Loads graphs in ONNX Runtime and runs golden cases; a process of its own, in the target release's environment.
 
 Runs on the Python 3.10-3.12 of the embedded Triton, and imports only the standard library, the target's NumPy and ONNX
-Runtime, and ``repogen/onnx_graph/session.py``, which imports no more. The job is JSON on standard input; each line on
-standard output is JSON as well.
+Runtime, and ``repogen/onnx_graph/session.py``, which imports no more. Each line on standard input is JSON: where these
+packages are, then jobs until the end of the input. Each line on standard output is JSON as well.
 """
 
 from __future__ import annotations
@@ -10,23 +10,31 @@ from __future__ import annotations
 import json
 import runpy
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def main() -> None:
-    """Report the shapes of the outputs, then the start of each case, or the error."""
-    job = json.load(sys.stdin)
-    sys.path.insert(0, job["site"])
-    import numpy as np  # noqa: PLC0415 - importable from now on
+    """Answer each job with the shapes of the outputs, then the start of each case, or the error, and the end."""
+    environment = json.loads(sys.stdin.readline())
+    sys.path.insert(0, environment["site"])
+    run = runpy.run_path(environment["session"])["run"]
+    for line in sys.stdin:
+        _answer(json.loads(line), environment["threads"], run)
+        _report(done=True)
+
+
+def _answer(job: dict[str, Any], threads: int, run: Callable[[Any, list[str], Any], list[Any]]) -> None:
+    import numpy as np  # noqa: PLC0415 - importable only now
     import onnxruntime  # noqa: PLC0415 - the same
 
-    run = runpy.run_path(job["session"])["run"]
     onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.intra_op_num_threads = job["threads"]
+    options.intra_op_num_threads = threads
     options.log_severity_level = 4
-    _report(version=onnxruntime.__version__)
     try:
         session = onnxruntime.InferenceSession(job["model"], options, providers=["CPUExecutionProvider"])
         _report(shapes={output.name: output.shape for output in session.get_outputs()})

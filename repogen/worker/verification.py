@@ -69,25 +69,25 @@ def verify(
     """
     target = target_of(job.release)
     check_structure(artifact, target)
-    runtime = target_runtime(target, job.threads)
 
     def measure(graph: OnnxArtifact) -> Validation:
         if lossy_precision is not None:
             return validate_lossy(graph, source, job.model, golden, lossy_precision)
         return validate(graph, source, job.model, golden, extra_sizes or ())
 
-    artifact = _with_shapes(artifact, runtime, source)
-    validation = measure(artifact)
-    if validation.wrong_sizes:
-        artifact = _with_shapes(without_sizes(artifact, validation.wrong_sizes), runtime, source)
+    with target_runtime(target, job.threads) as runtime:
+        artifact = _with_shapes(artifact, runtime, source)
         validation = measure(artifact)
-    for name, axis in sorted(validation.wrong_sizes):
-        raise ExportError(
-            f"the size of axis {axis} of output {name!r} changes, but ONNX Runtime infers that it is fixed",
-            OTHER_EXPORTER,
-            code="export.specialized-dim",
-        )
-    runtime.check(artifact, golden)
+        if validation.wrong_sizes:
+            artifact = _with_shapes(without_sizes(artifact, validation.wrong_sizes), runtime, source)
+            validation = measure(artifact)
+        for name, axis in sorted(validation.wrong_sizes):
+            raise ExportError(
+                f"the size of axis {axis} of output {name!r} changes, but ONNX Runtime infers that it is fixed",
+                OTHER_EXPORTER,
+                code="export.specialized-dim",
+            )
+        runtime.check(artifact, golden)
     return VerifiedGraph(artifact, validation, golden)
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from repogen.serving.install import cache_root
+from repogen.targets import newest_target
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -17,9 +20,15 @@ if TYPE_CHECKING:
 def test_verified_model_is_not_exported_again(
     tmp_path: Path, new_project: Callable[[Path], Project], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A dry run verifies; the build publishes the same bytes; a damaged entry is exported again."""
+    """A dry run verifies; the build publishes the same bytes; a damaged entry is exported again.
+
+    An edit of ``triton:`` needs no export, and neither does a newer release that the graph meets.
+    """
     monkeypatch.setenv("REPOGEN_CACHE_GB", "1")
+    installed = cache_root()  # has the ONNX Runtime of each target
     monkeypatch.setenv("REPOGEN_CACHE_DIR", str(tmp_path / "cache"))
+    cache_root().parent.mkdir(parents=True)
+    cache_root().symlink_to(installed)
     project = new_project(tmp_path / "project")
 
     def build(*options: str) -> dict[str, Any]:
@@ -36,7 +45,20 @@ def test_verified_model_is_not_exported_again(
     assert second["parity"] == first["parity"]
     assert any("an earlier build" in note for note in second["notes"])
 
-    for graph in (tmp_path / "cache").rglob("artifact-*.onnx"):
+    project.edit("count: 1", "count: 2")
+    third = build()
+    assert (third["status"], third["version"]) == ("published", 2)
+    assert "export" not in third["seconds"]
+    assert "count: 2" in (project.repository / "tiny" / "config.pbtxt").read_text()
+
+    newest = newest_target().release
+    project.edit("models:", f"target: {{triton: '{newest}'}}\nmodels:")
+    fourth = build()
+    assert fourth["version"] == 3
+    assert "export" not in fourth["seconds"]
+    assert any(newest in note for note in fourth["notes"])
+
+    for graph in (tmp_path / "cache" / "verified").rglob("artifact-*.onnx"):
         graph.write_bytes(graph.read_bytes()[:-1])
     (project.repository / "tiny").rename(tmp_path / "moved")
     assert "export" in build()["seconds"]

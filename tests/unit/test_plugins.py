@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
+from importlib.metadata import Distribution, EntryPoint
 from typing import TYPE_CHECKING
 
 import pytest
@@ -54,3 +54,18 @@ def test_plugin_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loading a plug-in imports the value of its entry point."""
     register(monkeypatch, EntryPoint("good", "json:loads", "repogen.gates"))
     assert plugins.load_plugin("repogen.gates", "good")("1") == 1  # type: ignore[operator]
+
+
+def test_name_of_a_distribution_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unchanged build asks for the plug-ins of every model, and the name is in the metadata."""
+    parsed: list[Distribution] = []
+    parse = Distribution.metadata.fget  # type: ignore[attr-defined] # a property
+
+    def metadata(distribution: Distribution) -> object:
+        parsed.append(distribution)
+        return parse(distribution)
+
+    monkeypatch.setattr(Distribution, "metadata", property(metadata))
+    for _ in range(100):
+        assert plugins.plugin_distributions("repogen.sources", ["torch", "onnx"]) == set()
+    assert len(parsed) <= 2 * len(plugins.plugins("repogen.sources"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repogen.artifacts.report import ModelReport, Status
-from repogen.build.schedule import build_models
+from repogen.build.schedule import RETRIED, build_models
 from repogen.errors import ExportError, PublishError
 
 from .conftest import PLAIN, RecordedProgress, ensemble_of, session_of, write_spec
@@ -161,6 +161,45 @@ def test_several_models_are_built_at_a_time(spec: Spec, tmp_path: Path) -> None:
 
     reports = build_models(session_of(spec, tmp_path, jobs=2), verify)
     assert all(report.error is None for report in reports.values())
+
+
+KILLED = ExportError("the worker was killed by SIGKILL in the step 'export'", code="worker.killed")
+
+
+@pytest.mark.parametrize(("jobs", "attempts"), [(4, 2), (1, 1)])
+def test_model_whose_worker_was_killed_is_built_again_alone(
+    spec: Spec, tmp_path: Path, jobs: int, attempts: int
+) -> None:
+    """Once, and only if other models were built at the same time: Linux kills the process that has the most memory."""
+    started: list[str] = []
+    running: set[str] = set()
+    alone: list[bool] = []
+    meeting = threading.Barrier(min(jobs, 3), timeout=60)
+
+    def verify(_: BuildSession, run: ModelRun, threads: int) -> Callable[[], ModelReport]:
+        assert threads >= 1
+        started.append(run.name)
+        running.add(run.name)
+        try:
+            if run.name == "e":
+                return lambda: run.report(Status.PUBLISHED)
+            if started.count(run.name) == 1:
+                meeting.wait()
+            if run.name == "other":
+                alone.append(running == {"other"})
+                raise KILLED
+            return lambda: run.report(Status.PUBLISHED)
+        finally:
+            running.remove(run.name)
+
+    reports = build_models(session_of(spec, tmp_path, jobs=jobs), verify)
+    assert started.count("other") == attempts
+    assert alone[-1]
+    error = reports["other"].error
+    assert error is not None
+    assert error.code == "worker.killed"
+    assert reports["other"].notes == ((RETRIED,) if attempts == 2 else ())
+    assert {reports[name].status for name in "abe"} == {Status.PUBLISHED}
 
 
 class StoppableTriton:

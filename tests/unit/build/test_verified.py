@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from pydantic import TypeAdapter
 
 from repogen.artifacts.built_model import (
     BatchReport,
@@ -17,8 +18,12 @@ from repogen.artifacts.built_model import (
 )
 from repogen.build.cache import Cache
 from repogen.build.fingerprint import build_inputs
-from repogen.build.verified import NOTE, load_verified, store_verified
+from repogen.build.verified import NOTE, load_verified, store_verified, worker_model
 from repogen.repository.digest import sha256_file
+from repogen.spec.models import ModelSpec
+from repogen.spec.sources import PythonSource
+from repogen.targets import DEFAULT_RELEASE, targets
+from repogen.triton_config.sections.model import TritonSpec
 
 from .conftest import PLAIN, SIGNATURE, write_spec
 
@@ -55,7 +60,7 @@ def cache(tmp_path: Path, spec: Spec) -> Cache:
     built = BuiltModel(artifact, work / "golden", 4, ParityReport(()), batch, code, {"tokens.txt": work / "vocab.txt"})
     stored = Cache(tmp_path / "cache", 10**6)
     diagnostics = BuildDiagnostics(notes=("note",), seconds={"export": 9.0})
-    store_verified(stored, build_inputs(spec, "a"), built, diagnostics)
+    store_verified(stored, spec, "a", build_inputs(spec, "a"), built, diagnostics)
     return stored
 
 
@@ -73,6 +78,59 @@ def test_round_trip(spec: Spec, cache: Cache, tmp_path: Path) -> None:
     assert str(tmp_path) not in "".join(
         path.read_text(errors="replace") for path in (tmp_path / "cache").rglob("*.json")
     )
+
+
+JOB_MODEL = TypeAdapter(ModelSpec)
+RUNTIME = targets()[DEFAULT_RELEASE].onnxruntime
+TRITON = {
+    "instance_group": [{"count": 2, "kind": "KIND_CPU"}],
+    "max_batch_size": 4,
+    "dynamic_batching": {"max_queue_delay_microseconds": 500},
+    "parameters": {"key": "value"},
+}
+
+
+def edited(spec: Spec, **triton: object) -> Spec:
+    """Return a spec with other keys of ``triton:``, and another description."""
+    changed = {"triton": TritonSpec.model_validate({**TRITON, **triton}), "description": "new"}
+    return replace(spec, models={"a": spec.models["a"].model_copy(update=changed)})
+
+
+def test_edit_of_triton_needs_no_export(spec: Spec, cache: Cache, tmp_path: Path) -> None:
+    """Nor does a template: the worker receives neither. A larger batch than was verified does."""
+    (tmp_path / "overrides").mkdir()
+    (tmp_path / "overrides" / "config.pbtxt.j2").write_text("changed")
+    changed = replace(edited(spec), templates=tmp_path / "overrides")
+    inputs = build_inputs(changed, "a")
+    assert inputs["spec"] != build_inputs(spec, "a")["spec"]
+    assert "template:config.pbtxt.j2" in inputs
+    outcome = load_verified(cache, changed, "a", inputs, tmp_path / "loaded")
+    assert outcome is not None
+    assert outcome.model().batch == BatchReport(batchable=True, max_batch_size=4)
+    for size in (9, 0):  # the golden tensors of a model that is not batched differ
+        other = edited(spec, max_batch_size=size)
+        assert load_verified(cache, other, "a", build_inputs(other, "a"), tmp_path / f"loaded-{size}") is None
+
+
+def test_worker_receives_no_part_of_the_spec_that_is_not_in_the_key(spec: Spec) -> None:
+    """Then nothing else can change what it returns. Python code and plug-ins read more."""
+    model = edited(spec).models["a"]
+    received = worker_model(model)
+    assert received.triton.model_dump(exclude_defaults=True) == {"max_batch_size": 4}
+    assert received.description == ""
+    assert received.model_copy(update={"triton": model.triton, "description": "new"}) == model
+    assert JOB_MODEL.validate_json(JOB_MODEL.dump_json(received, by_alias=True)) == received
+    code = model.model_copy(update={"source": PythonSource(kind="python", path="code.py")})
+    assert set(worker_model(code).triton.model_dump(exclude_defaults=True)) == {"max_batch_size", "parameters"}
+
+
+def test_graph_for_another_target(spec: Spec, cache: Cache, tmp_path: Path) -> None:
+    """Releases with the same ONNX Runtime and limits share an entry; the report says for which it was exported."""
+    same = next(t for t in targets().values() if t.release != spec.release and t.onnxruntime == RUNTIME)
+    other = replace(spec, release=same.release)
+    outcome = load_verified(cache, other, "a", build_inputs(other, "a"), tmp_path / "loaded")
+    assert outcome is not None
+    assert outcome.diagnostics.notes[-1] == f"exported for Triton {spec.release}, and checked again for {same.release}"
 
 
 @pytest.mark.parametrize("change", ["code", "distribution", "spec", "target"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,25 +59,26 @@ def runtimes() -> list[TargetRuntime]:
 @pytest.mark.parametrize("external", [False, True])
 def test_output_dims_are_those_that_onnx_runtime_infers(tmp_path: Path, *, external: bool) -> None:
     """In the signature and in the file, whose weights stay the same."""
-    for index, runtime in enumerate(runtimes()):
+    for index, installed in enumerate(runtimes()):
         directory = tmp_path / str(index)
         directory.mkdir()
         artifact = matmul(directory, external=external)
-        shapes = runtime.load(artifact)
-        assert shapes == {"y": (None, 3)}
-        final = with_output_shapes(artifact, shapes)
+        with installed as runtime:
+            shapes = runtime.load(artifact)
+            assert shapes == {"y": (None, 3)}
+            final = with_output_shapes(artifact, shapes)
+            assert runtime.load(final) == shapes
         assert final.signature.outputs[0].shape == ("N", 3)
         output = onnx.load(final.path).graph.output[0]
         assert [dim.dim_param or dim.dim_value for dim in output.type.tensor_type.shape.dim] == ["N", 3]
         assert final.external_data is external
-        assert runtime.load(final) == shapes
         assert with_output_shapes(final, shapes) is final
 
 
 def test_graph_that_the_target_cannot_load_is_an_error(tmp_path: Path) -> None:
     """With the version of its ONNX Runtime."""
     for runtime in runtimes():
-        with pytest.raises(ParityError, match="cannot load the model") as caught:
+        with runtime, pytest.raises(ParityError, match="cannot load the model") as caught:
             runtime.load(matmul(tmp_path, op="Unheard"))
         assert caught.value.code == "parity.load"
         assert str(tmp_path) not in caught.value.message
@@ -92,12 +94,16 @@ def golden(directory: Path, inputs: Array, outputs: Array) -> None:
 
 def test_golden_cases_run_in_the_targets_runtime(tmp_path: Path) -> None:
     """Equal outputs pass; others are an error that names the case."""
-    runtime, artifact = installed_runtime(), matmul(tmp_path)
+    artifact = matmul(tmp_path)
     inputs = np.ones((2, 4), np.float32)
     golden(tmp_path / "right", inputs, np.full((2, 3), 4, np.float32))
     golden(tmp_path / "wrong", inputs, np.full((2, 3), 5, np.float32))
-    runtime.check(artifact, tmp_path / "right")
-    with pytest.raises(ParityError, match=r"1\.19\.2 .* N=1 seed=0: 6 of 6 values of 'y' differ"):
+    with installed_runtime() as runtime:
+        runtime.check(artifact, tmp_path / "right")
+    with (
+        installed_runtime() as runtime,
+        pytest.raises(ParityError, match=r"1\.19\.2 .* N=1 seed=0: 6 of 6 values of 'y' differ"),
+    ):
         runtime.check(artifact, tmp_path / "wrong")
 
 
@@ -111,8 +117,9 @@ def test_golden_cases_with_bfloat16_run_in_the_targets_runtime(tmp_path: Path) -
     inputs = np.full((2, 4), 1 / 3, np.float32)
     golden(tmp_path / "right", inputs, np.full((2, 4), 0.333984375, np.float32))
     golden(tmp_path / "wrong", inputs, np.full((2, 4), 0.3359375, np.float32))
-    runtime.check(artifact, tmp_path / "right")
-    with pytest.raises(ParityError, match=r"N=1 seed=0: 8 of 8 values of 'y' differ"):
+    with runtime:
+        runtime.check(artifact, tmp_path / "right")
+    with runtime, pytest.raises(ParityError, match=r"N=1 seed=0: 8 of 8 values of 'y' differ"):
         runtime.check(artifact, tmp_path / "wrong")
 
 
@@ -130,5 +137,24 @@ def test_crash_names_the_case(tmp_path: Path) -> None:
     artifact = matmul(tmp_path)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), artifact.path)
     golden(tmp_path / "golden", np.ones((1, 3, 1, 1), np.float32), np.ones((1, 16, 0, 0), np.float32))
-    with pytest.raises(ParityError, match=r"failed at N=1 seed=0: it crashed \(SIGFPE\)"):
-        installed_runtime().check(artifact, tmp_path / "golden")
+    with installed_runtime() as runtime:
+        for _ in range(2):  # after a crash the next graph gets a new process
+            with pytest.raises(ParityError, match=r"failed at N=1 seed=0: it crashed \(SIGFPE\)"):
+                runtime.check(artifact, tmp_path / "golden")
+
+
+def test_graphs_share_a_process_that_ends_with_the_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing ONNX Runtime takes longer than loading a small graph."""
+    started: list[Any] = []
+    start = subprocess.Popen
+
+    def record(*args: Any, **kwargs: Any) -> Any:
+        started.append(start(*args, **kwargs))
+        return started[-1]
+
+    monkeypatch.setattr("repogen.worker.target_runtime.subprocess.Popen", record)
+    with installed_runtime() as runtime:
+        assert runtime.load(matmul(tmp_path)) == runtime.load(matmul(tmp_path))
+        (process,) = started
+        assert process.poll() is None
+    assert process.poll() is not None

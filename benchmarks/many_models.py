@@ -1,0 +1,117 @@
+"""Measures builds of many small models: the cost of each model before and now, an edit of ``triton:``, no change.
+
+``python benchmarks/many_models.py [--counts 10,100,300] [--unchanged 1000] [--jobs 1] [--before COMMIT]``. Every count
+is built by both versions in turn, without smoke tests, which cost the same in both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import yaml
+from build_overhead import ROOT
+from build_profile import TINY, TINY_CODE
+from measure import Run, checkout, repogen
+
+from repogen.reporting.table import table
+from repogen.serving.install import cache_root
+
+
+def write_models(directory: Path, count: int, instances: int = 1) -> Path:
+    """Write a spec of small models, each with weights of its own."""
+    directory.mkdir(parents=True, exist_ok=True)
+    code = TINY_CODE.replace("def build():", "def build(seed=0):").replace("manual_seed(0)", "manual_seed(seed)")
+    (directory / "models.py").write_text(code)
+    triton = {"instance_group": [{"count": instances, "kind": "KIND_CPU"}]}
+    models: dict[str, Any] = {
+        f"model_{n:04}": {**TINY, "source": {"factory": "models.py:build", "kwargs": {"seed": n}}, "triton": triton}
+        for n in range(count)
+    }
+    path = directory / "repogen.yaml"
+    path.write_text(yaml.safe_dump({"repository": "model_repository", "models": models}, sort_keys=False))
+    return path
+
+
+def build(version: Path, spec: Path, cache: Path, jobs: int, *flags: str) -> Run:
+    """Build a spec with a cache of its own."""
+    arguments = ("build", str(spec), "--no-smoke", "--no-track", "--json", "--jobs", str(jobs), *flags)
+    return repogen(version, *arguments, REPOGEN_CACHE_DIR=str(cache))
+
+
+def new_cache(directory: Path) -> Path:
+    """Return a cache without verified models, which has the embedded Tritons of this machine."""
+    directory.mkdir()
+    (directory / "triton").symlink_to(cache_root())
+    return directory
+
+
+def steps(run: Run, step: str) -> int:
+    """Return the number of models that ran a step."""
+    return sum(step in model["seconds"] for model in json.loads(run.stdout)["models"])
+
+
+def measure_counts(counts: list[int], versions: dict[str, Path], jobs: int, scratch: Path) -> list[tuple[str, ...]]:
+    """Build each number of models with each version, and then again after an edit of ``triton:``."""
+    rows: list[tuple[str, ...]] = []
+    for count in counts:
+        costs: dict[str, float] = {}
+        for label, version in versions.items():
+            directory = scratch / f"{count}-{label}"
+            spec = write_models(directory, count)
+            cache = new_cache(directory / "cache")
+            first = build(version, spec, cache, jobs)
+            write_models(directory, count, instances=2)
+            edited = build(version, spec, cache, jobs)
+            costs[label] = first.cpu / count
+            figures = (f"{first.wall / count:.2f}", f"{first.cpu / count:.2f}", f"{first.rss:.0f}")
+            rows.append((str(count), label, *figures, f"{edited.cpu / count:.2f}", str(steps(edited, "export"))))
+        if len(costs) > 1:
+            rows.append((str(count), "ratio of CPU", "", f"{costs['now'] / costs['before']:.2f}", "", "", ""))
+    return rows
+
+
+def measure_unchanged(count: int, scratch: Path) -> list[tuple[str, ...]]:
+    """Build models once, and measure unchanged builds of a part and of all of them."""
+    directory = scratch / "unchanged"
+    spec = write_models(directory, count)
+    cache = new_cache(directory / "cache")
+    build(ROOT, spec, cache, 2)
+    rows: list[tuple[str, ...]] = []
+    for part in sorted({max(count // 10, 1), count // 2, count}):
+        selection = [flag for n in range(part) for flag in ("--model", f"model_{n:04}")] if part < count else []
+        run = build(ROOT, spec, cache, 2, *selection)
+        if any(model["status"] != "unchanged" for model in json.loads(run.stdout)["models"]):
+            raise RuntimeError("expected unchanged models")
+        rows.append((str(part), f"{run.wall:.2f}", f"{run.cpu:.2f}", f"{1000 * run.wall / part:.1f}"))
+    return rows
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--counts", default="10,100,300")
+    parser.add_argument("--unchanged", type=int, default=1000)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--before", help="commit to compare with")
+    arguments = parser.parse_args()
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="repogen-bench-")))
+        versions = {"before": stack.enter_context(checkout(arguments.before))} if arguments.before else {}
+        versions["now"] = ROOT
+        if arguments.counts:
+            counts = [int(count) for count in arguments.counts.split(",")]
+            rows = measure_counts(counts, versions, arguments.jobs, scratch)
+            columns = ("wall s/model", "CPU s/model", "peak RSS MB", "CPU s/model, triton: edited", "exports then")
+            print(table(("models", "version", *columns), rows), flush=True)
+        if arguments.unchanged:
+            print("\nunchanged builds\n")
+            print(table(("models", "wall s", "CPU s", "ms/model"), measure_unchanged(arguments.unchanged, scratch)))
+
+
+if __name__ == "__main__":
+    main()
