@@ -44,7 +44,7 @@ def open_tune_tracker(tracking: Tracking) -> TuneTracker:
 
     Raises:
         MissingExtraError: mlflow is not installed.
-        TrackingError: The server does not answer, or is not an MLflow server.
+        TrackingError: The server does not respond, or is not an MLflow server.
     """
     preflight(tracking)
     from repogen.registry.mlflow.tuning import MlflowTuneTracker  # noqa: PLC0415 - imports mlflow

@@ -41,7 +41,7 @@ class MlflowTuneTracker:
         """Connect to a tracking server.
 
         Raises:
-            TrackingError: The server does not answer, or is not an MLflow server.
+            TrackingError: The server does not respond, or is not an MLflow server.
         """
         return cls(connect(tracking))
 

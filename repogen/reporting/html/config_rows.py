@@ -30,7 +30,7 @@ class _Reader:
         fields: The complete fields.
         comment: The comment lines before the next field.
         name: Name of the current field; empty between fields.
-        words: Its value until now.
+        words: Its value so far.
         reason: Its comments.
         depth: Number of open brackets.
     """
