@@ -106,7 +106,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         return pipeline.build(loaded_spec, options, events)
     with open_url(place, options.stage_dir, events) as opened:
         local = replace(options, repository=opened.path, stage_dir=None, store=opened)
-        report = pipeline.build(loaded_spec, local, events)
+        result = pipeline.build(loaded_spec, local, events)
         if not dry_run:
             opened.commit()  # versions are published; this removes the marks of those that MLflow has confirmed
-        return opened.with_urls(report)
+        return opened.with_urls(result)

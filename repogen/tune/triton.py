@@ -15,10 +15,10 @@ from repogen.artifacts.steps import PythonArtifact
 from repogen.artifacts.tune import Figures
 from repogen.bench.inputs import golden_inputs
 from repogen.bench.load import Load, load_target, measure
-from repogen.bench.machine import usable_cores
 from repogen.bench.server import serve_model
 from repogen.errors import BenchError, SpecError
 from repogen.files import is_file, read_text
+from repogen.machine import available_processors
 from repogen.repository.golden import first_golden_inputs
 from repogen.repository.manifest import read_manifest
 from repogen.smoke.preparation import override_config
@@ -164,7 +164,14 @@ class TritonTestBed:
     def model(self) -> TunableModel:
         """What decides which parameters apply."""
         is_graph = (self.version_dir / MODEL_FILE).is_file()
-        facts = (self.manifest.max_batch_size, is_graph, usable_cores(), self._has_gpu, self.spec.gpu, self.shape.batch)
+        facts = (
+            self.manifest.max_batch_size,
+            is_graph,
+            available_processors(),
+            self._has_gpu,
+            self.spec.gpu,
+            self.shape.batch,
+        )
         return TunableModel(self._model_spec.triton, *facts)
 
     def probe(self) -> Figures:
