@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from pathlib import Path
 
 
@@ -44,6 +45,18 @@ def is_inside(path: Path, directory: Path) -> bool:
     # `blobs` is not resolved: it could be a link itself
     blobs = None if snapshots is None else snapshots.parent / "blobs"
     return target.is_relative_to(root) or (blobs is not None and target.is_relative_to(blobs))
+
+
+def is_private_hard_link(path: Path) -> bool:
+    """Return whether a file has other names, and not every user may read it: another name may be that of a secret.
+
+    Publishing a copy makes the content readable for every user.
+
+    Raises:
+        OSError: It does not exist.
+    """
+    status = path.stat()
+    return status.st_nlink > 1 and not status.st_mode & stat.S_IROTH
 
 
 def require_inside(path: Path, directory: Path) -> Path:

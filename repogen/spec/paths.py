@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from repogen.artifacts.file_names import RESERVED_FILES
-from repogen.files import is_directory, is_file, is_inside
+from repogen.files import is_directory, is_file, is_inside, is_private_hard_link
 from repogen.spec.problems import closest, printable
 from repogen.spec.python_names import defined_names
 from repogen.spec.sources import HuggingFaceSource, OnnxSource, PythonSource, TorchSource, is_hub_id
@@ -229,6 +229,9 @@ def _published_file(path: KeyPath, file: str, root: Path) -> Findings:
     if not problems and not is_inside(root / file, root):
         hint = "files that are published must be in the directory of the spec: copy it there"
         yield Finding(path, f'"{printable(file)}" leads out of the spec\'s directory', hint)
+    elif not problems and is_private_hard_link(root / file):
+        hint = f"replace it with a copy: cp --remove-destination, or make it readable: chmod o+r {printable(file)}"
+        yield Finding(path, f'"{printable(file)}" has other names (hard links), and not every user may read it', hint)
 
 
 def _lexically_inside(file: str, root: Path) -> bool:
