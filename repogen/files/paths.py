@@ -33,13 +33,15 @@ def is_directory(path: Path) -> bool:
 
 
 def is_inside(path: Path, directory: Path) -> bool:
-    """Return whether a path leads to a file in a directory, after all symlinks are followed.
+    """Return whether a path leads to a file in a directory, after all symlinks are followed; False with a NUL in it.
 
     The files of a snapshot in a Hugging Face cache are links to the ``blobs`` of the same model, which are inside.
 
     >>> is_inside(Path("/a/b/../c"), Path("/a")), is_inside(Path("/a/../c"), Path("/a"))
     (True, False)
     """
+    if "\0" in str(path):
+        return False
     target, root = Path(os.path.realpath(path)), Path(os.path.realpath(directory))
     snapshots = next((parent for parent in root.parents if parent.name == "snapshots"), None)
     # `blobs` is not resolved: it could be a link itself
