@@ -98,7 +98,8 @@ class DiffReport:
         before: The first version.
         after: The second version.
         identical: Whether all files have the same content.
-        signature: Differences of inputs and outputs that a client notices, one line each.
+        signature: Differences of inputs and outputs that a client notices, one line each; None if a version has no
+            manifest that can be read.
         weights: The weights; None if one version has no graph that can be read.
         facts: What else is recorded or in the graph and differs: opset, IR, exporter, target, tools, commit.
         nodes: Number of nodes of both graphs; None if one version has no graph that can be read.
@@ -114,7 +115,7 @@ class DiffReport:
     before: VersionRef
     after: VersionRef
     identical: bool
-    signature: tuple[str, ...]
+    signature: tuple[str, ...] | None
     weights: WeightsDiff | None
     facts: tuple[Change, ...]
     nodes: tuple[int, int] | None

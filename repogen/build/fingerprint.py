@@ -18,12 +18,12 @@ import re
 import sys
 from functools import cache
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.versions import REGISTERED
 from repogen.build.code_digest import code_digest
 from repogen.errors import RepogenError
+from repogen.files.tree import walk
 from repogen.plugins import plugin_distributions
 from repogen.repository.digest import sha256_bytes, sha256_files
 from repogen.repository.layout import latest_version, model_dir
@@ -33,6 +33,7 @@ from repogen.triton_config.render.template_files import rejection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from repogen.artifacts.built_model import ImportedCode
     from repogen.spec.models import ModelSpec, Spec
@@ -201,9 +202,8 @@ def _template_files(spec: Spec) -> dict[str, Path]:
 
 def _walk(directory: Path) -> Iterator[Path]:
     """Yield the files below a directory that can be templates, in a fixed order, its own first."""
-    for folder, subfolders, names in os.walk(directory):  # a linked directory is below this one, or can't be used
-        subfolders.sort()
-        yield from (path for path in (Path(folder, name) for name in sorted(names)) if not rejection(path, directory))
+    for folder, _, names in walk(directory):  # a linked directory is below this one, or can't be used
+        yield from (path for path in (folder / name for name in names) if not rejection(path, directory))
 
 
 @cache

@@ -19,13 +19,14 @@ from repogen.check.files import (
     model_file,
     model_filename_findings,
     named_file_findings,
+    same_name_findings,
     version_file_findings,
 )
-from repogen.check.layout import is_model, policy_findings, root_findings, unreadable, version_findings
+from repogen.check.layout import policy_findings, root_findings, unreadable, version_findings
 from repogen.errors import RepogenError, SpecError
 from repogen.files import exists, is_directory, is_file
 from repogen.onnx_graph.facts import read_graph
-from repogen.repository.layout import directory_of_step, triton_version, triton_versions
+from repogen.repository.layout import directory_of_step, is_model, triton_version, triton_versions
 from repogen.repository.version_policy import served_versions
 from repogen.targets import DEFAULT_RELEASE, find_target, targets
 from repogen.triton_config.rules.config_rules import config_findings
@@ -255,6 +256,7 @@ def _check_repository(request: _Request, target: Target, texts: Mapping[str, str
             code="check.nothing",
         )
     neighbors = {name: _neighbor(model) for name, model in models.items()}
+    findings += same_name_findings(request.root, (model.directory.name for model in requested))
     for model in requested:
         for finding in _model_findings(model, neighbors, target):
             if model.text is None or not model.text.suppresses(finding):

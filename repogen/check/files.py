@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import MANIFEST_FILE, MODEL_FILE, PYTHON_FILE
-from repogen.check.layout import MODEL_FILES
 from repogen.files import exists, is_directory, is_file, is_inside
+from repogen.files.tree import walk
 from repogen.repository.decode import MalformedRecordError
+from repogen.repository.layout import MODEL_FILES
 from repogen.repository.manifest import damaged_files, may_be_imported, read_manifest, unlisted_files
 from repogen.serving.admission import refusals
 from repogen.triton_config.rules.file_names import (
@@ -24,7 +25,7 @@ from repogen.triton_config.rules.findings import Finding
 from repogen.triton_config.rules.identity import is_ensemble, is_onnx
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from repogen.triton_config.rules.file_names import DataFile
     from repogen.triton_config.rules.findings import Severity
@@ -168,15 +169,20 @@ def admission_findings(directory: Path, config: ModelConfig) -> Iterator[Finding
 
 def case_findings(directory: Path) -> Iterator[Finding]:
     """Yield names in a model's directory that differ only in case."""
-    for parent, folders, files in os.walk(directory):
-        names: dict[str, list[str]] = {}
-        for name in sorted((*folders, *files)):
-            names.setdefault(name.casefold(), []).append(name)
-        for group in names.values():
-            if len(group) > 1:
-                message = f"{' and '.join(group)} differ only in case"
-                hint = "rename one: a copy on macOS or Windows contains only one of them"
-                yield Finding("RG408", "warning", message, hint, path=str(Path(parent, group[-1])))
+    for parent, folders, files in walk(directory):
+        yield from same_name_findings(parent, (*folders, *files))
+
+
+def same_name_findings(parent: Path, names: Iterable[str]) -> Iterator[Finding]:
+    """Yield names in one directory that differ only in case."""
+    groups: dict[str, list[str]] = {}
+    for name in sorted(names):
+        groups.setdefault(name.casefold(), []).append(name)
+    for group in groups.values():
+        if len(group) > 1:
+            message = f"{' and '.join(group)} differ only in case"
+            hint = "rename one: a copy on macOS or Windows contains only one of them"
+            yield Finding("RG408", "warning", message, hint, path=str(parent / group[-1]))
 
 
 def manifest_findings(version: Path) -> Iterator[Finding]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.errors import RepogenError
 from repogen.files import exists, is_directory
-from repogen.repository.layout import overflows, triton_version, triton_versions
+from repogen.repository.layout import is_model, overflows, triton_version, triton_versions
 from repogen.triton_config.rules.findings import Finding, listed
 
 if TYPE_CHECKING:
@@ -20,22 +18,7 @@ if TYPE_CHECKING:
     from repogen.triton_config.rules.findings import Severity
     from repogen.triton_config.text.parse import ModelConfig
 
-# Model files by which Triton finds the backend of a model whose config does not name it.
-MODEL_FILES = (
-    "model.onnx", "model.plan", "model.pt", "model.py", "model.graphdef", "model.savedmodel", "model.json", "model.xml",
-)  # fmt: skip
 _LEADING_ZERO = re.compile(r"0[0-9].*|0[^0-9].*", re.DOTALL)
-
-
-def is_model(directory: Path) -> bool:
-    """Return whether a directory looks like a model: it has a config, or a version with a model file."""
-    if os.path.lexists(directory / CONFIG_FILE):
-        return True
-    try:
-        versions = [directory / str(number) for number in triton_versions(directory)]
-    except RepogenError:
-        return True  # reading the model reports why
-    return any(exists(version / name) for version in versions for name in MODEL_FILES)
 
 
 def unreadable(directory: Path, error: OSError | RepogenError) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from pathlib import Path
 
 
@@ -32,18 +33,32 @@ def is_directory(path: Path) -> bool:
 
 
 def is_inside(path: Path, directory: Path) -> bool:
-    """Return whether a path leads to a file in a directory, after all symlinks are followed.
+    """Return whether a path leads to a file in a directory, after all symlinks are followed; False with a NUL in it.
 
     The files of a snapshot in a Hugging Face cache are links to the ``blobs`` of the same model, which are inside.
 
     >>> is_inside(Path("/a/b/../c"), Path("/a")), is_inside(Path("/a/../c"), Path("/a"))
     (True, False)
     """
+    if "\0" in str(path):
+        return False
     target, root = Path(os.path.realpath(path)), Path(os.path.realpath(directory))
     snapshots = next((parent for parent in root.parents if parent.name == "snapshots"), None)
     # `blobs` is not resolved: it could be a link itself
     blobs = None if snapshots is None else snapshots.parent / "blobs"
     return target.is_relative_to(root) or (blobs is not None and target.is_relative_to(blobs))
+
+
+def is_private_hard_link(path: Path) -> bool:
+    """Return whether a file has other names, and not every user may read it: another name may be that of a secret.
+
+    Publishing a copy makes the content readable for every user.
+
+    Raises:
+        OSError: It does not exist.
+    """
+    status = path.stat()
+    return status.st_nlink > 1 and not status.st_mode & stat.S_IROTH
 
 
 def require_inside(path: Path, directory: Path) -> Path:

@@ -64,9 +64,9 @@ def _summary(report: DiffReport) -> Iterator[str]:
     """Yield one line for each subject that was compared."""
     if report.identical:
         yield "the manifests list the same files"
-    else:
+    elif report.signature is not None:
         yield f"signature: {'differs' if report.signature else 'the same'}"
-    yield from report.signature
+    yield from report.signature or ()
     if report.weights is not None:
         yield f"weights: {_weights_text(report.weights)}"
     if report.nodes is not None:

@@ -353,7 +353,7 @@ def _(report: DiffReport) -> dict[str, object]:
         "before": {**dataclasses.asdict(report.before), "repository": str(report.before.repository)},
         "after": {**dataclasses.asdict(report.after), "repository": str(report.after.repository)},
         "identical": report.identical,
-        "signature": list(report.signature),
+        "signature": None if report.signature is None else list(report.signature),
         "weights": None if weights is None else {"unchanged": weights.unchanged, **_lists(dataclasses.asdict(weights))},
         "facts": [dataclasses.asdict(change) for change in report.facts],
         "nodes": None if report.nodes is None else list(report.nodes),

@@ -1190,8 +1190,8 @@ class DiffDocument(TypedDict):
     """Version B"""
     identical: bool
     """Whether all files have the same content"""
-    signature: list[str]
-    """Differences of inputs and outputs"""
+    signature: list[str] | None
+    """Differences of inputs and outputs; null if a version has no manifest that can be read"""
     weights: WeightsDocument | None
     """Weights; null if a version has no graph that can be read"""
     facts: list[ChangeDocument]

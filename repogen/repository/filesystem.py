@@ -7,13 +7,14 @@ import errno
 import os
 import stat
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from repogen.errors import PublishError
+from repogen.files.tree import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 NO_EXCHANGE = "publish.no-exchange"
 """Code of the error that a filesystem cannot swap two directories."""
@@ -122,8 +123,8 @@ def make_readable_and_sync(directory: Path) -> None:
 
 def _tree(directory: Path) -> Iterator[Path]:
     """Yield the files and directories of a tree, leaves first, except for symlinks."""
-    for parent, _, names in os.walk(directory, topdown=False):
-        for path in (*(Path(parent, name) for name in names), Path(parent)):
+    for parent, _, names in reversed(list(walk(directory))):
+        for path in (*(parent / name for name in names), parent):
             if not path.is_symlink():
                 yield path
 

@@ -5,7 +5,6 @@ Works on any repository: a version that repogen did not build, or that is damage
 
 from __future__ import annotations
 
-import os
 import stat
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, SIGNATURE_F
 from repogen.artifacts.inventory import ModelRecord, VersionRecord
 from repogen.errors import RepogenError, SpecError
 from repogen.files import exists, is_directory, reason
+from repogen.files.tree import walk
 from repogen.repository.hold import held_version
 from repogen.repository.layout import config_bytes, model_dir, models_of, triton_versions, versions
 from repogen.repository.manifest import read_manifest
@@ -140,10 +140,10 @@ def _changed_at(path: Path) -> str:
 def _size_on_disk(directory: Path) -> int:
     """Return the bytes of the regular files in a tree; links are not followed."""
     size, entries_left = 0, _MAX_ENTRIES
-    for parent, _, names in os.walk(directory):
+    for parent, _, names in walk(directory):
         for name in names[:entries_left]:
             with suppress(OSError):
-                status = os.lstat(os.path.join(parent, name))  # noqa: PTH118 - os.walk yields strings
+                status = (parent / name).lstat()
                 size += status.st_size if stat.S_ISREG(status.st_mode) else 0
         entries_left -= len(names) + 1
         if entries_left <= 0:

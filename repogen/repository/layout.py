@@ -6,12 +6,13 @@ Every directory in the repository's root is a model, ``<model>/config.pbtxt`` co
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE, MAX_CONFIG_BYTES, PYTHON_FILE, REQUIREMENTS_FILE
 from repogen.errors import PublishError
-from repogen.files import is_directory, is_file
+from repogen.files import exists, is_directory, is_file
 from repogen.files.content import ContentError, read_bytes, read_text
 from repogen.repository.decode import malformed
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 PROBE_PREFIX = ".repogen-probe-"
 """Prefix of the files that `repogen build` renames to test that it can publish."""
 
+# Model files by which Triton finds the backend of a model whose config does not name it.
+MODEL_FILES = (
+    "model.onnx", "model.plan", "model.pt", "model.py", "model.graphdef", "model.savedmodel", "model.json", "model.xml",
+)  # fmt: skip
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 # std::stoll: white space, a sign, ASCII digits; whatever follows is ignored
 _STOLL = re.compile(r"\s*([+-]?[0-9]+)", re.ASCII)
@@ -82,6 +87,17 @@ def models_of(repository: Path) -> tuple[str, ...]:
         PublishError: It can't be read.
     """
     return tuple(sorted(entry.name for entry in _entries(repository) if is_directory(entry)))
+
+
+def is_model(directory: Path) -> bool:
+    """Return whether a directory looks like a model: it has a config, or a version with a model file."""
+    if os.path.lexists(directory / CONFIG_FILE):
+        return True
+    try:
+        versions = [directory / str(number) for number in triton_versions(directory)]
+    except PublishError:
+        return True  # reading the model reports why
+    return any(exists(version / name) for version in versions for name in MODEL_FILES)
 
 
 def triton_version(name: str) -> int | None:

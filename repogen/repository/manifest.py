@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _MAIN_FILES = {"python": PYTHON_FILE, "ensemble": CONFIG_FILE}
+_MAX_PARTS = 32
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -56,6 +57,8 @@ def _valid_file(record: FileRecord) -> FileRecord:
     path = PurePosixPath(record.path)
     if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in record.path:
         raise ValueError(f"path {record.path!r} is outside the version directory")
+    if len(path.parts) > _MAX_PARTS:
+        raise ValueError(f"path {record.path[:100]!r}… is nested deeper than {_MAX_PARTS} directories")
     if not _SHA256.fullmatch(record.sha256):
         raise ValueError("sha256 must be 64 hex digits")
     if not 0 <= record.size <= INT64_MAX:

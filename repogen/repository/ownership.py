@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from repogen.errors import PublishError
 from repogen.repository.decode import SCHEMA, Document, read_record
-from repogen.repository.layout import models_of
+from repogen.repository.layout import is_model, models_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,9 +83,16 @@ def require_built(repository: Path) -> None:
     """Require a repository that `repogen build` may write: its own, or one without an owner.
 
     Raises:
-        PublishError: `repogen sync` owns it, or ``repogen.json`` is damaged.
+        PublishError: `repogen sync` owns it, ``repogen.json`` is damaged, or the directory is used for something else.
     """
     owner = read_owner(repository)
+    if owner is None and _is_used_for_something_else(repository):
+        raise PublishError(
+            f"{repository} is not a model repository: it has directories, and none of them is a model",
+            "choose a new or an empty directory, with --repository or `repository:` in the spec: Triton loads every "
+            "directory in a repository as a model",
+            code="publish.not-a-repository",
+        )
     if owner is not None and owner.kind is RepositoryKind.SYNCED:
         alias = next(iter(owner.aliases), "champion")
         raise PublishError(
@@ -94,6 +101,19 @@ def require_built(repository: Path) -> None:
             f"`repogen sync --alias {alias} --repository {repository}`",
             code="publish.synced-repository",
         )
+
+
+def _is_used_for_something_else(repository: Path) -> bool:
+    """Return whether a directory, such as ``/etc``, has directories with content, and none of them is a model."""
+    directories = [repository / name for name in models_of(repository)]
+    return not any(map(is_model, directories)) and any(map(_has_content, directories))
+
+
+def _has_content(directory: Path) -> bool:
+    try:
+        return any(directory.iterdir())
+    except OSError:
+        return True
 
 
 def require_synced(repository: Path, alias: str) -> None:

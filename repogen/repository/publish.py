@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Protocol
 
 from repogen.artifacts.file_names import ADOPTED_CONFIG, CONFIG_FILE, MANIFEST_FILE
+from repogen.artifacts.named_file import DATA_DIRECTORIES
 from repogen.artifacts.versions import Manifest, PublishedVersion, StagedVersion
 from repogen.errors import PublishError
 from repogen.files import reason
@@ -212,9 +213,9 @@ def require_plain_directory(model: Path) -> None:
     """Require that a model's directory, if it exists, is a directory with a regular config.pbtxt, and none a symlink.
 
     Raises:
-        PublishError: It, or its config.pbtxt, is a symlink or something else.
+        PublishError: It, its config.pbtxt, or a directory of data for the config is a symlink or something else.
     """
-    for path in (model, model / CONFIG_FILE):
+    for path in (model, model / CONFIG_FILE, *(model / directory for directory in DATA_DIRECTORIES)):
         if path.is_symlink():
             raise PublishError(
                 f"{path} is a symlink, and repogen does not write through links out of the repository",

@@ -22,6 +22,7 @@ from repogen.artifacts.steps import EnsembleArtifact, PythonArtifact
 from repogen.artifacts.versions import Manifest, ModelConfig, Provenance, StagedVersion
 from repogen.errors import PublishError
 from repogen.files import is_inside
+from repogen.files.tree import remove_tree
 from repogen.repository.digest import sha256_bytes, sha256_file
 from repogen.repository.filesystem import make_readable
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
@@ -105,9 +106,9 @@ def stage_dependencies(scratch: Path, repository: Path, names: Iterable[str]) ->
             continue
         require_step(published_dir)
         try:
-            shutil.rmtree(staged_dir, ignore_errors=True)  # the rest of a version that was published from here
+            remove_tree(staged_dir)  # the rest of a version that was published from here
             shutil.copytree(published_dir, staged_dir, symlinks=True, copy_function=os.link)
-        except (OSError, shutil.Error) as error:
+        except (OSError, shutil.Error, RecursionError) as error:
             raise PublishError(f"{name} can't be staged as a step: {error}", code="stage.write") from error
 
 

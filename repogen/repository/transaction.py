@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from contextlib import ExitStack, suppress
@@ -171,7 +172,10 @@ def _link_tree(source: Path, target: Path) -> None:
     if source.is_symlink():
         target.symlink_to(source.readlink())
     elif source.is_dir():
-        shutil.copytree(source, target, symlinks=True, copy_function=_link)
+        try:
+            shutil.copytree(source, target, symlinks=True, copy_function=_link)
+        except RecursionError as error:
+            raise OSError(errno.ELOOP, "it is nested too deeply", str(source)) from error
     else:
         _link(str(source), str(target))
 

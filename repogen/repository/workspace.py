@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 import tempfile
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from repogen.errors import PublishError
 from repogen.files import reason
+from repogen.files.tree import remove_tree
 from repogen.repository.filesystem import make_directory
 from repogen.repository.layout import PROBE_PREFIX, stage_container, temporary_files
 from repogen.repository.lock import LOCK_FILE, try_lock
@@ -264,9 +264,9 @@ def _create(container: Path) -> tuple[Path, FileLock]:
 
 def _remove(root: Path) -> None:
     try:
-        shutil.rmtree(root, ignore_errors=True)
+        remove_tree(root)
     except KeyboardInterrupt:  # the first Ctrl-C, at the end of a build
-        shutil.rmtree(root, ignore_errors=True)
+        remove_tree(root)
         raise
 
 
@@ -277,19 +277,29 @@ def _make_container(container: Path) -> None:
         PublishError: It is a symlink, or belongs to a user who could exchange the staged files.
     """
     make_directory(container)
-    status, parent = container.lstat(), container.parent.stat()
-    if stat.S_ISLNK(status.st_mode) or status.st_uid not in {os.geteuid(), parent.st_uid}:
-        kind = "is a symlink" if stat.S_ISLNK(status.st_mode) else "belongs to another user"
+    if reason := _foreign_reason(container):
         raise PublishError(
-            f"{container} {kind}: the files that are tested there could be exchanged before they are published",
+            f"{container} {reason}: the files that are tested there could be exchanged before they are published",
             "remove it, or choose another directory with --stage-dir",
             code="stage.foreign",
         )
 
 
+def _foreign_reason(container: Path) -> str:
+    """Return why a container may not be used: another user could exchange what is in it; empty if it may be.
+
+    Raises:
+        OSError: It does not exist.
+    """
+    status = container.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        return "is a symlink"
+    return "" if status.st_uid in {os.geteuid(), container.parent.stat().st_uid} else "belongs to another user"
+
+
 def _sweep_container(container: Path) -> None:
     """Remove the directories of builds that were killed: their locks are free."""
-    if container.is_symlink():
+    if _foreign_reason(container):
         return
     for root in container.glob("build-*"):
         if not root.is_symlink():
@@ -302,7 +312,7 @@ def _remove_unused(path: Path, lock_path: Path) -> None:
     lock = try_lock(lock_path)
     if lock is not None:
         if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path)
         else:
             path.unlink(missing_ok=True)
         lock.release()

@@ -7,11 +7,10 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from repogen.check.layout import is_model
 from repogen.errors import SourceError, SpecError
 from repogen.files.archive import open_archive
 from repogen.files.content import ContentError
-from repogen.repository.layout import models_of
+from repogen.repository.layout import is_model, models_of
 from repogen.scaffold.code import describe_callable, relative_reference
 from repogen.scaffold.description import NO_HINTS, Hints, ModelDescription, SpecDescription, flow, model_name
 from repogen.scaffold.model_files import describe_onnx, describe_program, describe_script

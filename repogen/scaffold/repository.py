@@ -17,11 +17,10 @@ from repogen.artifacts.file_names import CONFIG_FILE, PYTHON_FILE
 from repogen.artifacts.named_file import NamedFile
 from repogen.artifacts.tensors import DTYPES, Signature, TensorSpec
 from repogen.check.files import model_file
-from repogen.check.layout import is_model
 from repogen.errors import ConfigError, RepogenError, SpecError
 from repogen.files import is_directory, is_file, is_inside, read_bytes
 from repogen.onnx_graph.facts import read_graph
-from repogen.repository.layout import directory_of_step, latest_version, models_of
+from repogen.repository.layout import directory_of_step, is_model, latest_version, models_of
 from repogen.repository.publish import is_foreign
 from repogen.scaffold.config_section import compared, ensemble_steps, triton_section
 from repogen.scaffold.description import ModelDescription, SpecDescription

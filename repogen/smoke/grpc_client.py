@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import threading
 import time
@@ -151,8 +152,7 @@ class GrpcClient:
         with self._translated_errors():
             index = self._client.get_model_repository_index(headers=self._control, client_timeout=_PROBE_SECONDS)
         return tuple(
-            IndexEntry(entry.name, int(entry.version) if entry.version else None, entry.state, entry.reason)
-            for entry in index.models
+            IndexEntry(entry.name, _version(entry.version), entry.state, entry.reason) for entry in index.models
         )
 
     def server_ready(self) -> bool:
@@ -229,6 +229,17 @@ def _sequence_options(position: SequencePosition | None) -> dict[str, int | bool
     if position is None:
         return {}
     return {"sequence_id": position.sequence_id, "sequence_start": position.start, "sequence_end": position.end}
+
+
+def _version(text: str) -> int | None:
+    """Return the version of an entry of the index; None for a model that was never loaded.
+
+    Raises:
+        RefusedError: It is not a 64-bit number.
+    """
+    if not re.fullmatch(r"-?[0-9]{0,19}", text, re.ASCII) or text == "-":
+        raise RefusedError("INVALID_ANSWER", f"the server's index has the version {text[:60]!r}, which is not a number")
+    return int(text) if text else None
 
 
 def _outputs(result: InferResult) -> Arrays:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import struct
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -16,6 +18,7 @@ import numpy as np
 from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor, triton_to_np_dtype
 
 from repogen.artifacts.serving import SmokeCheck
+from repogen.files import MAX_GRAPH_BYTES
 from repogen.serving.process import UnixConnection
 from repogen.smoke.deployed_model import DeployedModel
 from repogen.smoke.inference import NoResponseError, RefusedError
@@ -31,6 +34,7 @@ _CHECK = "golden over HTTP"
 _SECONDS = 120.0
 _HEADER_LENGTH = "Inference-Header-Content-Length"
 _OK = 200
+_BLOCK = 2**20
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class ModelOverHttp(DeployedModel):
         try:
             connection.request("POST", url, header + body, headers)
             response = connection.getresponse()
-            content = response.read()
+            content = _read(response)
         except (OSError, http.client.HTTPException) as error:
             raise NoResponseError(f"HTTP: {error}") from error
         finally:
@@ -117,9 +121,28 @@ def decode_response(content: bytes, header_length: str | None) -> Arrays:
             stop = start + int(output["parameters"]["binary_data_size"])
             arrays[str(output["name"])] = _from_bytes(content[start:stop], output["datatype"]).reshape(output["shape"])
             start = stop
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError, struct.error) as error:
         raise RefusedError("INVALID_ANSWER", f"the response over HTTP cannot be read: {error}") from error
     return arrays
+
+
+def _read(response: http.client.HTTPResponse) -> bytes:
+    """Return the body of a response, which may have any size and arrive at any speed.
+
+    Raises:
+        NoAnswerError: It is larger than 2 GiB, or takes too long.
+    """
+    deadline, blocks, size = time.monotonic() + _SECONDS, list[bytes](), 0
+    while block := response.read1(_BLOCK):
+        blocks.append(block)
+        size += len(block)
+        if size > MAX_GRAPH_BYTES:
+            raise NoAnswerError(f"HTTP: the response is larger than {MAX_GRAPH_BYTES} bytes")
+        if time.monotonic() > deadline:
+            raise NoAnswerError(f"HTTP: the response was not complete after {_SECONDS:g} s")
+    if response.length:  # read1 does not detect that the connection was closed too early
+        raise NoAnswerError("HTTP: the response is truncated")
+    return b"".join(blocks)
 
 
 def _to_bytes(tensor: WireTensor) -> bytes:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from repogen.artifacts.file_names import RESERVED_FILES
 from repogen.errors import SpecError
-from repogen.files import is_directory, is_file, is_inside
+from repogen.files import is_directory, is_file, is_inside, is_private_hard_link
 from repogen.files.url import RepositoryUrl, location
 from repogen.spec.problems import closest, printable
 from repogen.spec.python_names import defined_names
@@ -241,6 +241,9 @@ def _published_file(path: KeyPath, file: str, root: Path) -> Findings:
     if not problems and not is_inside(root / file, root):
         hint = "files that are published must be in the directory of the spec: copy it there"
         yield Finding(path, f'"{printable(file)}" leads out of the spec\'s directory', hint)
+    elif not problems and is_private_hard_link(root / file):
+        hint = f"replace it with a copy: cp --remove-destination, or make it readable: chmod o+r {printable(file)}"
+        yield Finding(path, f'"{printable(file)}" has other names (hard links), and not every user may read it', hint)
 
 
 def _lexically_inside(file: str, root: Path) -> bool:

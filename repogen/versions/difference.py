@@ -109,8 +109,8 @@ def _graph(version: VersionRecord, notes: list[str]) -> GraphSummary | None:
     return None
 
 
-def _signature(before: Manifest | None, after: Manifest | None) -> tuple[str, ...]:
-    return () if before is None or after is None else differences(before.signature, after.signature)
+def _signature(before: Manifest | None, after: Manifest | None) -> tuple[str, ...] | None:
+    return None if before is None or after is None else differences(before.signature, after.signature)
 
 
 def _weights(before: GraphSummary, after: GraphSummary) -> WeightsDiff:

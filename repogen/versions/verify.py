@@ -70,7 +70,8 @@ def _config_findings(model: ModelRecord) -> Iterator[str]:
         config = config_bytes(model.path)
         origin = origin_of_config(model.path)
     except (RepogenError, OSError) as error:
-        yield f"{CONFIG_FILE}: {error}"
+        if not model.problem:  # the same file, which is one finding
+            yield f"{CONFIG_FILE} of a version: {reason(error) if isinstance(error, OSError) else error}"
         return
     if origin is None:
         edited = f"{CONFIG_FILE} is not the one of any version: it was edited after repogen wrote it"

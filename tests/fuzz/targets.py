@@ -223,10 +223,13 @@ def _registry(directory: Path) -> Read:
     """Fuzz the tags of a registered model and of its version."""
     from types import SimpleNamespace
 
+    from repogen.artifacts.promotion import History
     from repogen.artifacts.sync import SyncOptions
+    from repogen.errors import ExitCode
     from repogen.registry.mlflow.entries import entry_of, moves_of
     from repogen.registry.promotion.alias_history import periods, rollback_target
     from repogen.registry.sync.plan import plan_or_failure
+    from repogen.reporting.json import as_dict
 
     seeds.write_model(directory / "repository", "m")
 
@@ -238,12 +241,19 @@ def _registry(directory: Path) -> Read:
         if not isinstance(tags, dict):
             return
         texts = {str(key)[:250]: value if isinstance(value, str) else json.dumps(value) for key, value in tags.items()}
-        version: Any = SimpleNamespace(name="m", version=1, tags=texts)
+        version: Any = SimpleNamespace(name="m", version=texts.get("version", "1"), tags=texts)
         entry = entry_of(version, ("champion",))
-        plan_or_failure(directory / "repository", SyncOptions("champion", prune=True), "m", entry)
+        steps = plan_or_failure(directory / "repository", SyncOptions("champion", prune=True), "m", entry)
+        errors = [step.result.error for step in steps if step.result.error is not None]
         moves = moves_of(texts, {"champion": 2})
-        rollback_target(moves, 2)
-        periods("champion", moves, 2)
+        versions = {2, *(move.old for move in moves), *(move.new for move in moves)}
+        target = rollback_target(moves, 2)
+        history = History("m", periods("champion", moves, 2))
+        json.dumps(as_dict(history))
+        assert target != 2 and target in {None, *versions}  # noqa: PT018 - the place of the failure names the check
+        assert {period.version for period in history.periods} <= versions
+        assert sum(period.present for period in history.periods) == 1
+        assert ExitCode.BUG not in {error.exit_code for error in errors}
 
     return read
 

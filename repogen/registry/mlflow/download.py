@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from repogen.artifacts.file_names import ATTESTATION_FILES, MANIFEST_FILE
 from repogen.errors import SourceError, TrackingError
+from repogen.files import MAX_TEXT_BYTES
 from repogen.registry.mlflow.client import Connection, connect
 from repogen.registry.mlflow.library import MlflowException, get_artifact_repository
 from repogen.registry.mlflow.uri import MODEL_ALIAS, MODEL_VERSION, is_pinned
@@ -16,9 +17,10 @@ from repogen.repository.decode import MalformedRecordError
 from repogen.repository.manifest import damaged_files, read_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from repogen.artifacts.registry import RegistryEntry
+    from repogen.artifacts.versions import Manifest
 
 __all__ = ["connect", "download_model", "fetch_version", "pinned_uri"]
 
@@ -94,6 +96,9 @@ def fetch_version(connection: Connection, entry: RegistryEntry, directory: Path)
     with connection.doing(f"downloading {name}", _DELETED):
         uri = connection.client.get_model_version_download_uri(entry.name, str(entry.version))
         artifacts: Any = get_artifact_repository(uri, tracking_uri=connection.tracking.uri)
+        size = _sizes(artifacts, {""}).get(MANIFEST_FILE, 0)
+        if size > MAX_TEXT_BYTES:
+            raise _altered_error(name, f"its {MANIFEST_FILE} has {size} bytes; the limit is {MAX_TEXT_BYTES}")
         artifacts.download_artifacts(MANIFEST_FILE, str(directory))
     try:
         manifest = read_manifest(directory)
@@ -102,7 +107,9 @@ def fetch_version(connection: Connection, entry: RegistryEntry, directory: Path)
     if manifest.model != entry.name or manifest.content_sha256 != entry.content:
         raise _altered_error(name, f"its {MANIFEST_FILE} is not the one that was registered")
     with connection.doing(f"downloading {name}", _DELETED), ThreadPoolExecutor(_MAX_DOWNLOADS) as pool:
-        described = [name for name in _names(artifacts) if name in ATTESTATION_FILES]
+        sizes = _sizes(artifacts, {"", *(_folder(record.path) for record in manifest.files)})
+        _require_sizes(name, sizes, manifest)
+        described = [file for file in ATTESTATION_FILES if sizes.get(file, MAX_TEXT_BYTES + 1) <= MAX_TEXT_BYTES]
         paths = [*(record.path for record in manifest.files), *described]
         list(pool.map(lambda path: artifacts.download_artifacts(path, str(directory)), paths))
     if damaged := damaged_files(directory, manifest):
@@ -110,9 +117,30 @@ def fetch_version(connection: Connection, entry: RegistryEntry, directory: Path)
     return directory
 
 
-def _names(artifacts: Any) -> set[str]:  # noqa: ANN401 - mlflow's is not typed
-    """Return the names of the files and directories at the top of an artifact location."""
-    return {file.path.rpartition("/")[2] for file in artifacts.list_artifacts()}
+def _sizes(artifacts: Any, folders: Iterable[str]) -> dict[str, int]:  # noqa: ANN401 - mlflow is not typed
+    """Return the sizes of the files in folders, as the artifact store lists them; some stores do not know them."""
+    listed = ((folder, info) for folder in folders for info in artifacts.list_artifacts(folder or None))
+    return {
+        str(PurePosixPath(folder, PurePosixPath(info.path).name)): int(info.file_size)
+        for folder, info in listed
+        if not info.is_dir and info.file_size is not None
+    }
+
+
+def _folder(path: str) -> str:
+    return str(PurePosixPath(path).parent).removeprefix(".")
+
+
+def _require_sizes(name: str, sizes: Mapping[str, int], manifest: Manifest) -> None:
+    """Require files of the sizes in the manifest, before they are downloaded: a larger one could fill the disk.
+
+    Raises:
+        TrackingError: A file has another size.
+    """
+    for record in manifest.files:
+        size = sizes.get(str(PurePosixPath(record.path)), record.size)
+        if size != record.size:
+            raise _altered_error(name, f"{record.path} has {size} bytes, not {record.size}")
 
 
 @contextmanager

@@ -8,7 +8,6 @@ moved in or out by renames.
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.sync import CHANGES, SyncAction, SyncedVersion, SyncOptions, SyncReport
 from repogen.attestation.signature import require_signature
 from repogen.errors import PublishError, RepogenError
+from repogen.files.tree import remove_tree
 from repogen.registry.sync.plan import Step, desired_version, failed, plan, plan_or_failure
 from repogen.registry.sync.preconditions import (
     NO_STEP,
@@ -164,7 +164,7 @@ def _stage(run: _Run, root: Path, step: Step, entry: RegistryEntry) -> StagedVer
         return staged
     run.progress.step(entry.name, "fetch")
     directory = scratch / entry.name / str(entry.version)
-    shutil.rmtree(directory.parent, ignore_errors=True)  # an ensemble's first attempt
+    remove_tree(directory.parent)  # an ensemble's first attempt
     directory.mkdir(parents=True)
     run.registry.fetch(entry, directory)
     require_signature(directory, entry.name, run.options.signer)

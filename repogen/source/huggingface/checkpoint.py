@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from repogen.artifacts.source import Companion
 from repogen.errors import SourceError
-from repogen.files import is_inside
+from repogen.files import is_inside, is_private_hard_link
 from repogen.files.content import MAX_TEXT_BYTES, ContentError, read_bytes
 
 if TYPE_CHECKING:
@@ -182,12 +182,17 @@ class Checkpoint:
         return tuple(dict.fromkeys((*self._companion_paths(), *index, *self.weights, *code)))
 
     def companions(self) -> tuple[tuple[Companion, ...], tuple[str, ...]]:
-        """Return the files to publish with the model, and a note on links that lead out of the directory."""
+        """Return the files to publish with the model, and notes on links to files that may not belong to it."""
         paths = self._companion_paths()
-        inside = [path for path in paths if is_inside(path, self.directory)]
-        outside = ", ".join(path.name for path in paths if path not in inside)
-        notes = (f"not published, because they link to files outside the directory: {outside}",) if outside else ()
-        return tuple(Companion(path.name, path) for path in inside), notes
+        outside = [path for path in paths if not is_inside(path, self.directory)]
+        private = [path for path in paths if path not in outside and is_private_hard_link(path)]
+        reasons = {
+            "they link to files outside the directory": outside,
+            "they have other names (hard links), and not every user may read them": private,
+        }
+        notes = (f"not published, because {why}: {', '.join(p.name for p in x)}" for why, x in reasons.items() if x)
+        published = (path for path in paths if path not in {*outside, *private})
+        return tuple(Companion(path.name, path) for path in published), tuple(notes)
 
     def _companion_paths(self) -> list[Path]:
         files = sorted(path for path in self.directory.iterdir() if path.is_file())

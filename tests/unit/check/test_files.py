@@ -203,3 +203,10 @@ def test_modules_that_the_manifest_does_not_list(tmp_path: Path) -> None:
         ("warning", "version 1: __pycache__/ is not listed in the manifest"),
         ("warning", "version 1: notes.txt is not listed in the manifest"),
     ]
+
+
+def test_models_whose_names_differ_only_in_case(repository: Path) -> None:
+    """A copy on macOS or Windows contains only one of them; a single model is not compared with the others."""
+    add_model(repository, "M", CONFIG.replace('"m"', '"M"'))
+    assert ("RG408", "warning", "M and m differ only in case") in messages(repository)
+    assert [code for code, _, _ in messages(repository / "M")] == []

@@ -161,6 +161,7 @@ def test_no_record(read: Callable[[str, str], object], text: str, expected: str)
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
+        ('"path": "model.onnx"', f'"path": "{"a/" * 1000}model.onnx"', "is nested deeper than 32 directories"),
         ('"path": "model.onnx"', '"path": "../model.onnx"', r"files\[0\]: path '../model.onnx' is outside"),
         ('"path": "model.onnx"', '"path": "/model.onnx"', "is outside"),
         ('"path": "model.onnx"', '"path": "other"', "does not list model.onnx"),

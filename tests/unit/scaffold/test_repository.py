@@ -299,6 +299,13 @@ def name_secret(repository: Path, secret: Path) -> None:
     (repository / "p" / "config.pbtxt").write_text(config)
 
 
+def name_nul(repository: Path, secret: Path) -> None:
+    """Name a file whose name is not possible."""
+    assert secret.exists()
+    config = PYTHON.replace('{ name: "OUT"', '{ name: "OUT" label_filename: "a\\000b"')
+    (repository / "p" / "config.pbtxt").write_text(config)
+
+
 def name_link_to_parent(repository: Path, secret: Path) -> None:
     """Name a file in the model's directory whose name leads out of it without the link."""
     (repository / "p" / "a" / "b").mkdir(parents=True)
@@ -317,7 +324,9 @@ def warm_up_with_secret(repository: Path, secret: Path) -> None:
     (repository / "p" / "config.pbtxt").write_text(PYTHON + warmup)
 
 
-@pytest.mark.parametrize("plant", [link_to_secret, link_to_code, name_secret, name_link_to_parent, warm_up_with_secret])
+@pytest.mark.parametrize(
+    "plant", [link_to_secret, link_to_code, name_secret, name_nul, name_link_to_parent, warm_up_with_secret]
+)
 def test_files_outside_of_the_model_are_not_copied(
     repository: Path, tmp_path: Path, plant: Callable[[Path, Path], None]
 ) -> None:

@@ -9,12 +9,16 @@ import grpc  # type: ignore[import-untyped] # its stubs are a package of their o
 import numpy as np
 import pytest
 import torch
-from tritonclient.grpc.service_pb2 import ModelInferRequest, ModelInferResponse
+from tritonclient.grpc.service_pb2 import (
+    ModelInferRequest,
+    ModelInferResponse,
+    RepositoryIndexResponse,
+)
 from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceServicer, add_GRPCInferenceServiceServicer_to_server
 
 from repogen.artifacts.serving import Credentials
 from repogen.smoke.grpc_client import GrpcClient
-from repogen.smoke.inference import Limits, WireTensor
+from repogen.smoke.inference import Limits, RefusedError, WireTensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +34,7 @@ class Echo(GRPCInferenceServiceServicer):  # type: ignore[misc] # tritonclient i
         self.requests: list[ModelInferRequest] = []
         self.headers: list[dict[str, str]] = []
         self.address = ""
+        self.version = ""
 
     def ModelInfer(self, request: ModelInferRequest, context: grpc.ServicerContext) -> ModelInferResponse:  # noqa: N802 - gRPC's name
         """Answer one request."""
@@ -39,6 +44,11 @@ class Echo(GRPCInferenceServiceServicer):  # type: ignore[misc] # tritonclient i
         for tensor in request.inputs:
             response.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
         return response
+
+    def RepositoryIndex(self, *_: object) -> RepositoryIndexResponse:  # noqa: N802 - as above
+        """Return one model."""
+        model = RepositoryIndexResponse.ModelIndex(name="m", version=self.version, state="READY")
+        return RepositoryIndexResponse(models=[model])
 
 
 @pytest.fixture
@@ -84,3 +94,15 @@ def test_float32_is_unchanged(echo: tuple[Echo, GrpcClient]) -> None:
     """Its values have more digits than those of BF16."""
     received = echo[1].infer("m", 1, [WireTensor("x", "FP32", VALUES)])["x"]
     assert np.array_equal(received, VALUES)
+
+
+def test_version_in_the_index(echo: tuple[Echo, GrpcClient]) -> None:
+    """A server that does not follow the protocol is reported, and repogen does not crash."""
+    service, client = echo
+    for text, version in (("", None), ("7", 7), ("-1", -1)):
+        service.version = text
+        assert [entry.version for entry in client.index()] == [version]
+    for text in ("one", "1\n", "9" * 5_000, "\N{ARABIC-INDIC DIGIT THREE}", "-", "\x1b[2J"):
+        service.version = text
+        with pytest.raises(RefusedError, match="which is not a number"):
+            client.index()

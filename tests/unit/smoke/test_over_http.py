@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import http.server
 import json
+import socket
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from repogen.smoke.inference import RefusedError, SequencePosition, WireTensor
+from repogen.smoke import over_http
+from repogen.smoke.inference import NoAnswerError, RefusedError, SequencePosition, WireTensor
 from repogen.smoke.over_http import decode_response, encode_request, golden_over_http
 
 if TYPE_CHECKING:
@@ -71,12 +74,80 @@ def test_position_in_a_sequence_is_a_parameter() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"[]", b"{}", b'{"outputs": [{"name": "y", "datatype": "FP32", "shape": [2]}]}'],
+    [
+        *(b"", b"[]", b"{}", b"[" * 100_000, b'{"outputs": ["y"]}'),
+        b'{"outputs": [{"name": "y", "datatype": "FP32", "shape": [2]}]}',
+        b'{"outputs": [{"name": "y", "datatype": "FP32", "shape": [2], "parameters": {"binary_data_size": 1e999}}]}',
+        b'{"outputs": [{"name": "y", "datatype": "FP32", "shape": [2], "parameters": {"binary_data_size": 8}}]}',
+        b'{"outputs": [{"name": "y", "datatype": "?", "shape": [1e9], "parameters": {"binary_data_size": 0}}]}',
+    ],
 )
 def test_other_response_is_rejected(content: bytes) -> None:
     """A server that does not follow the protocol fails the check, and repogen does not crash."""
     with pytest.raises(RefusedError, match="cannot be read"):
         decode_response(content, None)
+
+
+def test_strings_with_wrong_lengths_are_rejected() -> None:
+    """The length of a string is more than what follows it."""
+    output = {"name": "y", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": 6}}
+    header = json.dumps({"outputs": [output]}).encode()
+    for body in (b"\xff\xff\xff\xffab", b"\1\0"):
+        with pytest.raises(RefusedError, match="cannot be read"):
+            decode_response(header + body, str(len(header)))
+
+
+@pytest.fixture
+def hostile(simulated: Callable[..., tuple[Any, Any]]) -> Iterator[Callable[..., tuple[Any, str]]]:
+    """Return a model, and the address of a service that sends bytes again and again until the connection is closed."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    threads: list[threading.Thread] = []
+
+    def start(*parts: bytes) -> tuple[Any, str]:
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection, suppress(OSError):
+                connection.recv(2**20)
+                connection.sendall(parts[0])
+                while parts[1:]:
+                    connection.sendall(parts[1])
+
+        threads.append(threading.Thread(target=serve))
+        threads[0].start()
+        return simulated()[1], f"127.0.0.1:{listener.getsockname()[1]}"
+
+    yield start
+    for thread in threads:
+        thread.join()
+    listener.close()
+
+
+@pytest.mark.parametrize(
+    ("parts", "problem"),
+    [
+        ((b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 100_000), "larger than 1000000 bytes"),
+        ((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"4\r\nabcd\r\n"), "larger than 1000000 bytes"),
+        ((b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc",), "truncated"),
+        ((b"HTTP/1.1 200 OK\r\nX: ", b"x" * 100_000), "HTTP: "),
+        ((b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"), "HTTP: "),
+        ((b"nothing",), "HTTP: "),
+    ],
+)
+def test_endless_response(
+    hostile: Callable[..., tuple[Any, str]], monkeypatch: pytest.MonkeyPatch, parts: tuple[bytes, ...], problem: str
+) -> None:
+    """A response has limits on its size, and an incomplete one is not an answer."""
+    monkeypatch.setattr(over_http, "MAX_GRAPH_BYTES", 1_000_000)
+    with pytest.raises(NoAnswerError, match=problem):
+        golden_over_http(*hostile(*parts))
+
+
+def test_slow_response(hostile: Callable[..., tuple[Any, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every part arrives within the timeout of the connection, but the response is never complete."""
+    monkeypatch.setattr(over_http, "_SECONDS", 0.2)
+    monkeypatch.setattr(over_http, "MAX_GRAPH_BYTES", 2**60)
+    with pytest.raises(NoAnswerError, match="was not complete after"):
+        golden_over_http(*hostile(b"HTTP/1.1 200 OK\r\n\r\n", b"x"))
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -217,11 +218,14 @@ def test_companion_files_and_build_inputs(tmp_path: Path) -> None:
         (directory / name).write_text("{}")
     (tmp_path / "secret").write_text("not the model's")
     (directory / "merges.txt").symlink_to(tmp_path / "secret")
+    (tmp_path / "secret").chmod(0o600)
+    os.link(tmp_path / "secret", directory / "added_tokens.json")
     source = load(tmp_path)
     companions = ["LICENSE", "README.md", "config.json", "tokenizer.json", "vocab.txt"]
     assert companions == sorted(companion.name for companion in source.companions)
-    assert {*companions, "merges.txt", "model.safetensors"} == {path.name for path in source.files}
+    assert {*companions, "added_tokens.json", "merges.txt", "model.safetensors"} == {path.name for path in source.files}
     assert any("merges.txt" in note for note in source.notes)
+    assert any(note.endswith("not every user may read them: added_tokens.json") for note in source.notes)
 
 
 @pytest.mark.parametrize("task", ["text-generation", "fill-mask"])

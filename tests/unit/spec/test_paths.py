@@ -52,6 +52,21 @@ def test_files_outside_of_the_spec_are_not_published(name: str, secret: Path, fo
         assert "copy it there" in text
 
 
+def test_hard_link_to_a_file_that_others_may_not_read(folder: Path, problems: Problems) -> None:
+    """Its other name may be that of a secret; a copy, and a hard link to a public file, are valid."""
+    file = folder / "linked.txt"
+    file.write_text("secret\n")
+    file.chmod(0o640)
+    (folder / "repogen.yaml").write_text(LABELS % "linked.txt")
+    load_spec(folder / "repogen.yaml")
+    os.link(file, folder / "other")
+    for spec in published("linked.txt"):
+        assert '"linked.txt" has other names (hard links)' in " ".join(what for _, _, what in problems(spec))
+    file.chmod(0o644)
+    (folder / "repogen.yaml").write_text(LABELS % "linked.txt")
+    load_spec(folder / "repogen.yaml")
+
+
 def test_files_in_the_directory_of_the_spec_are_published(folder: Path) -> None:
     """Links and dots that stay in it are valid."""
     (folder / "sub").mkdir()

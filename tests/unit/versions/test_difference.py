@@ -52,6 +52,7 @@ def test_everything(three: Publisher) -> None:
     """Without numbers, the newest version is compared with the one before it."""
     report = repogen.diff("m", repository=three.repository)
     assert (report.before.version, report.after.version) == (2, 3)
+    assert report.signature is not None
     assert report.signature[0] == "input 'x' was float32 [-1, 4], is float32 [-1, 9]"
     assert report.weights is not None
     assert (report.weights.changed, report.weights.added, report.weights.removed) == (("w",), ("w2",), ())
@@ -101,7 +102,7 @@ def test_foreign_and_damaged_versions(three: Publisher) -> None:
     assert (report.notes, report.nodes) == (("version 1: repogen did not build it: it has no manifest.json",), (1, 2))
     report = repogen.diff("m", 2, 3, repository=three.repository)
     assert report.notes == ("version 2: model.onnx is a web page; the graphs were not compared",)
-    assert (report.weights, report.nodes, len(report.signature)) == (None, None, 2)
+    assert (report.weights, report.nodes, len(report.signature or ())) == (None, None, 2)
     for number in ("2", "3"):
         (directory / number / "config.pbtxt").write_text("x\n" * 3000 + number)
     config = repogen.diff("m", 2, 3, repository=three.repository).config
@@ -153,3 +154,12 @@ def test_command(three: Publisher) -> None:
     assert output.startswith("### repogen diff: m: version 3 -&gt; version 4\n")
     assert "&lt;b&gt;&#124;" in output
     assert CliRunner().invoke(main, [*arguments, "--markdown", "--json"]).exit_code == 2
+
+
+def test_unknown_signature_is_not_the_same(three: Publisher) -> None:
+    """Without a manifest, the summary does not claim that inputs and outputs are the same."""
+    (three.repository / "m" / "1" / "manifest.json").unlink()
+    assert repogen.diff("m", 1, 2, repository=three.repository).signature is None
+    arguments = ["diff", "m", "1", "2", "--repository", str(three.repository)]
+    assert "signature" not in CliRunner().invoke(main, arguments).output
+    assert json.loads(CliRunner().invoke(main, [*arguments, "--json"]).output)["signature"] is None

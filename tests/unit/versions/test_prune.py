@@ -21,6 +21,7 @@ from repogen.errors import RepogenError
 from repogen.registry.sync.sync import sync
 from repogen.repository.layout import versions
 from repogen.versions.prune import prune
+from tests.support.deep_tree import deep_tree
 from tests.support.published import contents
 from tests.support.simulated_registry import SimulatedRegistry
 
@@ -195,3 +196,11 @@ def test_command(five: Publisher, tmp_path: Path) -> None:
     assert (result.exit_code, "is not a directory" in result.output) == (2, True)
     with pytest.raises(RepogenError, match="must not be negative"):
         repogen.prune(keep=-1, repository=five.repository)
+
+
+def test_version_that_is_nested_too_deeply_for_recursion(five: Publisher) -> None:
+    """It is deleted, and no staging directory remains, which the next command could not sweep."""
+    with deep_tree(five.repository / "m" / "1"):
+        repogen.prune("m", keep=1, repository=five.repository)
+        assert versions(five.repository / "m") == [5]
+        assert [path.name for path in five.repository.parent.iterdir() if "repogen-stage" in path.name] == []

@@ -15,6 +15,7 @@ from repogen.artifacts.sync import SyncOptions
 from repogen.cli.group import main
 from repogen.errors import SpecError
 from repogen.registry.sync.sync import sync
+from tests.support.deep_tree import deep_tree
 from tests.support.published import contents
 from tests.support.simulated_registry import SimulatedRegistry
 
@@ -94,3 +95,24 @@ def test_nothing_to_verify(tmp_path: Path) -> None:
     assert [finding.version for finding in repogen.verify(tmp_path).findings] == [1]
     shutil.rmtree(tmp_path / "foreign" / "1")
     assert [finding.message for finding in repogen.verify(tmp_path).findings] == ["it has no version"]
+
+
+def test_foreign_version_that_is_nested_too_deeply_for_recursion(publisher: Publisher) -> None:
+    """The size of its files is added up without recursion."""
+    publisher.publish()
+    foreign = publisher.repository / "m" / "2"
+    foreign.mkdir()
+    with deep_tree(foreign):
+        assert [finding.version for finding in repogen.verify(publisher.repository).findings] == [2]
+        assert len(repogen.versions("m", repository=publisher.repository).models[0].versions) == 2
+
+
+def test_unreadable_config_is_one_finding(publisher: Publisher) -> None:
+    """Without the number of a system error."""
+    publisher.publish()
+    config = publisher.repository / "m" / "config.pbtxt"
+    config.unlink()
+    with config.open("wb") as stream:
+        stream.truncate(2**40)
+    messages = [finding.message for finding in repogen.verify(publisher.repository).findings]
+    assert messages == ["repo/m/config.pbtxt: is larger than 1 MiB"]

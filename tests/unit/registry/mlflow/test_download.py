@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,14 +12,13 @@ import pytest
 from repogen.artifacts.tracking import Tracking
 from repogen.errors import SourceError, TrackingError
 from repogen.registry.mlflow.access import fetch_model, pin_model
-from repogen.registry.mlflow.download import download_model, pinned_uri
+from repogen.registry.mlflow.download import download_model, fetch_version, pinned_uri
+from repogen.registry.mlflow.registry import MlflowRegistry
 from repogen.registry.mlflow.uri import is_pinned
 
 from .conftest import Stage, built, report
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from repogen.registry.mlflow.client import Connection
 
 
@@ -96,3 +96,21 @@ def test_unreachable_server_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TrackingError) as caught:
         fetch_model(server, "models:/net/1", tmp_path)
     assert caught.value.code == "tracking.unreachable"
+
+
+@pytest.mark.parametrize(
+    ("file", "problem"),
+    [("manifest.json", "manifest.json has 1099511627776 bytes"), ("model.onnx", "model.onnx has 1099511627776 bytes")],
+)
+def test_larger_file_is_not_downloaded(
+    store: Connection, registered: str, tmp_path: Path, file: str, problem: str
+) -> None:
+    """Its size in the artifact store is compared with the manifest before: it could fill the disk."""
+    location = store.client.get_model_version_download_uri(registered, "1")
+    (entry,) = [entry for entry in MlflowRegistry(store).entries(registered) if entry.version == 1]
+    path = Path(location.removeprefix("file://"), file)
+    with path.open("r+b") as stream:
+        stream.truncate(2**40)
+    with pytest.raises(TrackingError, match=problem):
+        fetch_version(store, entry, tmp_path)
+    assert not (tmp_path / file).exists()

@@ -193,10 +193,11 @@ def test_numbers_in_use_are_skipped(stage: Stage, repository: Path) -> None:
     assert publish(stage(), repository, breaking=False).version == 6
 
 
-@pytest.mark.parametrize("linked", ["m", "m/config.pbtxt"])
+@pytest.mark.parametrize("linked", ["m", "m/config.pbtxt", "m/warmup"])
 def test_symlinks_are_rejected(stage: Stage, repository: Path, tmp_path: Path, linked: str) -> None:
     """Nothing is written through a link out of the repository."""
     publish(stage(), repository, breaking=False)
+    (repository / "m" / "warmup").mkdir()
     (repository / linked).rename(tmp_path / "outside")
     (repository / linked).symlink_to(tmp_path / "outside")
     with pytest.raises(PublishError, match="is a symlink"):
@@ -312,3 +313,25 @@ def test_label_files_are_next_to_the_config(stage: Stage, repository: Path) -> N
     (repository / "m" / path.name).write_text("spoiled")
     publish(stage(b"3", labels=("c", "d")), repository, breaking=False)
     assert (repository / "m" / path.name).read_text() == "c\nd\n"
+
+
+def test_directory_that_is_used_for_something_else(stage: Stage, repository: Path) -> None:
+    """Nothing is published between its directories; as in ``/etc``, an entry that is a number is not a version."""
+    (repository / "ssl" / "certs").mkdir(parents=True)
+    (repository / "postgresql" / "15").mkdir(parents=True)
+    (repository / "passwd").touch()
+    with pytest.raises(PublishError, match="none of them is a model") as caught:
+        publish(stage(), repository, breaking=False)
+    assert caught.value.code == "publish.not-a-repository"
+    assert sorted(path.name for path in repository.iterdir()) == [".repogen.lock", "passwd", "postgresql", "ssl"]
+
+
+@pytest.mark.parametrize("content", ["README.md", "m/", "lost+found/", "other/config.pbtxt", "other/1/model.plan"])
+def test_directory_without_an_owner(stage: Stage, repository: Path, content: str) -> None:
+    """Files and empty directories do not matter, and the models of others are kept."""
+    path = repository / content
+    (path if content.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
+    if not content.endswith("/"):
+        path.touch()
+    assert publish(stage(), repository, breaking=False).version == 1
+    assert path.exists()

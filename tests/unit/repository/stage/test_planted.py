@@ -18,6 +18,7 @@ from repogen.repository.ownership import RepositoryKind, RepositoryOwner, read_o
 from repogen.repository.recovery import recover
 from repogen.repository.transaction import write_owner
 from repogen.repository.workspace import preflight, prepare_stage_root, sweep
+from tests.support.deep_tree import deep_tree
 
 BUILT = RepositoryOwner(RepositoryKind.BUILT)
 
@@ -197,3 +198,27 @@ def test_write_error_names_the_file() -> None:
     assert error.message == "m: cannot be staged in stage: No space left on device (stage/x)"
     for other in (OSError("special"), OSError(errno.ENOSPC, "special")):
         assert workspace.write_error("m", Path("stage"), other).message.endswith("stage: special")
+
+
+def test_container_of_another_user_is_not_swept(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner could exchange it for a link while directories in it are removed."""
+    container = repository.parent / ".repo.repogen-stage"
+    (container / "build-theirs").mkdir(parents=True)
+    lstat = Path.lstat
+
+    def of_another(path: Path) -> os.stat_result:
+        status = lstat(path)
+        return os.stat_result((*status[:4], 4711, *status[5:])) if path == container else status
+
+    monkeypatch.setattr(Path, "lstat", of_another)
+    sweep(repository, None)
+    assert [path.name for path in container.iterdir()] == ["build-theirs"]
+
+
+def test_leftover_that_is_nested_too_deeply_for_recursion(repository: Path) -> None:
+    """It is removed; before, no command could publish into the repository."""
+    container = repository.parent / ".repo.repogen-stage"
+    (container / "build-killed").mkdir(parents=True)
+    with deep_tree(container / "build-killed"):
+        sweep(repository, None)
+        assert not container.exists()
