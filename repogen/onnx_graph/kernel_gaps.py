@@ -8,6 +8,9 @@ Measured with graphs of one node on ONNX Runtime 1.19.2, 1.28.0 and 1.31.1:
 - The inverse of a one-sided ``DFT``, which ``torch.fft.irfft`` becomes, is not valid ONNX. It is computed as an inverse
   two-sided transform: the real part of the sum is the same if the omitted half is added to its mirror image. Exporters
   infer wrong shapes from such a node, so the shapes of all inner values are removed.
+- The one-sided ``DFT`` and ``STFT`` of real values whose length is not a power of two, such as 400 for speech, have an
+  error of up to 200 times that of a matrix product: 2e-3 for 400 normal values, where NumPy's is 2e-6. They become a
+  matrix product and a convolution.
 - Bfloat16, see ``repogen.onnx_graph.bfloat16``.
 - ``ScatterND`` and ``GatherND`` accept only int64 indices, and exporters write int32, for example for ``torch.istft``.
 """
@@ -30,6 +33,8 @@ _SMALL = frozenset(
     {ir.DataType.BOOL, ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16, ir.DataType.UINT32}
 )
 _EXTREMES = frozenset({"ArgMax", "ArgMin"})
+_MAX_MATRIX = 2048
+"""The largest length of a transform that becomes a matrix product, whose constant has about length ** 2 values."""
 _INT64_INDICES = frozenset({"ScatterND", "GatherND"})
 
 
@@ -96,6 +101,10 @@ def _rewrite(node: ir.Node) -> None:
     dtype = _dtype(node)
     if _is_one_sided_inverse(node):
         _expand_inverse(node)
+    elif node.op_type == "DFT" and _integer(node, "onesided"):
+        _replace_transform(node)
+    elif node.op_type == "STFT" and _integer(node, "onesided", 1):
+        _replace_short_time_transform(node)
     elif node.op_type in _INT64_INDICES and node.inputs[1] is not None and node.inputs[1].dtype == ir.DataType.INT32:
         int64 = ir.DataType.INT64
         node.replace_input_with(1, _insert(node, "Cast", [node.inputs[1]], int64, to=int(int64)))
@@ -183,6 +192,69 @@ def _expand_inverse(node: ir.Node) -> None:
     whole = _insert(node, "DFT", inputs, dtype, **attributes)
     last = _constant(node, np.array([-1], np.int64))
     _replace(node, _insert(node, "Slice", [whole, zero, one, last], dtype))
+
+
+def _replace_transform(node: ir.Node) -> None:
+    """Replace a one-sided ``DFT`` of real values along the last axis but one by a matrix product, if that is exact."""
+    value, axis = node.inputs[0], _axis(node)
+    if value is None or value.shape is None or axis is None or value.dtype is None:
+        return
+    rank, length, parts = value.shape.rank(), value.shape[-2], value.shape[-1]
+    requested = node.inputs[1] if len(node.inputs) > 1 else None
+    is_whole = requested is None or _constant_of(requested) == length
+    if not isinstance(length, int) or parts != 1 or axis % rank != rank - 2 or not is_whole:
+        return
+    if not _is_inexact(length):
+        return
+    bins, matrix = length // 2 + 1, _fourier_matrix(length).astype(value.dtype.numpy())
+    real = _insert(node, "Squeeze", [value, _constant(node, np.array([-1], np.int64))], value.dtype)
+    product = _insert(node, "MatMul", [real, _constant(node, matrix)], value.dtype)
+    shape = _constant(node, np.array([*[0] * (rank - 2), bins, 2], np.int64))  # 0 keeps a size
+    _replace(node, _insert(node, "Reshape", [product, shape], value.dtype))
+
+
+def _replace_short_time_transform(node: ir.Node) -> None:
+    """Replace a one-sided ``STFT`` of real values by a convolution, if its parameters are constant."""
+    inputs: list[ir.Value | None] = [*node.inputs, None, None]
+    value, step, window, requested = inputs[:4]
+    if value is None or value.shape is None or value.dtype is None or step is None:
+        return
+    factors = None if window is None else ir.convenience.get_const_tensor(window)
+    stride, length = _constant_of(step), None if requested is None else _constant_of(requested)
+    if factors is not None and requested is None:
+        length = factors.numpy().size
+    fits = window is None or (factors is not None and factors.numpy().size == length)
+    if stride is None or length is None or not fits or not _is_inexact(length):
+        return
+    if value.shape.rank() != 3 or value.shape[-1] != 1:  # noqa: PLR2004 - batch, samples, 1
+        return
+    bins, matrix = length // 2 + 1, _fourier_matrix(length)
+    windowed = matrix if factors is None else matrix * factors.numpy()[:, None]
+    weights = _constant(node, windowed.T[:, None].astype(value.dtype.numpy()))
+    signal = ir.node("Transpose", [value], {"perm": [0, 2, 1]})
+    frames = ir.node("Conv", [signal.outputs[0], weights], {"strides": [stride]})
+    ordered = ir.node("Transpose", [frames.outputs[0]], {"perm": [0, 2, 1]})
+    for each in (signal, frames, ordered):
+        each.outputs[0].dtype = value.dtype
+        _graph(node).insert_before(node, each)
+    shape = _constant(node, np.array([0, 0, bins, 2], np.int64))  # 0 keeps a size
+    _replace(node, _insert(node, "Reshape", [ordered.outputs[0], shape], value.dtype))
+
+
+def _is_inexact(length: int) -> bool:
+    return bool(length & (length - 1)) and length <= _MAX_MATRIX
+
+
+def _fourier_matrix(length: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """Return ``[length, 2 * bins]``: the real and the imaginary factors of each bin, one after the other."""
+    angles = 2 * np.pi / length * (np.outer(np.arange(length), np.arange(length // 2 + 1)) % length)
+    return np.stack([np.cos(angles), -np.sin(angles)], -1).reshape(length, -1)
+
+
+def _constant_of(value: ir.Value) -> int | None:
+    """Return a constant number; None if it is not constant."""
+    constant = ir.convenience.get_const_tensor(value)
+    return None if constant is None else int(constant.numpy().reshape(-1)[0])
 
 
 def _length(node: ir.Node, value: ir.Value, axis: int, numbers: Sequence[ir.Value]) -> ir.Value:
