@@ -134,7 +134,7 @@ def scaffold_from(description: SpecDescription, directory: Path, *, force: bool)
     models = [
         {
             "name": flow(model.name),
-            "source": flow(model.source),
+            "source": _source_text(model.source),
             "comments": [one_line(line) for line in model.comments],
             "lines": [one_line(line) for line in model.keys],
         }
@@ -154,6 +154,16 @@ def scaffold_from(description: SpecDescription, directory: Path, *, force: bool)
         files |= {directory / name: path for name, path in model.copies.items()}
     _write(files, directory, force=force)
     return tuple(files)
+
+
+def _source_text(source: Mapping[str, object]) -> str:
+    """Return what follows ``source:``: everything on its line, except for the steps of an ensemble."""
+    steps = source.get("steps")
+    if not isinstance(steps, list):
+        return f" {flow(source)}"
+    keys = [f"{flow(key)}: {flow(value)}" for key, value in source.items() if key != "steps"]
+    lines = [*keys, "steps:", *(f"- {flow(step)}" for step in steps)]
+    return "".join(f"\n      {one_line(line)}" for line in lines)
 
 
 def _spec_text(path: Path) -> str:

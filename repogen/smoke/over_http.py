@@ -130,18 +130,18 @@ def _read(response: http.client.HTTPResponse) -> bytes:
     """Return the body of a response, which may have any size and arrive at any speed.
 
     Raises:
-        NoAnswerError: It is larger than 2 GiB, or takes too long.
+        NoResponseError: It is larger than 2 GiB, or takes too long.
     """
     deadline, blocks, size = time.monotonic() + _SECONDS, list[bytes](), 0
     while block := response.read1(_BLOCK):
         blocks.append(block)
         size += len(block)
         if size > MAX_GRAPH_BYTES:
-            raise NoAnswerError(f"HTTP: the response is larger than {MAX_GRAPH_BYTES} bytes")
+            raise NoResponseError(f"HTTP: the response is larger than {MAX_GRAPH_BYTES} bytes")
         if time.monotonic() > deadline:
-            raise NoAnswerError(f"HTTP: the response was not complete after {_SECONDS:g} s")
+            raise NoResponseError(f"HTTP: the response was not complete after {_SECONDS:g} s")
     if response.length:  # read1 does not detect that the connection was closed too early
-        raise NoAnswerError("HTTP: the response is truncated")
+        raise NoResponseError("HTTP: the response is truncated")
     return b"".join(blocks)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.built_model import UNCHANGED, ExportAttempt, PassOutcome
 from repogen.artifacts.report import BuildReport, ModelReport, Status
-from repogen.artifacts.serving import Latency, SmokeCheck, SmokeReport
+from repogen.artifacts.serving import UNKNOWN_RUNTIME, Latency, SmokeCheck, SmokeReport
 from repogen.errors import ErrorRecord
 from repogen.reporting.progress import PlainProgress
 from repogen.reporting.text import build_text, error_text, smoke_text
@@ -82,6 +83,12 @@ def test_details_need_debug() -> None:
     assert BAD.error is not None
     assert "a traceback" not in error_text(BAD.error, debug=False)
     assert error_text(BAD.error, debug=True).endswith("a traceback")
+
+
+def test_runtime_of_a_remote_server_is_not_printed() -> None:
+    """It is not known."""
+    first = smoke_text([replace(SMOKE, runtime=UNKNOWN_RUNTIME)]).splitlines()[0]
+    assert first.endswith(f"on Triton {SMOKE.server_version} ({SMOKE.server})")
 
 
 def test_smoke_table() -> None:

@@ -92,6 +92,10 @@ def test_repository(repository: Path) -> None:
         },
     }
     assert "imports torch, which is not in requirements" in text
+    assert (
+        "    source:\n      kind: ensemble\n      steps:\n      - {model: p, inputs: {IN: A}, outputs: {OUT: t}}\n"
+        in text
+    )
     assert models["e"]["source"]["steps"][1] == {
         "model": "m",
         "version": 1,
