@@ -63,6 +63,8 @@ def config_row(report: TuneReport) -> str:
     configs = [rows.get(name) for name in CONFIGS]
     throughputs = ["-" if row is None else interval_text(row.throughput) for row in configs]
     ratios = ["-" if row is None else interval_text(row.ratio) for row in configs[:2]]
+    if not report.improved and rows["spec"] is not rows["tuned"]:
+        throughputs[-1] += ", not used"  # `repogen tune` changes nothing
     tails = ["-" if row is None else decimal(row.p99.value) for row in configs]
     return f"| {' | '.join([report.model, *throughputs, *ratios, *tails])} |"
 

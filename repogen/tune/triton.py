@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.built_model import BatchReport, OnnxArtifact
@@ -30,7 +32,6 @@ from repogen.worker.template import render_template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from repogen.artifacts.bench import Sample
     from repogen.artifacts.built_model import Artifact
@@ -188,13 +189,18 @@ class TritonTestBed:
                     "use --server embedded or docker on that machine",
                     code="tune.server",
                 )
-            return self._candidate(served).measure(_WARM_UP_SECONDS)
+            with self._candidate(served) as candidate:
+                return candidate.measure(_WARM_UP_SECONDS)
 
     @contextmanager
     def open(self, settings: Settings) -> Iterator[ServedCandidate]:
         """Serve the config with these settings while the block runs; see ``TestBed``."""
-        with serve_model(self.choice, self.directory, self.config(settings)) as served:
-            yield self._warmed_up(served)
+        with (
+            serve_model(self.choice, self.directory, self.config(settings)) as served,
+            self._candidate(served) as candidate,
+        ):
+            candidate.measure(_WARM_UP_SECONDS)
+            yield candidate
 
     @contextmanager
     def open_automatic(self) -> Iterator[ServedCandidate]:
@@ -207,7 +213,10 @@ class TritonTestBed:
         minimal = parse(f'name: "{self.name}" backend: "{backend}"', "the empty config")
         with serve_model(self.choice, self.directory, minimal) as served:
             completed = served.client.config(served.model.served_as, served.version)
-            yield self._warmed_up(replace(served, model=replace(served.model, config=completed)))
+            complete = replace(served, model=replace(served.model, config=completed))
+            with self._candidate(complete) as candidate:
+                candidate.measure(_WARM_UP_SECONDS)
+                yield candidate
 
     def config(self, settings: Settings) -> ModelConfig:
         """Return the config with these settings, as ``repogen build`` would write it.
@@ -271,17 +280,14 @@ class TritonTestBed:
         texts = {name: read_text(path) for name, path in files.items() if is_file(path)}
         return {name: text.removesuffix("\n").split("\n") for name, text in texts.items()}
 
-    def _warmed_up(self, served: ServedModel) -> ServedCandidate:
-        candidate = self._candidate(served)
-        candidate.measure(_WARM_UP_SECONDS)
-        return candidate
-
-    def _candidate(self, served: ServedModel) -> ServedCandidate:
-        """Compare the answers with the golden tensors, and return the candidate.
+    @contextmanager
+    def _candidate(self, served: ServedModel) -> Iterator[ServedCandidate]:
+        """Compare the answers with the golden tensors, and yield the candidate; its inputs are removed at the end.
 
         Raises:
             BenchError: They differ.
         """
         inputs = golden_inputs(served)
-        data = self.work_dir / f"inputs-{id(served)}.json"
-        return ServedCandidate(served, load_target(self.program, served, inputs, data), self.shape)
+        with tempfile.TemporaryDirectory(dir=self.work_dir) as directory:
+            target = load_target(self.program, served, inputs, Path(directory) / "inputs.json")
+            yield ServedCandidate(served, target, self.shape)

@@ -130,6 +130,7 @@ class _Tuning:
         """Return the result."""
         request = self.request
         self.bed.check()
+        opened = None if request.tracker is None else request.tracker()
         self.progress.step(request.model, "serve the published version, and compare its answers")
         self._require_figures(self.bed.probe())
         self.bed.choice = replace(self.bed.choice, progress=Silent())  # a server starts for each trial
@@ -138,7 +139,7 @@ class _Tuning:
         if not plan.space.choices:
             raise SpecError(f"{request.model} has no settings to tune", code="tune.nothing")
         path = self._storage(plan)
-        with _locked(path), _study(path, restart=request.restart) as study, self._tracked() as tracker:
+        with _locked(path), _study(path, restart=request.restart) as study, self._tracked(opened) as tracker:
             search = Search(study, plan, self.bed)
             search.on_begin = partial(self._begin, search)
             search.on_end = partial(self._log, tracker)
@@ -308,17 +309,17 @@ class _Tuning:
             self.notes.append(f"trials from {trial.number} on are not in MLflow: {error.message}")
 
     @contextmanager
-    def _tracked(self) -> Iterator[_Tracked | None]:
+    def _tracked(self, tracker: TuneTracker | None) -> Iterator[_Tracked | None]:
         """Track the trials while the block runs.
 
         Raises:
             TrackingError: The tracking server cannot be reached.
         """
         request = self.request
-        if request.tracker is None:
+        if tracker is None:
             yield None
             return
-        tracked = _Tracked(request.tracker())
+        tracked = _Tracked(tracker)
         params = {
             "objective": request.objective,
             "constraints": ", ".join(each.text for each in request.constraints) or "none",

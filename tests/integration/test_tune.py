@@ -213,12 +213,14 @@ def test_model_that_does_not_batch(tmp_path: Path, new_project: Callable[[Path],
     assert any("completes by itself was not compared" in note for note in report["notes"])
 
 
-def test_usage_errors(project: Project) -> None:
-    """They exit with 2 before anything is started."""
-    for arguments, message in (
-        (("tiny", "--constraint", "p99"), "is not a constraint"),
-        (("tiny", "--budget", "soon"), "is not a duration"),
-        (("tin",), "has no model 'tin'"),
+def test_errors_before_a_server_is_started(project: Project) -> None:
+    """Each has its exit code and message."""
+    for arguments, code, message in (
+        (("tiny", "--constraint", "p99"), 2, "is not a constraint"),
+        (("tiny", "--budget", "soon"), 2, "is not a duration"),
+        (("tin",), 2, "has no model 'tin'"),
+        (("tiny", "--tracking-uri", "sqlite:////nonexistent/mlflow.db"), 8, "can't be written"),
     ):
         run = project.run("tune", *arguments)
-        assert (run.returncode, message in run.stderr) == (2, True), run.stderr
+        assert (run.returncode, message in run.stderr) == (code, True), run.stderr
+        assert "starting Triton" not in run.stderr
