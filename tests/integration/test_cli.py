@@ -34,6 +34,7 @@ MODEL_KEYS = {
     *("name", "status", "version", "sha256", "exporter", "opset", "ir_version", "max_batch_size", "parity", "nodes"),
     *("smoke", "seconds", "error"),  # the documented keys; those below are in the same document
     *("batch_reason", "exporters", "lossy", "passes", "notes", "peak_rss_bytes", "size", "registry_version"),
+    *("inputs", "outputs", "operators", "config", "provenance"),
 }
 ERROR_KEYS = {"code", "message", "hint", "where", "exit_code"}
 FAULTS = """\
@@ -109,13 +110,18 @@ def test_build_after_init_publishes_version_1(scaffolded: tuple[Project, dict[st
     (model,) = document["models"]
     assert (document["repository"], set(document)) == (
         str(project.repository),
-        {"repository", "models", "notes", "error"},
+        {"repository", "models", "notes", "report", "error"},
     )
+    assert document["report"] == str(project.directory / "build" / "reports" / "repogen.html")
+    assert "1 published" in Path(document["report"]).read_text(encoding="utf-8")
     assert set(model) == MODEL_KEYS
     assert (model["status"], model["version"], model["error"]) == ("published", 1, None)
     assert (model["smoke"]["passed"], model["smoke"]["server_version"]) == (True, "2.51.0")
     assert (model["exporter"], model["max_batch_size"]) == ("dynamo", 8)
-    assert set(model["parity"]) == {"cases", "skipped", "max_abs_diff", "max_rel_diff", "passed"}
+    assert set(model["parity"]) == {
+        *("cases", "skipped", "max_abs_diff", "max_rel_diff", "passed", "sweep", "outputs"),
+    }
+    assert len(model["parity"]["sweep"]) == model["parity"]["cases"]
     assert set(model["nodes"]) == {"exported", "optimized"}
     assert model["sha256"] == project.published()["tiny/1/model.onnx"]
 
@@ -139,6 +145,7 @@ def test_rebuild_is_unchanged(scaffolded: tuple[Project, dict[str, Any]]) -> Non
     again = json.loads(project.run("build", "--json").stdout)["models"][0]
     first = document["models"][0]
     assert (again["status"], again["version"]) == ("unchanged", 1)
+    assert again["provenance"] == first["provenance"]
     assert [again[key] for key in ("sha256", "exporter", "nodes", "opset")] == [
         first[key] for key in ("sha256", "exporter", "nodes", "opset")
     ]

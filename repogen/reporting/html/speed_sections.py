@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.bench import Machine
 from repogen.reporting.bench_text import decimal
 from repogen.reporting.html.build_sections import error_section
 from repogen.reporting.html.charts import Axis, Point, Series, Value, plane, row_chart
-from repogen.reporting.html.parts import Facts, Notes, Section, Table
+from repogen.reporting.html.parts import Facts, Notes, Section, Table, Text
 from repogen.reporting.html.scales import TIMES
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def _parts(document: BenchDocument, model: ModelBenchDocument) -> Iterator[Part]
             ("Method", f"medians of {document['rounds']} interleaved rounds of {document['seconds']:g} s"),
         )
     )
+    if Machine(**machine).busy:
+        yield Text("Other programs were running at the start, so the figures are not reliable.")
     for batch, rows in groupby(sorted(model["rows"], key=_order), lambda row: row["batch"]):
         yield from _batch_parts(batch, list(rows), model["baseline"])
     if model["rows"]:

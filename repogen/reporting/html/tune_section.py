@@ -60,21 +60,31 @@ def _parts(tuning: TuningRecord) -> Iterator[Part]:
 
 
 def _pareto_plane(tuning: TuningRecord) -> Plane:
-    """Return p99 against throughput: the Pareto front as a line, the chosen trial, and the others as points."""
+    """Return p99 against throughput; the third figure of the front is memory, so a trial can be above the line."""
     measured = [trial for trial in tuning.trials if trial.figures is not None]
     front = [trial for trial in measured if trial.number in tuning.pareto]
     chosen = [trial for trial in measured if trial.number == tuning.chosen]
     others = [trial for trial in measured if trial not in front and trial not in chosen]
+    line = [trial for trial in front if not any(_beats(other, trial) for other in front)]
+    by_memory = [trial for trial in front if trial not in line]
     series = [
-        Series("Pareto front", _points(sorted(front, key=_throughput)), 1),
-        Series("Chosen", _points(chosen), 2, line=False),
         Series("Other trials", _points(others), 3, line=False),
+        Series("Pareto front, with less memory", _points(by_memory), 4, line=False),
+        Series("Pareto front", _points(sorted(line, key=_throughput)), 1),
+        Series("Chosen", _points(chosen), 2, line=False),
     ]
     return plane(
         ("Trials: more throughput is to the right, lower latency is down", "Throughput (rows per second)", "p99 (ms)"),
         ("Trials", "Number", "Rows per second", "p99 ms", "Settings", "State"),
         [each for each in series if each.points],
     )
+
+
+def _beats(trial: TrialRecord, other: TrialRecord) -> bool:
+    """Return whether a trial has more throughput and a lower p99 than another."""
+    if trial.figures is None or other.figures is None:
+        return False
+    return trial.figures.throughput > other.figures.throughput and trial.figures.p99 < other.figures.p99
 
 
 def _throughput(trial: TrialRecord) -> float:
