@@ -54,7 +54,12 @@ unit: $(READY)
 integration: $(READY)
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not full" tests/integration
 
-test-full: $(READY)
+# Microsoft's emulator of Azure Blob Storage, which npm has and PyPI has not.
+AZURITE = $(VENV)/azurite/node_modules/.bin/azurite-blob
+$(AZURITE): $(READY)
+	npm install --silent --no-audit --no-fund --prefix $(VENV)/azurite azurite@3.35.0
+
+test-full: $(READY) $(AZURITE)
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # Every model with a known verdict: about an hour on 2 cores.

@@ -313,6 +313,8 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
         return run(source, lambda path: transfer(path, place, name, options), fetch=fetch)
     with open_url(place, directory, Silent()) as opened:
         report = run(source, lambda path: transfer(path, opened.path, name, options, opened.publish), fetch=fetch)
+        if not dry_run:
+            opened.commit()  # versions are published; this removes what a publish that was killed has left
         return opened.with_urls(report)
 
 

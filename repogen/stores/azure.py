@@ -46,7 +46,7 @@ class AzureStore(FsspecStore):
         container = self.filesystem.service_client.get_container_client(self.bucket)
         try:
             return [
-                StoredObject(each.name, each.size, each.etag, each.last_modified.timestamp())
+                StoredObject(each.name, each.size, _quoted(each.etag), each.last_modified.timestamp())
                 async for each in container.list_blobs(name_starts_with=prefix, include=["metadata"])
                 # accounts with a hierarchical namespace list directories as well
                 if not (each.metadata or {}).get("hdi_isfolder")
@@ -70,7 +70,7 @@ class AzureStore(FsspecStore):
             if tag is None:
                 raise FileNotFoundError(self.bucket) from error
             raise ChangedError(key) from error
-        return str(answer["etag"])
+        return _quoted(answer["etag"])
 
     def _put(self, path: Path, key: str, callback: Any) -> None:  # noqa: ANN401 - fsspec has no types
         self.filesystem.put_file(
@@ -92,6 +92,11 @@ class AzureStore(FsspecStore):
         from fsspec.asyn import sync  # noqa: PLC0415 - an extra
 
         return sync(self.filesystem.loop, function, *arguments)
+
+
+def _quoted(etag: str) -> str:
+    """Return an ETag as a header has it; listings have it without quotes."""
+    return f'"{etag.strip(chr(34))}"'
 
 
 class Azure:

@@ -48,6 +48,8 @@ def commit(copy: WorkingCopy, models: Iterable[str] | None = None) -> None:
     names = sorted(copy.models()) if models is None else list(models)
     for name in names:
         _ModelCommit(copy, name).run()
+    copy.store.delete(copy.finished)
+    copy.finished = []
 
 
 class _ModelCommit:

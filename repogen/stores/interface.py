@@ -21,7 +21,8 @@ class StoredObject:
     Attributes:
         key: Its name.
         size: Bytes.
-        tag: Changes with every write of the object: an ETag or a generation.
+        tag: Changes with the content of the object: an ETag or a generation. It may stay the same if the same bytes are
+            written again.
         modified: Time of the last write by the store's clock, in seconds since 1970.
     """
 

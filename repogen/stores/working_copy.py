@@ -30,7 +30,7 @@ from repogen.stores.claim import claimed_version
 from repogen.stores.pinned import is_pinned, own_config, pinned_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     from repogen.artifacts.progress import Progress
     from repogen.files.url import RepositoryUrl
@@ -82,6 +82,7 @@ class WorkingCopy:
         path: Directory of the copy. It does not exist if the store has no object of the repository.
         entries: The files, by key.
         configs: The stored config.pbtxt of each model, by key.
+        finished: Keys of claims of versions that are published: their owner was killed before it deleted them.
     """
 
     def __init__(self, url: RepositoryUrl, store: Store, root: Path, progress: Progress) -> None:
@@ -92,6 +93,7 @@ class WorkingCopy:
         self.path = root.joinpath(*url.parts[1:])
         self.entries: dict[str, Entry] = {}
         self.configs: dict[str, StoredConfig] = {}
+        self.finished: list[str] = []
         self.root = root
         self._bucket = root / url.bucket
 
@@ -182,7 +184,8 @@ class WorkingCopy:
         objects = self._objects(model)
         self._read_configs(objects)
         later = {each.key for each in self.store.list(self._key(".repogen."))}
-        claims = {pair for key in (*objects, *later) if (pair := self._claim_of(key)) is not None}
+        claims = {pair: key for key in (*objects, *later) if (pair := self._claim_of(key)) is not None}
+        self.finished = [key for (name, number), key in claims.items() if self._serves(name, number)]
         return {
             key: each
             for key, each in objects.items()
@@ -250,13 +253,14 @@ class WorkingCopy:
         parts = self._relative(key) if self.is_served(key) else ()
         return claimed_version(parts[0]) if len(parts) == 1 else None
 
-    def _is_incomplete(self, key: str, claims: set[tuple[str, int]]) -> bool:
+    def _is_incomplete(self, key: str, claims: Container[tuple[str, int]]) -> bool:
         """Return whether a file belongs to a version that is claimed, and that the stored config does not serve."""
         model, version = self.model_of(key), self.version_of(key)
-        if version is None or (model, version) not in claims:
-            return False
+        return version is not None and (model, version) in claims and not self._serves(model, version)
+
+    def _serves(self, model: str, version: int) -> bool:
         config = self.configs.get(self._key(model, CONFIG_FILE))
-        return config is None or version not in pinned_versions(config.content)
+        return config is not None and version in pinned_versions(config.content)
 
     def _is_of(self, key: str, model: str) -> bool:
         return not model or self.model_of(key) == model

@@ -12,6 +12,7 @@ import pytest
 
 from repogen import plugins
 from tests.support.moto_s3 import create_bucket, s3_server
+from tests.support.object_servers import azure_server, create_container, gcs_server
 from tests.support.published import Publisher
 
 if TYPE_CHECKING:
@@ -50,6 +51,44 @@ def s3_environment() -> Iterator[dict[str, str]]:
     """Run one S3 server for the tests of a worker."""
     with s3_server() as environment:
         yield environment
+
+
+@pytest.fixture(scope="session")
+def azure_environment() -> Iterator[dict[str, str]]:
+    """Run one Azurite for the tests of a worker."""
+    with azure_server() as environment:
+        yield environment
+
+
+@pytest.fixture
+def az_url(azure_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the URL of a repository in an empty container of Azure."""
+    for name, value in azure_environment.items():
+        monkeypatch.setenv(name, value)
+    container = f"container-{uuid4().hex[:12]}"
+    create_container(azure_environment, container)
+    return f"az://{container}/team/models"
+
+
+@pytest.fixture
+def gs_url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Return the URL of a repository in an empty bucket of Google's emulator."""
+    with gcs_server("bucket") as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        yield "gs://bucket/team/models"
+
+
+@pytest.fixture
+def dir_url(buckets: Path) -> str:
+    """Return the URL of a repository in an empty bucket of the example's store."""
+    return f"dir://{next(buckets.iterdir()).name}/team/models"
+
+
+@pytest.fixture(params=["dir", *(pytest.param(name, marks=pytest.mark.full) for name in ("s3", "gs", "az"))])
+def url(request: pytest.FixtureRequest) -> str:
+    """Return the URL of a repository in an empty bucket of each store."""
+    return str(request.getfixturevalue(f"{request.param}_url"))
 
 
 @pytest.fixture

@@ -22,15 +22,6 @@ if TYPE_CHECKING:
     from tests.support.published import Publisher
 
 
-@pytest.fixture(params=["dir", pytest.param("s3", marks=pytest.mark.full)])
-def url(request: pytest.FixtureRequest) -> str:
-    """Return the URL of a repository in an empty bucket."""
-    if request.param == "s3":
-        return str(request.getfixturevalue("s3_url"))
-    request.getfixturevalue("buckets")
-    return "dir://b/team/models"
-
-
 def store_of(url: str) -> Store:
     """Return the bucket of a URL."""
     place = location(url)
@@ -57,7 +48,7 @@ def config(url: str, name: str = "m") -> str:
 VERSION = ("config.pbtxt", "golden.json", "golden.npz", "manifest.json", "model.onnx")
 
 
-@pytest.mark.parametrize("url", ["dir", "s3"], indirect=True)
+@pytest.mark.parametrize("url", ["dir", "s3", "gs", pytest.param("az", marks=pytest.mark.full)], indirect=True)
 def test_life_of_a_model(publisher: Publisher, url: str) -> None:
     """Publish, list, verify, compare, roll back, release, prune, and publish back: each with the state of the store."""
     for number in (1, 2, 3):
