@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-_PAGE = os.sysconf("SC_PAGESIZE")
-_EVERY = 0.05
+_EVERY = 0.1
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,8 @@ class Run:
 
     Attributes:
         wall: Seconds.
-        rss: Largest sum of the resident memory of the process and all its descendants, in MB, sampled every 50 ms.
+        rss: Largest resident memory of the process and all its descendants in MB, sampled every 100 ms; a page that
+            several of them share counts once.
         stdout: Its standard output.
         cpu: Seconds of CPU time, user and system, of the process and its descendants. Unlike the wall time, it depends
             little on what else the machine does.
@@ -60,7 +60,7 @@ def measure(command: Sequence[str], cwd: Path | None = None, environment: Mappin
 
     def sample() -> None:
         while not ended.wait(_EVERY):
-            peaks.append(_tree_rss(process.pid))
+            peaks.append(_tree_memory(process.pid))
 
     sampler = threading.Thread(target=sample)
     sampler.start()
@@ -98,17 +98,22 @@ def _cpu_of_children() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _tree_rss(root: int) -> float:
+def _tree_memory(root: int) -> float:
+    """Return the memory of a process and its descendants in MB; each of n processes that share a page counts 1/n of it.
+
+    A sum of resident memory would count a process twice that is about to start another one, and shared pages of forks.
+    """
     total, pending = 0, [root]
     while pending:
         pid = pending.pop()
         try:
-            total += int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+            total += int(rollup.partition("\nPss:")[2].split(maxsplit=1)[0])
             for task in Path(f"/proc/{pid}/task").iterdir():
                 pending += map(int, (task / "children").read_text(encoding="ascii").split())
         except (OSError, IndexError):
             continue
-    return total * _PAGE / 2**20
+    return total / 1024
 
 
 def middle(values: Sequence[float]) -> str:
