@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from repogen.smoke import over_http
-from repogen.smoke.inference import NoAnswerError, RefusedError, SequencePosition, WireTensor
+from repogen.smoke.inference import NoResponseError, RefusedError, SequencePosition, WireTensor
 from repogen.smoke.over_http import decode_response, encode_request, golden_over_http
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def test_endless_response(
 ) -> None:
     """A response has limits on its size, and an incomplete one is not an answer."""
     monkeypatch.setattr(over_http, "MAX_GRAPH_BYTES", 1_000_000)
-    with pytest.raises(NoAnswerError, match=problem):
+    with pytest.raises(NoResponseError, match=problem):
         golden_over_http(*hostile(*parts))
 
 
@@ -146,7 +146,7 @@ def test_slow_response(hostile: Callable[..., tuple[Any, str]], monkeypatch: pyt
     """Every part arrives within the timeout of the connection, but the response is never complete."""
     monkeypatch.setattr(over_http, "_SECONDS", 0.2)
     monkeypatch.setattr(over_http, "MAX_GRAPH_BYTES", 2**60)
-    with pytest.raises(NoAnswerError, match="was not complete after"):
+    with pytest.raises(NoResponseError, match="was not complete after"):
         golden_over_http(*hostile(b"HTTP/1.1 200 OK\r\n\r\n", b"x"))
 
 
