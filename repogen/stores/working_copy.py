@@ -202,7 +202,8 @@ class WorkingCopy:
         built = {model for model, _ in listed}
         for model, number in versions - listed:
             is_new = model in built or self._key(model, CONFIG_FILE) not in visible
-            if is_new and list(self.store.list(self._key(model, number, MANIFEST_FILE))):
+            manifest = self._key(model, number, MANIFEST_FILE)
+            if is_new and any(each.key == manifest for each in self.store.list(manifest)):
                 return True
         return any(
             (self.model_of(key), number) not in versions

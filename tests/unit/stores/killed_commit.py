@@ -84,12 +84,14 @@ def main(job: dict[str, Any]) -> None:
     register_example()
     killer = Killer(job["at"])
     if job["url"].startswith("s3:"):
+        from fsspec.asyn import sync_wrapper  # noqa: PLC0415 - an extra
         from s3fs import S3FileSystem  # noqa: PLC0415 - takes a second
 
         from repogen.stores import s3  # noqa: PLC0415 - the same
 
         s3._PART_BYTES = 5 * 2**20  # noqa: SLF001 - several parts of a small file; S3 rejects smaller ones
         S3FileSystem._call_s3 = killer.around_request(S3FileSystem._call_s3)  # noqa: SLF001 - all requests
+        S3FileSystem.call_s3 = sync_wrapper(S3FileSystem._call_s3)  # noqa: SLF001 - the same, for other threads
     else:
         from repogen_example_plugin.store import DirectoryBucket  # type: ignore[import-not-found]  # noqa: PLC0415
 

@@ -1,0 +1,180 @@
+"""A store that denies access, fails midway, or has hostile objects: a clear error, and what is served stays."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import repogen
+from repogen.errors import MissingExtraError, PublishError, RepogenError, SpecError
+from repogen.files.url import location
+from repogen.stores import fsspec_store, s3
+from repogen.stores.claim import Claim, claim_name
+from repogen.stores.interface import ChangedError
+from repogen.stores.open import open_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from repogen.stores.interface import Store
+    from tests.support.published import Publisher
+
+
+def store_of(url: str) -> Store:
+    """Return the bucket of a URL."""
+    return open_store(location(url))  # type: ignore[arg-type]
+
+
+def state(url: str) -> dict[str, str]:
+    """Return the tags of all objects."""
+    return {each.key: each.tag for each in store_of(url).list("")}
+
+
+def test_no_credentials(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Without credentials no request is sent; the hint says where they are looked for."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in (("AWS_EC2_METADATA_DISABLED", "true"), ("AWS_ENDPOINT_URL", "http://127.0.0.1:9")):
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/nonexistent")
+    with caplog.at_level(logging.WARNING), pytest.raises(PublishError) as caught:
+        repogen.versions(repository="s3://bucket/models")
+    assert (caught.value.code, caught.value.exit_code) == ("store.denied", 7)
+    assert "AWS_PROFILE" in caught.value.hint
+
+
+def test_secrets_in_errors_of_a_library_are_removed(buckets: Path) -> None:
+    """A signed URL, or one with a password, may be in the message of any library."""
+    assert buckets.is_dir()
+    bucket = fsspec_store.FsspecStore("b", None)
+    with pytest.raises(PublishError) as caught, bucket.requests():
+        raise OSError("GET https://me:5ecre7@host/b?X-Amz-Signature=5ecre7 failed")
+    assert "5ecre7" not in caught.value.message
+    assert "host/b" in caught.value.message
+
+
+def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hint has the command that installs it."""
+    import builtins  # noqa: PLC0415 - only this test replaces an import
+
+    real = builtins.__import__
+
+    def without_s3fs(name: str, *arguments: Any) -> Any:
+        if name == "s3fs":
+            raise ImportError("no module", name="s3fs")
+        return real(name, *arguments)
+
+    monkeypatch.setattr(builtins, "__import__", without_s3fs)
+    with pytest.raises(MissingExtraError, match="s3fs is not installed") as caught:
+        s3.S3().open("bucket")
+    assert "[s3]" in caught.value.hint
+
+
+@pytest.mark.parametrize("key", ["m/../../x", "m//1/model.onnx", "m/1/" + "x" * 300])
+def test_hostile_key(key: str, dir_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A key that would leave the working copy, or is not a path, is an error that names it; nothing is written."""
+    from repogen_example_plugin.store import DirectoryBucket  # type: ignore[import-not-found]  # noqa: PLC0415
+
+    from repogen.stores.interface import StoredObject  # noqa: PLC0415 - with the class that it is for
+
+    listing = [StoredObject(f"team/models/{key}", 3, "tag", 0.0)]
+    monkeypatch.setattr(
+        DirectoryBucket, "list", lambda _, prefix: [each for each in listing if each.key.startswith(prefix)]
+    )
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with pytest.raises(PublishError) as caught:
+        repogen.versions(repository=dir_url)
+    assert caught.value.code == "store.key"
+
+
+def test_name_that_is_a_file_and_a_directory(dir_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket can have both."""
+    from repogen_example_plugin.store import DirectoryBucket  # noqa: PLC0415
+
+    from repogen.stores.interface import StoredObject  # noqa: PLC0415 - as above
+
+    listing = [StoredObject(f"team/models/m/{name}", 3, "tag", 0.0) for name in ("1", "1/model.onnx")]
+    monkeypatch.setattr(
+        DirectoryBucket, "list", lambda _, prefix: [each for each in listing if each.key.startswith(prefix)]
+    )
+    with pytest.raises(PublishError) as caught:
+        repogen.versions(repository=dir_url)
+    assert caught.value.code == "store.copy"
+
+
+@pytest.mark.parametrize("method", ["upload", "create", "replace", "delete"])
+def test_store_that_fails_midway(
+    method: str, dir_url: str, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each call of a method: the old version is served, and the next publish completes."""
+    from repogen_example_plugin.store import DirectoryBucket  # noqa: PLC0415
+
+    publisher.publish(weights=b"w0")
+    repogen.publish("m", source=publisher.repository, target=dir_url)
+    original = getattr(DirectoryBucket, method)
+    for failing in range(20):
+        publisher.publish(weights=b"w%d" % (failing + 1))
+        calls = iter(range(100))
+
+        def fail(*arguments: Any, calls: Any = calls, failing: int = failing) -> Any:
+            if next(calls) == failing:
+                raise PublishError("the store went away", code="store.request")
+            return original(*arguments)
+
+        before = repogen.versions("m", repository=dir_url).models[0].served
+        with monkeypatch.context() as patch:
+            patch.setattr(DirectoryBucket, method, fail)
+            try:
+                repogen.publish("m", source=publisher.repository, target=dir_url)
+            except RepogenError as error:
+                code = error.code
+            else:
+                assert failing > 0
+                return
+        assert code == "store.request"
+        model = repogen.versions("m", repository=dir_url).models[0]
+        assert repogen.verify(dir_url).findings == ()
+        assert model.served in {before, (before[0] + 1,)}
+        if model.served == before:
+            end_of_lease(dir_url, before[0] + 1)
+            repogen.publish("m", source=publisher.repository, target=dir_url)
+    raise AssertionError("more than 20 calls")
+
+
+def end_of_lease(url: str, version: int) -> None:
+    """Delete the claim of this process if it was left, as the store went away: another one would take it over."""
+    store_of(url).delete([f"team/models/{claim_name('m', version)}"])
+
+
+def test_claim_that_was_lost(dir_url: str) -> None:
+    """A process that was stopped for too long cannot go on."""
+    store = store_of(dir_url)
+    claim = Claim(store, claim_name("m", 1))
+    claim.acquire(lambda: None)
+    tag = next(each.tag for each in store.list(claim.key))
+    store.replace(claim.key, b"of another process", tag)
+    with pytest.raises(ChangedError):
+        claim.renew()
+    claim.abandon()
+
+
+def test_empty_and_foreign_repository(dir_url: str, buckets: Path) -> None:
+    """A bucket without models, and one with a model that repogen did not build."""
+    (buckets / "b" / "team" / "models").mkdir(parents=True)
+    (buckets / "b" / "team" / "models" / "notes.txt").write_text("mine", encoding="utf-8")
+    assert repogen.versions(repository=dir_url).models == ()
+    with pytest.raises(SpecError, match="has no models"):
+        repogen.verify(dir_url)
+    version = buckets / "b" / "team" / "models" / "m" / "1"
+    version.mkdir(parents=True)
+    (version / "model.onnx").write_bytes(b"theirs")
+    before = state(dir_url)
+    (model,) = repogen.versions(repository=dir_url).models
+    assert (model.versions[0].size, model.versions[0].problem[:21]) == (6, "repogen did not build")
+    with pytest.raises(PublishError):
+        repogen.rollback("m", 1, repository=dir_url)
+    assert repogen.prune(keep=0, repository=dir_url).deleted == ()
+    assert state(dir_url) == before
