@@ -170,6 +170,7 @@ def test_target_that_may_not_be_written(source: Publisher, target: Publisher, tm
     registry.register(source.repository / "m" / "1", "champion")
     sync(registry, tmp_path / "synced", SyncOptions("champion"), Silent())
     (tmp_path / "foreign" / "m" / "1").mkdir(parents=True)
+    (tmp_path / "foreign" / "m" / "1" / "model.onnx").touch()
     cases = {
         target.repository: "publish.breaking",
         tmp_path / "synced": "publish.synced-repository",
