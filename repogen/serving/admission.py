@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PYTHON_FILE
 from repogen.errors import ConfigError
-from repogen.files import is_directory, is_file, is_inside
+from repogen.files import is_directory, is_file, is_inside, open_regular
 from repogen.files.content import ContentError
 from repogen.repository.ensembles import steps_reason
 from repogen.triton_config.rules.file_names import (
@@ -44,6 +44,7 @@ _PATH = re.compile(r"[\w.@%+=:,/-]+")
 _PLAIN = re.compile(r"(?!\.)[\w.-]+", re.ASCII)
 _LIBRARIES = ("libtriton_*.so", "batchstrategy.so", "triton_python_backend_stub")
 _MAX_DIRECTORIES = 10_000
+_BLOCK = 2**20
 _CODE_PARAMETERS = ("EXECUTION_ENV_PATH", "TRITON_BATCH_STRATEGY_PATH")
 
 
@@ -145,9 +146,22 @@ def _locations(path: Path, mtime: int, size: int, inode: int) -> frozenset[str]:
     from repogen.onnx_graph.facts import parse_model  # noqa: PLC0415 - the same
 
     try:
+        if not _contains(path, b"location"):  # the key of every reference; a graph without one need not be parsed
+            return frozenset()
         return frozenset(entry.location for entry in external(parse_model(path)))
     except (OSError, ContentError):
         return frozenset()
+
+
+def _contains(path: Path, word: bytes) -> bool:
+    """Return whether a file contains a word; the memory does not depend on the file's size."""
+    tail = b""
+    with open_regular(path) as file:
+        while block := file.read(_BLOCK):
+            if word in tail + block:
+                return True
+            tail = block[-len(word) :]
+    return False
 
 
 def _is_elsewhere(path: Path, location: str) -> bool:

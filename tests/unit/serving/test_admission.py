@@ -151,6 +151,21 @@ def test_directory_of_a_model_may_be_a_link(tmp_path: Path) -> None:
     assert read_refusals(tmp_path / "repository" / "m") == ()
 
 
+@pytest.mark.parametrize("size", [2**20 - 40, 2**20 - 4, 2**20, 3 * 2**20])
+def test_external_data_is_found_after_large_weights(tmp_path: Path, size: int) -> None:
+    """Graphs are searched block by block before they are parsed; a reference may lie on the end of a block."""
+    path = tmp_path / "m" / "1" / "model.onnx"
+    path.parent.mkdir(parents=True)
+    graphs.with_external(path, "data")
+    stored = onnx.load(path, load_external_data=False)
+    stored.graph.initializer[0].external_data[0].value = "/etc/hostname"
+    padding = onnx.TensorProto(name="padding", data_type=onnx.TensorProto.UINT8, dims=[size], raw_data=bytes(size))
+    stored.graph.initializer.insert(0, padding)
+    path.write_bytes(stored.SerializeToString())
+    (reason,) = read_refusals(tmp_path / "m")
+    assert "external data '/etc/hostname'" in reason
+
+
 def test_external_data_beside_the_graph_is_allowed(tmp_path: Path) -> None:
     """As repogen writes it."""
     directory = model(tmp_path)
