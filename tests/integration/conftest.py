@@ -201,7 +201,10 @@ def new_project() -> Callable[[Path], Project]:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Let child processes react to SIGINT even if a shell started the tests in the background, where it is ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Let child processes react to SIGINT and SIGHUP, also if a shell or nohup started the tests with both ignored."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)

@@ -68,6 +68,7 @@ def test_build_without_and_with_a_remote_smoke_test(
     assert (model["status"], model["version"], model["smoke"]["passed"]) == ("published", 2, True)
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_interrupted_build_leaves_no_process(macos: Project, number: signal.Signals) -> None:
     """Without subreapers and signals at the end of a parent; after SIGKILL, within some seconds."""
