@@ -43,13 +43,17 @@ if TYPE_CHECKING:
     "--constraint",
     multiple=True,
     metavar="LIMIT",
-    help='Limit to keep: "p99 < 20ms" (also p50, p95), "throughput > 500", "memory < 2GB"; repeatable.',
+    help='Limit to meet: "p99 < 20ms" (also p50, p95), "throughput > 500", "memory < 2GB"; repeatable.',
 )
 @click.option("--budget", default="10m", show_default=True, metavar="TIME", help="Time for the trials: 90s, 10m, 1h.")
-@click.option("--trials", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Most trials to make.")
+@click.option(
+    "--trials", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Maximum number of trials."
+)
 @click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Rows of each request.")
 @click.option(
-    "--concurrency", type=click.IntRange(1, 4096), help="Requests at a time; default: 16 for throughput, 1 for latency."
+    "--concurrency",
+    type=click.IntRange(1, 4096),
+    help="Concurrent requests; default: 16 (throughput) or 1 (latency).",
 )
 @click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help="Rounds of the comparison.")
 @click.option(

@@ -839,9 +839,9 @@ class TuneDocument(TypedDict):
     resumed: int
     """Number of trials of an earlier run"""
     pareto: list[int]
-    """Numbers of the trials that keep the constraints and that no other one beats in throughput, p99 and memory"""
+    """Numbers of the trials that meet the constraints and that no other one beats in throughput, p99 and memory"""
     chosen: int | None
-    """Number of the chosen trial; null if no trial keeps the constraints"""
+    """Number of the chosen trial; null if no trial meets the constraints"""
     comparison: list[ComparisonRowDocument]
     """The chosen config next to the others, measured in interleaved rounds; empty if they were not compared"""
     improved: bool
