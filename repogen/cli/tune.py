@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, 3600, min_open=True),
     default=1.0,
     show_default=True,
-    help="Duration of each of its measurements.",
+    help="Duration of each measurement in the comparison.",
 )
 @click.option("--write", is_flag=True, help="Write the chosen settings into the spec, if they are better.")
 @click.option("--restart", is_flag=True, help="Discard the trials of an earlier run.")
@@ -102,9 +102,9 @@ def tune(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Search for the Triton settings that make MODEL fastest.
 
-    Serves the published version with other settings, trial by trial, and measures each with NVIDIA's perf_analyzer. The
+    In each trial, serves the published version with other settings and measures it with NVIDIA's perf_analyzer. The
     chosen config is then compared with the spec's and with Triton's auto-completed one. Ctrl-C reports the best config
-    so far; the same command continues.
+    so far; the same command then continues the search.
     """
     with handle_errors(debug=debug, as_json=as_json):
         with progress_view(quiet=as_json) as progress:
