@@ -66,7 +66,7 @@ def tune(  # noqa: PLR0913 - one parameter per option of `repogen tune`
         budget: Time for the trials, in seconds or as text such as ``10m``. The comparison comes after them.
         trials: Number of trials, those of an earlier run included.
         batch: Rows of each request.
-        concurrency: Number of requests at a time; 16 for throughput and 1 for latency by default.
+        concurrency: Number of concurrent requests; 16 for throughput and 1 for latency by default.
         rounds: Rounds of the comparison.
         seconds: Duration of each of its measurements; those of a trial are shorter.
         write: Write the chosen settings into the spec, if they are better than its own by more than the noise.

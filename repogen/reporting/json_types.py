@@ -665,7 +665,7 @@ class BenchRowDocument(TypedDict):
     batch: int
     """Rows of each request"""
     concurrency: int
-    """Number of requests at a time"""
+    """Number of concurrent requests"""
     p50: EstimateDocument
     """Median latency in milliseconds"""
     p95: EstimateDocument
@@ -831,7 +831,7 @@ class TuneDocument(TypedDict):
     batch: int
     """Rows of each request; 0 for a model that does not batch"""
     concurrency: int
-    """Number of requests at a time"""
+    """Number of concurrent requests"""
     space: dict[str, list[int | str]]
     """Values of each parameter that were searched"""
     trials: list[TrialDocument]
