@@ -67,7 +67,7 @@ def _perf_analyzer(server: EmbeddedTriton) -> Check:
     installation = locate(server.target.onnxruntime)
     path, version = installed_perf_analyzer(installation), installation.lock.perf_analyzer.version
     if path is None:
-        remedy = "the first `repogen bench` installs it"
+        remedy = "the first `repogen bench` or `repogen tune` installs it"
         return Check("perf_analyzer", f"{version}, not installed", ok=True, optional=True, remedy=remedy)
     command = ["env", f"LD_LIBRARY_PATH={path / 'lib'}", str(path / "bin" / "perf_analyzer"), "--version"]
     try:

@@ -47,7 +47,7 @@ def tune(  # noqa: PLR0913 - one parameter per option of `repogen tune`
 ) -> TuneReport:
     """Search for the settings that make a published model fastest, as ``repogen tune`` does.
 
-    Each trial serves the published version with other settings on a real Triton, compares its answers with the golden
+    Each trial serves the published version with other settings on a real Triton, compares its outputs with the golden
     tensors, and measures it with NVIDIA's perf_analyzer. At the end, the chosen config is measured side by side with
     that of the spec and with the one that Triton completes by itself. Trials are stored in the user's cache, so the
     same call continues a search that was interrupted.
@@ -66,7 +66,7 @@ def tune(  # noqa: PLR0913 - one parameter per option of `repogen tune`
         budget: Time for the trials, in seconds or as text such as ``10m``. The comparison comes after them.
         trials: Number of trials, those of an earlier run included.
         batch: Rows of each request.
-        concurrency: Number of requests at a time; 16 for throughput and 1 for latency by default.
+        concurrency: Number of concurrent requests; 16 for throughput and 1 for latency by default.
         rounds: Rounds of the comparison.
         seconds: Duration of each of its measurements; those of a trial are shorter.
         write: Write the chosen settings into the spec, if they are better than its own by more than the noise.
@@ -78,7 +78,7 @@ def tune(  # noqa: PLR0913 - one parameter per option of `repogen tune`
 
     Returns:
         The trials, the Pareto front, the comparison, and the change of the spec as a diff. ``report.exit_code`` is 1 if
-        no config keeps the constraints, and 130 after Ctrl-C.
+        no config meets the constraints, and 130 after Ctrl-C.
 
     Raises:
         repogen.errors.SpecError: An argument is wrong, the model cannot be tuned, or the spec cannot be written.

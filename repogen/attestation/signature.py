@@ -91,7 +91,7 @@ def verify_signature(version_dir: Path, signer: TrustedSigner) -> str:
         with redirect_stdout(io.StringIO()):  # the library prints warnings
             config.verify(version_dir, path)
     except Exception as error:  # noqa: BLE001 - the library raises errors of many packages, and the file is not trusted
-        return f"{SIGNATURE_FILE} does not verify: {str(error) or type(error).__name__}"
+        return f"{SIGNATURE_FILE} is not valid: {str(error) or type(error).__name__}"
     return ""
 
 
@@ -144,6 +144,6 @@ def require_signature(version_dir: Path, name: str, signer: TrustedSigner | None
     if problem := verify_signature(version_dir, signer):
         raise PublishError(
             f"{name} version {version_dir.name} is rejected: {problem}",
-            "sign it with `repogen build --sign-key` or `repogen sign`, or correct the key that is required",
+            "sign it with `repogen build --sign-key` or `repogen sign`, or require the key that signed it",
             code="verify.signature",
         )

@@ -89,8 +89,8 @@ def verify(*, directory: Path, models: tuple[str, ...], trust: Trust, as_json: b
     """Compare every file of a repository with the manifests.
 
     Hashes every file in DIRECTORY (default: model_repository). Reports files that differ from the manifest of their
-    version, files that the manifest does not list, missing files, and a config.pbtxt that was edited. With
-    --require-signature, also versions without a valid signature. Exits with code 1 if there are findings.
+    version, files that the manifest does not list, missing files, and a config.pbtxt that was edited. If a
+    signature is required, also versions without a valid one. Exits with code 1 if there are findings.
     """
     with handle_errors(debug=debug, as_json=as_json):
         report = api.verify(directory, models=models, signer=trust.signer())

@@ -43,13 +43,17 @@ if TYPE_CHECKING:
     "--constraint",
     multiple=True,
     metavar="LIMIT",
-    help='Limit to keep: "p99 < 20ms" (also p50, p95), "throughput > 500", "memory < 2GB"; repeatable.',
+    help='Limit to meet: "p99 < 20ms" (also p50, p95), "throughput > 500", "memory < 2GB"; repeatable.',
 )
 @click.option("--budget", default="10m", show_default=True, metavar="TIME", help="Time for the trials: 90s, 10m, 1h.")
-@click.option("--trials", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Most trials to make.")
+@click.option(
+    "--trials", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Maximum number of trials."
+)
 @click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Rows of each request.")
 @click.option(
-    "--concurrency", type=click.IntRange(1, 4096), help="Requests at a time; default: 16 for throughput, 1 for latency."
+    "--concurrency",
+    type=click.IntRange(1, 4096),
+    help="Concurrent requests; default: 16 (throughput) or 1 (latency).",
 )
 @click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help="Rounds of the comparison.")
 @click.option(
@@ -57,7 +61,7 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, 3600, min_open=True),
     default=1.0,
     show_default=True,
-    help="Duration of each of its measurements.",
+    help="Duration of each measurement in the comparison.",
 )
 @click.option("--write", is_flag=True, help="Write the chosen settings into the spec, if they are better.")
 @click.option("--restart", is_flag=True, help="Discard the trials of an earlier run.")
@@ -98,9 +102,9 @@ def tune(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Search for the Triton settings that make MODEL fastest.
 
-    Serves the published version with other settings, trial by trial, and measures each with NVIDIA's perf_analyzer. The
+    In each trial, serves the published version with other settings and measures it with NVIDIA's perf_analyzer. The
     chosen config is then compared with the spec's and with Triton's auto-completed one. Ctrl-C reports the best config
-    so far; the same command continues.
+    so far; the same command then continues the search.
     """
     with handle_errors(debug=debug, as_json=as_json):
         with progress_view(quiet=as_json) as progress:

@@ -95,7 +95,7 @@ def _step(registry: ModelRegistry, ensemble: RegistryEntry, name: str, content: 
     entry = next(same, None)
     if entry is None:
         raise SourceError(
-            f"MLflow has no version of {name} with which {ensemble.name} version {ensemble.version} was built",
+            f"MLflow does not have the version of {name} that {ensemble.name} version {ensemble.version} uses",
             f"build {name} and {ensemble.name} together, with tracking",
             code="deployments.step",
         )

@@ -57,7 +57,7 @@ def parse_target(
     options = {**dict(parse_qsl(parts.query)), **{key: str(value) for key, value in (config or {}).items()}}
     if unknown := sorted(options.keys() - _CREDENTIALS - {"repository"}):
         raise SpecError(
-            f"{', '.join(unknown)}: no such option of the target {SCHEME}",
+            f"{', '.join(unknown)}: not an option of the target {SCHEME}",
             f"the options are repository, {', '.join(sorted(_CREDENTIALS))}",
             code="deployments.option",
         )

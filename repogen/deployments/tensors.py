@@ -39,13 +39,13 @@ def wire_tensors(inputs: Any, expected: Mapping[str, TensorMetadata]) -> Sequenc
         columns = dict.fromkeys(expected, inputs)
     else:
         raise SpecError(
-            f"the model has the inputs {', '.join(expected)}, and the data does not name them",
+            f"the model has the inputs {', '.join(expected)}, but the data does not name them",
             "pass a data frame with a column for each input, or a mapping from names to arrays",
             code="deployments.inputs",
         )
     if set(columns) != set(expected):
         raise SpecError(
-            f"the data has {', '.join(map(str, columns)) or 'no columns'}, and the model has {', '.join(expected)}",
+            f"the data has {', '.join(map(str, columns)) or 'no columns'}, but the model has {', '.join(expected)}",
             "pass exactly the inputs of the model",
             code="deployments.inputs",
         )
@@ -66,8 +66,8 @@ def _array(name: str, values: Any, tensor: TensorMetadata) -> Array:  # noqa: AN
         array = array[..., np.newaxis]
     if array.ndim != len(tensor.shape):
         raise SpecError(
-            f"{name} has the shape {list(array.shape)}, and the model's is {list(tensor.shape)}",
-            "pass an array with as many dims, the batch included",
+            f"{name} has the shape {list(array.shape)}, but the model expects {list(tensor.shape)}",
+            "pass an array with the same number of dims, including the batch",
             code="deployments.inputs",
         )
     return array

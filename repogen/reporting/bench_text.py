@@ -69,7 +69,7 @@ def method_text(report: BenchReport) -> str:
     rounds = "1 round" if report.rounds == 1 else f"{report.rounds} interleaved rounds"
     text = (
         f"method: medians of {rounds} of {report.seconds:g} s for each figure, after a warm-up; in parentheses: 95% "
-        "bootstrap interval over the rounds; x4: 4 requests at a time"
+        "bootstrap interval over the rounds; x4: 4 concurrent requests"
     )
     return _filled(text)
 

@@ -665,7 +665,7 @@ class BenchRowDocument(TypedDict):
     batch: int
     """Rows of each request"""
     concurrency: int
-    """Number of requests at a time"""
+    """Number of concurrent requests"""
     p50: EstimateDocument
     """Median latency in milliseconds"""
     p95: EstimateDocument
@@ -831,7 +831,7 @@ class TuneDocument(TypedDict):
     batch: int
     """Rows of each request; 0 for a model that does not batch"""
     concurrency: int
-    """Number of requests at a time"""
+    """Number of concurrent requests"""
     space: dict[str, list[int | str]]
     """Values of each parameter that were searched"""
     trials: list[TrialDocument]
@@ -839,9 +839,9 @@ class TuneDocument(TypedDict):
     resumed: int
     """Number of trials of an earlier run"""
     pareto: list[int]
-    """Numbers of the trials that keep the constraints and that no other one beats in throughput, p99 and memory"""
+    """Numbers of the trials that meet the constraints and that no other one beats in throughput, p99 and memory"""
     chosen: int | None
-    """Number of the chosen trial; null if no trial keeps the constraints"""
+    """Number of the chosen trial; null if no trial meets the constraints"""
     comparison: list[ComparisonRowDocument]
     """The chosen config next to the others, measured in interleaved rounds; empty if they were not compared"""
     improved: bool

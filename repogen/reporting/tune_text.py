@@ -48,7 +48,7 @@ def _title(report: TuneReport) -> str:
         state: sum(trial.state == state for trial in report.trials) for state in ("measured", "stopped", "failed")
     }
     ended = ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "none"
-    load = f"{report.concurrency} requests at a time" if report.concurrency > 1 else "one request at a time"
+    load = f"{report.concurrency} concurrent requests" if report.concurrency > 1 else "one request at a time"
     rows = f", {report.batch} rows each" if report.batch > 1 else ""
     limits = f", {', '.join(report.constraints)}" if report.constraints else ""
     return (

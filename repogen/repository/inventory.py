@@ -15,6 +15,7 @@ from repogen.artifacts.inventory import ModelRecord, VersionRecord
 from repogen.errors import RepogenError, SpecError
 from repogen.files import exists, is_directory, reason
 from repogen.files.tree import walk
+from repogen.files.url import is_url, location
 from repogen.repository.hold import held_version
 from repogen.repository.layout import config_bytes, model_dir, models_of, triton_versions, versions
 from repogen.repository.manifest import read_manifest
@@ -40,6 +41,12 @@ def require_models(repository: Path, names: Iterable[str]) -> None:
         PublishError: The repository can't be read.
     """
     if not is_directory(repository):
+        if is_url(repository):
+            raise SpecError(
+                f"{location(repository)} is in a store, and this command works with local directories only",
+                "copy the repository to a directory with the tools of the store",
+                code="repository.missing",
+            )
         raise SpecError(
             f"{repository} is not a directory",
             "build a repository with `repogen build`, or pass the path of another one",

@@ -122,7 +122,9 @@ def describe_text_ensemble(path: Path, directory: Path, name: str | None, render
     if not model.classifies:
         values |= _pooling(path)
         if not is_file(path / "1_Pooling" / CONFIG):
-            comments = ("CHECK pooling.py: the directory does not say how to pool tokens, so it computes their mean.",)
+            comments = (
+                "CHECK pooling.py: the directory does not specify how to pool tokens, so it computes their mean.",
+            )
     steps = ("tokenizer", "labels" if model.classifies else "pooling", "examples")
     files = {f"{step}.py": render(f"{step}.py.j2", values) for step in steps}
     tokenizer, last = _tokenizer(model), _labels(model) if model.classifies else _pooling_step(model)

@@ -117,7 +117,7 @@ def open_store(url: RepositoryUrl) -> Store:
     if url.scheme not in registered:
         raise SpecError(
             f"{url}: no store is registered for {url.scheme}://",
-            f"registered stores: {', '.join(f'{name}://' for name in sorted(registered))}; or a local directory",
+            f"registered stores: {', '.join(f'{name}://' for name in sorted(registered))}; or pass a directory",
             code="store.unknown",
         )
     plugin = load_plugin("repogen.stores", url.scheme)

@@ -229,7 +229,7 @@ class WorkingCopy:
                 if len(objects) > MAX_OBJECTS:
                     raise PublishError(
                         f"{self.url} has more than {MAX_OBJECTS:,} objects",
-                        "choose the prefix of a model repository",
+                        "add the prefix of the repository to the URL",
                         code="store.too-large",
                     )
         for key in objects:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Candidate(Protocol):
-    """A config that is served, and whose answers are correct."""
+    """A config that is served, and whose outputs are correct."""
 
     def measure(self, seconds: float) -> Figures:
         """Send requests for some time.
@@ -28,5 +28,5 @@ class TestBed(Protocol):
         """Serve the config with these settings while the block runs.
 
         Raises:
-            RepogenError: The settings cannot be rendered or served, or the answers are wrong.
+            RepogenError: The settings cannot be rendered or served, or the outputs are wrong.
         """

@@ -37,7 +37,7 @@ def pareto_plot(report: TuneReport) -> dict[str, object]:
     front = pareto_front([_without_memory(trial) for trial in report.trials])
     return {
         "$schema": _SCHEMA,
-        "title": f"{report.model} version {report.version}, {report.concurrency} requests at a time",
+        "title": f"{report.model} version {report.version}, {report.concurrency} concurrent requests",
         "width": 560,
         "height": 340,
         "layer": [

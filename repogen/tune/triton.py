@@ -62,7 +62,7 @@ class LoadShape:
 
 @dataclass(frozen=True)
 class ServedCandidate:
-    """A config that is served, and whose answers are correct.
+    """A config that is served, and whose outputs are correct.
 
     Attributes:
         served: The model on its server.
@@ -176,7 +176,7 @@ class TritonTestBed:
         return TunableModel(self._model_spec.triton, *facts)
 
     def probe(self) -> Figures:
-        """Serve the published config once, compare its answers, and learn what the server can do.
+        """Serve the published config once, compare its outputs, and find out what the server can do.
 
         Raises:
             RepogenError: The published model cannot be served or measured.
@@ -207,7 +207,7 @@ class TritonTestBed:
         """Serve the model with the config that Triton completes from the model file alone.
 
         Raises:
-            RepogenError: Triton cannot complete it, or its answers are wrong with that config.
+            RepogenError: Triton cannot complete it, or its outputs are wrong with that config.
         """
         backend = "onnxruntime" if self.model.is_graph else "python"
         minimal = parse(f'name: "{self.name}" backend: "{backend}"', "the empty config")
@@ -282,7 +282,7 @@ class TritonTestBed:
 
     @contextmanager
     def _candidate(self, served: ServedModel) -> Iterator[ServedCandidate]:
-        """Compare the answers with the golden tensors, and yield the candidate; its inputs are removed at the end.
+        """Compare the outputs with the golden tensors, and yield the candidate; its inputs are removed at the end.
 
         Raises:
             BenchError: They differ.

@@ -131,7 +131,7 @@ class _Tuning:
         request = self.request
         self.bed.check()
         opened = None if request.tracker is None else request.tracker()
-        self.progress.step(request.model, "serve the published version, and compare its answers")
+        self.progress.step(request.model, "serve the published version, and check its outputs")
         self._require_figures(self.bed.probe())
         self.bed.choice = replace(self.bed.choice, progress=Silent())  # a server starts for each trial
         self.notes += [f"not measured as published: {line}" for line in self.bed.overrides]
@@ -203,7 +203,7 @@ class _Tuning:
         if search.exhausted:
             self.notes.append("every combination of the settings was measured")
         elif search.resumed:
-            self.notes.append(f"{search.resumed} trials are those of an earlier run; --restart discards them")
+            self.notes.append(f"{search.resumed} trials are from an earlier run; --restart discards them")
         best = search.best
         report = self._report(search, interrupted=interrupted)
         if best is None and not interrupted:
@@ -361,7 +361,7 @@ def objective_text(figures: Figures, objective: Objective) -> str:
 
 
 def _is_better(rows: tuple[ComparisonRow, ...], comparison: Comparison) -> bool:
-    """Return whether the tuned config keeps the constraints, and the spec's does not, or is slower beyond the noise."""
+    """Return whether the tuned config meets the constraints, and the spec's does not, or is slower beyond the noise."""
     by_name = {row.name: row for row in rows}
     tuned, spec = by_name.get("tuned"), by_name.get("spec")
     if tuned is None or tuned.violations:
@@ -390,8 +390,8 @@ def _infeasible(search: Search) -> ErrorRecord:
     settings = ", ".join(f"{name} {value}" for name, value in closest.settings.items())
     memory = f", {figures.memory_bytes / 1e6:,.0f} MB" if figures.memory_bytes else ""
     error = BenchError(
-        f"no config of {len(search.trials)} keeps {', '.join(each.text for each in search.plan.constraints)}; the "
-        f"closest has p50 {figures.p50:.3g} ms, p95 {figures.p95:.3g} ms, p99 {figures.p99:.3g} ms, "
+        f"none of the {len(search.trials)} configs meets {', '.join(each.text for each in search.plan.constraints)}; "
+        f"the closest has p50 {figures.p50:.3g} ms, p95 {figures.p95:.3g} ms, p99 {figures.p99:.3g} ms, "
         f"{figures.throughput:,.0f} rows/s{memory}: {settings}",
         "relax a constraint, lower --concurrency, or increase --budget",
         code="tune.infeasible",
@@ -436,7 +436,7 @@ def _locked(path: Path) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout as error:
         raise BenchError(
-            "another `repogen tune` measures this model on this machine",
+            "another `repogen tune` is measuring this model on this machine",
             "wait until it ends: two measurements at the same time would disturb each other",
             code="tune.busy",
         ) from error

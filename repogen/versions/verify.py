@@ -74,7 +74,7 @@ def _config_findings(model: ModelRecord) -> Iterator[str]:
             yield f"{CONFIG_FILE} of a version: {reason(error) if isinstance(error, OSError) else error}"
         return
     if origin is None:
-        edited = f"{CONFIG_FILE} is not the one of any version: it was edited after repogen wrote it"
+        edited = f"{CONFIG_FILE} does not match any version: it was edited after repogen wrote it"
         yield f"{CONFIG_FILE} is missing" if config is None else edited
         return
     version = model.find(origin)

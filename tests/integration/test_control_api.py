@@ -129,13 +129,15 @@ class TritonPythonModel:
 
 
 def test_code_of_a_model_does_not_inherit_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the control header of its server nor credentials for MLflow; other variables are inherited."""
+    """Neither headers, the password of a signing key, nor credentials for MLflow; other variables are inherited."""
     model = add(tmp_path / "repository", "code", CONFIG.replace("onnxruntime", "python"))
     (model / "1" / "model.py").write_text(DUMP, encoding="utf-8")
     value = secrets.token_hex(16)
     monkeypatch.setenv(control.VARIABLE, f"X-Ops={value}")
     for name in ("USERNAME", "PASSWORD", "TOKEN"):
         monkeypatch.setenv(f"MLFLOW_TRACKING_{name}", value)
+    for name in ("REPOGEN_SERVER_HEADER", "REPOGEN_SIGNING_PASSWORD"):
+        monkeypatch.setenv(name, value)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"https://user:{value}@host/path")
     monkeypatch.setenv("DUMP", str(tmp_path / "dump.json"))
     with commands.serve(tmp_path / "repository", "embedded", poll=False, progress=Silent()) as triton:

@@ -52,7 +52,7 @@ def test_signed_version_in_repository_registry_and_sync(tmp_path: Path, new_proj
     follow = ("sync", "--alias", "champion", "--repository", "production", *tracking)
     rejected = project.run(*follow, "--key", other)
     assert rejected.returncode == 7
-    assert "model.sig does not verify" in rejected.stdout + rejected.stderr
+    assert "model.sig is not valid" in rejected.stdout + rejected.stderr
     assert not (tmp_path / "production" / "tiny").exists()
     assert project.run(*follow, "--key", public).returncode == 0
     verified = project.run("verify", "production", "--key", public)

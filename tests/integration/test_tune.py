@@ -124,7 +124,7 @@ def test_no_config_keeps_the_constraints(project: Project) -> None:
     )
 
     assert run.returncode == 1
-    assert "no config of 2 keeps throughput > 999999999; the closest has p50" in run.stdout
+    assert "none of the 2 configs meets throughput > 999999999; the closest has p50" in run.stdout
     assert project.spec.read_text(encoding="utf-8") == SLOW
 
 

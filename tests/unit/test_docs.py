@@ -1,11 +1,15 @@
-"""Every error code and rule has a page, and every page has a code or rule."""
+"""Every error code and rule has a page, and every page has a code or rule; examples of YAML can be parsed."""
 
 from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
+import yaml
 
 from repogen.explain import codes as explained_codes
 from repogen.triton_config.rules.findings import RULES
@@ -14,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKAGE = Path(__file__).resolve().parents[2] / "repogen"
+DOCS = PACKAGE.parent / "docs"
+_YAML_BLOCK = re.compile(r"^( *)```ya?ml[^\n]*\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"[a-z][a-z-]*(?:\.[a-z-]+)?")
 _RECORDS = {"ErrorRecord"}
 _NAMES = {"default_code"}
@@ -73,3 +79,10 @@ def test_every_page_has_a_code() -> None:
         code for code in explained_codes() if code not in RULES and not re.search(rf"[\"'`]{re.escape(code)}\b", source)
     }
     assert unknown == set()
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_yaml_examples_can_be_parsed(page: Path) -> None:
+    """An example that was wrapped like text is not YAML."""
+    for match in _YAML_BLOCK.finditer(page.read_text(encoding="utf-8")):
+        yaml.safe_load(textwrap.dedent(match[2]))

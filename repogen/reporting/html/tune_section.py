@@ -74,7 +74,11 @@ def _pareto_plane(tuning: TuningRecord) -> Plane:
         Series("Chosen", _points(chosen), 2, line=False),
     ]
     return plane(
-        ("Trials: more throughput is to the right, lower latency is down", "Throughput (rows per second)", "p99 (ms)"),
+        (
+            "Trials: higher throughput to the right, lower latency at the bottom",
+            "Throughput (rows per second)",
+            "p99 (ms)",
+        ),
         ("Trials", "Number", "Rows per second", "p99 ms", "Settings", "State"),
         [each for each in series if each.points],
     )

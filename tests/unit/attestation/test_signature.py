@@ -67,7 +67,7 @@ def test_changes_after_signing_are_found(publisher: Publisher, tmp_path: Path, c
     assert repogen.sign("m", key=key, repository=publisher.repository).version == 1
     assert repogen.verify(publisher.repository, signer=signer).findings == ()
     CHANGES[change](version)
-    with pytest.raises(PublishError, match="does not verify") as caught:
+    with pytest.raises(PublishError, match="is not valid") as caught:
         require_signature(version, "m", signer)
     assert caught.value.code == "verify.signature"
 
@@ -85,7 +85,7 @@ def test_other_and_missing_signatures_are_findings(publisher: Publisher, tmp_pat
     assert (unsigned.version, unsigned.message) == (1, "it is not signed: model.sig is missing")
     wrong, missing = repogen.verify(publisher.repository, signer=other).findings
     assert (wrong.version, missing.version) == (2, 1)
-    assert wrong.message.startswith("model.sig does not verify: Key mismatch")
+    assert wrong.message.startswith("model.sig is not valid: Key mismatch")
     (model,) = repogen.versions("m", repository=publisher.repository).models
     assert [version.signed for version in model.versions] == [True, False]
 
@@ -105,7 +105,7 @@ def test_hostile_signatures_are_findings(publisher: Publisher, tmp_path: Path, h
         path.write_text("{" if hostile == "garbage" else "")
     _, signer = write_keys(tmp_path)
     (finding,) = repogen.verify(publisher.repository, signer=signer).findings
-    assert finding.message.startswith("model.sig does not verify")
+    assert finding.message.startswith("model.sig is not valid")
 
 
 def test_encrypted_key_needs_its_password(

@@ -56,7 +56,7 @@ def test_text_has_the_front_the_comparison_and_the_change() -> None:
     """The chosen config is marked, and its settings are those that differ from the spec."""
     text = tune_text(REPORT, debug=False)
 
-    assert "objective: throughput, p99 < 2ms; 16 requests at a time" in text
+    assert "objective: throughput, p99 < 2ms; 16 concurrent requests" in text
     assert "trials: 3 (2 measured, 1 failed)" in text
     chosen = next(line for line in text.splitlines() if line.startswith("2*"))
     assert chosen.split() == ["2*", "2,000", "1.00", "2.00", "200", "instance_count", "4"]

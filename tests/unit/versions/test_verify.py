@@ -43,7 +43,7 @@ SPOILS: list[tuple[Callable[[Path], object], int | None, str]] = [
     (lambda model: (model / "1" / "sub").mkdir(), 1, "sub/ is not listed in the manifest"),
     (lambda model: (model / "1" / "manifest.json").unlink(), 1, "repogen did not build it: it has no manifest.json"),
     (_replace_manifest, 1, "manifest.json is that of a version of other"),
-    (lambda model: _append(model / "config.pbtxt"), None, "config.pbtxt is not the one of any version"),
+    (lambda model: _append(model / "config.pbtxt"), None, "config.pbtxt does not match any version"),
     (lambda model: (model / "config.pbtxt").unlink(), None, "config.pbtxt is missing"),
     (lambda model: next(model.glob("labels-*")).unlink(), None, " is missing"),
     (lambda model: next(model.glob("warmup/*")).write_bytes(b""), None, " has 0 bytes, not "),
