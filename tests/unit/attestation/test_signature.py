@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,13 +17,16 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 import repogen
 from repogen.artifacts.attestation import SigningKey, TrustedSigner
+from repogen.artifacts.deployment import DeployOptions
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.sync import SyncAction, SyncOptions
 from repogen.attestation.signature import PASSWORD_VARIABLE, require_signature, sign_version
 from repogen.cli.group import main
-from repogen.errors import PublishError, SpecError
+from repogen.deploy.deploy import deploy
+from repogen.errors import PublishError, RepogenError, SpecError
 from repogen.registry.sync.sync import sync
 from tests.support.published import Publisher
+from tests.support.scaled_models import Scaled, publish_scaled
 from tests.support.simulated_registry import SimulatedRegistry
 
 if TYPE_CHECKING:
@@ -70,6 +74,82 @@ def test_changes_after_signing_are_found(publisher: Publisher, tmp_path: Path, c
     with pytest.raises(PublishError, match="does not verify") as caught:
         require_signature(version, "m", signer)
     assert caught.value.code == "verify.signature"
+
+
+def _write(path: Path, text: str = "import os\n") -> None:
+    """Append to a file."""
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def _unsigned_version(model: Path) -> None:
+    """Add a version that is not served, and whose config.pbtxt is used."""
+    shutil.copytree(model / "1", model / "2")
+    config = (model / "config.pbtxt").read_text(encoding="utf-8")
+    config += 'parameters { key: "a" value { string_value: "b" } }\nversion_policy { specific { versions: 1 } }\n'
+    for path in (model / "config.pbtxt", model / "2" / "config.pbtxt"):
+        path.write_text(config, encoding="utf-8")
+
+
+UNCOVERED: dict[str, Callable[[Path], object]] = {
+    "bytecode": lambda version: _write(version / "__pycache__" / "model.cpython-312.pyc"),
+    "unconfirmed": lambda version: _write(version / "unconfirmed"),
+    "a signature that was not completed": lambda version: _write(version / "model.sig.new"),
+}
+
+
+@pytest.mark.parametrize("change", UNCOVERED)
+def test_files_that_a_signature_does_not_cover_are_not_accepted(
+    publisher: Publisher, tmp_path: Path, change: str
+) -> None:
+    """Python runs bytecode instead of model.py, and a config.pbtxt may name any file as the model."""
+    publisher.publish()
+    key, signer = write_keys(tmp_path)
+    repogen.sign("m", key=key, repository=publisher.repository)
+    version = publisher.repository / "m" / "1"
+    (version / "unconfirmed").touch()
+    require_signature(version, "m", signer)
+    UNCOVERED[change](version)
+    with pytest.raises(PublishError, match="does not cover"):
+        require_signature(version, "m", signer)
+
+
+def test_version_of_another_model_is_not_accepted(publisher: Publisher, tmp_path: Path) -> None:
+    """A signature does not contain the name of the directory."""
+    publisher.publish()
+    key, signer = write_keys(tmp_path)
+    repogen.sign("m", key=key, repository=publisher.repository)
+    other = shutil.copytree(publisher.repository / "m", publisher.repository / "other")
+    with pytest.raises(PublishError, match="it is a version of m"):
+        require_signature(other / "1", "other", signer)
+
+
+MODEL_CHANGES: dict[str, Callable[[Path], object]] = {
+    "an edited config": lambda model: _write(model / "config.pbtxt", 'parameters { key: "a" }\n'),
+    "the config of an unsigned version": _unsigned_version,
+    "a module": lambda model: _write(model / "1.py"),
+    "a stub": lambda model: _write(model / "triton_python_backend_stub"),
+    "another directory of version 1": lambda model: _write(model / "1x" / "model.onnx"),
+}
+
+
+@pytest.mark.parametrize("change", MODEL_CHANGES)
+def test_deploy_accepts_nothing_unsigned_next_to_signed_versions(tmp_path: Path, change: str) -> None:
+    """Triton reads config.pbtxt and modules from the model's directory, which no signature covers."""
+    repository = tmp_path / "repository"
+    publish_scaled(repository, "m", Scaled(1.0))
+    key, signer = write_keys(tmp_path)
+    repogen.sign("m", key=key, repository=repository)
+    options = DeployOptions((f"unix:{tmp_path}/absent",), signer=signer, timeout=0.1)
+    (server,) = deploy(repository, options, Silent()).servers
+    assert server.error is not None
+    assert server.error.code != "verify.signature"
+    MODEL_CHANGES[change](repository / "m")
+    with pytest.raises(RepogenError) as caught:
+        deploy(repository, options, Silent())
+    assert caught.value.code in {"verify.signature", "deploy.not-admitted"}
+    assert repogen.verify(repository, signer=signer).findings
 
 
 def test_other_and_missing_signatures_are_findings(publisher: Publisher, tmp_path: Path) -> None:
