@@ -27,6 +27,7 @@ from repogen.repository.layout import archive_dir
 from repogen.repository.manifest import read_manifest
 from repogen.repository.ownership import OWNER_FILE
 from repogen.stores.claim import claimed_version
+from repogen.stores.interface import MAX_OBJECTS
 from repogen.stores.pinned import is_pinned, own_config, pinned_versions
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from repogen.files.url import RepositoryUrl
     from repogen.stores.interface import Store, StoredObject
 
-MAX_OBJECTS = 200_000
+_MAX_CONFIGS_BYTES = 256 * 2**20
+"""Of all models together, because they are in memory."""
 _METADATA = frozenset({CONFIG_FILE, MANIFEST_FILE, OWNER_FILE, UNCONFIRMED_FILE})
 _MAX_NAME = 255
 _MAX_LISTINGS = 100
@@ -277,6 +279,12 @@ class WorkingCopy:
     def _read_configs(self, objects: dict[str, StoredObject]) -> None:
         """Read the models' config.pbtxt, before it is decided which versions are complete."""
         configs = {key: each for key, each in objects.items() if self.is_config(key)}
+        if sum(min(each.size, MAX_CONFIG_BYTES) for each in configs.values()) > _MAX_CONFIGS_BYTES:
+            raise PublishError(
+                f"the config.pbtxt files of {self.url} have more than {_MAX_CONFIGS_BYTES >> 20} MiB together",
+                "choose the prefix of a model repository",
+                code="store.too-large",
+            )
         for key in [key for key in self.configs if key not in configs]:
             if any(self.model_of(each) == self.model_of(key) for each in objects) or key not in self.entries:
                 del self.configs[key]
