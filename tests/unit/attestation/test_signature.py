@@ -25,6 +25,7 @@ from repogen.cli.group import main
 from repogen.deploy.deploy import deploy
 from repogen.errors import PublishError, RepogenError, SpecError
 from repogen.registry.sync.sync import sync
+from repogen.serving.environment import without_secrets
 from tests.support.published import Publisher
 from tests.support.scaled_models import Scaled, publish_scaled
 from tests.support.simulated_registry import SimulatedRegistry
@@ -203,6 +204,11 @@ def test_encrypted_key_needs_its_password(
     monkeypatch.setenv(PASSWORD_VARIABLE, "5ecret")
     repogen.sign("m", key=key, repository=publisher.repository)
     assert repogen.verify(publisher.repository, signer=signer).findings == ()
+
+
+def test_password_is_not_inherited() -> None:
+    """Code of the spec and of models has no use for it."""
+    assert without_secrets({PASSWORD_VARIABLE: "5ecret", "HOME": "/"}) == {"HOME": "/"}
 
 
 def test_certificates(publisher: Publisher, tmp_path: Path) -> None:
