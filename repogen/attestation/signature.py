@@ -10,16 +10,24 @@ import os
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
-from repogen.artifacts.file_names import ADOPTED_CONFIG, CONFIG_FILE, SIGNATURE_FILE, UNCONFIRMED_FILE
+from repogen.artifacts.file_names import (
+    ADOPTED_CONFIG,
+    ATTESTATION_FILES,
+    CONFIG_FILE,
+    MANIFEST_FILE,
+    SIGNATURE_FILE,
+    UNCONFIRMED_FILE,
+)
 from repogen.artifacts.named_file import DATA_DIRECTORIES, is_named_file
 from repogen.distribution import install_command
 from repogen.errors import MissingExtraError, PublishError, SpecError
 from repogen.files import is_directory, read_bytes, reason
-from repogen.repository.manifest import damaged_named_files, read_manifest
+from repogen.repository.layout import config_bytes
+from repogen.repository.manifest import damaged_named_files, read_manifest, unlisted_files
 from repogen.repository.written_config import origin_of_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
     from pathlib import Path
 
     from repogen.artifacts.attestation import SigningKey, TrustedSigner
@@ -92,7 +100,7 @@ def verify_signature(version_dir: Path, signer: TrustedSigner) -> str:
     if not os.path.lexists(path):
         return f"it is not signed: {SIGNATURE_FILE} is missing"
     try:
-        read_bytes(path)  # a regular file of a limited size
+        _require_bounded(version_dir)
         with redirect_stdout(io.StringIO()):  # the library prints warnings
             config.verify(version_dir, path)
         return _not_covered(version_dir)
@@ -123,11 +131,19 @@ def _is_number(name: str) -> bool:
     return name.isascii() and name.isdecimal() and not (name.startswith("0") and name != "0")
 
 
+def _require_bounded(version_dir: Path) -> None:
+    """Require that a version has only files whose size is known or limited: the library reads all of them."""
+    unlisted = [name for name in unlisted_files(version_dir, read_manifest(version_dir)) if name != f"{_BYTECODE}/"]
+    if unlisted:
+        raise ValueError(f"{MANIFEST_FILE} does not list {', '.join(unlisted)}")
+    for name in (name for name in ATTESTATION_FILES if os.path.lexists(version_dir / name)):
+        read_bytes(version_dir / name)
+
+
 def _not_covered(version_dir: Path) -> str:
     """Return which file that a signature does not cover has content; empty if none has."""
-    for name in (_BYTECODE, _NEW_FILE):
-        if os.path.lexists(version_dir / name):
-            return f"{SIGNATURE_FILE} does not cover {name}: delete it"
+    if os.path.lexists(version_dir / _BYTECODE):
+        return f"{SIGNATURE_FILE} does not cover {_BYTECODE}: delete it"
     unconfirmed = version_dir / UNCONFIRMED_FILE
     if os.path.lexists(unconfirmed) and read_bytes(unconfirmed):
         return f"{SIGNATURE_FILE} does not cover {UNCONFIRMED_FILE}, which is not empty: delete it"
@@ -192,7 +208,7 @@ def require_signature(version_dir: Path, name: str, signer: TrustedSigner | None
         raise _rejected(f"{name} version {version_dir.name}", problem)
 
 
-def require_signed_model(model: Path, versions: Iterable[int], signer: TrustedSigner | None) -> None:
+def require_signed_model(model: Path, versions: Sequence[int], signer: TrustedSigner | None) -> None:
     """Require that all that Triton reads in a model's directory is of signed versions, if there is a ``signer``.
 
     Args:
@@ -213,6 +229,8 @@ def require_signed_model(model: Path, versions: Iterable[int], signer: TrustedSi
         origin = origin_of_config(model)
         if origin is None:
             raise _rejected(model.name, f"{CONFIG_FILE} is not the one of any version")
+        own = config_bytes(model / str(origin))
+        origin = next((version for version in versions if config_bytes(model / str(version)) == own), origin)
         if origin not in versions:
             require_signature(model / str(origin), model.name, signer)
         if damage := damaged_named_files(model, read_manifest(model / str(origin)).files):

@@ -20,7 +20,7 @@ from repogen.artifacts.attestation import SigningKey, TrustedSigner
 from repogen.artifacts.deployment import DeployOptions
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.sync import SyncAction, SyncOptions
-from repogen.attestation.signature import PASSWORD_VARIABLE, require_signature, sign_version
+from repogen.attestation.signature import PASSWORD_VARIABLE, require_signature, require_signed_model, sign_version
 from repogen.cli.group import main
 from repogen.deploy.deploy import deploy
 from repogen.errors import PublishError, RepogenError, SpecError
@@ -84,6 +84,12 @@ def _write(path: Path, text: str = "import os\n") -> None:
         stream.write(text)
 
 
+def _sparse(path: Path) -> None:
+    """Write a file that takes hours to read, and no space."""
+    with path.open("wb") as stream:
+        stream.truncate(2**43)
+
+
 def _unsigned_version(model: Path) -> None:
     """Add a version that is not served, and whose config.pbtxt is used."""
     shutil.copytree(model / "1", model / "2")
@@ -97,6 +103,8 @@ UNCOVERED: dict[str, Callable[[Path], object]] = {
     "bytecode": lambda version: _write(version / "__pycache__" / "model.cpython-312.pyc"),
     "unconfirmed": lambda version: _write(version / "unconfirmed"),
     "a signature that was not completed": lambda version: _write(version / "model.sig.new"),
+    "a file without end": lambda version: _sparse(version / "more"),
+    "a bill of materials without end": lambda version: _sparse(version / "sbom.cdx.json"),
 }
 
 
@@ -112,7 +120,7 @@ def test_files_that_a_signature_does_not_cover_are_not_accepted(
     (version / "unconfirmed").touch()
     require_signature(version, "m", signer)
     UNCOVERED[change](version)
-    with pytest.raises(PublishError, match="does not cover"):
+    with pytest.raises(PublishError, match=r"does not (cover|verify)"):
         require_signature(version, "m", signer)
 
 
@@ -204,6 +212,18 @@ def test_encrypted_key_needs_its_password(
     monkeypatch.setenv(PASSWORD_VARIABLE, "5ecret")
     repogen.sign("m", key=key, repository=publisher.repository)
     assert repogen.verify(publisher.repository, signer=signer).findings == ()
+
+
+def test_version_that_is_not_served_need_not_be_signed(publisher: Publisher, tmp_path: Path) -> None:
+    """Also if it has the same config.pbtxt as the one that is served."""
+    publisher.publish()
+    model = publisher.repository / "m"
+    shutil.copytree(model / "1", model / "2")
+    key, signer = write_keys(tmp_path)
+    repogen.sign("m", 1, key=key, repository=publisher.repository)
+    require_signed_model(model, (1,), signer)
+    with pytest.raises(PublishError, match="version 2 is rejected: it is not signed"):
+        require_signed_model(model, (1, 2), signer)
 
 
 def test_password_is_not_inherited() -> None:
