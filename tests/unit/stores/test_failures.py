@@ -131,7 +131,7 @@ def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "[s3]" in caught.value.hint
 
 
-@pytest.mark.parametrize("key", ["m/../../x", "m//1/model.onnx", "m/1/" + "x" * 300])
+@pytest.mark.parametrize("key", ["m/../../x", "m//1/model.onnx", "m/1/" + "x" * 300, "m\ud800/1/x"])
 def test_hostile_key(key: str, dir_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A key that would leave the working copy, or is not a path, is an error that names it; nothing is written."""
     from repogen_example_plugin.store import DirectoryBucket  # noqa: PLC0415
@@ -141,6 +141,20 @@ def test_hostile_key(key: str, dir_url: str, monkeypatch: pytest.MonkeyPatch, tm
         DirectoryBucket, "list", lambda _, prefix: [each for each in listing if each.key.startswith(prefix)]
     )
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with pytest.raises(PublishError) as caught:
+        repogen.versions(repository=dir_url)
+    assert caught.value.code == "store.key"
+
+
+@pytest.mark.parametrize(("size", "modified"), [(2**70, 0.0), (-1, 0.0), (1, 1e300)])
+def test_response_that_is_not_valid(size: int, modified: float, dir_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A size or a time that no file can have is an error of the store, and not a bug of repogen."""
+    from repogen_example_plugin.store import DirectoryBucket  # noqa: PLC0415
+
+    listing = [StoredObject("team/models/m/1/model.onnx", size, "tag", modified)]
+    monkeypatch.setattr(
+        DirectoryBucket, "list", lambda _, prefix: [each for each in listing if each.key.startswith(prefix)]
+    )
     with pytest.raises(PublishError) as caught:
         repogen.versions(repository=dir_url)
     assert caught.value.code == "store.key"
