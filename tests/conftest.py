@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
 
 from repogen.build.cache import SIZE_VARIABLE
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Iterator
 
 settings.register_profile("repogen", deadline=None)  # no test depends on the speed of the machine
 settings.load_profile("repogen")
@@ -20,3 +22,14 @@ os.environ[SIZE_VARIABLE] = "0"  # also for the processes that tests start
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest; ``--no-loadscope-reorder`` keeps it so."""
     items.sort(key=lambda item: item.get_closest_marker("first") is None)
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let child processes react to SIGINT and SIGHUP, also if a shell or nohup started the tests with both ignored."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)

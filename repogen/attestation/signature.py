@@ -10,18 +10,31 @@ import os
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
-from repogen.artifacts.file_names import SIGNATURE_FILE, UNCONFIRMED_FILE
+from repogen.artifacts.file_names import (
+    ADOPTED_CONFIG,
+    ATTESTATION_FILES,
+    CONFIG_FILE,
+    MANIFEST_FILE,
+    SIGNATURE_FILE,
+    UNCONFIRMED_FILE,
+)
+from repogen.artifacts.named_file import DATA_DIRECTORIES, is_named_file
 from repogen.distribution import install_command
 from repogen.errors import MissingExtraError, PublishError, SpecError
-from repogen.files import read_bytes
+from repogen.files import is_directory, read_bytes, reason
+from repogen.repository.layout import config_bytes
+from repogen.repository.manifest import damaged_named_files, read_manifest, unlisted_files
+from repogen.repository.written_config import origin_of_config
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from repogen.artifacts.attestation import SigningKey, TrustedSigner
 
 PASSWORD_VARIABLE = "REPOGEN_SIGNING_PASSWORD"  # noqa: S105 - the name of a variable
 _BYTECODE = "__pycache__"
+_NEW_FILE = f"{SIGNATURE_FILE}.new"
 
 
 def sign_version(version_dir: Path, key: SigningKey) -> None:
@@ -47,7 +60,7 @@ def sign_version(version_dir: Path, key: SigningKey) -> None:
             f"writes; the password of an encrypted key is read from {PASSWORD_VARIABLE}",
             code="sign.key",
         ) from error
-    new = version_dir / f"{SIGNATURE_FILE}.new"
+    new = version_dir / _NEW_FILE
     try:
         config.sign(version_dir, new)
         new.chmod(0o644)
@@ -87,11 +100,53 @@ def verify_signature(version_dir: Path, signer: TrustedSigner) -> str:
     if not os.path.lexists(path):
         return f"it is not signed: {SIGNATURE_FILE} is missing"
     try:
-        read_bytes(path)  # a regular file of a limited size
+        _require_bounded(version_dir)
         with redirect_stdout(io.StringIO()):  # the library prints warnings
             config.verify(version_dir, path)
+        return _not_covered(version_dir)
     except Exception as error:  # noqa: BLE001 - the library raises errors of many packages, and the file is not trusted
         return f"{SIGNATURE_FILE} is not valid: {str(error) or type(error).__name__}"
+
+
+def unsigned_entries(model: Path) -> tuple[str, ...]:
+    """Return the names in a model's directory that are not of its versions, sorted.
+
+    Triton's Python backend imports modules from this directory, and runs a ``triton_python_backend_stub`` in it; other
+    backends load libraries from it. Hidden files cannot be either.
+
+    Raises:
+        OSError: The directory cannot be read.
+    """
+    return tuple(sorted(entry.name for entry in model.iterdir() if not _is_of_a_version(entry)))
+
+
+def _is_of_a_version(entry: Path) -> bool:
+    if is_directory(entry):
+        # Triton also reads "1x" as version 1
+        return entry.name in DATA_DIRECTORIES or entry.name.startswith(".") or _is_number(entry.name)
+    return entry.name in {CONFIG_FILE, ADOPTED_CONFIG} or entry.name.startswith(".") or is_named_file(entry.name)
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and not (name.startswith("0") and name != "0")
+
+
+def _require_bounded(version_dir: Path) -> None:
+    """Require that a version has only files whose size is known or limited: the library reads all of them."""
+    unlisted = [name for name in unlisted_files(version_dir, read_manifest(version_dir)) if name != f"{_BYTECODE}/"]
+    if unlisted:
+        raise ValueError(f"{MANIFEST_FILE} does not list {', '.join(unlisted)}")
+    for name in (name for name in ATTESTATION_FILES if os.path.lexists(version_dir / name)):
+        read_bytes(version_dir / name)
+
+
+def _not_covered(version_dir: Path) -> str:
+    """Return which file that a signature does not cover has content; empty if none has."""
+    if os.path.lexists(version_dir / _BYTECODE):
+        return f"{SIGNATURE_FILE} does not cover {_BYTECODE}: delete it"
+    unconfirmed = version_dir / UNCONFIRMED_FILE
+    if os.path.lexists(unconfirmed) and read_bytes(unconfirmed):
+        return f"{SIGNATURE_FILE} does not cover {UNCONFIRMED_FILE}, which is not empty: delete it"
     return ""
 
 
@@ -106,7 +161,7 @@ def _library() -> tuple[Any, Any]:
 def _hashing(version_dir: Path) -> Any:  # noqa: ANN401 - an optional package
     from model_signing import hashing  # noqa: PLC0415 - as above
 
-    names = (SIGNATURE_FILE, f"{SIGNATURE_FILE}.new", UNCONFIRMED_FILE, _BYTECODE)
+    names = (SIGNATURE_FILE, _NEW_FILE, UNCONFIRMED_FILE, _BYTECODE)
     paths = [version_dir / name for name in names]
     config: Any = hashing
     return config.Config().use_file_serialization().set_ignored_paths(paths=paths, ignore_git_paths=False)
@@ -135,15 +190,61 @@ def _with_verifier(config: Any, signer: TrustedSigner) -> Any:  # noqa: ANN401 -
 def require_signature(version_dir: Path, name: str, signer: TrustedSigner | None) -> None:
     """Require the signature of a version whose files match its manifest, if there is a ``signer``.
 
+    Args:
+        version_dir: A version directory.
+        name: The model that it must be a version of: a signature is also valid in the directory of another model.
+        signer: Whose signature is required; None to require none.
+
     Raises:
-        PublishError: The version is not signed, or not by ``signer``.
+        PublishError: The version is not signed, or not by ``signer``; or it is one of another model.
         RepogenError: The signature cannot be verified on this machine.
     """
     if signer is None:
         return
-    if problem := verify_signature(version_dir, signer):
-        raise PublishError(
-            f"{name} version {version_dir.name} is rejected: {problem}",
-            "sign it with `repogen build --sign-key` or `repogen sign`, or require the key that signed it",
-            code="verify.signature",
-        )
+    problem = verify_signature(version_dir, signer)
+    if not problem and (model := read_manifest(version_dir).model) != name:
+        problem = f"it is a version of {model}"
+    if problem:
+        raise _rejected(f"{name} version {version_dir.name}", problem)
+
+
+def require_signed_model(model: Path, versions: Sequence[int], signer: TrustedSigner | None) -> None:
+    """Require that all that Triton reads in a model's directory is of signed versions, if there is a ``signer``.
+
+    Args:
+        model: The model's directory.
+        versions: The versions that Triton serves; their files match their manifests.
+        signer: Whose signatures are required; None to require none.
+
+    Raises:
+        PublishError: A version is not signed by ``signer``, the model's config.pbtxt or a file that it names is not
+            that of a signed version, or the directory contains something else.
+        RepogenError: A signature cannot be verified on this machine.
+    """
+    if signer is None:
+        return
+    for version in versions:
+        require_signature(model / str(version), model.name, signer)
+    try:
+        origin = origin_of_config(model)
+        if origin is None:
+            raise _rejected(model.name, f"{CONFIG_FILE} is not the one of any version")
+        own = config_bytes(model / str(origin))
+        origin = next((version for version in versions if config_bytes(model / str(version)) == own), origin)
+        if origin not in versions:
+            require_signature(model / str(origin), model.name, signer)
+        if damage := damaged_named_files(model, read_manifest(model / str(origin)).files):
+            raise _rejected(model.name, "; ".join(damage))
+        if names := unsigned_entries(model):
+            raise _rejected(model.name, f"{', '.join(names)} in its directory is not signed")
+    except OSError as error:
+        raise _rejected(model.name, f"its directory cannot be read: {reason(error)}") from error
+
+
+def _rejected(name: str, problem: str) -> PublishError:
+    return PublishError(
+        f"{name} is rejected: {problem}",
+        "sign it with `repogen build --sign-key` or `repogen sign`, or require the key that signed it; `repogen "
+        "verify` shows all differences",
+        code="verify.signature",
+    )

@@ -153,7 +153,7 @@ def source_url(directory: Path) -> str:
     command = ["git", "-C", str(directory), "remote", "get-url", "origin"]
     try:
         run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return ""
     return public_url(run.stdout.strip())
 
@@ -171,10 +171,14 @@ def public_url(remote: str) -> str:
     short = re.fullmatch(r"(?:[^@/]+@)?(?P<host>[A-Za-z0-9.-]+):(?P<path>[^/:].*)", remote)
     if short is not None:
         return f"ssh://{short['host']}/{short['path']}"
-    parts = urlsplit(remote)
+    try:
+        parts = urlsplit(remote)
+        port = "" if parts.port is None else f":{parts.port}"
+    except ValueError:  # an address or a port that is not valid
+        return ""
     if parts.scheme not in {"https", "http", "ssh", "git"} or not parts.hostname:
         return ""
-    host = parts.hostname if parts.port is None else f"{parts.hostname}:{parts.port}"
+    host = f"{parts.hostname}{port}"
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 

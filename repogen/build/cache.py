@@ -2,7 +2,8 @@
 
 An entry is ``<root>/<key>/<fingerprint>/``: files, and ``entry.json`` with a document and the SHA-256 of each file. The
 key is a digest of what is known before a model is loaded; the document's reader decides whether the rest still holds.
-An entry that is incomplete or damaged is removed and counts as missing.
+An entry that is incomplete or damaged is removed and counts as missing. A directory to which another user can write is
+not used.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
@@ -65,6 +67,8 @@ class Cache:
 
     def entries(self, key: str) -> Iterator[Entry]:
         """Yield the readable entries of a key, the most recently used first."""
+        if not _is_own(self._root):
+            return
         for directory in sorted(_subdirectories(self._root / key), key=_last_use, reverse=True):
             entry = _read(directory)
             if entry is None:
@@ -103,6 +107,8 @@ class Cache:
             if sum(path.stat().st_size for path in files.values()) > self._max_bytes:
                 return
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not _is_own(self._root):
+                return
             (self._root / key).mkdir(mode=0o700, exist_ok=True)
             new = Path(tempfile.mkdtemp(prefix=".new-", dir=self._root))
         except OSError:
@@ -143,6 +149,16 @@ def user_cache(environment: Mapping[str, str] = os.environ) -> Cache | None:
         return None
     root = Path(environment.get(DIRECTORY_VARIABLE) or platformdirs.user_cache_dir("repogen"))
     return Cache(root.absolute() / "verified", int(min(gigabytes, 1e6) * 1e9))
+
+
+def _is_own(root: Path) -> bool:
+    """Return whether only this user, or root, can write to a directory: an entry of another user is not verified."""
+    try:
+        status = root.lstat()
+    except OSError:
+        return False
+    others_can_write = stat.S_IMODE(status.st_mode) & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid in {os.geteuid(), 0} and not others_can_write
 
 
 def _read(directory: Path) -> Entry | None:

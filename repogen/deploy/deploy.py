@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.deployment import DeployAction, DeployReport, ModelDeployment, ServerDeployment
-from repogen.attestation.signature import require_signature
+from repogen.attestation.signature import require_signed_model
 from repogen.deploy.live_server import open_server
 from repogen.deploy.plan import plan
 from repogen.deploy.rollout import Rollout
@@ -49,8 +49,7 @@ def deploy(repository: Path, options: DeployOptions, progress: Progress) -> Depl
         )
     groups = plan(repository, options.models) if options.models or not options.unload else ()
     for model in (model for group in groups for model in group):
-        for version in model.versions:
-            require_signature(repository / model.name / str(version), model.name, options.signer)
+        require_signed_model(repository / model.name, model.versions, options.signer)
     run = _Run(repository, options, groups, progress)
     servers = [run.inspect(address) for address in options.servers]
     if options.dry_run or any(server.error is not None for server in servers):

@@ -9,6 +9,7 @@ from repogen.artifacts.registry import EntryState
 from repogen.errors import PublishError, SourceError
 from repogen.registry.mlflow.access import pin_model
 from repogen.registry.mlflow.uri import MODEL_VERSION
+from repogen.repository.layout import model_dir
 from repogen.repository.manifest import read_manifest
 from repogen.repository.own_config import UnservableError, config_serving
 from repogen.repository.version_policy import serving_only
@@ -65,12 +66,12 @@ def download(registry: ModelRegistry, entry: RegistryEntry, repository: Path) ->
     Raises:
         TrackingError: Files were deleted or changed, or the server does not respond.
         SourceError: The registry does not have a step.
-        PublishError: A version has a config that Triton would not serve.
+        PublishError: A name leads out of the directory, or a version has a config that Triton would not serve.
     """
     queue = [entry]
     while queue:
         current = queue.pop()
-        version_dir = repository / current.name / str(current.version)
+        version_dir = model_dir(repository, current.name) / str(current.version)
         if version_dir.exists():
             continue
         version_dir.mkdir(parents=True)

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 from repogen.artifacts.serving import NO_CREDENTIALS, Credentials
 from repogen.deploy.addresses import server_addresses
 from repogen.errors import SpecError
+from repogen.files.url import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +52,8 @@ def parse_target(
         environment: Environment variables: REPOGEN_DEPLOY_SERVERS, REPOGEN_DEPLOY_REPOSITORY.
 
     Raises:
-        SpecError: There is no server, an address is not valid, or an option is unknown.
+        SpecError: There is no server, an address is not valid, an option is unknown, or the repository is in an object
+            store.
     """
     parts = urlsplit(uri)
     options = {**dict(parse_qsl(parts.query)), **{key: str(value) for key, value in (config or {}).items()}}
@@ -71,6 +73,12 @@ def parse_target(
             code="deployments.server",
         )
     repository = options.get("repository") or environment.get(REPOSITORY_VARIABLE) or "model_repository"
+    if is_url(repository):
+        raise SpecError(
+            f"the repository of the target {SCHEME} must be a local directory",
+            "publish to the object store with `repogen publish`, and deploy with `repogen deploy`",
+            code="deployments.option",
+        )
     return Target(server_addresses(servers, None), Path(repository), _credentials(options))
 
 

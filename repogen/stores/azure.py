@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from repogen.stores.fsspec_store import FsspecStore, missing_extra
-from repogen.stores.interface import ChangedError, StoredObject
+from repogen.stores.interface import MAX_OBJECTS, ChangedError, StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,15 +44,18 @@ class AzureStore(FsspecStore):
 
     async def _list(self, prefix: str) -> list[StoredObject]:
         container = self.filesystem.service_client.get_container_client(self.bucket)
+        objects: list[StoredObject] = []
         try:
-            return [
-                StoredObject(each.name, each.size, _quoted(each.etag), each.last_modified.timestamp())
-                async for each in container.list_blobs(name_starts_with=prefix, include=["metadata"])
+            async for each in container.list_blobs(name_starts_with=prefix, include=["metadata"]):
                 # accounts with a hierarchical namespace list directories as well
-                if not (each.metadata or {}).get("hdi_isfolder")
-            ]
+                if not (each.metadata or {}).get("hdi_isfolder"):
+                    modified = each.last_modified.timestamp()
+                    objects.append(StoredObject(each.name, each.size, _quoted(each.etag), modified))
+                if len(objects) > MAX_OBJECTS:
+                    break
         except self._azure.ResourceNotFoundError as error:
             raise FileNotFoundError(self.bucket) from error
+        return objects
 
     def _write_if(self, key: str, content: bytes, tag: str | None) -> str:
         return str(self._sync(self._upload_if, key, content, tag))

@@ -103,13 +103,11 @@ class Claim:
         last_tag, since, pause = "", time.monotonic(), 0.1
         while not self._created():
             tag, content = self._current()
-            if not tag:
-                continue
-            if tag != last_tag:
+            if tag and tag != last_tag:
                 if not last_tag:
                     wait()
                 last_tag, since = tag, time.monotonic()
-            if (_has_ended(content) or time.monotonic() - since > LEASE_SECONDS) and self._took_over(tag):
+            if tag and (_has_ended(content) or time.monotonic() - since > LEASE_SECONDS) and self._took_over(tag):
                 break
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads the requests of several processes
             pause = min(_MAX_WAIT, pause * 1.5)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import re
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from repogen.distribution import install_command
 from repogen.errors import MissingExtraError, PublishError, SpecError, first_line
-from repogen.stores.interface import ChangedError, StoredObject
+from repogen.stores.interface import MAX_OBJECTS, ChangedError, StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # a signed URL, in the message of a library's error
-_SECRETS = re.compile(r"\?[^\s'\")]+|(?<=//)[^\s/@]+@")
+_SECRETS = re.compile(r"\?[^\s'\")]+|(?<=//)[^\s/]+@|[^\s/:]+:[^\s/]+@")
 _LOGGERS = ("adlfs", "azure", "aiobotocore", "botocore", "fsspec", "gcsfs", "s3fs")
 
 
@@ -44,10 +45,10 @@ class FsspecStore:
             logging.getLogger(name).propagate = False
 
     def list(self, prefix: str) -> list[StoredObject]:
-        """Return the objects whose keys start with ``prefix``."""
+        """Return the objects whose keys start with ``prefix``: at most one more than a repository may have."""
         with self.requests():
             try:
-                return list(self._objects(prefix))
+                return list(islice(self._objects(prefix), MAX_OBJECTS + 1))
             except FileNotFoundError as error:
                 raise SpecError(
                     f"the bucket {self.scheme}://{self.bucket} does not exist",

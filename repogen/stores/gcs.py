@@ -31,7 +31,8 @@ class GcsStore(FsspecStore):
             from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415 - the same
         except ImportError as error:
             raise missing_extra("gcs", error) from error
-        self.errors = (OSError, HttpError, aiohttp.ClientError, GoogleAuthError, TimeoutError)
+        # ValueError: an endpoint, or a response, that is not valid
+        self.errors = (OSError, ValueError, HttpError, aiohttp.ClientError, GoogleAuthError, TimeoutError)
         super().__init__(bucket, GCSFileSystem(use_listings_cache=False, skip_instance_cache=True))
 
     def _objects(self, prefix: str) -> Iterator[StoredObject]:

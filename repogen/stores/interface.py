@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+MAX_OBJECTS = 200_000
+"""Objects of a repository; a store does not need to list more than one more."""
+
 
 class ChangedError(Exception):
     """The condition of a write does not hold: another process wrote, created or deleted the object."""

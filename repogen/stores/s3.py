@@ -34,7 +34,8 @@ class S3Store(FsspecStore):
             from s3fs import S3FileSystem  # noqa: PLC0415 - the same
         except ImportError as error:
             raise missing_extra("s3", error) from error
-        self.errors = (OSError, BotoCoreError, ClientError, aiohttp.ClientError, TimeoutError)
+        # ValueError: an endpoint, or a response, that is not valid
+        self.errors = (OSError, ValueError, BotoCoreError, ClientError, aiohttp.ClientError, TimeoutError)
         # anon=False: without credentials, s3fs would otherwise send requests that are not signed
         super().__init__(
             bucket,

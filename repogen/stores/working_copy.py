@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.file_names import CONFIG_FILE, MANIFEST_FILE, MAX_CONFIG_BYTES, UNCONFIRMED_FILE
 from repogen.errors import PublishError, RepogenError
 from repogen.files import MAX_TEXT_BYTES
+from repogen.repository.decode import INT64_MAX
 from repogen.repository.digest import record_digest
 from repogen.repository.layout import archive_dir
 from repogen.repository.manifest import read_manifest
 from repogen.repository.ownership import OWNER_FILE
 from repogen.stores.claim import claimed_version
+from repogen.stores.interface import MAX_OBJECTS
 from repogen.stores.pinned import is_pinned, own_config, pinned_versions
 
 if TYPE_CHECKING:
@@ -36,9 +38,12 @@ if TYPE_CHECKING:
     from repogen.files.url import RepositoryUrl
     from repogen.stores.interface import Store, StoredObject
 
-MAX_OBJECTS = 200_000
+_MAX_CONFIGS_BYTES = 256 * 2**20
+"""Of all models together, because they are in memory."""
 _METADATA = frozenset({CONFIG_FILE, MANIFEST_FILE, OWNER_FILE, UNCONFIRMED_FILE})
 _MAX_NAME = 255
+_MAX_TIME = 2.0**33
+"""Seconds since 1970, about 270 years."""
 _MAX_LISTINGS = 100
 _REQUESTS = 16
 _DOWNLOADS = 4
@@ -232,16 +237,22 @@ class WorkingCopy:
                         "add the prefix of the repository to the URL",
                         code="store.too-large",
                     )
-        for key in objects:
-            self._require_plain(key)
+        for stored in objects.values():
+            self._require_plain(stored)
         return objects
 
-    def _require_plain(self, key: str) -> None:
-        parts = key.removesuffix("/").split("/")
-        if any(part in {"", ".", ".."} or "\0" in part or len(part.encode()) > _MAX_NAME for part in parts):
+    def _require_plain(self, stored: StoredObject) -> None:
+        parts = stored.key.removesuffix("/").split("/")
+        if not all(map(_is_name, parts)):
             raise PublishError(
-                f"{self.url} has the object {key!r}, which cannot be the path of a file",
+                f"{self.url} has the object {stored.key!r}, which cannot be the path of a file",
                 "delete or rename the object: repogen and Triton read a repository as directories and files",
+                code="store.key",
+            )
+        if not (0 <= stored.size <= INT64_MAX and abs(stored.modified) < _MAX_TIME):
+            raise PublishError(
+                f"{self.url} has the object {stored.key!r} with a size or a time that no file can have",
+                "check the endpoint: the store's response is not valid",
                 code="store.key",
             )
 
@@ -277,6 +288,12 @@ class WorkingCopy:
     def _read_configs(self, objects: dict[str, StoredObject]) -> None:
         """Read the models' config.pbtxt, before it is decided which versions are complete."""
         configs = {key: each for key, each in objects.items() if self.is_config(key)}
+        if sum(min(each.size, MAX_CONFIG_BYTES) for each in configs.values()) > _MAX_CONFIGS_BYTES:
+            raise PublishError(
+                f"the config.pbtxt files of {self.url} have more than {_MAX_CONFIGS_BYTES >> 20} MiB together",
+                "choose the prefix of a model repository",
+                code="store.too-large",
+            )
         for key in [key for key in self.configs if key not in configs]:
             if any(self.model_of(each) == self.model_of(key) for each in objects) or key not in self.entries:
                 del self.configs[key]
@@ -390,6 +407,14 @@ def by_version(copy: WorkingCopy, keys: Iterable[str]) -> dict[int | None, list[
     for key in keys:
         groups[copy.version_of(key)].append(key)
     return groups
+
+
+def _is_name(part: str) -> bool:
+    try:
+        size = len(part.encode())
+    except UnicodeEncodeError:
+        return False
+    return part not in {"", ".", ".."} and "\0" not in part and size <= _MAX_NAME
 
 
 def _files_in(directory: Path) -> Iterator[Path]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from repogen.reporting.json import as_dict
+from repogen.reporting.results import write_file
 from repogen.tune.plot import pareto_plot, pareto_svg
 
 if TYPE_CHECKING:
@@ -30,13 +31,12 @@ def write_record(report: TuneReport, root: Path) -> TuneReport:
         OSError: A file cannot be written.
     """
     directory = root / "build" / "reports" / "tune" / report.model
-    directory.mkdir(parents=True, exist_ok=True)
     texts: dict[str, str] = {}
     if any(trial.feasible or trial.violations for trial in report.trials):
         texts = {PLOT_FILE: _json(pareto_plot(report)), SVG_FILE: pareto_svg(report)}
     complete = replace(report, files=tuple(directory / name for name in (JSON_FILE, *texts)))
     for name, text in {**texts, JSON_FILE: _json(as_dict(complete))}.items():
-        (directory / name).write_text(text, encoding="utf-8")
+        write_file(text, directory / name)
     return complete
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import ATTESTATION_FILE, CONFIG_FILE, MANIFEST_FILE
 from repogen.artifacts.verification import Discrepancy, VerifyReport
-from repogen.attestation.signature import verify_signature
+from repogen.attestation.signature import unsigned_entries, verify_signature
 from repogen.attestation.statement import differences, read_attestation
 from repogen.errors import RepogenError, SpecError
 from repogen.files import reason
@@ -58,6 +58,9 @@ def _model_findings(model: ModelRecord, signer: TrustedSigner | None) -> Iterato
     for version in model.versions:
         for message in _version_findings(version, signer):
             yield Discrepancy(model.name, version.version, message)
+    if signer is not None:
+        for name in unsigned_entries(model.path):
+            yield Discrepancy(model.name, None, f"{name} is not part of a signed version")
 
 
 def _config_findings(model: ModelRecord) -> Iterator[str]:

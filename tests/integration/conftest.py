@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -197,14 +196,3 @@ def new_project() -> Callable[[Path], Project]:
         return Project(directory)
 
     return make
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Let child processes react to SIGINT and SIGHUP, also if a shell or nohup started the tests with both ignored."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)

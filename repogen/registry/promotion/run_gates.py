@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import traceback
 from contextlib import ExitStack, contextmanager
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard, cast
 
 from repogen.artifacts.file_names import CONFIG_FILE
-from repogen.artifacts.named_file import named_records
 from repogen.artifacts.registry import EntryState
 from repogen.artifacts.serving import ControlMode
 from repogen.artifacts.versions import ModelConfig, StagedVersion
@@ -20,6 +18,7 @@ from repogen.plugins import is_built_in, load_plugin
 from repogen.registry.gates.interface import Candidate, Champion, NotMeasuredError, Requires, Versions, failed_limits
 from repogen.repository.layout import model_dir
 from repogen.repository.manifest import read_manifest
+from repogen.repository.own_config import stage_config
 from repogen.serving.servers import open_triton, prepare_server
 from repogen.smoke.inference import NoResponseError, RefusedError
 from repogen.smoke.served import serving
@@ -191,11 +190,11 @@ def _download(registry: ModelRegistry, entry: RegistryEntry, repository: Path, n
     version_dir.mkdir(parents=True)
     registry.fetch(entry, version_dir)
     manifest = read_manifest(version_dir)
-    for file in (CONFIG_FILE, *(labels.path for labels in named_records(manifest.files))):
-        shutil.copyfile(version_dir / file, model / file)
     text = read_config_text(version_dir / CONFIG_FILE, f"config.pbtxt of {entry.name} version {entry.version}")
     config = ModelConfig(name, text, manifest.max_batch_size, manifest.signature)
-    return StagedVersion(name, repository, _VERSION, config, manifest)
+    staged = StagedVersion(name, repository, _VERSION, config, manifest)
+    stage_config(staged, version_dir)
+    return staged
 
 
 def _reject_ensemble(staged: StagedVersion) -> None:

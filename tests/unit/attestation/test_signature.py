@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,13 +17,17 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 import repogen
 from repogen.artifacts.attestation import SigningKey, TrustedSigner
+from repogen.artifacts.deployment import DeployOptions
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.sync import SyncAction, SyncOptions
-from repogen.attestation.signature import PASSWORD_VARIABLE, require_signature, sign_version
+from repogen.attestation.signature import PASSWORD_VARIABLE, require_signature, require_signed_model, sign_version
 from repogen.cli.group import main
-from repogen.errors import PublishError, SpecError
+from repogen.deploy.deploy import deploy
+from repogen.errors import PublishError, RepogenError, SpecError
 from repogen.registry.sync.sync import sync
+from repogen.serving.environment import without_secrets
 from tests.support.published import Publisher
+from tests.support.scaled_models import Scaled, publish_scaled
 from tests.support.simulated_registry import SimulatedRegistry
 
 if TYPE_CHECKING:
@@ -70,6 +75,90 @@ def test_changes_after_signing_are_found(publisher: Publisher, tmp_path: Path, c
     with pytest.raises(PublishError, match="is not valid") as caught:
         require_signature(version, "m", signer)
     assert caught.value.code == "verify.signature"
+
+
+def _write(path: Path, text: str = "import os\n") -> None:
+    """Append to a file."""
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def _sparse(path: Path) -> None:
+    """Write a file that takes hours to read, and no space."""
+    with path.open("wb") as stream:
+        stream.truncate(2**43)
+
+
+def _unsigned_version(model: Path) -> None:
+    """Add a version that is not served, and whose config.pbtxt is used."""
+    shutil.copytree(model / "1", model / "2")
+    config = (model / "config.pbtxt").read_text(encoding="utf-8")
+    config += 'parameters { key: "a" value { string_value: "b" } }\nversion_policy { specific { versions: 1 } }\n'
+    for path in (model / "config.pbtxt", model / "2" / "config.pbtxt"):
+        path.write_text(config, encoding="utf-8")
+
+
+UNCOVERED: dict[str, Callable[[Path], object]] = {
+    "bytecode": lambda version: _write(version / "__pycache__" / "model.cpython-312.pyc"),
+    "unconfirmed": lambda version: _write(version / "unconfirmed"),
+    "a signature that was not completed": lambda version: _write(version / "model.sig.new"),
+    "a file without end": lambda version: _sparse(version / "more"),
+    "a bill of materials without end": lambda version: _sparse(version / "sbom.cdx.json"),
+}
+
+
+@pytest.mark.parametrize("change", UNCOVERED)
+def test_files_that_a_signature_does_not_cover_are_not_accepted(
+    publisher: Publisher, tmp_path: Path, change: str
+) -> None:
+    """Python runs bytecode instead of model.py, and a config.pbtxt may name any file as the model."""
+    publisher.publish()
+    key, signer = write_keys(tmp_path)
+    repogen.sign("m", key=key, repository=publisher.repository)
+    version = publisher.repository / "m" / "1"
+    (version / "unconfirmed").touch()
+    require_signature(version, "m", signer)
+    UNCOVERED[change](version)
+    with pytest.raises(PublishError, match=r"does not (cover|verify)"):
+        require_signature(version, "m", signer)
+
+
+def test_version_of_another_model_is_not_accepted(publisher: Publisher, tmp_path: Path) -> None:
+    """A signature does not contain the name of the directory."""
+    publisher.publish()
+    key, signer = write_keys(tmp_path)
+    repogen.sign("m", key=key, repository=publisher.repository)
+    other = shutil.copytree(publisher.repository / "m", publisher.repository / "other")
+    with pytest.raises(PublishError, match="it is a version of m"):
+        require_signature(other / "1", "other", signer)
+
+
+MODEL_CHANGES: dict[str, Callable[[Path], object]] = {
+    "an edited config": lambda model: _write(model / "config.pbtxt", 'parameters { key: "a" }\n'),
+    "the config of an unsigned version": _unsigned_version,
+    "a module": lambda model: _write(model / "1.py"),
+    "a stub": lambda model: _write(model / "triton_python_backend_stub"),
+    "another directory of version 1": lambda model: _write(model / "1x" / "model.onnx"),
+}
+
+
+@pytest.mark.parametrize("change", MODEL_CHANGES)
+def test_deploy_accepts_nothing_unsigned_next_to_signed_versions(tmp_path: Path, change: str) -> None:
+    """Triton reads config.pbtxt and modules from the model's directory, which no signature covers."""
+    repository = tmp_path / "repository"
+    publish_scaled(repository, "m", Scaled(1.0))
+    key, signer = write_keys(tmp_path)
+    repogen.sign("m", key=key, repository=repository)
+    options = DeployOptions((f"unix:{tmp_path}/absent",), signer=signer, timeout=0.1)
+    (server,) = deploy(repository, options, Silent()).servers
+    assert server.error is not None
+    assert server.error.code != "verify.signature"
+    MODEL_CHANGES[change](repository / "m")
+    with pytest.raises(RepogenError) as caught:
+        deploy(repository, options, Silent())
+    assert caught.value.code in {"verify.signature", "deploy.not-admitted"}
+    assert repogen.verify(repository, signer=signer).findings
 
 
 def test_other_and_missing_signatures_are_findings(publisher: Publisher, tmp_path: Path) -> None:
@@ -123,6 +212,23 @@ def test_encrypted_key_needs_its_password(
     monkeypatch.setenv(PASSWORD_VARIABLE, "5ecret")
     repogen.sign("m", key=key, repository=publisher.repository)
     assert repogen.verify(publisher.repository, signer=signer).findings == ()
+
+
+def test_version_that_is_not_served_need_not_be_signed(publisher: Publisher, tmp_path: Path) -> None:
+    """Also if it has the same config.pbtxt as the one that is served."""
+    publisher.publish()
+    model = publisher.repository / "m"
+    shutil.copytree(model / "1", model / "2")
+    key, signer = write_keys(tmp_path)
+    repogen.sign("m", 1, key=key, repository=publisher.repository)
+    require_signed_model(model, (1,), signer)
+    with pytest.raises(PublishError, match="version 2 is rejected: it is not signed"):
+        require_signed_model(model, (1, 2), signer)
+
+
+def test_password_is_not_inherited() -> None:
+    """Code of the spec and of models has no use for it."""
+    assert without_secrets({PASSWORD_VARIABLE: "5ecret", "HOME": "/"}) == {"HOME": "/"}
 
 
 def test_certificates(publisher: Publisher, tmp_path: Path) -> None:

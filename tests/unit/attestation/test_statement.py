@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 import repogen
 from repogen.attestation.attest import attest
 from repogen.attestation.bill_of_materials import bill_of_materials
-from repogen.attestation.statement import builder, public_url, read_attestation
+from repogen.attestation.statement import builder, public_url, read_attestation, source_url
 from repogen.repository.publish import publish
 from tests.support.published import Publisher
 
@@ -115,8 +116,20 @@ def test_builder_on_github() -> None:
         ("user:secret@git.example:a/b.git", "ssh://git.example/a/b.git"),
         ("file:///home/me/a", ""),
         ("../a", ""),
+        ("https://git.example:99999/a.git", ""),
+        ("https://git.example:port/a.git", ""),
+        ("https://[git.example/a.git", ""),
     ],
 )
 def test_urls_have_no_credentials(remote: str, url: str) -> None:
     """Nor paths of this machine."""
     assert public_url(remote) == url
+
+
+def test_remote_that_is_not_text(tmp_path: Path) -> None:
+    """A URL may have any bytes."""
+    config = tmp_path / ".git" / "config"
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)  # noqa: S607 - the git of PATH
+    with config.open("ab") as stream:
+        stream.write(b'[remote "origin"]\n\turl = https://git.example/\xff\n')
+    assert source_url(tmp_path) == ""

@@ -46,6 +46,17 @@ def test_round_trip(tmp_path: Path, source: dict[str, Path]) -> None:
     assert list(cache.entries(digest({"spec": "b"}))) == []
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
+def test_directory_of_other_users_is_not_used(tmp_path: Path, source: dict[str, Path], mode: int) -> None:
+    """Anyone could store an entry, which a build would publish without verifying it."""
+    cache = Cache(tmp_path / "cache", 10_000)
+    cache.store(KEY, "planted", "{}", source)
+    (tmp_path / "cache").chmod(mode)
+    assert list(cache.entries(KEY)) == []
+    cache.store(KEY, "own", "{}", source)
+    assert [path.name for path in (tmp_path / "cache" / KEY).iterdir()] == ["planted"]
+
+
 @pytest.mark.parametrize("damage", ["content", "file", "document", "size", "escape"])
 def test_damaged_entry_is_removed(tmp_path: Path, source: dict[str, Path], damage: str) -> None:
     """It counts as missing, and the next build stores it again."""

@@ -13,6 +13,7 @@ import pytest
 
 from repogen.errors import ExitCode
 
+pytestmark = pytest.mark.usefixtures("interruptible")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MAIN = "from repogen.__main__ import main\nmain()\n"
 

@@ -36,6 +36,7 @@ def test_uri_names_servers_repository_and_credentials() -> None:
         ("triton-repogen", "deployments.server"),
         ("triton-repogen://a:8001?tsl=1", "deployments.option"),
         ("triton-repogen://a", "deploy.servers"),
+        ("triton-repogen://a:8001?repository=s3://bucket/models", "deployments.option"),
     ],
 )
 def test_wrong_targets(uri: str, code: str) -> None:

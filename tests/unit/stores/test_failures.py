@@ -12,10 +12,11 @@ from repogen.errors import MissingExtraError, PublishError, RepogenError, SpecEr
 from repogen.files.url import location
 from repogen.stores import fsspec_store, s3
 from repogen.stores.claim import Claim, claim_name
-from repogen.stores.interface import ChangedError
+from repogen.stores.interface import ChangedError, StoredObject
 from repogen.stores.open import open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from repogen.stores.interface import Store
@@ -54,6 +55,63 @@ def test_secrets_in_errors_of_a_library_are_removed(buckets: Path) -> None:
         raise OSError("GET https://me:5ecre7@host/b?X-Amz-Signature=5ecre7 failed")
     assert "5ecre7" not in caught.value.message
     assert "host/b" in caught.value.message
+    for url in ("http://me:p@5ecre7@host/b", "me:5ecre7@host/b"):
+        with pytest.raises(PublishError, match="host/b") as caught, bucket.requests():
+            raise OSError(f"Invalid endpoint: {url}")
+        assert "5ecre7" not in caught.value.message
+
+
+@pytest.mark.parametrize("endpoint", ["me:5ecre7@host", "no scheme"])
+def test_endpoint_that_is_not_valid(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an error of a request, and not a bug of repogen."""
+    credentials = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_ENDPOINT_URL": endpoint}
+    for name, value in credentials.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(PublishError, match="Invalid endpoint") as caught:
+        repogen.versions(repository="s3://bucket/models")
+    assert caught.value.code == "store.request"
+    assert "5ecre7" not in caught.value.message
+
+
+def test_listing_without_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not more than what shows that there are too many objects."""
+
+    class Endless(fsspec_store.FsspecStore):
+        """A bucket whose listing has no end that a command could wait for."""
+
+        def _objects(self, prefix: str) -> Iterator[StoredObject]:
+            for number in range(10_000):
+                yield StoredObject(f"{prefix}{number}", 1, "tag", 0.0)
+
+    monkeypatch.setattr(fsspec_store, "MAX_OBJECTS", 100)
+    assert len(Endless("b", None).list("models/")) == 101
+
+
+def test_configs_have_a_limit_together(dir_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are in memory, and a bucket may have many."""
+    from repogen_example_plugin.store import DirectoryBucket  # type: ignore[import-not-found]  # noqa: PLC0415
+
+    listing = [StoredObject(f"team/models/m{number}/config.pbtxt", 2**20, "tag", 0.0) for number in range(257)]
+    monkeypatch.setattr(
+        DirectoryBucket, "list", lambda _, prefix: [each for each in listing if each.key.startswith(prefix)]
+    )
+    with pytest.raises(PublishError, match="256 MiB") as caught:
+        repogen.versions(repository=dir_url)
+    assert caught.value.code == "store.too-large"
+
+
+def test_claim_that_is_not_listed_is_not_requested_without_a_pause(
+    dir_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store may refuse to create an object that it does not list."""
+    pauses: list[float] = []
+    monkeypatch.setattr("repogen.stores.claim.time.sleep", pauses.append)
+    attempts = iter(range(10))
+    monkeypatch.setattr(Claim, "_created", lambda _: len(pauses) == 3 or next(attempts) == 9)
+    claim = Claim(store_of(dir_url), claim_name("m", 1))
+    claim.acquire(lambda: None)
+    claim.abandon()
+    assert len(pauses) == 3
 
 
 def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,12 +131,10 @@ def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "[s3]" in caught.value.hint
 
 
-@pytest.mark.parametrize("key", ["m/../../x", "m//1/model.onnx", "m/1/" + "x" * 300])
+@pytest.mark.parametrize("key", ["m/../../x", "m//1/model.onnx", "m/1/" + "x" * 300, "m\ud800/1/x"])
 def test_hostile_key(key: str, dir_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A key that would leave the working copy, or is not a path, is an error that names it; nothing is written."""
-    from repogen_example_plugin.store import DirectoryBucket  # type: ignore[import-not-found]  # noqa: PLC0415
-
-    from repogen.stores.interface import StoredObject  # noqa: PLC0415 - with the class that it is for
+    from repogen_example_plugin.store import DirectoryBucket  # noqa: PLC0415
 
     listing = [StoredObject(f"team/models/{key}", 3, "tag", 0.0)]
     monkeypatch.setattr(
@@ -90,11 +146,23 @@ def test_hostile_key(key: str, dir_url: str, monkeypatch: pytest.MonkeyPatch, tm
     assert caught.value.code == "store.key"
 
 
+@pytest.mark.parametrize(("size", "modified"), [(2**70, 0.0), (-1, 0.0), (1, 1e300)])
+def test_response_that_is_not_valid(size: int, modified: float, dir_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A size or a time that no file can have is an error of the store, and not a bug of repogen."""
+    from repogen_example_plugin.store import DirectoryBucket  # noqa: PLC0415
+
+    listing = [StoredObject("team/models/m/1/model.onnx", size, "tag", modified)]
+    monkeypatch.setattr(
+        DirectoryBucket, "list", lambda _, prefix: [each for each in listing if each.key.startswith(prefix)]
+    )
+    with pytest.raises(PublishError) as caught:
+        repogen.versions(repository=dir_url)
+    assert caught.value.code == "store.key"
+
+
 def test_name_that_is_a_file_and_a_directory(dir_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket can have both."""
     from repogen_example_plugin.store import DirectoryBucket  # noqa: PLC0415
-
-    from repogen.stores.interface import StoredObject  # noqa: PLC0415 - as above
 
     listing = [StoredObject(f"team/models/m/{name}", 3, "tag", 0.0) for name in ("1", "1/model.onnx")]
     monkeypatch.setattr(

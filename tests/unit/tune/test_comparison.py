@@ -124,3 +124,16 @@ def test_files_of_a_report(tmp_path: Path) -> None:
     assert ET.fromstring(svg).tag.endswith("svg")  # noqa: S314 - written above
     assert "href" not in svg
     assert write_record(replace(report, trials=()), tmp_path / "other").files[1:] == ()
+
+
+def test_link_in_place_of_a_report_is_replaced(tmp_path: Path) -> None:
+    """A cloned project may contain one that leads to any file of the user."""
+    victim = tmp_path / "victim"
+    victim.write_text("kept", encoding="utf-8")
+    link = tmp_path / "build" / "reports" / "tune" / "m" / "tune.json"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(victim)
+    machine = Machine("CPU", 2, 2**30, 0.1, "Linux", {})
+    write_record(TuneReport("m", 1, Path("r"), "Triton", machine, "throughput", (), 1, 16, space={}), tmp_path)
+    assert victim.read_text(encoding="utf-8") == "kept"
+    assert json.loads(link.read_text(encoding="utf-8"))["model"] == "m"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from repogen.tune.space import TunableModel, current_settings, space_of, with_se
 from repogen.tune.spec_edit import SpecEdit, edit_spec
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from repogen.artifacts.tune import Choice
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -52,6 +55,30 @@ def edited(path: Path, text: str, name: str = "tiny", **settings: Choice) -> Spe
 def changed(edit: SpecEdit) -> list[str]:
     """Return the changed lines of the diff."""
     return [line for line in edit.diff.splitlines() if line[:1] in "+-" and line[:3] not in {"+++", "---"}]
+
+
+def test_lines_of_another_layout_are_not_compared_with_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every line differs from what a YAML writer would write: a long spec would need hours."""
+    comparisons: list[object] = []
+    set_line = difflib.SequenceMatcher.set_seq1
+
+    def counted(matcher: difflib.SequenceMatcher[str], line: Sequence[str]) -> None:
+        comparisons.append(line)
+        set_line(matcher, line)
+
+    monkeypatch.setattr(difflib.SequenceMatcher, "set_seq1", counted)
+    model = """\
+   model{}:
+         source:
+                  factory: 'models.py:build'
+         inputs: {{x: {{dtype: float32, shape: [batch, 4]}}}}
+         dims: {{batch: {{min: 1, max: 8}}}}
+"""
+    text = "models:\n" + "".join(model.format(number) for number in range(20))
+    assert "+" in edited(tmp_path, text, "model7", instance_count=2).diff
+    assert len(comparisons) < 100
 
 
 def test_only_the_settings_change(tmp_path: Path) -> None:

@@ -127,6 +127,7 @@ def test_newest_served_version_is_selected(publisher: Publisher) -> None:
     assert raised.value.code == "view.no-graph"
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_command_serves_until_it_is_interrupted(publisher: Publisher) -> None:
     """It prints the URL, and Ctrl-C ends it without an error."""
     publisher.publish("m", b"graph")

@@ -24,8 +24,8 @@ from repogen.registry.gates.interface import (
 )
 from repogen.registry.promotion.promote import promote
 from repogen.registry.promotion.request import PromotionRequest
-from repogen.registry.promotion.run_gates import _active
-from repogen.repository.manifest import read_manifest
+from repogen.registry.promotion.run_gates import _active, _download
+from repogen.repository.manifest import damaged_named_files, read_manifest
 from repogen.spec.gates import GatesSpec
 from repogen.spec.load import load_spec
 from repogen.spec.problems import SpecProblemsError
@@ -205,3 +205,14 @@ def test_every_limit_fails_if_the_candidate_is_not_served(
     assert [(result.gate, result.verdict.value, result.note) for result in gate_results] == [
         (result, "failed", "no") for result in results
     ]
+
+
+def test_files_that_the_config_names_are_where_triton_reads_them(tmp_path: Path) -> None:
+    """Class names next to config.pbtxt, and warmup data in its directory."""
+    registry = SimulatedRegistry(tmp_path / "registry")
+    entry = registry.register(version_of_bytes(tmp_path / "stage", labels=("a", "b")))
+    (tmp_path / "repository").mkdir()
+    staged = _download(registry, entry, tmp_path / "repository", "m")
+    model = tmp_path / "repository" / "m"
+    assert damaged_named_files(model, staged.manifest.files) == ()
+    assert [path.parent.name for path in model.rglob("warmup-*") if path.parent.name != "1"] == ["warmup"]
