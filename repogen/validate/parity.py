@@ -14,6 +14,7 @@ from repogen.artifacts.built_model import ErrorDistribution, OutputDifference, P
 from repogen.artifacts.source import OnnxFile, PassThroughSource
 from repogen.errors import ExportError, ParityError, SourceError
 from repogen.validate.compare import difference, has_nan, infinite_outputs, output_errors, summary
+from repogen.validate.drift import DriftError
 from repogen.validate.histogram import ErrorHistogram
 from repogen.validate.runtime import OTHER_EXPORTER
 from repogen.validate.sweep import SweepCase, plan_sweep
@@ -351,16 +352,6 @@ def _original(source: SourceModel) -> str:
     if isinstance(source.origin, PassThroughSource):
         return source.origin.original
     return "ONNX file" if isinstance(source.origin, OnnxFile) else "PyTorch model"
-
-
-class DriftError(ParityError):
-    """The published model disagrees with the original (exit 4).
-
-    Attributes:
-        parity: Every case; None if the error comes from another process.
-    """
-
-    parity: ParityReport | None = None
 
 
 def drift_error(report: ParityReport, source: SourceModel, cause: str) -> DriftError:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from repogen.artifacts.built_model import BuildDiagnostics
 from repogen.machine import is_linux
-from repogen.validate.parity import DriftError
+from repogen.validate.drift import DriftError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -149,7 +149,8 @@ def test_ensemble_is_built_served_and_rebuilt(project: Project) -> None:
         assert report["smoke"]["passed"]
         assert report["parity"]["cases"] >= 5
     assert sorted(path.name for path in (project.repository / "lengths" / "1").iterdir()) == [
-        *("config.pbtxt", "golden.json", "golden.npz", "manifest.json", "model.py", "words.txt"),
+        *("attestation.json", "config.pbtxt", "golden.json", "golden.npz", "manifest.json", "model.py"),
+        *("sbom.cdx.json", "words.txt"),
     ]
     assert project.run("check", "model_repository", "--strict").returncode == 0
     assert project.run("smoke", "model_repository").returncode == 0

@@ -111,6 +111,7 @@ def test_life_of_a_deployment(team: Project, address: tuple[str, Path]) -> None:
     assert (repository / "tiny" / "2" / "manifest.json").is_file()
 
 
+@pytest.mark.full
 def test_command_line(team: Project, address: tuple[str, Path]) -> None:
     """`mlflow deployments create`, `predict` and `delete`."""
     grpc, repository = address

@@ -74,6 +74,7 @@ def document(run: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.full
 def test_better_settings_are_written_and_tracked(project: Project) -> None:
     """The settings of Triton's auto-completion are much faster than the spec's for one request at a time."""
     uri = f"sqlite:///{project.directory}/mlflow.db"

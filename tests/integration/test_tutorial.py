@@ -9,6 +9,8 @@ import sys
 from itertools import takewhile
 from pathlib import Path
 
+import pytest
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
 _FILE = re.compile(r'^```\w+ title="([\w.]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _BRANCH = re.compile(r"^```python\n(    def forward.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -29,6 +31,7 @@ def repogen(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.full
 def test_the_tutorial(tmp_path: Path) -> None:
     """Train, build, build again, serve, send a request, and break the model."""
     page = PAGE.read_text(encoding="utf-8")

@@ -55,4 +55,4 @@ def test_version_without_a_wheel_is_an_error() -> None:
     with pytest.raises(ServerError, match=r"ONNX Runtime 1\.17\.2 was never published") as caught:
         shipped_lock().tags_for("1.17.2")
 
-    assert "--server docker" in caught.value.hint
+    assert "another --server, such as docker" in caught.value.hint
