@@ -19,7 +19,7 @@ from repogen.artifacts.built_model import (
 )
 from repogen.errors import ErrorRecord, ExitCode, ExportError, ParityError, RepogenError
 from repogen.spec.models import ModelSpec
-from repogen.validate.parity import DriftError
+from repogen.validate.drift import DriftError
 from repogen.worker.child import _missing_module, _relative, _sendable, _spec_key, _unexpected_error
 from repogen.worker.interference import ProcessState
 from repogen.worker.job import EVENT, Event, Job
