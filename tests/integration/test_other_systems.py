@@ -52,6 +52,7 @@ def test_build_says_what_to_do(macos: Project) -> None:
     assert (serve.returncode, "--no-smoke" in serve.stderr) == (6, False)
 
 
+@pytest.mark.full
 def test_build_without_and_with_a_remote_smoke_test(
     macos: Project, triton: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

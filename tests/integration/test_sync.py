@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from onnx import TensorProto, helper
 from tritonclient.grpc import InferenceServerClient, InferInput
 
@@ -53,6 +54,7 @@ def wait_for(response: Callable[[], float | bool], expected: float | bool) -> bo
     return True
 
 
+@pytest.mark.full
 def test_triton_follows_the_alias(tmp_path: Path) -> None:
     """Served as version 1, 2, 1 again, not at all, and 2 again, by a server that polls; then by a fresh one."""
     registry, repository = SimulatedRegistry(tmp_path / "registry"), tmp_path / "repository"

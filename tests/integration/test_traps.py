@@ -96,6 +96,7 @@ def test_branch_on_a_shape_is_allowed(tmp_path: Path) -> None:
     assert (report.status, report.exporter) == (Status.VERIFIED, "torchscript")
 
 
+@pytest.mark.full
 def test_dependent_rows_disable_batching(tmp_path: Path) -> None:
     """``x - x.mean(0)`` gets max_batch_size 0 with auto."""
     report = verify(tmp_path, "mixes_rows", ROWS, BATCH)
@@ -111,6 +112,7 @@ def test_requested_batching_of_dependent_rows_is_rejected(tmp_path: Path) -> Non
     assert "max_batch_size: 0" in error.hint
 
 
+@pytest.mark.full
 def test_time_major_outputs_disable_batching(tmp_path: Path) -> None:
     """Axis 0 of an LSTM's [time, batch, …] output is not the batch."""
     inputs = "inputs: {x: {dtype: float32, shape: [batch, time, 4]}}"
@@ -119,6 +121,7 @@ def test_time_major_outputs_disable_batching(tmp_path: Path) -> None:
     assert "axis 0 is not the batch" in report.batch_reason
 
 
+@pytest.mark.full
 def test_inputs_are_passed_by_name(tmp_path: Path) -> None:
     """The order of the declarations does not matter."""
     inputs = "inputs: {right: {dtype: float32, shape: [batch, 4]}, left: {dtype: float32, shape: [batch, 4]}}"
@@ -133,6 +136,7 @@ def test_bfloat16_outputs_are_rejected(tmp_path: Path) -> None:
     assert "x.float()" in error.hint
 
 
+@pytest.mark.full
 def test_nan_outputs_fail_parity(tmp_path: Path) -> None:
     """Equal NaN values do not count as parity."""
     error = failure(verify(tmp_path, "not_a_number", ROWS, BATCH))
@@ -187,6 +191,7 @@ def test_hanging_factory_is_stopped(tmp_path: Path) -> None:
     assert (error.exit_code, error.code) == (ExitCode.EXPORT, "worker.timeout")
 
 
+@pytest.mark.full
 def test_builds_are_reproducible(tmp_path: Path) -> None:
     """Builds in two directories are identical, and contain no path."""
     inputs = "inputs: {x: {dtype: float32, shape: [batch, 512]}}"

@@ -43,6 +43,7 @@ def test_ensemble_of_a_classifier(here: Path) -> None:
         scaffold_from(describe_ensemble("mood", Path("spec"), "mood"), Path("spec"), force=True)
 
 
+@pytest.mark.full
 def test_ensemble_of_an_encoder(here: Path) -> None:
     """One vector per text; how tokens are pooled is the directory's choice, or to be checked."""
     write_text_encoder(here / "words")

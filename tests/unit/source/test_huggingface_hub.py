@@ -78,6 +78,7 @@ def test_cached_model_is_loaded_offline(cache: Path, tmp_path: Path) -> None:
     assert result["files"] == 0
 
 
+@pytest.mark.full
 def test_pinned_model_has_no_note(cache: Path, tmp_path: Path) -> None:
     """A commit identifies the model."""
     result = load_in_process(tmp_path, {"HF_HUB_CACHE": str(cache), "HF_HUB_OFFLINE": "1"}, revision=COMMIT)

@@ -241,6 +241,7 @@ except SourceError as error:
 """
 
 
+@pytest.mark.full
 def test_broken_library_is_not_a_bug_of_repogen(tmp_path: Path) -> None:
     """A torchvision that does not match torch fails while transformers imports it."""
     save("image-classification", tmp_path / "model")

@@ -48,7 +48,9 @@ def config(url: str, name: str = "m") -> str:
 VERSION = ("config.pbtxt", "golden.json", "golden.npz", "manifest.json", "model.onnx")
 
 
-@pytest.mark.parametrize("url", ["dir", "s3", "gs", pytest.param("az", marks=pytest.mark.full)], indirect=True)
+@pytest.mark.parametrize(
+    "url", ["dir", "gs", *(pytest.param(name, marks=pytest.mark.full) for name in ("s3", "az"))], indirect=True
+)
 def test_life_of_a_model(publisher: Publisher, url: str) -> None:
     """Publish, list, verify, compare, roll back, release, prune, and publish back: each with the state of the store."""
     for number in (1, 2, 3):

@@ -74,6 +74,7 @@ def wait_for(path: Path) -> list[int]:
     raise AssertionError(f"{path.name} was not written")
 
 
+@pytest.mark.full
 def test_a_fork_imports_what_a_direct_worker_imports(tmp_path: Path) -> None:
     """The imported distributions are inputs of a build, so they must not depend on how its worker was started."""
     task = job(tmp_path, exporter="dynamo")
@@ -109,6 +110,7 @@ def test_server_that_dies_while_a_worker_runs(tmp_path: Path) -> None:
     assert [pid for pid in pids if not ended(pid)] == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_server_that_does_not_respond(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
     """The worker is started directly."""

@@ -36,7 +36,7 @@ MODEL = ModelSpec.model_validate(
         "export": {"exporter": "torchscript"},
     }
 )
-both = pytest.mark.parametrize("started", ["directly", "forked"], indirect=True)
+both = pytest.mark.parametrize("started", ["directly", pytest.param("forked", marks=pytest.mark.full)], indirect=True)
 """Runs a test with a worker that is started directly, and with one that a fork server forks."""
 
 
