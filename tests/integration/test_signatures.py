@@ -48,7 +48,8 @@ def test_signed_version_in_repository_registry_and_sync(tmp_path: Path, new_proj
     )
     assert ossf.returncode == 0, ossf.stdout + ossf.stderr
 
-    code = f"import mlflow; mlflow.MlflowClient({tracking[1]!r}).set_registered_model_alias('tiny', 'champion', '1')"
+    client = f"mlflow.MlflowClient({tracking[1]!r}, {tracking[1]!r})"
+    code = f"import mlflow; {client}.set_registered_model_alias('tiny', 'champion', '1')"
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True)
     follow = ("sync", "--alias", "champion", "--repository", "production", *tracking)
     rejected = project.run(*follow, "--key", other)
