@@ -9,7 +9,9 @@ from repogen.artifacts.bench import Estimate, Machine
 from repogen.artifacts.tune import ComparisonRow, Figures, Settings, Trial, TrialState, TuneReport
 from repogen.errors import BenchError
 from repogen.reporting.markdown import tune_markdown
+from repogen.reporting.results import REPORTS, read_results
 from repogen.reporting.tune_text import tune_text
+from repogen.tune.record import write_record
 
 SPEC: Settings = {"max_batch_size": 8, "instance_count": 1}
 TUNED: Settings = {"max_batch_size": 8, "instance_count": 4}
@@ -95,3 +97,20 @@ def test_markdown_is_escaped() -> None:
     assert "| tuned | 2,000 (1,900-2,100) |" in page
     assert "```text\n--- a/repogen.yaml" in page
     assert "&lt;b&gt;&#124;" in page
+
+
+def test_html_reports_read_what_tune_writes(tmp_path: Path) -> None:
+    """The figures of every trial, the front, and the comparison; a file that does not fit would count as absent."""
+    write_record(REPORT, tmp_path)
+    record = read_results(tmp_path / REPORTS, REPORT.model).tuning
+    assert record is not None
+    assert [(trial.number, trial.settings, trial.violations) for trial in record.trials] == [
+        (trial.number, trial.settings, trial.violations) for trial in REPORT.trials
+    ]
+    assert [trial.figures and (trial.figures.throughput, trial.figures.p99) for trial in record.trials] == [
+        trial.figures and (trial.figures.throughput, trial.figures.p99) for trial in REPORT.trials
+    ]
+    assert [(row.name, row.throughput, row.ratio) for row in record.comparison] == [
+        (row.name, row.throughput, row.ratio) for row in REPORT.comparison
+    ]
+    assert (record.chosen, record.pareto, record.constraints) == (REPORT.chosen, REPORT.pareto, REPORT.constraints)
