@@ -29,6 +29,7 @@ class ModelConfig:
         max_batch_size: 0 if the model does not batch.
         signature: Inputs and outputs with full shapes, the batch included.
         named_files: The files that it names: class names, warmup data, initial states.
+        notes: Notes for the report.
     """
 
     name: str
@@ -36,6 +37,7 @@ class ModelConfig:
     max_batch_size: int
     signature: Signature
     named_files: tuple[NamedFile, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,7 @@ def verify_model(session: BuildSession, run: ModelRun, threads: int) -> Callable
     if session.tracking is not None and session.tracking.registers:
         inputs = registered(inputs)
     config = run.step("configure", _configure, session, name, built)
+    run.record(Notes(config.notes))
     staged = run.step("stage", _stage, session, config, built, inputs)
     if session.triton is not None:
         triton = run.step("server", session.triton.wait)

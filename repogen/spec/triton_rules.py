@@ -26,9 +26,15 @@ def triton_findings(model: ModelSpec) -> Findings:
     yield from _required_keys(model.triton)
     # Without a section there is nothing to check, and no reason to import protobuf.
     if not conflicts and model.triton.model_fields_set - {"max_batch_size"}:
-        from repogen.triton_config.render.spec_findings import section_findings  # noqa: PLC0415 - imports protobuf
+        from repogen.triton_config.render.spec_findings import (  # noqa: PLC0415 - imports protobuf
+            section_findings,
+            tensorrt_findings,
+        )
 
-        for path, finding in section_findings(model.triton, model.source.kind):
+        for path, finding in (
+            *section_findings(model.triton, model.source.kind),
+            *tensorrt_findings(model.triton),
+        ):
             what = f"{finding.code}: {finding.message}" if finding.code.startswith("RG") else finding.message
             yield Finding(("triton", *path), what, finding.hint)
 
@@ -54,6 +60,20 @@ def _conflicts(triton: TritonSpec) -> Findings:
         yield Finding(_SEQUENCE, what, "keep one; oldest batches requests of different sequences")
     if sequence is not None:
         yield from _sequence_conflicts(sequence)
+    if triton.tensorrt is not None:
+        yield from _tensorrt_conflicts(triton)
+
+
+def _tensorrt_conflicts(triton: TritonSpec) -> Findings:
+    optimization = triton.optimization
+    accelerators = optimization.execution_accelerators if optimization is not None else None
+    names = [accelerator.name for accelerator in accelerators.gpu_execution_accelerator] if accelerators else []
+    if "tensorrt" in names:
+        what = "tensorrt and optimization.execution_accelerators both configure TensorRT"
+        yield Finding(("triton", "tensorrt"), what, "keep one; tensorrt: {parameters: …} sets any parameter")
+    if triton.instance_group and all(group.kind == "KIND_CPU" for group in triton.instance_group):
+        what = "tensorrt needs instances on a GPU, but all instances are KIND_CPU"
+        yield Finding(("triton", "tensorrt"), what, "remove instance_group, or set kind: KIND_GPU")
 
 
 def _sequence_conflicts(sequence: SequenceBatchingSpec) -> Findings:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from repogen.triton_config.sections.model import TritonSpec
 
 # Not sections of ModelConfig with the same content: converted below, or completed from the graph.
-_CONVERTED = {"max_batch_size", "input", "output", "version_policy", "parameters", "model_warmup", "extra"}
+_CONVERTED = {"max_batch_size", "input", "output", "version_policy", "parameters", "model_warmup", "tensorrt", "extra"}
 # Fields that follow from the graph, the measurements or other keys of the spec.
 _NOT_IN_EXTRA = (
     "name", "platform", "backend", "max_batch_size", "input", "output", "instance_group", "version_policy",

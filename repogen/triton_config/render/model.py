@@ -22,6 +22,7 @@ from repogen.triton_config.render.template import (
     template_origin,
     template_variables,
 )
+from repogen.triton_config.render.tensorrt import tensorrt_notes, with_tensorrt
 from repogen.triton_config.rules.config_rules import config_findings
 from repogen.triton_config.rules.ensemble_repository import ModelInRepository, cycle_findings, ensemble_findings
 from repogen.triton_config.rules.file_names import model_filenames
@@ -80,6 +81,8 @@ def configure(
     _check_batch(triton, verified.batch, facts.max_batch_size, f"models.{name}.triton")
     if steps:  # keys that all models of a spec inherit, such as instance_group
         triton = triton.model_copy(update=NOT_FOR_ENSEMBLES)
+    notes = tuple(tensorrt_notes(triton, facts))
+    triton = with_tensorrt(triton, facts, options.target)
     facts, named_files = with_files(facts, triton, verified, options.root)
     expected = expected_config(triton, facts, steps)
     template = ENSEMBLE_TEMPLATE if steps else TEMPLATE
@@ -89,7 +92,7 @@ def configure(
     _check_equal(name, differences(expected, parsed), origin)
     _check_files(name, parsed, named_files)
     _check_rules(name, parsed, _findings(name, parsed, verified, options.target))
-    return ModelConfig(name, text, facts.max_batch_size, artifact.signature, named_files)
+    return ModelConfig(name, text, facts.max_batch_size, artifact.signature, named_files, notes)
 
 
 def _model_facts(name: str, model: ConfiguredModel, verified: VerifiedModel, options: RenderOptions) -> ModelFacts:
@@ -105,8 +108,9 @@ def _model_facts(name: str, model: ConfiguredModel, verified: VerifiedModel, opt
             dim: bounds.example or max(bounds.min, min(bounds.max, _DEFAULT_WARMUP_SIZE))
             for dim, bounds in model.dims.items()
         },
+        bounds={dim: (bounds.min, bounds.max) for dim, bounds in model.dims.items()},
         backend=ONNXRUNTIME if is_graph else "" if isinstance(artifact, EnsembleArtifact) else "python",
-        gpu=options.gpu and is_graph,
+        gpu=is_graph and (options.gpu or model.triton.tensorrt is not None),
     )
 
 

@@ -113,6 +113,7 @@ class ModelFacts:
         max_batch_size: As measured and allowed; 0 if the model does not batch.
         batch_measured: Whether the independence of rows was measured.
         sizes: Default sizes of dynamic dims in warmups.
+        bounds: Smallest and largest size of dynamic dims.
         labels: Name of the label file of each output that has one.
         states: File for the model's ``initial_state`` directory, by the path in the spec.
         golden: A golden row for each input; empty if no warmup uses one.
@@ -125,6 +126,7 @@ class ModelFacts:
     max_batch_size: int
     batch_measured: bool = True
     sizes: Mapping[str, int] = field(default_factory=dict)
+    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     states: Mapping[str, NamedFile] = field(default_factory=dict)
     golden: Mapping[str, GoldenRow] = field(default_factory=dict)

@@ -9,11 +9,20 @@ from typing import TYPE_CHECKING
 from google.protobuf import json_format
 
 from repogen.errors import ConfigError
+from repogen.targets import newest_target
 from repogen.triton_config.render.config_sections import merge_extra, section_config
+from repogen.triton_config.rules.accelerators import TENSORRT, accelerator_findings
 from repogen.triton_config.rules.config_rules import config_findings
 from repogen.triton_config.rules.findings import Finding
 from repogen.triton_config.sections.base import INT32_MAX
-from repogen.triton_config.sections.model import NOT_FOR_ENSEMBLES
+from repogen.triton_config.sections.model import (
+    NOT_FOR_ENSEMBLES,
+    AcceleratorSpec,
+    AcceleratorsSpec,
+    InstanceGroupSpec,
+    OptimizationSpec,
+    TritonSpec,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,7 +32,6 @@ if TYPE_CHECKING:
     from tritonclient.grpc.model_config_pb2 import ModelSequenceBatching
 
     from repogen.triton_config.sections.base import KeyPath
-    from repogen.triton_config.sections.model import TritonSpec
 
 _UNKNOWN_BATCH = INT32_MAX - 1
 """max_batch_size in place of ``auto``: large enough for any batch size that the section mentions."""
@@ -66,6 +74,20 @@ def section_findings(triton: TritonSpec, kind: str) -> Iterator[tuple[KeyPath, F
         if _is_mistake(finding):
             path = spec_key(config, finding.field)
             yield path if path and path[0] in triton.model_fields_set else ("extra",), finding
+
+
+def tensorrt_findings(triton: TritonSpec) -> Iterator[tuple[KeyPath, Finding]]:
+    """Yield the rules that the parameters in ``tensorrt`` violate; its profiles do not exist before the graph."""
+    if triton.tensorrt is None or not triton.tensorrt.parameters:
+        return
+    accelerator = AcceleratorSpec(name=TENSORRT, parameters=triton.tensorrt.parameters)
+    accelerators = AcceleratorsSpec(gpu_execution_accelerator=(accelerator,))
+    optimization = OptimizationSpec(execution_accelerators=accelerators)
+    on_gpu = (InstanceGroupSpec(kind="KIND_GPU"),)
+    config = section_config(TritonSpec(optimization=optimization, instance_group=on_gpu))
+    for finding in accelerator_findings(config, newest_target()):
+        path = spec_key(config, finding.field)
+        yield ("tensorrt", *path[path.index("parameters") :]), finding
 
 
 def spec_key(config: Message, field: str) -> KeyPath:

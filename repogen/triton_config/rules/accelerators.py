@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 BOOLEANS = frozenset({"true", "on", "1", "false", "off", "0"})
 """What ParseBoolValue of triton-inference-server/backend accepts, in lower case."""
 _SIMILAR = 0.7
-_TENSORRT_11 = "26.07"
+TENSORRT = "tensorrt"
+"""Name of the accelerator."""
+TENSORRT_11 = "26.07"
 """The first release with TensorRT 11, which has no builder flags for precisions."""
 _PRECISIONS = frozenset({"FP16", "BF16", "INT8"})
 
@@ -71,7 +73,7 @@ def accelerator_findings(config: ModelConfig, target: Target) -> Iterator[Findin
                 yield Finding("RG127", severity, message, hint, field)
                 continue
             yield from _parameter_findings(supported[entry.name], dict(entry.parameters), field, severity)
-            if entry.name == "tensorrt":
+            if entry.name == TENSORRT:
                 yield from _precision_findings(entry.parameters.get("precision_mode", ""), field, target)
 
 
@@ -121,7 +123,7 @@ def _value_reason(parameter: AcceleratorParameter, value: str) -> str:
 
 
 def _precision_findings(precision: str, field: str, target: Target) -> Iterator[Finding]:
-    if precision in _PRECISIONS and target.release >= _TENSORRT_11:
+    if precision in _PRECISIONS and target.release >= TENSORRT_11:
         message = f"precision_mode {precision} has no effect in Triton {target.release}: TensorRT 11 uses the types of "
         hint = "convert or quantize the graph, and remove precision_mode"
         path = entry_path(f"{field}.parameters", "precision_mode")

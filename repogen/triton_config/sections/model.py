@@ -181,6 +181,31 @@ class WarmupSpec(Section):
     sizes: dict[str, Size] = Field(default_factory=dict, description="Sizes of dynamic dims; as in dims: if omitted")
 
 
+class TensorRTSpec(Section):
+    """TensorRT for a graph on GPUs: profiles and warmups follow from the verified sizes."""
+
+    precision: Literal["fp32", "fp16", "bf16", "int8"] = Field(
+        default="fp32",
+        description="Lowest precision that TensorRT may use, up to release 26.06; later releases use that of the graph",
+    )
+    cache: (
+        Annotated[str, Field(max_length=4096, pattern=r"^/[^\x00-\x1f\x7f]*$"), must_be("an absolute path")] | None
+    ) = Field(
+        default=None, description="Directory on the server that keeps engines and timings; none are kept if omitted"
+    )
+    workspace_mb: Size | None = Field(
+        default=None, description="Memory that TensorRT may use to build an engine, in MiB"
+    )
+    warmup: StrictBool = Field(
+        default=True,
+        description="Whether requests of the smallest, usual and largest sizes run before the model is ready, unless "
+        "model_warmup is set",
+    )
+    parameters: dict[Text, ParameterValue] = Field(
+        default_factory=dict, description="Other parameters of the accelerator; they replace those that repogen writes"
+    )
+
+
 class ResponseCacheSpec(Section):
     """Whether Triton caches responses for equal requests."""
 
@@ -217,6 +242,7 @@ class TritonSpec(Section):
     )
     version_policy: VersionPolicySpec | None = None
     optimization: OptimizationSpec | None = None
+    tensorrt: TensorRTSpec | None = None
     default_model_filename: (
         Annotated[Literal["model.onnx"], must_be("model.onnx: repogen publishes every graph under that name")] | None
     ) = Field(default=None, description="Name of the model file; only model.onnx is valid")
@@ -262,6 +288,7 @@ NOT_FOR_ENSEMBLES = {
     "batch_output": (),
     "instance_group": (),
     "optimization": None,
+    "tensorrt": None,
     "model_warmup": (),
     "default_model_filename": None,
 }

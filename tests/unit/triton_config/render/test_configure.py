@@ -180,6 +180,21 @@ CASES = {
         TritonSpec.model_validate({**config_sections.GROWABLE, "instance_group": [{"kind": "KIND_GPU"}]}),
         8,
     ),
+    "tensorrt": (
+        DIGITS,
+        TritonSpec.model_validate(
+            {
+                "tensorrt": {
+                    "precision": "fp16",
+                    "cache": "/var/cache/tensorrt",
+                    "workspace_mb": 512,
+                    "warmup": True,
+                    "parameters": {"trt_builder_optimization_level": 5},
+                }
+            }
+        ),
+        32,
+    ),
 }
 
 
