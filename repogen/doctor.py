@@ -23,10 +23,20 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 _EXTRAS = {
-    "build": "to build models",
-    "huggingface": "for `kind: huggingface`",
-    "track": "to track builds, promote and sync with MLflow",
+    "build": ("onnxsim", "to build models"),
+    "huggingface": ("transformers", "for `kind: huggingface`"),
+    "track": ("mlflow", "to track builds, promote and sync with MLflow"),
+    "s3": ("s3fs", "for repositories in Amazon S3 and compatible services"),
+    "gcs": ("gcsfs", "for repositories in Google Cloud Storage"),
+    "azure": ("adlfs", "for repositories in Azure Blob Storage"),
+    "tune": ("optuna", "for `repogen tune`"),
+    "view": ("netron", "for `repogen view`"),
+    "sign": ("model-signing", "to sign versions and to verify signatures"),
 }
+"""For each extra, the package that shows that it is installed, and what it is for.
+
+Other packages of an extra can be installed for another reason: MLflow requires SQLAlchemy, which `tune` uses as well.
+"""
 
 
 def diagnose() -> list[Check]:
@@ -35,16 +45,16 @@ def diagnose() -> list[Check]:
     base = [Check("repogen", __version__, ok=True), Check("python", platform.python_version(), ok=True)]
     base += [_distribution(each, install_command("build")) for each in dependencies()[""]]
     groups = {"repogen": base}
-    groups |= {extra: _extra(extra, purpose) for extra, purpose in _EXTRAS.items()}
+    groups |= {extra: _extra(extra) for extra in _EXTRAS}
     groups["servers"] = [*_embedded(EmbeddedTriton(target, Silent())), _docker(), _gpu()]
     return [replace(check, group=group) for group, checks in groups.items() for check in checks]
 
 
-def _extra(extra: str, purpose: str) -> list[Check]:
-    """Return the checks of an extra; one that is not installed at all is optional."""
-    checks = [_distribution(each, install_command(extra)) for each in dependencies()[extra]]
-    if any(check.ok for check in checks):
-        return checks
+def _extra(extra: str) -> list[Check]:
+    """Return the checks of an extra; one that is not installed is optional."""
+    package, purpose = _EXTRAS[extra]
+    if _is_installed(package):
+        return [_distribution(each, install_command(extra)) for each in dependencies()[extra]]
     return [Check(extra, f"not installed; needed {purpose}", ok=True, optional=True, remedy=install_command(extra))]
 
 
@@ -77,6 +87,14 @@ def _perf_analyzer(server: EmbeddedTriton) -> Check:
         remedy = "install the missing library, or delete the directory to install it again"
         return Check("perf_analyzer", f"{version} in {path} does not run: {reason}", ok=False, remedy=remedy)
     return Check("perf_analyzer", f"{version}, in {path}", ok=True, optional=True)
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def _distribution(requirement: Requirement, remedy: str) -> Check:

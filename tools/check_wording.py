@@ -27,7 +27,6 @@ EXEMPT = (
     "tools/wording.txt",
     "constraints.txt",
     "examples/text/vocab.txt",
-    "tests/conformance/models/",  # models as users write them
     "repogen/serving/onnxruntime_backend/",  # repeats messages of NVIDIA's backend
 )
 EXEMPT_NAMES = (

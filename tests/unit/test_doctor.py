@@ -6,6 +6,8 @@ import importlib.metadata
 import json
 import platform
 import sys
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,6 @@ from repogen.reporting.text import doctor_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, names: Iterable[str]) -> None:
@@ -39,7 +40,11 @@ def install(monkeypatch: pytest.MonkeyPatch, direct_url: str) -> None:
     monkeypatch.setattr(importlib.metadata, "distribution", lambda _name: distribution)
 
 
-@pytest.mark.parametrize("extra", ["build", "huggingface", "track"])
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
 def test_missing_extra_is_optional(monkeypatch: pytest.MonkeyPatch, extra: str) -> None:
     """An installation without an extra is complete; one command installs the extra."""
     hide(monkeypatch, {requirement.name for requirement in dependencies()[extra]})
@@ -47,6 +52,13 @@ def test_missing_extra_is_optional(monkeypatch: pytest.MonkeyPatch, extra: str) 
     members = [check for check in checks if check.group == extra]
     assert [(check.ok, check.optional, check.remedy) for check in members] == [(True, True, install_command(extra))]
     assert doctor_text(checks).count(install_command(extra)) == 1
+
+
+def test_package_of_another_extra_does_not_make_an_extra_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow requires SQLAlchemy, which `tune` uses as well: without the rest of `tune`, nothing is missing."""
+    hide(monkeypatch, {"optuna", "ruamel.yaml", "vl-convert-python"})
+    members = [check for check in diagnose() if check.group == "tune"]
+    assert [(check.name, check.ok, check.optional) for check in members] == [("tune", True, True)]
 
 
 def test_incomplete_extra_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:

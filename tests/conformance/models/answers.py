@@ -1,5 +1,5 @@
-"""Models whose answers are no single tensor."""
-# ruff: noqa: D102, D107 - the classes say what their forward answers
+"""Models that return something other than a single tensor."""
+# ruff: noqa: D102, D107 - each class's docstring says what its forward returns
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from transformers.utils.generic import ModelOutput
 
 
 class _Two(nn.Module):
-    """Two layers on one input."""
+    """Two layers that read the same input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class _Two(nn.Module):
 
 
 class Nested(_Two):
-    """A tuple of a tensor, a list and a dict of a tuple."""
+    """Returns a tuple of a tensor, a list, and a dict that contains a tuple."""
 
     def forward(self, x: Tensor) -> tuple[Any, ...]:
         left, right = self.left(x), self.right(x)
@@ -29,7 +29,7 @@ class Nested(_Two):
 
 
 class Dict(_Two):
-    """A dict."""
+    """Returns a dict."""
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         return {"left": self.left(x), "right": self.right(x)}
@@ -37,7 +37,7 @@ class Dict(_Two):
 
 @dataclass
 class Scores:
-    """What `AsDataclass` answers."""
+    """The output of `AsDataclass`."""
 
     left: Tensor
     right: Tensor
@@ -45,7 +45,7 @@ class Scores:
 
 
 class AsDataclass(_Two):
-    """A dataclass of ours, which PyTorch's own trees do not know."""
+    """Returns a dataclass that is not registered as a PyTorch pytree."""
 
     def forward(self, x: Tensor) -> Scores:
         return Scores(self.left(x), self.right(x))
@@ -53,7 +53,7 @@ class AsDataclass(_Two):
 
 @dataclass
 class Output(ModelOutput):
-    """What `AsModelOutput` answers."""
+    """The output of `AsModelOutput`."""
 
     loss: Tensor | None = None
     logits: Tensor | None = None
@@ -61,35 +61,35 @@ class Output(ModelOutput):
 
 
 class AsModelOutput(_Two):
-    """A ModelOutput with a field that is None, and one that is a tuple."""
+    """Returns a ModelOutput in which one field is None and one is a tuple."""
 
     def forward(self, x: Tensor) -> Output:
         return Output(logits=self.left(x), hidden_states=(x * 2, self.right(x)))
 
 
 class Pair(NamedTuple):
-    """What `AsNamedTuple` answers."""
+    """The output of `AsNamedTuple`."""
 
     mean: Tensor
     spread: Tensor
 
 
 class AsNamedTuple(_Two):
-    """A named tuple."""
+    """Returns a named tuple."""
 
     def forward(self, x: Tensor) -> Pair:
         return Pair(self.left(x), self.right(x).exp())
 
 
 class NumbersAndNone(_Two):
-    """Tensors between None, Python numbers and a string-free dict of them."""
+    """Returns tensors together with None and Python numbers, also in a dict."""
 
     def forward(self, x: Tensor) -> dict[str, Any]:
         return {"logits": self.left(x), "loss": None, "classes": 3, "info": {"temperature": 0.5, "done": True}}
 
 
 class SameTwice(_Two):
-    """One tensor under two names."""
+    """Returns one tensor under two names."""
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         left = self.left(x)
@@ -97,14 +97,14 @@ class SameTwice(_Two):
 
 
 class Echo(_Two):
-    """Its input among its outputs."""
+    """Returns its input as one of its outputs."""
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         return {"logits": self.left(x), "features": x}
 
 
 class Integers(_Two):
-    """The best class and its rank."""
+    """Returns integers and booleans: the best classes, and whether any score is positive."""
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         scores = self.left(x)
@@ -113,14 +113,14 @@ class Integers(_Two):
 
 
 class OneNumberEach(_Two):
-    """A number a row: outputs of rank 1."""
+    """Returns one number per row: outputs of rank 1."""
 
     def forward(self, x: Tensor) -> Any:
         return self.left(x).sum(1)
 
 
 class Constant(_Two):
-    """Its anchors beside the logits, however many rows there are."""
+    """Returns its anchors next to the logits; their shape does not depend on the batch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,14 +131,14 @@ class Constant(_Two):
 
 
 class Scalar(_Two):
-    """One number for the whole batch."""
+    """Returns one number for the whole batch."""
 
     def forward(self, x: Tensor) -> Any:
         return self.left(x).mean()
 
 
 class LogitsAndLoss(_Two):
-    """Logits, and a penalty over the whole batch."""
+    """Returns logits, and one penalty for the whole batch."""
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         logits = self.left(x)

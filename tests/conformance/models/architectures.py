@@ -1,4 +1,4 @@
-"""Real architectures from transformers' config classes, small, with seeded random weights; and inputs that fit them."""
+"""Small models of transformers' config classes, with seeded random weights, and matching inputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import transformers
 from torch import nn
 
 Ints = npt.NDArray[np.int64]
-# Its configs take more keywords than their types tell.
+# The configs accept more keywords than their types declare.
 _hub: Any = transformers
 _DEEP = frozenset({"efficientnet", "mobilenet"})
 
@@ -219,12 +219,12 @@ def build(name: str) -> nn.Module:
     """Return an architecture of the table, in evaluation mode."""
     model, config, arguments = MODELS[name]
     torch.manual_seed(0)
-    made = _trained(getattr(_hub, model)(getattr(_hub, config)(**arguments)))
-    return _calibrated(made) if name in _DEEP else made
+    network = _trained(getattr(_hub, model)(getattr(_hub, config)(**arguments)))
+    return _calibrated(network) if name in _DEEP else network
 
 
 def _trained(module: nn.Module) -> nn.Module:
-    """Give weights a size that training gives them: fresh ones answer nearly the same to everything."""
+    """Scale weights as training would: with initial weights, all outputs are nearly equal."""
     for parameter in module.parameters():
         if parameter.dim() > 2:
             nn.init.kaiming_normal_(parameter)
@@ -234,7 +234,7 @@ def _trained(module: nn.Module) -> nn.Module:
 
 
 def _calibrated(module: nn.Module) -> nn.Module:
-    """Let batch norms see a batch, without which a deep CNN's answers shrink to nothing."""
+    """Set the statistics of batch norms from a batch; without them, the outputs of a deep CNN are close to zero."""
     for norm in module.modules():
         if isinstance(norm, nn.BatchNorm2d):
             norm.momentum = 1.0
@@ -245,7 +245,7 @@ def _calibrated(module: nn.Module) -> nn.Module:
 
 
 def detr() -> nn.Module:
-    """Return a DETR on a small ResNet: its backbone is a config of its own."""
+    """Return a DETR with a small ResNet, which has a separate config, as backbone."""
     torch.manual_seed(0)
     backbone = _hub.ResNetConfig(**_STAGES, embedding_size=8, out_features=["stage2"])
     config = _hub.DetrConfig(
@@ -267,7 +267,7 @@ def detr() -> nn.Module:
 
 
 def whisper_encoder() -> nn.Module:
-    """Return the encoder of a Whisper alone: log-mel features of a fixed length to hidden states."""
+    """Return only the encoder of a Whisper model: from log-mel features of a fixed length to hidden states."""
     torch.manual_seed(0)
     config = _hub.WhisperConfig(
         vocab_size=99,
@@ -290,7 +290,7 @@ def whisper_encoder() -> nn.Module:
 
 
 def text(batch: int, sequence: int, seed: int = 0) -> dict[str, Ints]:
-    """Return token ids with masks that pad on the right; the first row is full, each other has its own length."""
+    """Return token IDs with masks for padding on the right; all rows but the first are padded, to different lengths."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, sequence, batch, endpoint=True)
     lengths[0] = sequence
@@ -299,7 +299,7 @@ def text(batch: int, sequence: int, seed: int = 0) -> dict[str, Ints]:
 
 
 def documents(batch: int, sequence: int, seed: int = 0) -> dict[str, Ints]:
-    """Return text with a box for each token, whose corners are in order."""
+    """Return text with one valid box per token: its first corner is above and to the left of the second."""
     rng = np.random.default_rng(seed)
     low = rng.integers(0, 50, (batch, sequence, 2))
     high = low + rng.integers(0, 50, (batch, sequence, 2))

@@ -1,5 +1,5 @@
-"""Models that are called in ways of their own, and wrapped ones."""
-# ruff: noqa: D102, D107 - the classes say how they are called
+"""Models with unusual calling conventions, and wrapped models."""
+# ruff: noqa: D102, D107 - each class's docstring says how it is called
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class KeywordOnly(nn.Module):
-    """Takes its second input by keyword only."""
+    """Accepts its second input only by keyword."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class KeywordOnly(nn.Module):
 
 
 class Optional(nn.Module):
-    """Can do with a mask and without one."""
+    """Accepts an optional mask."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Optional(nn.Module):
 
 
 class Unused(nn.Module):
-    """Takes an input that it never looks at."""
+    """Accepts an input that it does not use."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Unused(nn.Module):
 
 
 class OfDict(nn.Module):
-    """Takes one dict of tensors."""
+    """Accepts one dict of tensors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class OfDict(nn.Module):
 
 
 class OfTuple(nn.Module):
-    """Takes a tensor, and a tuple of two."""
+    """Accepts a tensor, and a tuple of two tensors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class OfTuple(nn.Module):
 
 
 class OfList(nn.Module):
-    """Takes a list of tensors."""
+    """Accepts a list of tensors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class OfList(nn.Module):
 
 
 class Settings(nn.Module):
-    """Has Python numbers among its parameters, of which a graph must not make inputs."""
+    """Has parameters that are Python numbers, which must not become inputs of the graph."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class Settings(nn.Module):
 
 
 class TakesAll(nn.Module):
-    """Names none of its inputs."""
+    """Accepts `*args`, so its inputs have no names."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,22 +102,22 @@ class TakesAll(nn.Module):
 
 
 def plain() -> nn.Module:
-    """Return what the wrappers below wrap."""
+    """Return the module that the functions below wrap."""
     return nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 3)).eval()
 
 
 def compiled() -> Any:
-    """Return a module behind torch.compile."""
+    """Return a module that torch.compile wraps."""
     return torch.compile(plain())
 
 
 def data_parallel() -> nn.Module:
-    """Return a module as training on several GPUs left it."""
+    """Return a module in DataParallel, as after training on several GPUs."""
     return nn.DataParallel(plain())
 
 
 def compiled_data_parallel() -> Any:
-    """Return a module in two wrappers."""
+    """Return a module in two wrappers, torch.compile and DataParallel."""
     return torch.compile(nn.DataParallel(plain()))
 
 
@@ -127,20 +127,20 @@ def scripted() -> Any:
 
 
 def traced() -> Any:
-    """Return a ScriptModule that was traced, with another batch than it will meet."""
+    """Return a ScriptModule that was traced with a batch of 5."""
     trace: Any = torch.jit.trace
     return trace(plain(), (torch.zeros(5, 4),))
 
 
 def hooked() -> nn.Module:
-    """Return a module whose hook changes the answer."""
+    """Return a module whose forward hook changes the output."""
     module = plain()
     module.register_forward_hook(lambda _module, _args, answer: answer * 3)
     return module
 
 
 class Encoder(nn.Module):
-    """PyTorch's own transformer, which takes a fast path with nested tensors when rows are padded."""
+    """PyTorch's TransformerEncoder, which uses a fast path with nested tensors if rows are padded."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ class Encoder(nn.Module):
 
 
 def padded(batch: int, sequence: int, seed: int = 0) -> dict[str, Tensor]:
-    """Return rows of different lengths for `Encoder`, the first one full; True is padding."""
+    """Return rows of different lengths for `Encoder`; the first row is full, and True marks padding."""
     torch.manual_seed(seed)
     lengths = torch.randint(1, sequence + 1, (batch, 1))
     lengths[0] = sequence
@@ -184,23 +184,23 @@ def of_list(batch: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def settings(batch: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return args and kwargs for `Settings`, among which one is a tensor."""
+    """Return args and kwargs for `Settings`, only one of which is a tensor."""
     torch.manual_seed(batch)
     return (torch.randn(batch, 4),), {"logits_to_keep": 2, "scale": 0.5, "mask": None}
 
 
 def a_string(batch: int) -> str:
-    """Return what is no example."""
+    """Return a string, which is not a valid example."""
     return f"{batch} rows, please"
 
 
 def seeded() -> nn.Module:
-    """Return what `plain` returns, the same one every time."""
+    """Return the module of `plain` with the same weights in every call."""
     torch.manual_seed(0)
     return plain()
 
 
 def seeded_otherwise() -> nn.Module:
-    """Return what `seeded` returns, with other weights."""
+    """Return the module of `seeded` with different weights."""
     torch.manual_seed(1)
     return plain()

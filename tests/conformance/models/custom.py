@@ -1,5 +1,5 @@
-"""A custom operator, and what tells each exporter how to write it."""
-# ruff: noqa: D102, D107 - the class says what is particular
+"""A custom operator, and its translation for each exporter."""
+# ruff: noqa: D102, D107 - the docstrings of the classes are enough
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Models that must be refused, each for a reason of its own."""
-# ruff: noqa: D102, D107 - the functions and classes say what is wrong
+"""Models that must be rejected, each for a different reason."""
+# ruff: noqa: D102, D107 - each docstring says what is wrong with the model
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Of(nn.Module):
-    """A linear layer and a function of its answer."""
+    """A linear layer, followed by a function of its output."""
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class _Of(nn.Module):
 
 
 class Counter(nn.Module):
-    """Counts its calls, and answers by the count."""
+    """Counts its calls in a buffer, on which its output depends."""
 
     calls: Tensor
 
@@ -43,7 +43,7 @@ class Counter(nn.Module):
 
 
 class Remembers(nn.Module):
-    """Carries its state from one request to the next."""
+    """Keeps a state from one request to the next."""
 
     state: Tensor
 
@@ -64,17 +64,17 @@ def noise() -> nn.Module:
 
 
 def functional_dropout() -> nn.Module:
-    """Drops values whatever the mode: F.dropout trains by default."""
+    """Drops values in every mode, because F.dropout has training=True by default."""
     return _Of(lambda y: functional.dropout(y, 0.5))
 
 
 def python_random() -> nn.Module:
-    """Scales by a number of Python's own generator, which no operator shows."""
-    return _Of(lambda y: y * random.random())  # noqa: S311 - that it is random is the point
+    """Multiplies by a number of Python's random module, which is not visible as an operator."""
+    return _Of(lambda y: y * random.random())  # noqa: S311 - the model must be random
 
 
 class SeededNoise(nn.Module):
-    """Seeds the generator itself: it agrees with itself, and no ONNX operator agrees with it."""
+    """Seeds the generator in forward: it is deterministic, but no ONNX operator computes the same numbers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class SeededNoise(nn.Module):
 
 
 class Branch(nn.Module):
-    """Branches on values."""
+    """Branches on the values of a tensor."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,20 +101,20 @@ class Branch(nn.Module):
 
 
 class Greedy(nn.Module):
-    """NMS as a loop in Python, over values."""
+    """Computes NMS in a Python loop over values."""
 
     def forward(self, boxes: Tensor, scores: Tensor) -> Any:
-        kept: list[Tensor] = []
-        left = scores.argsort(descending=True).tolist()
-        while left:
-            best = left.pop(0)
-            kept.append(boxes[best])
-            left = [i for i in left if (boxes[i] - boxes[best]).abs().max().item() > 0.5]
-        return torch.stack(kept)
+        selected: list[Tensor] = []
+        remaining = scores.argsort(descending=True).tolist()
+        while remaining:
+            best = remaining.pop(0)
+            selected.append(boxes[best])
+            remaining = [i for i in remaining if (boxes[i] - boxes[best]).abs().max().item() > 0.5]
+        return torch.stack(selected)
 
 
 class BakedBatch(nn.Module):
-    """Reshapes with the batch it was written for."""
+    """Reshapes with a hard-coded batch size."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class BakedBatch(nn.Module):
 
 
 class FixedLength(nn.Module):
-    """Flattens a length that its weights were made for."""
+    """Flattens an axis of time, so its weights fit only one length."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ class FixedLength(nn.Module):
 
 
 class LengthSwitch(nn.Module):
-    """Takes another layer for long rows: both lengths are declared, and a graph keeps one way."""
+    """Uses a different layer for long rows; both lengths are declared, and a graph keeps only one branch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class LengthSwitch(nn.Module):
 
 
 class BatchSwitch(nn.Module):
-    """Subtracts the mean of larger batches."""
+    """Subtracts the mean if the batch is large."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -170,45 +170,45 @@ def not_a_number() -> nn.Module:
 
 
 def number() -> int:
-    """Is no module."""
+    """Return a number instead of a module."""
     return 42
 
 
 def raises() -> nn.Module:
-    """Fails on the way."""
+    """Raise an exception."""
     raise FileNotFoundError("tokenizer.json")
 
 
 def leaves() -> nn.Module:
-    """Leaves the process."""
+    """Exit the process."""
     sys.exit(3)
 
 
 def on_meta() -> nn.Module:
-    """Has no values."""
+    """Return a module on the meta device, whose weights have no values."""
     with torch.device("meta"):
         return nn.Linear(4, 3)
 
 
 def mixing() -> nn.Module:
-    """Mixes rows."""
+    """Return a module that mixes rows."""
     return _Of(lambda y: y - y.mean(0))
 
 
 def plain() -> nn.Module:
-    """Has nothing wrong with it."""
+    """Return a correct module."""
     return nn.Linear(4, 3)
 
 
 class Needs(nn.Module):
-    """Takes two inputs."""
+    """Accepts two inputs."""
 
     def forward(self, x: Tensor, mask: Tensor) -> Any:
         return x * mask
 
 
 class LateCounter(nn.Module):
-    """Answers otherwise from its ninth call on, counted in an attribute."""
+    """Returns different outputs after eight calls, which it counts in an attribute."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -221,7 +221,7 @@ class LateCounter(nn.Module):
 
 
 class FirstLength(nn.Module):
-    """Divides by the length of whatever came first."""
+    """Divides by the length of the input of its first call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -235,7 +235,7 @@ class FirstLength(nn.Module):
 
 
 class FirstBatch(nn.Module):
-    """Takes scale and bias from its first batch, as Glow's ActNorm does until its weights are loaded."""
+    """Sets scale and bias from its first batch, as Glow's ActNorm does unless weights are loaded."""
 
     is_set: Tensor
 
@@ -253,7 +253,7 @@ class FirstBatch(nn.Module):
 
 
 class OneLength(nn.Module):
-    """Treats rows of ten steps otherwise."""
+    """Computes something else for rows of ten steps."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -264,7 +264,7 @@ class OneLength(nn.Module):
 
 
 class TwiceLength(nn.Module):
-    """Treats one length otherwise, which no number in its code is near to."""
+    """Computes something else for one length, which is far from every number in its code."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -275,7 +275,7 @@ class TwiceLength(nn.Module):
 
 
 class Uneven(nn.Module):
-    """Treats lengths that are no multiple of four otherwise."""
+    """Computes something else for lengths that are not multiples of four."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -286,7 +286,7 @@ class Uneven(nn.Module):
 
 
 class Paired(nn.Module):
-    """Takes two values for each step."""
+    """Accepts two values for each step."""
 
     def forward(self, x: Tensor, pairs: Tensor) -> Any:
         return x + pairs.reshape(pairs.shape[0], -1, 2).sum(-1)

@@ -1,5 +1,5 @@
-"""Layers and operators that exporters are known to stumble over; rows do not mix in any of them."""
-# ruff: noqa: D102, D107 - the classes say what is particular
+"""Layers and operators that are hard to export; none of them mixes rows."""
+# ruff: noqa: D102, D107 - each docstring says what is special
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.nn.utils import parametrizations
 
 
 class InPlace(nn.Module):
-    """Works on tensors in place, on its own input too."""
+    """Changes tensors in place, including its own input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class InPlace(nn.Module):
 
 
 class Einsum(nn.Module):
-    """Attention written as einsums."""
+    """Attention that is written with einsum."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Einsum(nn.Module):
 
 
 class Upsample(nn.Module):
-    """Doubles an image, and brings a second one to its size."""
+    """Doubles the size of an image, and resizes a second image to match it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Upsample(nn.Module):
 
 
 class Spectrogram(nn.Module):
-    """A short-time Fourier transform, as real numbers."""
+    """A short-time Fourier transform whose output is real numbers."""
 
     window: Tensor
 
@@ -68,7 +68,7 @@ class Spectrogram(nn.Module):
 
 
 class Bag(nn.Module):
-    """Means of embeddings by nn.EmbeddingBag."""
+    """Means of embeddings, computed by nn.EmbeddingBag."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,17 +86,17 @@ class _Norm(nn.Module):
         self.scale = nn.Parameter(torch.ones(size))
 
     def forward(self, x: Tensor) -> Any:
-        centred = x - x.mean(-1, keepdim=True)
-        return self.scale * centred / torch.sqrt(centred.square().mean(-1, keepdim=True) + 1e-5)
+        centered = x - x.mean(-1, keepdim=True)
+        return self.scale * centered / torch.sqrt(centered.square().mean(-1, keepdim=True) + 1e-5)
 
 
 def custom_norm() -> nn.Module:
-    """Return a layer norm of our own between two layers."""
+    """Return a layer norm that is written by hand, between two linear layers."""
     return nn.Sequential(nn.Linear(4, 8), _Norm(8), nn.Linear(8, 3))
 
 
 class Tied(nn.Module):
-    """Uses one weight twice, as embedding and as output layer."""
+    """Uses one weight as embedding and as output layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class Tied(nn.Module):
 
 
 class Differences(nn.Module):
-    """Needs two steps of time at least."""
+    """Requires at least two time steps."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class Differences(nn.Module):
 
 
 class SecondLast(nn.Module):
-    """Takes the step before the last."""
+    """Returns the second-to-last step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class Unroll(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """A bidirectional GRU, batch first, whose first state is made for each batch."""
+    """A bidirectional GRU, batch first, which creates its initial state for each batch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ class Recurrent(nn.Module):
 
 
 class LastValid(nn.Module):
-    """An LSTM's answer at the last step of each row, by gather."""
+    """An LSTM's output at the last step of each row, selected by gather."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -171,13 +171,13 @@ class LastValid(nn.Module):
 
 
 def lengths(batch: int, time: int, seed: int = 0) -> dict[str, Tensor]:
-    """Return rows and how long each is, for `LastValid`."""
+    """Return rows and their lengths, for `LastValid`."""
     torch.manual_seed(seed)
     return {"x": torch.randn(batch, time, 4), "length": torch.randint(1, time + 1, (batch,))}
 
 
 class Causal(nn.Module):
-    """Scaled dot-product attention with a mask made of the length."""
+    """Scaled dot-product attention with a mask that depends on the length."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ class Causal(nn.Module):
 
 
 class Sample(nn.Module):
-    """Samples an image at points that it finds itself, by grid_sample."""
+    """Samples an image with grid_sample at points that a layer computes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -240,7 +240,7 @@ class Scatter(nn.Module):
 
 
 class Roll(nn.Module):
-    """Shifts, flips, pads and unfolds within a row."""
+    """Shifts, flips, pads and unfolds within each row."""
 
     def forward(self, x: Tensor) -> Any:
         rolled = torch.roll(x, 1, dims=1) + x.flip(1)
@@ -248,7 +248,7 @@ class Roll(nn.Module):
 
 
 class BranchOnLength(nn.Module):
-    """Branches on a length that is never reached within the declared dims."""
+    """Branches at a length that is above the declared dims."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -261,7 +261,7 @@ class BranchOnLength(nn.Module):
 
 
 class _Clip(torch.autograd.Function):
-    """A straight-through clip: its forward is made of standard operators."""
+    """A straight-through clip, whose forward consists of standard operators."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Any:
@@ -289,22 +289,22 @@ class StraightThrough(nn.Module):
 def channels_last() -> nn.Module:
     """Return a CNN whose weights are laid out channels last."""
     layers = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 4, 3), nn.AdaptiveAvgPool2d(1))
-    made: nn.Module = layers.to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload] # it has this form
-    return made
+    model: nn.Module = layers.to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload] # it exists
+    return model
 
 
 def forgotten_eval() -> nn.Module:
-    """Return a module with dropout and batch norm as training left it."""
+    """Return a module with dropout and batch norm in training mode."""
     return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3)).train()
 
 
 def wide() -> nn.Module:
-    """Return a layer whose weights go into a file of their own."""
+    """Return a layer whose weights are stored as external data."""
     return nn.Linear(256, 256)
 
 
 class Windows(nn.Module):
-    """Looks at windows of four steps, and so takes multiples of four only."""
+    """Processes windows of four steps, so it accepts only multiples of four."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""Models in other precisions than float32."""
-# ruff: noqa: D102, D107 - the functions and classes say what is particular
+"""Models in precisions other than float32."""
+# ruff: noqa: D102, D107 - each docstring says what is special
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _plain() -> nn.Sequential:
 
 
 def brain() -> nn.Module:
-    """Return a module as a bf16 checkpoint leaves it."""
+    """Return a module with bfloat16 weights, as from a bf16 checkpoint."""
     return _plain().to(torch.bfloat16)
 
 
@@ -29,28 +29,28 @@ def double() -> nn.Module:
 
 
 def quantized() -> nn.Module:
-    """Return a dynamic-quantized module, whose packed weights no exporter takes."""
+    """Return a dynamically quantized module, whose packed weights no exporter supports."""
     quantize: Any = torch.ao.quantization.quantize_dynamic
-    made: nn.Module = quantize(_plain(), {nn.Linear}, dtype=torch.qint8)
-    return made
+    model: nn.Module = quantize(_plain(), {nn.Linear}, dtype=torch.qint8)
+    return model
 
 
 class Spectrum(nn.Module):
-    """Answers complex numbers."""
+    """Returns complex numbers."""
 
     def forward(self, x: Tensor) -> Any:
         return torch.fft.rfft(x * 2)
 
 
 class RealSpectrum(nn.Module):
-    """Answers the same as real numbers."""
+    """Returns the same values as real numbers."""
 
     def forward(self, x: Tensor) -> Any:
         return torch.view_as_real(torch.fft.rfft(x * 2))
 
 
 class ToBrain(nn.Module):
-    """Rounds its answer to bfloat16."""
+    """Rounds its output to bfloat16."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class ToBrain(nn.Module):
 
 
 class InnerHalf(nn.Module):
-    """Computes a part in float16, and answers float32."""
+    """Computes a part in float16, and returns float32."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class InnerHalf(nn.Module):
 
 
 class Bytes(nn.Module):
-    """Takes an image as a camera gives it: uint8, channels last."""
+    """Accepts an image in the format of a camera: uint8, channels last."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Bytes(nn.Module):
 
 
 class Small(nn.Module):
-    """Takes int32 codes and booleans."""
+    """Accepts int32 codes and booleans."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""Models whose rows are not independent, or not on axis 0."""
-# ruff: noqa: D102, D107 - the functions and classes say what happens to the rows
+"""Models whose rows depend on each other, or are not on axis 0."""
+# ruff: noqa: D102, D107 - each docstring says what happens to the rows
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class _Rows(nn.Module):
-    """A linear layer and a function of its answer."""
+    """A linear layer, followed by a function of its output."""
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -45,22 +45,22 @@ def sorted_rows() -> nn.Module:
 
 
 def running_sum() -> nn.Module:
-    """Adds up the rows before."""
+    """Adds the preceding rows to each row."""
     return _Rows(lambda y: y.cumsum(0))
 
 
 def from_first() -> nn.Module:
-    """Measures each row from the first one."""
+    """Subtracts the first row from each row."""
     return _Rows(lambda y: y - y[:1])
 
 
 def numbered() -> nn.Module:
-    """Adds each row's number in the batch: alone, every row is the first."""
+    """Adds each row's index in the batch, which is 0 for a row alone."""
     return _Rows(lambda y: y + torch.arange(y.shape[0], dtype=y.dtype).unsqueeze(1))
 
 
 def turned() -> nn.Module:
-    """Answers features first."""
+    """Returns the features on axis 0."""
     return _Rows(lambda y: y.t())
 
 
@@ -70,17 +70,17 @@ def similarities() -> nn.Module:
 
 
 def batch_norm() -> nn.Module:
-    """Normalizes images by the statistics of the batch, in evaluation mode too."""
+    """Normalizes images by the statistics of the batch, also in evaluation mode."""
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, track_running_stats=False)).eval()
 
 
 def batch_norm_of_rows() -> nn.Module:
-    """Normalizes rows by the statistics of the batch, of which PyTorch asks for two at least."""
+    """Normalizes rows by the statistics of the batch, for which PyTorch requires at least two rows."""
     return nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, track_running_stats=False)).eval()
 
 
 class TimeMajor(nn.Module):
-    """An LSTM that takes the batch first and answers time first."""
+    """An LSTM that accepts batch-first tensors and returns time-first tensors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class TimeMajor(nn.Module):
 
 
 class TimeFirst(nn.Module):
-    """An LSTM that takes and answers time first."""
+    """An LSTM that accepts and returns time-first tensors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class TimeFirst(nn.Module):
 
 
 class LastState(nn.Module):
-    """Answers an LSTM's last state as PyTorch has it: [layers, batch, size]."""
+    """Returns the last state of an LSTM in PyTorch's layout, [layers, batch, size]."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class LastState(nn.Module):
 
 
 class Flattened(nn.Module):
-    """Answers one row for each step: [batch * time, classes]."""
+    """Returns one row for each step: [batch * time, classes]."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ class Flattened(nn.Module):
 
 
 class Graph(nn.Module):
-    """Passes messages along edges: axis 0 are nodes, and edges are another input."""
+    """Passes messages along edges: axis 0 has the nodes, and a second input has the edges."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,13 +136,13 @@ class Graph(nn.Module):
 
 
 def graph(nodes: int, edges: int, seed: int = 0) -> dict[str, Tensor]:
-    """Return nodes, and edges between them, for `Graph`."""
+    """Return nodes, and the edges between them, for `Graph`."""
     torch.manual_seed(seed)
     return {"x": torch.randn(nodes, 4), "edges": torch.randint(0, nodes, (2, edges))}
 
 
 class Adjacency(nn.Module):
-    """A graph convolution on a dense adjacency matrix: nodes on axis 0 of everything."""
+    """A graph convolution with a dense adjacency matrix: axis 0 of every tensor has the nodes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -153,7 +153,7 @@ class Adjacency(nn.Module):
 
 
 class NodeClasses(nn.Module):
-    """Attention between all nodes of one graph, on axis 0."""
+    """Attention between all nodes of one graph, which are on axis 0."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ class NodeClasses(nn.Module):
 
 
 class Suppress(nn.Module):
-    """Fast NMS of our own: keeps the boxes that overlap no better one; how many is known afterwards only."""
+    """A fast NMS: keeps the boxes that do not overlap a better one, so the number of outputs depends on the values."""
 
     def forward(self, boxes: Tensor, scores: Tensor) -> Any:
         order = scores.argsort(descending=True)
@@ -178,14 +178,14 @@ class Suppress(nn.Module):
 
 
 def boxes(batch: int, seed: int = 0) -> dict[str, Tensor]:
-    """Return boxes with corners in order and scores, for `Suppress`."""
+    """Return valid boxes and their scores, for `Suppress`."""
     torch.manual_seed(seed)
     low = torch.rand(batch, 2)
     return {"boxes": torch.cat([low, low + 0.2 + torch.rand(batch, 2)], 1), "scores": torch.rand(batch)}
 
 
 class Selected(nn.Module):
-    """Answers the rows whose score is positive, however many they are."""
+    """Returns the rows whose score is positive, so their number depends on the values."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -196,14 +196,14 @@ class Selected(nn.Module):
 
 
 class Indices(nn.Module):
-    """Answers where its input is positive."""
+    """Returns the positions at which its input is positive."""
 
     def forward(self, x: Tensor) -> Any:
         return torch.nonzero(x > 0)
 
 
 class Conditional(nn.Module):
-    """Chooses one of two ways for the whole batch, as torch.cond."""
+    """Chooses one of two branches for the whole batch, with torch.cond."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -215,7 +215,7 @@ class Conditional(nn.Module):
 
 
 class Tempered(nn.Module):
-    """Takes one temperature for the whole batch, as a scalar."""
+    """Accepts one scalar temperature for the whole batch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -226,14 +226,14 @@ class Tempered(nn.Module):
 
 
 class LookUp(nn.Module):
-    """Scores rows against a table that every request brings along."""
+    """Scores rows against a table that is part of every request."""
 
     def forward(self, x: Tensor, table: Tensor) -> Any:
         return x @ table.t()
 
 
 class Fixed(nn.Module):
-    """Takes one image, and no batch at all."""
+    """Accepts a single image without a batch axis."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -244,12 +244,12 @@ class Fixed(nn.Module):
 
 
 def from_sixth() -> nn.Module:
-    """Adds the first row to the sixth and those after it."""
+    """Adds the first row to the sixth and all later rows."""
     return _Rows(lambda y: y + (torch.arange(y.shape[0]) >= 5).float()[:, None] * y[:1])
 
 
 class Capacity(nn.Module):
-    """Two experts, each of which takes three rows of a batch and no more."""
+    """Two experts, each of which processes at most three rows of a batch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -258,5 +258,5 @@ class Capacity(nn.Module):
 
     def forward(self, x: Tensor) -> Any:
         chosen = nn.functional.one_hot(self.gate(x).argmax(-1), 2)
-        taken = ((chosen.cumsum(0) <= 3) & (chosen > 0)).float()
-        return sum(taken[:, e : e + 1] * expert(x) for e, expert in enumerate(self.experts))
+        accepted = ((chosen.cumsum(0) <= 3) & (chosen > 0)).float()
+        return sum(accepted[:, e : e + 1] * expert(x) for e, expert in enumerate(self.experts))

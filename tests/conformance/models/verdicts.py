@@ -1,5 +1,5 @@
 """Models whose verdicts were once wrong: magnitudes, branches on data, packing, quantization, fused operators."""
-# ruff: noqa: D102, D107 - the functions and classes say what is special
+# ruff: noqa: D102, D107 - each docstring says what is special
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 
 class Scaled(nn.Module):
-    """A layer with outputs of a magnitude."""
+    """A layer whose outputs have a given magnitude."""
 
     def __init__(self, magnitude: float) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class MixedRows(Scaled):
 
 
 class Rounded(nn.Module):
-    """A deep network with outputs of about 1000, some of them near zero."""
+    """A deep network whose outputs are about 1000, with some near zero."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Rounded(nn.Module):
 
 
 class Masked(nn.Module):
-    """Logits of which some are -inf."""
+    """Returns logits, some of which are -inf."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Masked(nn.Module):
 
 
 class SignOfTheSum(nn.Module):
-    """One branch for the whole batch, which no batch of positive examples leaves."""
+    """Chooses one branch for the whole batch, which is the same for all positive examples."""
 
     def forward(self, x: Tensor) -> Any:
         return torch.cond(x.sum() > 0, lambda y: y * 2, lambda y: y - 1, (x,))
@@ -77,7 +77,7 @@ def positive(batch: int, seed: int = 0) -> Tensor:
 
 
 class Normed(nn.Module):
-    """Dynamo's graph is one that ONNX Runtime 1.19.2 fuses wrongly and cannot load."""
+    """ONNX Runtime 1.19.2 fuses the graph of dynamo incorrectly and cannot load it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ class Autocast(nn.Module):
 
 
 class CastsToBfloat16(nn.Module):
-    """Has weights in bfloat16, and casts its input to it."""
+    """Has weights in bfloat16, and casts its input to bfloat16."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -223,7 +223,7 @@ def token_ids(batch: int) -> Tensor:
 
 
 class NarrowFakeQuantize(nn.Module):
-    """Rounds to the symmetric range of 8 bits, which QuantizeLinear does not have."""
+    """Rounds to the symmetric range of 8 bits, which QuantizeLinear does not support."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -254,7 +254,7 @@ def quantization_aware() -> nn.Module:
 
 
 class GruWithState(nn.Module):
-    """Accepts and returns the state of a GRU of two layers."""
+    """Accepts and returns the state of a GRU with two layers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -294,7 +294,7 @@ def bfloat16_examples(batch: int) -> Tensor:
 
 
 class Repeated(nn.Module):
-    """Sets each row to zero that equals an earlier row."""
+    """Sets each row that equals an earlier row to zero."""
 
     def forward(self, x: Tensor) -> Any:
         equal = (x[:, None] == x[None]).all(-1).to(torch.int64)
@@ -302,7 +302,7 @@ class Repeated(nn.Module):
 
 
 class Quota(nn.Module):
-    """Sets the third and later rows to zero whose first value is large."""
+    """Sets the third and later rows whose first value is large to zero."""
 
     def forward(self, x: Tensor) -> Any:
         large = (x[:, :1] > 3.2).to(x.dtype)
@@ -336,7 +336,7 @@ class ColumnsOfScales(nn.Module):
 
 
 class LoudestRow(nn.Module):
-    """Raises all values to eight decades below the largest value of the batch, as log-mel features are."""
+    """Limits values from below to eight decades under the batch's largest value, as log-mel features do."""
 
     def forward(self, x: Tensor) -> Any:
         log = x.square().clamp(min=1e-10).log10()
@@ -344,14 +344,14 @@ class LoudestRow(nn.Module):
 
 
 class LargeSums(nn.Module):
-    """Takes another branch for a large sum over the batch."""
+    """Uses another branch if the sum over the batch is large."""
 
     def forward(self, x: Tensor) -> Any:
         return torch.where(x.sum() < 200, x * 2, x.abs())
 
 
 class Lazy(nn.Module):
-    """Has layers whose input sizes are unknown before the first forward."""
+    """Has lazy layers, whose input sizes are unknown before the first forward."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -389,7 +389,7 @@ class Saturated(nn.Module):
 
 
 class Nearest(nn.Module):
-    """Returns the label that most of the three nearest stored vectors have."""
+    """Returns the most frequent label of the three nearest stored vectors."""
 
     stored: Tensor
     labels: Tensor
