@@ -54,8 +54,9 @@ def sign_version(version_dir: Path, key: SigningKey) -> None:
     try:
         config = _with_signer(config, key)
     except (ValueError, TypeError, OSError) as error:
+        problem = reason(error) if isinstance(error, OSError) else error
         raise SpecError(
-            f"the signing key cannot be used: {error}",
+            f"the signing key cannot be used: {problem}",
             f"use a PEM file of an elliptic-curve key, such as `openssl ecparam -name prime256v1 -genkey -noout` "
             f"writes; the password of an encrypted key is read from {PASSWORD_VARIABLE}",
             code="sign.key",
@@ -91,8 +92,9 @@ def verify_signature(version_dir: Path, signer: TrustedSigner) -> str:
     try:
         config = _with_verifier(verifying.Config(), signer).set_hashing_config(_hashing(version_dir))
     except (ValueError, OSError) as error:
+        problem = reason(error) if isinstance(error, OSError) else error
         raise SpecError(
-            f"the key that signatures are verified with cannot be used: {error}",
+            f"the key that signatures are verified with cannot be used: {problem}",
             "pass a PEM file of a public key with --key, or of root certificates with --certificate",
             code="verify.key",
         ) from error

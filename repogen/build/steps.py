@@ -182,7 +182,8 @@ def _stage(session: BuildSession, config: ModelConfig, built: BuiltModel, inputs
         companions=built.companions,
     )
     attest(staged, session.spec.root, session.started, session.options.signing_key)
-    require_admitted(staged.model_dir, config.text)  # also without a smoke test
+    # also without a smoke test
+    require_admitted(staged.model_dir, config.text, session.repository / staged.name)
     return staged
 
 

@@ -33,7 +33,7 @@ def explain(code: str) -> str:
     if name is None:
         from difflib import get_close_matches  # noqa: PLC0415 - for mistakes only
 
-        similar = [codes_by_lower[match] for match in get_close_matches(code.lower(), codes_by_lower, n=5, cutoff=0.5)]
+        similar = [codes_by_lower[match] for match in get_close_matches(code.lower(), codes_by_lower, n=3, cutoff=0.75)]
         hint = f"did you mean {', '.join(similar)}?" if similar else "`repogen explain` lists all codes"
         raise SpecError(f"{code!r} is not a known code", hint, code="explain.unknown")
     if _RULE.fullmatch(name):

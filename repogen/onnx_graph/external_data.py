@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 OUTSIDE_LINK = "is a symlink that leads out of its directory"
 """Problem of a location that is a symlink to a file in another directory."""
 
+_MEMORY = "*/_ORT_MEM_ADDR_/*"
+"""ONNX Runtime reads the data of a tensor with this location at an address in memory, which is the offset.
+
+Source: kTensorProtoMemoryAddressTag in onnxruntime/core/framework/tensorprotoutils.h.
+"""
 _MAX_BYTES = 2**63 - 1
 _MAX_DIGITS = 19
 _EXTERNAL = 1  # TensorProto.DataLocation; the number avoids an import of onnx
@@ -57,7 +62,8 @@ class External:
 
     Attributes:
         tensor: Name of the tensor.
-        location: Path relative to the model's directory; not validated.
+        location: Path relative to the model's directory; not validated. Several declared ones are joined by NUL, which
+            is in no path: it depends on the reader which of them it uses.
         offset: First byte; -1 if the declared offset or length is not a 64-bit number.
         length: Number of bytes, at most 2**63 - 1; computed from the shape if it is not declared.
     """
@@ -80,7 +86,8 @@ def external_of(tensor: onnx.TensorProto) -> External:
     offset, length = (_number(entries.get(key, "0")) for key in ("offset", "length"))
     if offset < 0 or length < 0:
         offset, length = -1, 0
-    return External(tensor.name, entries.get("location", ""), offset, length or _stored_bytes(tensor))
+    locations = dict.fromkeys(os.fsdecode(entry.value) for entry in tensor.external_data if entry.key == "location")
+    return External(tensor.name, "\0".join(locations), offset, length or _stored_bytes(tensor))
 
 
 def _number(text: str) -> int:
@@ -105,8 +112,7 @@ def misplaced(path: Path, location: str) -> str:
         path: The model file; its data is in the same directory, or in the hub cache that contains the directory.
         location: The declared location.
     """
-    pure = PurePosixPath(location)
-    if not location or "\0" in location or "\\" in location or pure.is_absolute() or ".." in pure.parts:
+    if leads_out(location):
         return "leads out of its directory"
     file = path.absolute().parent / location
     if not is_inside(file, path.absolute().parent):
@@ -114,6 +120,17 @@ def misplaced(path: Path, location: str) -> str:
     if not is_file(file):
         return "is not a regular file" if exists(file) else "does not exist"
     return ""
+
+
+def leads_out(location: str) -> bool:
+    """Return whether the location of external data is not a relative path in the directory of its graph.
+
+    >>> leads_out("model.onnx.data"), leads_out("../model.onnx.data"), leads_out("/etc/passwd"), leads_out("")
+    (False, True, True, True)
+    """
+    pure = PurePosixPath(location)
+    is_special = not location or "\0" in location or "\\" in location or location.startswith(_MEMORY)
+    return is_special or pure.is_absolute() or ".." in pure.parts
 
 
 def cut_short(path: Path, entry: External) -> str:

@@ -17,7 +17,7 @@ from repogen.files import exists, is_directory, reason
 from repogen.files.tree import walk
 from repogen.files.url import is_url, location
 from repogen.repository.hold import held_version
-from repogen.repository.layout import config_bytes, model_dir, models_of, triton_versions, versions
+from repogen.repository.layout import config_bytes, directory_of_step, model_dir, models_of, triton_versions, versions
 from repogen.repository.manifest import read_manifest
 from repogen.repository.version_policy import served_versions
 from repogen.spec.problems import suggestion
@@ -80,7 +80,8 @@ def read_model(repository: Path, name: str) -> ModelRecord:
     Raises:
         PublishError: Its directory can't be read.
     """
-    directory = model_dir(repository, name)
+    # a hidden directory is a model for Triton, although repogen publishes none under such a name
+    directory = directory_of_step(repository, name) or model_dir(repository, name)
     numbers = triton_versions(directory)
     served, held, problem = _served(directory, numbers)
     records = tuple(

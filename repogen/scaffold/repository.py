@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, replace
+from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from repogen.triton_config.text.parse import ModelConfig
     from repogen.triton_config.text.view import TensorView
 
+_CODE = (*all_suffixes(), ".pth", ".pyw")
 _MAX_SIZE = 16
 """Assumed maximum of a dynamic dim that config.pbtxt does not bound."""
 _DTYPES = {dtype.triton: dtype.name for dtype in DTYPES.values() if dtype.name != "bfloat16"}
@@ -93,9 +95,16 @@ class _Existing:
         return f"{self.files_dir}/{os.path.relpath(path, self.directory)}"
 
     def copies(self, paths: Iterable[Path]) -> dict[str, Path]:
-        """Return the published files that have to be copied into the spec's directory, by their path there."""
+        """Return the published files that have to be copied into the spec's directory, by their path there.
+
+        Raises:
+            SpecError: Python could import a file that its config names: the copy would be code of the user's.
+        """
         if is_inside(self.directory, self.spec_dir):
             return {}
+        for path in self.named_files:
+            if path.name.endswith(_CODE):
+                raise _unsupported(f"{self.relative(path)} is the name of Python code, and would be copied to the spec")
         return {self.published(path): path for path in (*paths, *self.named_files) if is_file(path)}
 
     @property

@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PYTHON_FILE
 from repogen.errors import ConfigError
-from repogen.files import is_directory, is_file, is_inside, open_regular
+from repogen.files import is_directory, is_file, is_inside, open_regular, reason
 from repogen.files.content import ContentError
 from repogen.repository.ensembles import steps_reason
+from repogen.repository.layout import requirements_in
 from repogen.triton_config.rules.file_names import (
     accelerator_files,
     data_files,
@@ -34,7 +35,7 @@ from repogen.triton_config.rules.file_names import (
 from repogen.triton_config.text.parse import empty_config, parse, parse_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from repogen.triton_config.text.parse import ModelConfig
@@ -84,18 +85,22 @@ def load_refusals(model: Path, config: ModelConfig) -> tuple[str, ...]:
     return (reason,) if reason else ()
 
 
-def require_admitted(model: Path, text: str) -> None:
+def require_admitted(model: Path, text: str, published: Path | None = None) -> None:
     """Require that Triton may load a staged model, before it is published.
 
     Args:
         model: Its directory.
         text: Text of its config.pbtxt.
+        published: The directory that the version is moved into; it need not exist. Triton would also run code that
+            is there already, for example next to versions that repogen did not build.
 
     Raises:
         ConfigError: It may not; the message has every reason.
         OSError: A directory cannot be read.
     """
-    if reasons := load_refusals(model, parse(text, f"config.pbtxt of {model.name}")):
+    config = parse(text, f"config.pbtxt of {model.name}")
+    existing = refusals(published, config) if published is not None and is_directory(published) else ()
+    if reasons := (*load_refusals(model, config), *existing):
         raise ConfigError(
             f"{model.name} would run code, or use files outside of its repository:\n" + "\n".join(reasons),
             "remove what the reasons name; only Python models may contain code",
@@ -124,33 +129,58 @@ def _files_elsewhere(model: Path, config: ModelConfig) -> Iterator[str]:
         if leaves(file.path) or not (is_inside(path, model.parent) or is_inside(path, model)):
             yield f"{file.field} {file.name!r} is outside of the repository"
     for path in _graph_files(model, config):
-        status = path.stat()
-        for location in _locations(path, status.st_mtime_ns, status.st_size, status.st_ino):
-            if _is_elsewhere(path, location):
-                yield f"{path.relative_to(model.parent)}: external data {location!r} is outside of its directory"
+        yield from (f"{path.relative_to(model.parent)}{problem}" for problem in _external_problems(path))
 
 
 def _graph_files(model: Path, config: ModelConfig) -> Iterator[Path]:
-    """Yield the ONNX files of a model; a directory may take the place of one."""
-    name = PurePosixPath(config.default_model_filename).name
+    """Yield the ONNX files of a model, and those that its config names; a directory may take the place of one."""
+    names = [name.lstrip("/") for _, name in model_filenames(config)]
     for version in sorted(entry for entry in model.iterdir() if is_directory(entry)):
-        for path in sorted(version.iterdir()):
-            if path.suffix == ".onnx" or path.name == name:
-                yield from (entry for entry in (path, path / MODEL_FILE) if is_file(entry))
+        paths = [path for path in version.iterdir() if path.suffix == ".onnx"]
+        for path in sorted({*paths, *(version / name for name in names)}):
+            yield from (entry for entry in (path, path / MODEL_FILE) if is_file(entry))
+
+
+def _external_problems(path: Path) -> Iterator[str]:
+    status = path.stat()
+    external = _external_data(path, status.st_mtime_ns, status.st_size, status.st_ino)
+    if external.problem:
+        yield f" {external.problem}, so it is not known which files it reads"
+    for location in sorted(external.locations):
+        if _is_elsewhere(path, location):
+            yield f": external data {location!r} is outside of its directory"
+
+
+@dataclass(frozen=True)
+class _ExternalData:
+    """Where the external data of a graph is.
+
+    Attributes:
+        locations: As the graph declares them.
+        problem: Why they are not known; empty if they are.
+    """
+
+    locations: frozenset[str] = frozenset()
+    problem: str = ""
 
 
 @lru_cache(maxsize=4096)
-def _locations(path: Path, mtime: int, size: int, inode: int) -> frozenset[str]:  # noqa: ARG001 - the key of the cache
-    """Return where the external data of a graph is; the server rejects a file that is not a graph."""
+def _external_data(path: Path, mtime: int, size: int, inode: int) -> _ExternalData:  # noqa: ARG001 - the key of the cache
+    """Return where the external data of a graph is.
+
+    A file that cannot be parsed here may still be a graph for the server's parser.
+    """
     from repogen.onnx_graph.external_data import external  # noqa: PLC0415 - `doctor` does not need onnx
     from repogen.onnx_graph.facts import parse_model  # noqa: PLC0415 - the same
 
     try:
         if not _contains(path, b"location"):  # the key of every reference; a graph without one need not be parsed
-            return frozenset()
-        return frozenset(entry.location for entry in external(parse_model(path)))
-    except (OSError, ContentError):
-        return frozenset()
+            return _ExternalData()
+        return _ExternalData(frozenset(entry.location for entry in external(parse_model(path))))
+    except OSError as error:
+        return _ExternalData(problem=f"cannot be read: {reason(error)}")
+    except ContentError as error:
+        return _ExternalData(problem=str(error))
 
 
 def _contains(path: Path, word: bytes) -> bool:
@@ -165,8 +195,9 @@ def _contains(path: Path, word: bytes) -> bool:
 
 
 def _is_elsewhere(path: Path, location: str) -> bool:
-    pure = PurePosixPath(location)
-    return pure.is_absolute() or ".." in pure.parts or not is_inside(path.parent / location, path.parent)
+    from repogen.onnx_graph.external_data import leads_out  # noqa: PLC0415 - as above
+
+    return leads_out(location) or not is_inside(path.parent / location, path.parent)
 
 
 def _has_too_many_links(model: Path) -> bool:
@@ -186,11 +217,10 @@ def _refusals(model: Path, config: ModelConfig) -> Iterator[str]:
         yield f"the directory's name {model.name!r} has characters that Triton's Python backend passes to a shell"
     yield from _shell_values(config)
     yield from _names_of_libraries(config)
-    directories = [model, *sorted(entry for entry in model.iterdir() if entry.is_dir())]
-    if not _is_python(config, directories):
+    if not is_python(model, config):
         yield from _code(config)
         patterns = (*_LIBRARIES, config.runtime) if config.runtime else _LIBRARIES
-        for path in (path for directory in directories for path in sorted(directory.iterdir())):
+        for path in (path for directory in _directories(model) for path in sorted(directory.iterdir())):
             if any(fnmatchcase(path.name, pattern) for pattern in patterns):
                 yield f"{path.relative_to(model.parent)} is a file that Triton would run as code"
 
@@ -228,7 +258,35 @@ def _names_of_libraries(config: ModelConfig) -> Iterator[str]:
             yield f"{field} {name!r} is not a plain name, so Triton could run a library from anywhere"
 
 
-def _is_python(config: ModelConfig, directories: list[Path]) -> bool:
+def is_python(model: Path, config: ModelConfig) -> bool:
+    """Return whether Triton runs a model's own code: it is a Python model.
+
+    A model.py next to the file of another model is not run.
+
+    Raises:
+        OSError: A directory cannot be read.
+    """
     if config.backend or config.platform or config.HasField("ensemble_scheduling"):
         return bool(config.backend == "python")
-    return any((directory / PYTHON_FILE).exists() for directory in directories)
+    return any((directory / PYTHON_FILE).exists() for directory in _directories(model))
+
+
+def requirements_of(model: Path, config: ModelConfig, versions: Iterable[Path]) -> list[str]:
+    """Return the packages that versions of a Python model require, each ``name==version``.
+
+    Empty for another model: packages run code when Python starts, and a requirements.txt may be next to any model.
+
+    Args:
+        model: The model's directory.
+        config: Its config.
+        versions: The directories of the versions.
+
+    Raises:
+        MalformedRecordError: A requirements.txt cannot be read.
+        OSError: A directory cannot be read.
+    """
+    return [line for version in versions for line in requirements_in(version)] if is_python(model, config) else []
+
+
+def _directories(model: Path) -> list[Path]:
+    return [model, *sorted(entry for entry in model.iterdir() if entry.is_dir())]

@@ -6,16 +6,20 @@ on PATH. Each server gets its own environment, whose site-packages directory onl
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from typing import TYPE_CHECKING
 
+from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.steps import PINNED
-from repogen.errors import ServerError
+from repogen.errors import ConfigError, ServerError
 from repogen.repository.digest import sha256_bytes
-from repogen.repository.layout import requirements_in
+from repogen.repository.layout import models_of, triton_version
 from repogen.serving import install, wheels
+from repogen.serving.admission import refusals, requirements_of
 from repogen.serving.environment import without_secrets
+from repogen.triton_config.text.parse import empty_config, parse_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,12 +77,22 @@ def provide(installation: Installation, run_dir: Path, requirements: Iterable[st
 
 
 def required_by(repository: Path) -> list[str]:
-    """Return the requirements of every model of a repository.
+    """Return the requirements of every Python model of a repository that Triton may load.
 
     Raises:
         MalformedRecordError: A requirements.txt cannot be read.
     """
-    return [line for path in sorted(repository.glob("*/[0-9]*/")) for line in requirements_in(path)]
+    return [line for name in models_of(repository) for line in _requirements(repository / name)]
+
+
+def _requirements(model: Path) -> list[str]:
+    try:
+        path = model / CONFIG_FILE
+        config = parse_file(path, f"{model.name}/{CONFIG_FILE}") if os.path.lexists(path) else empty_config()
+        versions = sorted(entry for entry in model.iterdir() if triton_version(entry.name) is not None)
+        return [] if refusals(model, config) else requirements_of(model, config, versions)
+    except (OSError, ConfigError):  # Triton does not load it
+        return []
 
 
 def _path_file(installation: Installation, run_dir: Path) -> Path:

@@ -25,10 +25,10 @@ from repogen.errors import RepogenError, SmokeError
 from repogen.files import is_file, read_bytes
 from repogen.repository.ensembles import with_steps
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
-from repogen.repository.layout import directory_of_step, latest_version, requirements_in, triton_versions
+from repogen.repository.layout import directory_of_step, latest_version, triton_versions
 from repogen.repository.version_policy import served_versions
 from repogen.serving import control
-from repogen.serving.admission import is_safe_name, load_refusals, read_refusals
+from repogen.serving.admission import is_safe_name, load_refusals, read_refusals, requirements_of
 from repogen.smoke.inference import NoResponseError, RefusedError
 from repogen.triton_config.text.parse import parse, parse_file
 
@@ -83,8 +83,7 @@ class PreparedModel:
         Raises:
             RepogenError: A requirements.txt, or the config.pbtxt of a step, cannot be read.
         """
-        paths = [self.directory / str(version) for version in self.versions]
-        lines = [line for path in paths for line in requirements_in(path)]
+        lines = requirements_of(self.directory, self.config, [self.directory / str(each) for each in self.versions])
         return list(dict.fromkeys([*lines, *_step_requirements(self.config, self.directory.parent)]))
 
     def files(self) -> dict[str, bytes]:
@@ -308,6 +307,6 @@ def _step_requirements(config: ModelConfig, repository: Path) -> Iterator[str]:
         if key in names:  # steps may form a cycle, which Triton rejects
             continue
         names.add(key)
-        yield from requirements_in(directory / str(version))
         config = parse_file(directory / CONFIG_FILE, f"config.pbtxt of {step.model_name}")
+        yield from requirements_of(directory, config, [directory / str(version)])
         pending += config.ensemble_scheduling.step

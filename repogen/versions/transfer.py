@@ -15,7 +15,7 @@ from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.transfer import TransferredVersion, TransferReport
 from repogen.attestation.signature import require_signature
 from repogen.errors import PublishError, SpecError
-from repogen.files import reason
+from repogen.files import is_directory, reason
 from repogen.repository.ensembles import unfit, unfit_users
 from repogen.repository.hold import hold_of
 from repogen.repository.inventory import read_model, require_models
@@ -24,8 +24,8 @@ from repogen.repository.ownership import require_built
 from repogen.repository.publish import publish, require_publishable
 from repogen.repository.transfer import stage_copy
 from repogen.repository.workspace import prepare_stage_root, private_repository, sweep
-from repogen.serving.admission import read_refusals
-from repogen.triton_config.text.parse import parse_file
+from repogen.serving.admission import read_refusals, refusals
+from repogen.triton_config.text.parse import parse, parse_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -228,9 +228,12 @@ def _require_loadable(staged: Sequence[StagedVersion], target: Path, *, allow_br
     served = [version for version in staged if hold_of(target / version.name) is None]
     names = [version.name for version in staged]
     for version in staged:
-        if refusals := read_refusals(version.model_dir):
+        published = model_dir(target, version.name)
+        config = parse(version.config.text, f"config.pbtxt of {version.name}")
+        existing = refusals(published, config) if is_directory(published) else ()
+        if reasons := (*read_refusals(version.model_dir), *existing):
             raise PublishError(
-                f"{version.name} would run code, or read files outside of the repository: {'; '.join(refusals)}",
+                f"{version.name} would run code, or read files outside of the repository: {'; '.join(reasons)}",
                 "if you trust the version, copy it by hand",
                 code="publish.refused",
             )

@@ -41,3 +41,11 @@ def test_command_without_a_code_lists_all() -> None:
     """All codes are listed, one per line."""
     result = CliRunner().invoke(main, ["explain"])
     assert result.output.split() == list(codes())
+
+
+@pytest.mark.parametrize("code", ["UNKNOWN", "RG999", "zzz"])
+def test_unrelated_codes_are_not_suggested(code: str) -> None:
+    """A suggestion that shares a word with the code would not help."""
+    with pytest.raises(SpecError) as caught:
+        explain(code)
+    assert "did you mean" not in caught.value.hint

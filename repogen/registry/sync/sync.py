@@ -169,7 +169,7 @@ def _stage(run: _Run, root: Path, step: Step, entry: RegistryEntry) -> StagedVer
     run.registry.fetch(entry, directory)
     require_signature(directory, entry.name, run.options.signer)
     staged = stage_download(scratch, desired, directory)
-    require_admitted(staged.model_dir, staged.config.text)
+    require_admitted(staged.model_dir, staged.config.text, step.local.directory)
     return staged
 
 

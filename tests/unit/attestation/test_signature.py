@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +21,13 @@ from repogen.artifacts.attestation import SigningKey, TrustedSigner
 from repogen.artifacts.deployment import DeployOptions
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.sync import SyncAction, SyncOptions
-from repogen.attestation.signature import PASSWORD_VARIABLE, require_signature, require_signed_model, sign_version
+from repogen.attestation.signature import (
+    PASSWORD_VARIABLE,
+    require_signature,
+    require_signed_model,
+    sign_version,
+    verify_signature,
+)
 from repogen.cli.group import main
 from repogen.deploy.deploy import deploy
 from repogen.errors import PublishError, RepogenError, SpecError
@@ -32,7 +39,6 @@ from tests.support.simulated_registry import SimulatedRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -229,6 +235,24 @@ def test_version_that_is_not_served_need_not_be_signed(publisher: Publisher, tmp
 def test_password_is_not_inherited() -> None:
     """Code of the spec and of models has no use for it."""
     assert without_secrets({PASSWORD_VARIABLE: "5ecret", "HOME": "/"}) == {"HOME": "/"}
+
+
+@pytest.mark.parametrize(
+    "name", ["ACTIONS_ID_TOKEN_REQUEST_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL", "SIGSTORE_ID_TOKEN"]
+)
+def test_identity_of_a_job_is_not_inherited(name: str) -> None:
+    """Code of a model could sign other files as the CI job."""
+    assert without_secrets({name: "5ecret", "HOME": "/"}) == {"HOME": "/"}
+
+
+@pytest.mark.parametrize("path", ["missing.pub", "."])
+def test_key_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """The message says why, without the number of the error."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpecError) as caught:
+        verify_signature(tmp_path, TrustedSigner(Path(path)))
+    assert "Errno" not in caught.value.message
+    assert path in caught.value.message
 
 
 def test_certificates(publisher: Publisher, tmp_path: Path) -> None:

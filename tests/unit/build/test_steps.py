@@ -15,7 +15,7 @@ from repogen.build import steps
 from repogen.build.model_run import ModelRun
 from repogen.build.steps import publish_model, verify_model
 from repogen.build.tracking import TrackingSession
-from repogen.errors import ExportError, PublishError, TrackingError
+from repogen.errors import ConfigError, ExportError, PublishError, TrackingError
 from repogen.repository.hold import hold_text
 from repogen.repository.stage import stage_version
 from repogen.triton_config.render.template import render
@@ -200,3 +200,17 @@ def test_only_templates_of_a_spec_render_in_another_process(
     with pytest.raises(PublishError, match='name: "m"'):
         verify_model(session, run_of(session), threads=1)
     assert started == (["config.pbtxt.j2"] if overrides else [])
+
+
+def test_version_is_not_moved_next_to_code(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton would run a library in the published directory instead of the model, for example after ``--adopt``."""
+    (spec.repository / "m" / "1").mkdir(parents=True)
+    (spec.repository / "m" / "1" / "libtriton_onnxruntime.so").touch()
+    monkeypatch.setattr(steps, "provenance", lambda *_: None)
+    monkeypatch.setattr(steps, "attest", lambda *_: None)
+    monkeypatch.setattr(steps, "stage_version", lambda *_, **__: stage(spec, tmp_path / "stage"))
+    monkeypatch.setattr(steps, "run_worker", lambda *_: Outcome(BuildDiagnostics(), built_model(tmp_path)))
+    session = session_of(spec, tmp_path / "work")
+    session.private_repository.mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"libtriton_onnxruntime\.so is a file that Triton would run as code"):
+        verify_model(session, run_of(session), threads=1)

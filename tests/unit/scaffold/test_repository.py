@@ -376,3 +376,17 @@ def test_failed_write_removes_the_new_files(repository: Path, tmp_path: Path) ->
     with pytest.raises(SpecError, match="cannot write"):
         scaffold_from(describe(str(repository), directory), directory, force=False)
     assert [path.name for path in directory.iterdir()] == ["p"]
+
+
+@pytest.mark.parametrize("name", ["__init__.py", "native.cpython-311-x86_64-linux-gnu.so", "start.pth"])
+def test_code_is_not_copied_next_to_the_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A model could have the name of a package, which the user's code would then import from the copy."""
+    monkeypatch.chdir(tmp_path)
+    config = CONFIG.replace("dims: [ 3 ]", f'dims: [ 3 ] label_filename: "{name}"')
+    (add_model(tmp_path / "repo", "timm", config) / name).touch()
+    add_model(tmp_path / "repo", "m", CONFIG)
+    description = describe("repo", tmp_path / "spec")
+    assert [model.name for model in description.models] == ["m"]
+    assert f"timm/{name} is the name of Python code" in description.omitted[0]
+    scaffold_from(description, tmp_path / "spec", force=False)
+    assert not (tmp_path / "spec" / "timm").exists()

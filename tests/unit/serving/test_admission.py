@@ -10,7 +10,7 @@ import pytest
 
 from repogen.api.check import check
 from repogen.errors import ConfigError
-from repogen.serving.admission import read_refusals
+from repogen.serving.admission import read_refusals, require_admitted
 from tests.support import graphs
 
 if TYPE_CHECKING:
@@ -249,3 +249,73 @@ def test_very_deep_ensemble_is_refused(tmp_path: Path) -> None:
         model(tmp_path, f'platform: "ensemble" {step}', f"e{number}")
     assert read_refusals(tmp_path / "e256") == ()
     assert read_refusals(tmp_path / "e299") == ("the steps of 'e299' lead to more than 256 models",)
+
+
+LEAK = "../../../secret.txt"
+
+
+def with_location(*values: str, key: str = "location") -> onnx.ModelProto:
+    """Return a graph whose weight is in the file of the last location, or of the first."""
+    graph = graphs.matmul()
+    weight = graph.graph.initializer[0]
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    for value in values:
+        entry = weight.external_data.add()
+        entry.key, entry.value = key, value
+    return graph
+
+
+def as_web_page(graph: onnx.ModelProto) -> bytes:
+    """Return a graph that begins with an unknown field, which looks like a page."""
+    return b"\x0a\x20" + b"<html>".ljust(32) + graph.SerializeToString()
+
+
+def without_version(graph: onnx.ModelProto) -> bytes:
+    """Return a graph without an IR version, which repogen's own reader rejects."""
+    graph.ClearField("ir_version")
+    return graph.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("config", "file", "content"),
+    [
+        ("", "1/model.onnx", with_location(LEAK).SerializeToString()),
+        ("", "1/model.onnx", as_web_page(with_location(LEAK))),
+        ("", "1/model.onnx", without_version(with_location(LEAK))),
+        ("", "1/model.onnx", with_location(LEAK, "").SerializeToString()),
+        ("", "1/model.onnx", with_location(LEAK, "model.onnx").SerializeToString()),
+        ("", "1/model.onnx", with_location("*/_ORT_MEM_ADDR_/*").SerializeToString()),
+        ('default_model_filename: "a/b/graph.bin"', "1/a/b/graph.bin", with_location(LEAK).SerializeToString()),
+        ('default_model_filename: "/a/model.onnx"', "1/a/model.onnx", with_location(LEAK).SerializeToString()),
+        ('default_model_filename: "a/b"', "1/a/b/model.onnx", with_location(LEAK).SerializeToString()),
+        (
+            'cc_model_filenames { key: "8.0" value: "a/graph.bin" }',
+            "1/a/graph.bin",
+            with_location(LEAK).SerializeToString(),
+        ),
+    ],
+    ids=["file", "page", "version", "empty", "several", "memory", "nested", "absolute", "directory", "capability"],
+)
+def test_graph_that_may_read_other_files_is_refused(tmp_path: Path, config: str, file: str, content: bytes) -> None:
+    """Wherever the config looks for it, and also if repogen cannot parse what the server's parser might."""
+    directory = model(tmp_path, ONNX + config, "m", file)
+    (directory / file).write_bytes(content)
+    reasons = read_refusals(directory)
+    assert reasons
+    assert file in reasons[0]
+
+
+def test_file_without_external_data_need_not_be_a_graph(tmp_path: Path) -> None:
+    """The server rejects it, and its message says more."""
+    directory = model(tmp_path)
+    (directory / "1" / "model.onnx").write_bytes(b"<html>")
+    assert read_refusals(directory) == ()
+
+
+def test_version_is_not_moved_next_to_code(tmp_path: Path) -> None:
+    """Triton would run a library in the published directory instead of its own; an unpublished model has none."""
+    staged = model(tmp_path / "stage")
+    require_admitted(staged, ONNX, tmp_path / "repository" / "m")
+    published = model(tmp_path / "repository", ONNX, "m", "1/libtriton_onnxruntime.so")
+    with pytest.raises(ConfigError, match=r"m/1/libtriton_onnxruntime\.so is a file that Triton would run as code"):
+        require_admitted(staged, ONNX, published)

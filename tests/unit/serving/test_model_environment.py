@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repogen.artifacts.progress import Silent
+from repogen.artifacts.serving import Endpoint
 from repogen.errors import ServerError
 from repogen.serving import install, model_environment
+from repogen.smoke.preparation import prepare_published
 from repogen.targets import DEFAULT_RELEASE, targets
 
 if TYPE_CHECKING:
@@ -59,6 +61,30 @@ def test_requirements_of_a_repository_are_read(tmp_path: Path) -> None:
         (directory / "requirements.txt").write_text(f"# {file}\n\na==1\n  b==2.0\n")
 
     assert model_environment.required_by(tmp_path) == ["a==1", "b==2.0"]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        'backend: "onnxruntime"',
+        'platform: "onnxruntime_onnx"',
+        'backend: "python" instance_group { name: "a;b" }',
+        "not a config",
+    ],
+    ids=["graph", "platform", "refused", "damaged"],
+)
+def test_requirements_of_a_model_that_triton_does_not_run_as_code_are_ignored(tmp_path: Path, config: str) -> None:
+    """A package runs code when Python starts, and anyone can put a model.py next to a graph."""
+    model, endpoint = tmp_path / "m", Endpoint("", "", "", "embedded", "", "", sees_files=True, has_gpu=False)
+    (model / "1").mkdir(parents=True)
+    for file in ("model.onnx", "model.py"):
+        (model / "1" / file).touch()
+    (model / "1" / "requirements.txt").write_text("a==1\n")
+    (model / "config.pbtxt").write_text(config)
+
+    assert model_environment.required_by(tmp_path) == []
+    if "onnx" in config:
+        assert prepare_published(endpoint, model).requirements() == []
 
 
 def test_unpinned_requirement_is_rejected(installation: Installation, tmp_path: Path) -> None:

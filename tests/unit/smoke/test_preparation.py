@@ -156,15 +156,19 @@ def test_unsupported_feature_of_a_step_is_a_warning(tmp_path: Path, outer: str) 
 
 
 def test_steps_that_form_a_cycle(tmp_path: Path) -> None:
-    """The requirements of each step are listed once."""
-    for name, step in (("a", "b"), ("b", "a")):
+    """The requirements of each Python step are listed once; an ensemble has none."""
+    step = 'step { model_name: "%s" model_version: -1 }'
+    steps = {"a": ("b", "code"), "b": ("a", "code")}
+    configs = {
+        name: f"ensemble_scheduling {{ {' '.join(step % each for each in used)} }}" for name, used in steps.items()
+    }
+    for name, config in (configs | {"code": 'backend: "python"'}).items():
         version = tmp_path / name / "1"
         version.mkdir(parents=True)
         (version / "model.py").touch()
         (version / "requirements.txt").write_text(f"{name}==1\n", encoding="utf-8")
-        steps = f'ensemble_scheduling {{ step {{ model_name: "{step}" model_version: -1 }} }}'
-        (tmp_path / name / "config.pbtxt").write_text(steps, encoding="utf-8")
-    assert sorted(prepare_published(LOCAL, tmp_path / "a").requirements()) == ["a==1", "b==1"]
+        (tmp_path / name / "config.pbtxt").write_text(config, encoding="utf-8")
+    assert prepare_published(LOCAL, tmp_path / "a").requirements() == ["code==1"]
 
 
 @pytest.mark.parametrize("content", [b"\xff", b" " * (2**20 + 1)])

@@ -171,3 +171,11 @@ def test_unknown_model(publisher: Publisher) -> None:
         repogen.versions("n", repository=publisher.repository)
     assert caught.value.hint == "models of the repository: m"
     assert TrackingError.exit_code == 8
+
+
+def test_hidden_directory_is_a_model(publisher: Publisher) -> None:
+    """Triton loads it; the name does not end the command."""
+    publisher.publish()
+    (publisher.repository / "..x").mkdir()
+    models = read_models(publisher.repository)
+    assert [(model.name, len(model.versions)) for model in models] == [("..x", 0), ("m", 1)]

@@ -265,3 +265,12 @@ def test_command(source: Publisher, target: Publisher, tmp_path: Path) -> None:
     assert [(row["source"], row["number"]) for row in document["versions"]] == [(2, 2)]
     for arguments in (["m@9", *places], ["n", *places], ["m", "--from", str(tmp_path / "none"), *places[2:]]):
         assert CliRunner().invoke(main, ["publish", *arguments]).exit_code == 2
+
+
+def test_target_with_code_next_to_the_versions(source: Publisher, target: Publisher) -> None:
+    """Triton would run it instead of the backend."""
+    target.publish(weights=b"0")
+    (target.repository / "m" / "libtriton_onnxruntime.so").touch()
+    with pytest.raises(RepogenError, match=r"libtriton_onnxruntime\.so is a file that Triton would run as code"):
+        repogen.publish("m", source=source.repository, target=target.repository)
+    assert versions(target.repository / "m") == [1]

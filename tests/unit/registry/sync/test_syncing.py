@@ -351,6 +351,18 @@ def test_version_that_triton_may_not_load_is_not_published(
     assert not (repository / "new").exists()
 
 
+def test_version_is_not_moved_next_to_code(registry: SimulatedRegistry, register: Register, repository: Path) -> None:
+    """Triton would run a library in the model's directory instead of its own."""
+    register("m", b"1", "champion")
+    sync(registry, repository, CHAMPION, Silent())
+    (repository / "m" / "libtriton_onnxruntime.so").touch()
+    register("m", b"2", "champion")
+    (row,) = sync(registry, repository, CHAMPION, Silent()).versions
+    assert row.error is not None
+    assert "libtriton_onnxruntime.so is a file that Triton would run as code" in row.error.message
+    assert not (repository / "m" / "2").exists()
+
+
 @pytest.mark.parametrize("name", ["../m", "m/n", ".m", "repogen.json"])
 def test_unsafe_model_names_are_rejected(
     registry: SimulatedRegistry, register: Register, repository: Path, name: str
