@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.progress import Silent
+from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.errors import SpecError
 from repogen.files import is_inside
 from repogen.spec.load import load_spec
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.bench import BenchReport
     from repogen.artifacts.progress import Progress
+    from repogen.artifacts.serving import Credentials
 
 
 def bench(  # noqa: PLR0913 - one parameter per option of `repogen bench`
@@ -29,6 +31,7 @@ def bench(  # noqa: PLR0913 - one parameter per option of `repogen bench`
     rounds: int = 5,
     seconds: float = 0.5,
     server: str = "embedded",
+    credentials: Credentials = NO_CREDENTIALS,
     progress: Progress | None = None,
 ) -> BenchReport:
     """Measure the latency and throughput of published models, as ``repogen bench`` does.
@@ -50,6 +53,7 @@ def bench(  # noqa: PLR0913 - one parameter per option of `repogen bench`
         rounds: Number of measured rounds; one more round warms up.
         seconds: Duration of each measurement.
         server: ``embedded``, ``docker``, ``HOST:PORT`` or a plug-in's.
+        credentials: TLS and headers of a server at ``HOST:PORT``.
         progress: Receives progress events; silent by default.
 
     Returns:
@@ -78,6 +82,7 @@ def bench(  # noqa: PLR0913 - one parameter per option of `repogen bench`
         rounds=rounds,
         seconds=seconds,
         server=server,
+        credentials=credentials,
     )
     report = measure(request, progress or Silent())
     if loaded_spec is not None:

@@ -18,6 +18,7 @@ from repogen.artifacts.bench import (
     Unmeasured,
     Variant,
 )
+from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.bench.in_process import InProcess, Subject
 from repogen.bench.inputs import golden_inputs
 from repogen.bench.load import Load, LoadTarget, load_target, measure
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from repogen.artifacts.progress import Progress
+    from repogen.artifacts.serving import Credentials
     from repogen.spec.models import Spec
 
 _WARM_UP_SECONDS = 0.3
@@ -54,6 +56,7 @@ class BenchRequest:
         rounds: Number of rounds, after one that is not counted.
         seconds: Duration of each measurement.
         server: Value of ``--server``.
+        credentials: TLS and headers of a server at ``HOST:PORT``.
     """
 
     repository: Path
@@ -64,6 +67,7 @@ class BenchRequest:
     rounds: int = 5
     seconds: float = 0.5
     server: str = "embedded"
+    credentials: Credentials = NO_CREDENTIALS
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,7 @@ class _Measurement:
     def _serve(self, work_dir: Path) -> None:
         spec, directory = self.request.spec, self.request.repository / self.name
         target = recorded_target(self.request.repository) if spec is None else target_of(spec.release)
-        choice = ServerChoice(self.request.server, target, self.progress)
+        choice = ServerChoice(self.request.server, target, self.progress, self.request.credentials)
         with serve_model(choice, directory) as served, ExitStack() as stack:
             self.report = replace(self.report, version=served.version, server=_server(served))
             inputs = golden_inputs(served)

@@ -14,6 +14,7 @@ import tempfile
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,8 @@ _MAX_WINDOW_SECONDS = 120.0
 _EXTRA_SECONDS = 60.0
 _MIN_REGION_BYTES = 2**20
 _ANY_DEVIATION = "1000000"
+_HEADER = "-H"
+"""Option for a header; its value is a secret."""
 _COUNT = re.compile(r"Request count: (?P<count>\d+)")
 _INDICES = re.compile(r"(?:_\d+_\d+)?$")
 _TOO_SHORT = "Please use a larger time window"
@@ -159,10 +162,25 @@ def _arguments(target: LoadTarget, load: Load, window: float) -> list[str]:
     if load.variant == "shm":
         size = max(_MIN_REGION_BYTES, 2 * target.output_bytes * max(load.batch, 1))
         arguments += ["--shared-memory", "system", "--output-shared-memory-size", str(size)]
-        if endpoint.control is not None:
-            (key, value), *_ = endpoint.control.grpc.items()
-            arguments += ["-H", f"{key}:{value}"]
-    return arguments
+    return [*arguments, *(() if over_http else _credential_arguments(endpoint, load.variant))]
+
+
+def _credential_arguments(endpoint: Endpoint, variant: Variant) -> Iterator[str]:
+    """Yield the options for a gRPC connection with TLS, and for the headers of its requests."""
+    credentials = endpoint.credentials
+    if credentials.tls:
+        yield "--ssl-grpc-use-ssl"
+    files = {
+        "root-certifications": credentials.root_certificates,
+        "private-key": credentials.private_key,
+        "certificate-chain": credentials.certificate_chain,
+    }
+    for name, file in files.items():
+        if file is not None:
+            yield from (f"--ssl-grpc-{name}-file", str(file.absolute()))
+    control = endpoint.control.grpc if endpoint.control is not None and variant == "shm" else {}
+    for key, value in {**credentials.headers, **control}.items():
+        yield from (_HEADER, f"{key}:{value}")
 
 
 def _run(target: LoadTarget, arguments: list[str], directory: Path, window: float) -> str:
@@ -171,12 +189,11 @@ def _run(target: LoadTarget, arguments: list[str], directory: Path, window: floa
     Raises:
         BenchError: It did not end in time.
     """
-    control = target.endpoint.control
     environment = ["env", f"LD_LIBRARY_PATH={target.program / 'lib'}"]
     command = [*environment, str(target.program / "bin" / "perf_analyzer"), *arguments]
     log = directory / "log"
     with _own_regions(target):
-        secrets = frozenset(part for part in command if control is not None and part.endswith(f":{control.value}"))
+        secrets = frozenset(value for option, value in pairwise(command) if option == _HEADER)
         supervisor = spawn_supervised(command, directory, log, directory.name, secrets)
         try:
             supervisor.wait(_EXTRA_SECONDS + 4 * _WINDOWS * window)

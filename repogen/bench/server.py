@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.serving import ControlMode
+from repogen.artifacts.serving import NO_CREDENTIALS, ControlMode
 from repogen.errors import BenchError
 from repogen.serving.process import RunningProcess
 from repogen.serving.servers import open_triton, prepare_server
-from repogen.smoke.grpc_client import GrpcClient
+from repogen.smoke.grpc_client import connect
 from repogen.smoke.inference import Limits, NoResponseError, RefusedError
 from repogen.smoke.preparation import loaded, prepare_published
 from repogen.worker.process_tree import peak_memory
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.artifacts.progress import Progress
-    from repogen.artifacts.serving import Endpoint, RunningTriton
+    from repogen.artifacts.serving import Credentials, Endpoint, RunningTriton
+    from repogen.smoke.grpc_client import GrpcClient
     from repogen.smoke.preparation import PreparedModel
     from repogen.targets import Target
     from repogen.triton_config.text.parse import ModelConfig
@@ -37,11 +38,13 @@ class ServerChoice:
         kind: Value of ``--server``.
         target: Release to serve.
         progress: Receives progress events.
+        credentials: TLS and headers of a server at ``HOST:PORT``.
     """
 
     kind: str
     target: Target
     progress: Progress
+    credentials: Credentials = NO_CREDENTIALS
 
 
 @dataclass(frozen=True)
@@ -106,10 +109,11 @@ def serve_model(
     """
     name, _, options = choice.kind.partition(":")
     own = ":".join((name, ",".join(filter(None, (options, _PORTS)))))
-    server = prepare_server(own if name == _EMBEDDED else choice.kind, choice.target, choice.progress)
+    kind = own if name == _EMBEDDED else choice.kind
+    server = prepare_server(kind, choice.target, choice.progress, credentials=choice.credentials)
     with (
         open_triton(server, directory.parent, ControlMode.EXPLICIT, choice.progress, strict=strict) as triton,
-        GrpcClient(triton.endpoint.grpc, Limits(), triton.endpoint.control) as client,
+        connect(triton.endpoint, Limits()) as client,
     ):
         model = prepare_published(triton.endpoint, directory)
         if config is not None:

@@ -29,8 +29,8 @@ def run_plan(plan: BuildPlan, progress: Progress) -> BuildReport:
     with open_tracking(plan, progress, cancelled) as tracking:
         if plan.pending:
             with open_session(plan, progress, tracking, cancelled) as session:
-                reports |= build_models(session, verify_model)
-                progress.step("", "done")
+                reports |= (built := build_models(session, verify_model))
+                progress.step("", "failed" if any(report.error for report in built.values()) else "done")
         if tracking is not None:
             for name, version in plan.unconfirmed:
                 reports[name] = confirm_published(tracking, plan.repository, reports[name], version)

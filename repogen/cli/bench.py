@@ -8,6 +8,8 @@ from pathlib import Path
 import click
 
 from repogen.api import bench as api
+from repogen.cli.completion import server_names
+from repogen.cli.deploy import Connection, connection_options
 from repogen.cli.group import (
     DIRECTORY,
     FILE,
@@ -60,7 +62,11 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
 )
 @click.option("--spec", type=FILE, metavar="FILE", help="Spec of the models; default: repogen.yaml, if it exists.")
 @click.option("--repository", type=DIRECTORY, metavar="DIR", help="Repository of the models; default: the spec's.")
-@click.option("--server", default="embedded", show_default=True, help=f"Triton to measure on: {SERVER}.")
+@click.option(
+    "--server", default="embedded", show_default=True, shell_complete=server_names,
+    help=f"Triton to measure on: {SERVER}.",
+)  # fmt: skip
+@connection_options
 @control_header_option
 @json_option
 @debug_option
@@ -74,6 +80,7 @@ def bench(  # noqa: PLR0913 - one parameter per option
     spec: Path | None,
     repository: Path | None,
     server: str,
+    connection: Connection,
     as_json: bool,
     debug: bool,
 ) -> None:
@@ -83,6 +90,7 @@ def bench(  # noqa: PLR0913 - one parameter per option
     Runtime in process, and Triton through gRPC, HTTP and shared memory. NVIDIA's perf_analyzer sends the requests.
     """
     with handle_errors(debug=debug, as_json=as_json):
+        credentials = connection.credentials()
         path = spec or (_SPEC if repository is None or _SPEC.is_file() else None)
         with progress_view(quiet=as_json) as progress:
             report = api.bench(
@@ -94,6 +102,7 @@ def bench(  # noqa: PLR0913 - one parameter per option
                 rounds=rounds,
                 seconds=seconds,
                 server=server,
+                credentials=credentials,
                 progress=progress,
             )
         print_report(lambda: bench_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)

@@ -11,7 +11,7 @@ from repogen.cli.group import DIRECTORY, debug_option, handle_errors
 from repogen.reporting.output import write_text
 from repogen.scaffold.describe import describe
 from repogen.scaffold.description import NO_HINTS, Hints
-from repogen.scaffold.files import SPEC, can_track, describe_ensemble, scaffold, scaffold_from
+from repogen.scaffold.files import IGNORED, SPEC, can_track, describe_ensemble, scaffold, scaffold_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,7 @@ def init(  # noqa: PLR0913 - one parameter per option
         if spec is None or github or kubernetes:
             files += scaffold(directory, force=force, github=github, kubernetes=kubernetes)
         for path in files:
-            write_text(f"wrote {path}")
+            write_text(f"{'added build/ to' if path.name == IGNORED else 'wrote'} {path}")
         for line in () if spec is None else _remarks(spec):
             write_text(line, wrap=True)
         if can_track() and any(path.name == SPEC for path in files):

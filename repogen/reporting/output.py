@@ -54,20 +54,21 @@ def write_text(text: str, *, err: bool = False, wrap: bool = False) -> None:
 
 
 def fitted(line: str, width: int) -> str:
-    """Return a line wrapped between words, with an indent; lines of tables, and fixes of `check`, stay as they are.
+    """Return a line wrapped between words, with an indent; fixes of `check` stay as they are.
 
-    Code in backticks is not broken, so that a command can be copied.
+    Code in backticks is not broken, so that a command can be copied. Colors do not count, and are kept.
 
     >>> print(fitted("  hint: run `repogen build --force` again", 26))
       hint: run
         `repogen build --force`
         again
     """
-    if len(line) <= width or _COLORED.search(line) or line.startswith("  + "):
+    plain = _COLORED.sub(r"\1", line)
+    if len(plain) <= width or line.startswith("  + "):
         return line
     indent = " " * (len(line) - len(line.lstrip(" ")) + 2)
-    return textwrap.fill(
-        _CODE.sub(lambda code: code[0].replace(" ", "\0"), line),
+    wrapped = textwrap.fill(
+        _CODE.sub(lambda code: code[0].replace(" ", "\0"), plain),
         width,
         subsequent_indent=indent,
         expand_tabs=False,
@@ -75,6 +76,9 @@ def fitted(line: str, width: int) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     ).replace("\0", " ")
+    for cell in _COLORED.finditer(line):
+        wrapped = wrapped.replace(cell[1], cell[0], 1)
+    return wrapped
 
 
 def write_json(document: Mapping[str, Any]) -> None:

@@ -140,6 +140,7 @@ class LiveProgress:
 def _live() -> Iterator[LiveProgress]:
     from rich.console import Console  # noqa: PLC0415 - only on a terminal
     from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.table import Column  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
     class DownloadBar(BarColumn):
@@ -148,7 +149,16 @@ def _live() -> Iterator[LiveProgress]:
         def render(self, task: Task) -> RenderableType:  # type: ignore[override] # a column may render anything
             return Text() if task.total is None or task.finished else super().render(task)
 
-    class State(TextColumn):
+    class Shortened(TextColumn):
+        """Text that is cut where the terminal is too narrow; rich shortens columns that may wrap before others."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__(text, markup=False, table_column=Column())
+
+        def render(self, task: Task) -> Text:
+            return Text(self.text_format.format(task=task), overflow="ellipsis", no_wrap=True)
+
+    class State(Shortened):
         """The step of a model, in color when it is the last one."""
 
         def render(self, task: Task) -> Text:
@@ -156,10 +166,10 @@ def _live() -> Iterator[LiveProgress]:
             return Text(state, style=_ENDED.get(state, ""), overflow="ellipsis", no_wrap=True)
 
     columns = (
-        SpinnerColumn(finished_text=" "),
-        TextColumn("{task.description}", markup=False),
-        TimeElapsedColumn(),
-        DownloadBar(bar_width=16),
+        SpinnerColumn(finished_text=" ", table_column=Column(no_wrap=True)),
+        Shortened("{task.description}"),
+        TimeElapsedColumn(table_column=Column(no_wrap=True)),
+        DownloadBar(bar_width=16, table_column=Column(no_wrap=True)),
         State(""),
     )
     console = Console(file=cast("IO[str]", _Stream(sys.stderr)))

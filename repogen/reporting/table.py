@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 _MAX_LENGTH = 2_000
 _GREEN, _RED, _YELLOW = "32", "31", "33"
 _COLORS = {
-    **dict.fromkeys(("published", "passed", "ok", "kept", "deployed", "unchanged"), _GREEN),
-    **dict.fromkeys(("failed", "FAILED"), _RED),
-    **dict.fromkeys(("verified", "warn", "restored"), _YELLOW),
+    **dict.fromkeys(("published", "passed", "ok", "kept", "deployed", "unchanged", "READY"), _GREEN),
+    **dict.fromkeys(("failed", "FAILED", "FAIL", "MISSING", "not served", "error"), _RED),
+    **dict.fromkeys(("verified", "warn", "restored", "warning"), _YELLOW),
 }
-"""Color of a cell that is a verdict."""
+"""Color of a text that is a verdict."""
+_NOTHING = "-"
 
 
 def table(
@@ -32,7 +33,7 @@ def table(
         headings: One per column.
         rows: The first cell of each row is its title.
         width: Columns of the terminal; None takes those of standard output, and no limit where it is not a terminal.
-        colors: Whether verdicts are colored; None colors them on a terminal, unless NO_COLOR is set.
+        colors: Whether verdicts are colored; None colors them if ``has_colors``.
 
     >>> print(table(("a", "b"), [("1", "22")]))
     a  b
@@ -42,13 +43,49 @@ def table(
     on_terminal = sys.stdout.isatty()
     if width is None and on_terminal:
         width = shutil.get_terminal_size().columns
-    colors = on_terminal and not os.environ.get("NO_COLOR") if colors is None else colors
+    colors = has_colors() if colors is None else colors
     lines = [tuple(printable(cell, _MAX_LENGTH) for cell in row) for row in rows]
     widths = [max(len(row[i]) for row in (tuple(headings), *lines)) for i in range(len(headings))]
     if width is not None and sum(widths) + 2 * (len(widths) - 1) > width:
         return "\n".join(_block(headings, row, width, colors=colors) for row in lines)
     aligned = [tuple(headings), tuple("-" * size for size in widths), *lines]
     return "\n".join(_aligned(row, widths, colors=colors) for row in aligned)
+
+
+def has_colors() -> bool:
+    """Return whether standard output has colors: a terminal, unless NO_COLOR is set or the terminal has none."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def verdict(text: str, width: int = 0) -> str:
+    """Return a verdict in its color, padded to a width.
+
+    >>> verdict("ok", 4)
+    'ok  '
+    """
+    return _colored(text, text.ljust(width), colors=has_colors())
+
+
+def hanging(start: str, text: str, width: int) -> str:
+    """Return a text behind its start, wrapped between words below itself; a long word moves to the left instead.
+
+    >>> print(hanging("gpu  ", "none; see /usr/lib/x", 16))
+    gpu  none; see
+         /usr/lib/x
+    >>> print(hanging("gpu  ", "see /usr/lib/x86_64", 16))
+    gpu  see
+     /usr/lib/x86_64
+    """
+    words = text.split()
+    indent = " " * max(min(len(start), width - max(map(len, words), default=0)), 0)
+    lines = [start]
+    for word in words:
+        line = f"{lines[-1]}{'' if lines[-1] is start else ' '}{word}"
+        if len(line) <= width:
+            lines[-1] = line
+        else:
+            lines.append(f"{indent}{word}")
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def notes_section(notes: Iterable[str], *, width: int | None = None) -> str:
@@ -87,13 +124,15 @@ def _aligned(row: Sequence[str], widths: Sequence[int], *, colors: bool) -> str:
 
 
 def _block(headings: Sequence[str], row: Sequence[str], width: int, *, colors: bool) -> str:
-    """Return a title and one line per cell; long cells are wrapped between words."""
+    """Return a title and one line per cell that is not empty; long cells are wrapped between words."""
     size = max(map(len, headings))
-    indent = " " * (size + 4)
     lines = [row[0]]
     for heading, cell in zip(headings[1:], row[1:], strict=True):
-        parts = textwrap.wrap(cell, max(width - len(indent), 1), break_long_words=False, break_on_hyphens=False)
-        lines.append(f"  {heading.ljust(size)}  " + f"\n{indent}".join(_colored(cell, p, colors=colors) for p in parts))
+        start = f"  {heading.ljust(size)}  "
+        if colors and cell in _COLORS:
+            lines.append(start + _colored(cell, cell, colors=colors))
+        elif cell != _NOTHING:
+            lines.append(hanging(start, cell, width))
     return "\n".join(lines)
 
 

@@ -6,7 +6,6 @@ import difflib
 import os
 import shutil
 import sys
-import textwrap
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.report import ModelReport, Status
@@ -14,7 +13,7 @@ from repogen.artifacts.serving import UNKNOWN_RUNTIME
 from repogen.files.url import relative_text
 from repogen.reporting.json import relative_path
 from repogen.reporting.notes import model_notes, parity_text
-from repogen.reporting.table import notes_section, table
+from repogen.reporting.table import hanging, notes_section, table, verdict
 from repogen.serving.served_models import CLIENT_IMPORTS
 from repogen.spec.problems import printable
 from repogen.triton_config.rules.findings import RULES, count_findings
@@ -188,10 +187,9 @@ def doctor_text(checks: Sequence[Check]) -> str:
 def _doctor_line(check: Check, width: int) -> str:
     """Return the state, name and details of a check; on a terminal, details that do not fit have several lines."""
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _MAX_LENGTH
-    start = f"  {_doctor_state(check):7}  {check.name.ljust(width)}  "
-    size = max(columns - len(start), 1)
-    lines = textwrap.wrap(check.found, size, break_long_words=False, break_on_hyphens=False)
-    return start + f"\n{' ' * len(start)}".join(lines)
+    state = f"{_doctor_state(check):7}"
+    text = hanging(f"  {state}  {check.name.ljust(width)}  ", check.found, columns)
+    return text.replace(state, verdict(state.rstrip(), 7), 1)
 
 
 def _doctor_state(check: Check) -> str:
@@ -231,13 +229,13 @@ def _smoke_cell(report: SmokeReport | None) -> str:
 
 
 def _smoke_section(report: SmokeReport) -> str:
-    verdict = "passed" if report.passed else "FAILED"
+    outcome = verdict("passed" if report.passed else "FAILED")
     runtime = "" if report.runtime == UNKNOWN_RUNTIME else f", {report.runtime}"
     server = f"Triton {report.server_version} ({report.server}){runtime}"
-    lines = [f"{printable(report.model)} version {report.version}: {verdict} on {server}"]
+    lines = [f"{printable(report.model)} version {report.version}: {outcome} on {server}"]
     for check in report.checks:
         result = "warn" if check.warning else "ok" if check.passed else "FAIL"
-        lines.append(f"  {result:4} {check.name}{': ' + check.detail if check.detail else ''}")
+        lines.append(f"  {verdict(result, 4)} {check.name}{': ' + check.detail if check.detail else ''}")
     lines += [f"  note override: {override}" for override in report.overrides]
     if (latency := report.latency) is not None:
         lines.append(
@@ -249,15 +247,15 @@ def _smoke_section(report: SmokeReport) -> str:
 
 def _smoke_row(report: SmokeReport) -> tuple[str, ...]:
     latency = f"{report.latency.p50:.1f} / {report.latency.p95:.1f} ms" if report.latency else "-"
-    verdict = "passed" if report.passed else "FAILED"
+    outcome = "passed" if report.passed else "FAILED"
     server = f"Triton {report.server_version} ({report.server})"
-    return (report.model, str(report.version), verdict, _passed_checks(report), latency, server)
+    return (report.model, str(report.version), outcome, _passed_checks(report), latency, server)
 
 
 def _finding_paragraph(finding: Finding) -> str:
     path = printable(relative_path(finding.path), _MAX_LENGTH)
     place = f"{path}:{finding.line}:{finding.column}" if finding.line else path
-    lines = [f"{place}: {finding.severity} {finding.code} {printable(finding.message, _MAX_LENGTH)}"]
+    lines = [f"{place}: {verdict(finding.severity)} {finding.code} {printable(finding.message, _MAX_LENGTH)}"]
     if finding.hint:
         lines.append(f"  hint: {printable(finding.hint, _MAX_LENGTH)}")
     lines += [f"  + {printable(line, _MAX_LENGTH)}" for line in finding.fix.splitlines()]

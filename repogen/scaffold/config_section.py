@@ -8,7 +8,7 @@ from google.protobuf import text_format
 from pydantic import ValidationError
 
 from repogen.artifacts.steps import EnsembleStep
-from repogen.triton_config.rules.identity import ONNX_BACKEND, ONNX_PLATFORM
+from repogen.triton_config.rules.identity import ONNX_BACKEND, ONNX_PLATFORM, is_ensemble
 from repogen.triton_config.sections.model import TritonSpec
 from repogen.triton_config.text.compare import differences
 from repogen.triton_config.text.dims import config_dims
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from repogen.artifacts.tensors import Signature
     from repogen.triton_config.text.parse import ModelConfig
 
+_TRITONS_GROUP = {"kind": "KIND_AUTO", "count": "auto"}
+"""The instance group of a config without one; in the spec, an empty list means one instance."""
 # Not settings: they follow from the spec's other keys, or are converted below.
 _DERIVED = frozenset({
     "name", "platform", "backend", "runtime", "input", "output", "ensemble_scheduling", "default_model_filename",
@@ -40,6 +42,8 @@ def triton_section(
     fields = {field.name: value for field, value in config.ListFields() if field.name not in _DERIVED}
     rest = [name for name in fields if name not in TritonSpec.model_fields]
     section: dict[str, Any] = {"max_batch_size": config.max_batch_size}
+    if not is_ensemble(config):
+        section["instance_group"] = [_TRITONS_GROUP]
     section |= {name: _SPECIAL.get(name, _plain)(value) for name, value in fields.items() if name not in rest}
     _place_state_files(section, directory)
     for entry, warmup in zip(section.get("model_warmup", ()), config.model_warmup, strict=True):
@@ -86,6 +90,10 @@ def compared(existing: ModelConfig, rendered: ModelConfig, name: str) -> list[st
     normalized.name = name
     if normalized.platform == ONNX_PLATFORM or not (normalized.platform or normalized.backend):
         normalized.platform, normalized.backend = "", ONNX_BACKEND
+    if not (normalized.instance_group or is_ensemble(normalized)):
+        normalized.instance_group.add()
+    for group in normalized.instance_group:
+        group.count = max(group.count, 0)  # Triton chooses for 0, and for less
     for step in normalized.ensemble_scheduling.step:
         step.model_version = step.model_version or -1
     lines = [
@@ -204,8 +212,13 @@ def _warmup_sizes(warmup: Any, signature: Signature, *, batched: bool) -> dict[s
     return {dim: next(iter(values)) for dim, values in sizes.items() if len(values) == 1}
 
 
+def _instance_groups(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - protobuf
+    return [{**_plain(group), "count": group.count if group.count > 0 else "auto"} for group in value]
+
+
 _SPECIAL: dict[str, Callable[[Any], Any]] = {
     "version_policy": _version_policy,
+    "instance_group": _instance_groups,
     "parameters": _parameters,
     "optimization": _optimization,
     "model_warmup": _warmups,

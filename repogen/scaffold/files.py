@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.errors import SpecError
-from repogen.files import MAX_GRAPH_BYTES, open_regular, read_bytes, read_text, reason
+from repogen.files import MAX_GRAPH_BYTES, is_file, open_regular, read_bytes, read_text, reason
 from repogen.resources import templates_dir
 from repogen.scaffold.code import model_callables
 from repogen.scaffold.description import flow, one_line
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 SPEC = "repogen.yaml"
 WORKFLOW = ".github/workflows/repogen.yml"
 MANIFESTS = "kubernetes"
+IGNORED = ".gitignore"
+_BUILD = "build/"
+"""Directory next to the spec, into which builds write their reports."""
 _BLOCK = 2**20
 ACTION = "triton-repogen/repogen"
 """The GitHub repository of repogen's action and reusable workflow."""
@@ -69,7 +72,7 @@ def scaffold(directory: Path, *, force: bool, github: bool = False, kubernetes: 
         text = files[spec_file] if spec_file in files else _spec_text(spec_file)
         files |= {directory / MANIFESTS / name: manifest for name, manifest in _manifests(text).items()}
     _write(files, directory, force=force)
-    return tuple(files)
+    return (*files, *(_ignore_reports(directory) if directory / SPEC in files else ()))
 
 
 def can_track() -> bool:
@@ -153,7 +156,7 @@ def scaffold_from(description: SpecDescription, directory: Path, *, force: bool)
     for model in description.models:
         files |= {directory / name: path for name, path in model.copies.items()}
     _write(files, directory, force=force)
-    return tuple(files)
+    return (*files, *_ignore_reports(directory))
 
 
 def _source_text(source: Mapping[str, object]) -> str:
@@ -270,7 +273,38 @@ def _environment(folder: str, variable: tuple[str, str] = ("{{", "}}"), *, trim:
     )
 
 
+def _git_root(directory: Path) -> Path | None:
+    """Return the top of the git repository; None without one."""
+    start = directory.resolve()
+    return next((path for path in (start, *start.parents) if (path / ".git").exists()), None)
+
+
 def _repository_root(directory: Path) -> Path:
     """Return the top of the git repository, where GitHub looks for workflows; without one, ``directory`` itself."""
-    start = directory.resolve()
-    return next((path for path in (start, *start.parents) if (path / ".git").exists()), start)
+    return _git_root(directory) or directory.resolve()
+
+
+def _ignore_reports(directory: Path) -> tuple[Path, ...]:
+    """Add ``build/`` to .gitignore, after its other lines; return the file if it was changed.
+
+    Nothing is changed outside of a git repository, unless the directory has that file; nor if the file is a link, which
+    git does not follow, or cannot be changed: the spec is valid without it.
+    """
+    file, root = directory / IGNORED, _git_root(directory)
+    if file.is_symlink() or (root is None and not file.exists()):
+        return ()
+    above = [path for path in directory.resolve().parents if root is not None and path.is_relative_to(root)]
+    try:
+        text = read_bytes(file).decode(errors="replace") if file.exists() else ""
+        patterns = {line.strip() for line in text.splitlines()}
+        for path in above:
+            lines = read_text(path / IGNORED).splitlines() if is_file(path / IGNORED) else ()
+            patterns |= {line for line in lines if not line.startswith("/")}
+        if patterns & {"build", _BUILD, "/build", f"/{_BUILD}"}:
+            return ()
+        end = "\r\n" if "\r\n" in text else "\n"
+        with file.open("ab") as stream:
+            stream.write(f"{'' if not text or text.endswith(end) else end}{_BUILD}{end}".encode())
+    except (OSError, ValueError):
+        return ()
+    return (file,)

@@ -203,6 +203,8 @@ def _read(directory: Path, spec_dir: Path) -> _Existing:
 
 def _describe(existing: _Existing) -> ModelDescription:
     config = existing.config
+    if config.model_transaction_policy.decoupled:
+        raise _unsupported("it is decoupled, and repogen does not build models that return several responses")
     existing.require_own_files(existing.named_files)
     if is_ensemble(config):
         return _ensemble(existing)

@@ -152,7 +152,7 @@ def current_settings(model: TunableModel) -> Settings:
         BATCHING: _OFF if batching is None else _ON,
         PREFERRED: "none" if batching is None else _preferred_name(batching.preferred_batch_size, largest),
         DELAY: 0 if batching is None else batching.max_queue_delay_microseconds,
-        COUNT: group.count,
+        COUNT: _automatic_count(model, group.kind) if group.count == "auto" else group.count,
         KIND: group.kind,
         **{name: _integer(triton.parameters.get(name, 0)) for name in _PARAMETERS},
         LEVEL: 0 if optimization.graph is None else optimization.graph.level,
@@ -164,10 +164,9 @@ def automatic_settings(model: TunableModel) -> Settings:
 
     Measured on tritonserver 2.51: ``max_batch_size`` 4 with dynamic batching if the model batches.
     """
-    instances = 1 if model.has_gpu else 2
     defaults: Settings = {BATCH: min(4, max(model.max_batch_size, 1)), BATCHING: _ON, PREFERRED: "none", DELAY: 0}
     kind = _GPU if model.has_gpu and model.is_graph else _CPU
-    return {**defaults, COUNT: instances, KIND: kind, **dict.fromkeys(_PARAMETERS, 0), LEVEL: 0}
+    return {**defaults, COUNT: 1 if model.has_gpu else 2, KIND: kind, **dict.fromkeys(_PARAMETERS, 0), LEVEL: 0}
 
 
 def common_settings(model: TunableModel) -> tuple[Settings, ...]:
@@ -254,6 +253,12 @@ def _largest(triton: TritonSpec, model: TunableModel) -> int:
 
 def _default_group(model: TunableModel) -> InstanceGroupSpec:
     return InstanceGroupSpec(kind=_GPU if model.gpu_default and model.is_graph else _CPU)
+
+
+def _automatic_count(model: TunableModel, kind: str) -> int:
+    """Return the number of instances that Triton starts for a group without a count, on each device."""
+    on_cpu = kind == _CPU or not model.has_gpu
+    return 2 if on_cpu and model.is_graph else 1
 
 
 def _integer(value: object) -> int:

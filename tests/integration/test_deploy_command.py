@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -585,41 +585,63 @@ def pem(directory: Path, name: str, authority: tuple[x509.Name, Any] | None = No
     return subject, key
 
 
-def test_mutual_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that requires a client certificate; without TLS or with another root, there is a clear error."""
-    repository = tmp_path / "repository"
+@contextmanager
+def mutual_tls(directory: Path) -> Iterator[tuple[Host, Credentials]]:
+    """Start a server that requires a client certificate; yield it with credentials that it accepts."""
+    repository = directory / "repository"
     publish_scaled(repository, "scale", Scaled(1.0))
-    root = pem(tmp_path, "root")
+    root = pem(directory, "root")
     for name in ("server", "client"):
-        pem(tmp_path, name, root)
-    pem(tmp_path, "other")
+        pem(directory, name, root)
     options = process.triton_options
 
     def with_tls(*arguments: Any, **named: Any) -> list[str]:
         parts = {"root-cert": "root.pem", "server-cert": "server.pem", "server-key": "server.key"}
-        files = [f"--grpc-{part}={tmp_path}/{file}" for part, file in parts.items()]
+        files = [f"--grpc-{part}={directory}/{file}" for part, file in parts.items()]
         return [*options(*arguments, **named), "--grpc-use-ssl-mutual=1", *files]
 
-    monkeypatch.setattr(process, "triton_options", with_tls)
     credentials = Credentials(
         tls=True,
-        root_certificates=tmp_path / "root.pem",
-        private_key=tmp_path / "client.key",
-        certificate_chain=tmp_path / "client.pem",
+        root_certificates=directory / "root.pem",
+        private_key=directory / "client.key",
+        certificate_chain=directory / "client.pem",
     )
-    with served(repository, poll=True) as host:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "triton_options", with_tls)
+        with served(repository, poll=True) as host:
+            yield host, credentials
+
+
+def test_mutual_tls(tmp_path: Path) -> None:
+    """A server that requires a client certificate; without TLS or with another root, there is a clear error."""
+    pem(tmp_path, "other")
+    with mutual_tls(tmp_path) as (host, credentials):
         report = host.deploy("scale", credentials=credentials)
         assert (codes(report), summary(report)) == ([], [("scale", "unchanged", (1,))])
         for tls, root_file in ((False, None), (True, "other.pem"), (True, "root.pem")):
             wrong = Credentials(tls=tls, root_certificates=None if root_file is None else tmp_path / root_file)
             assert codes(host.deploy("scale", credentials=wrong)) == ["server.remote"]
-        command = ["deploy", "scale", "--server", host.address, "--repository", str(repository)]
+        command = ["deploy", "scale", "--server", host.address, "--repository", str(host.repository)]
         files = {"--tls-root": "root.pem", "--tls-key": "client.key", "--tls-cert": "client.pem"}
         command += [part for option, file in files.items() for part in (option, str(tmp_path / file))]
         result = CliRunner().invoke(main, command)
         assert result.exit_code == 0, result.output
-        smoke = ["smoke", str(repository), "--server", host.address, *command[6:]]
+        smoke = ["smoke", str(host.repository), "--server", host.address, *command[6:]]
         result = CliRunner().invoke(main, smoke)
         assert result.exit_code == 0, result.output
         result = CliRunner().invoke(main, smoke[:4])
         assert (result.exit_code, "use --tls, or --tls-root" in result.output) == (6, True)
+
+
+@pytest.mark.full
+def test_bench_over_mutual_tls(tmp_path: Path) -> None:
+    """perf_analyzer uses the client's certificate, and sends a header that is not in its command line."""
+    with mutual_tls(tmp_path) as (host, credentials):
+        options: dict[str, Any] = {"repository": host.repository, "server": host.address, "spec": None}
+        options |= {"batch": [1], "concurrency": [1], "rounds": 1, "seconds": 0.1}
+        headers = {"authorization": "Bearer 5ecre7"}
+        (model,) = repogen.bench(credentials=replace(credentials, headers=headers), **options).models
+        assert (model.error, [row.variant for row in model.rows]) == (None, ["onnxruntime", "grpc"])
+        (model,) = repogen.bench(**options).models
+        assert model.error is not None
+        assert model.error.code == "server.remote"

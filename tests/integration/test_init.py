@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from repogen.triton_config.text.compare import differences
+from repogen.triton_config.text.parse import parse_file
 from tests.support.text_classifier import write_text_classifier, write_text_encoder
 from tests.unit.check.conftest import CONFIG, add_model
 
@@ -44,7 +46,7 @@ def test_text_encoder_from_hugging_face(tmp_path: Path, project_at: Callable[[Pa
 @pytest.mark.full
 def test_repository_is_adopted(tmp_path: Path, project_at: Callable[[Path], Project]) -> None:
     """The spec of an existing repository publishes the next version of its models."""
-    add_model(tmp_path / "repo", "m", CONFIG + "instance_group [ { count: 1 kind: KIND_CPU } ]\n", 1, 4)
+    add_model(tmp_path / "repo", "m", CONFIG, 1, 4)
     before = (tmp_path / "repo" / "m" / "config.pbtxt").read_bytes()
     project = project_at(tmp_path / "spec")
     project.directory.mkdir()
@@ -53,5 +55,8 @@ def test_repository_is_adopted(tmp_path: Path, project_at: Callable[[Path], Proj
     run = project.run("build", "--adopt", "m", "--json")
     assert json.loads(run.stdout)["models"][0]["version"] == 5
     assert (tmp_path / "repo" / "m" / "config.pbtxt.adopted").read_bytes() == before
+    configs = [parse_file(tmp_path / "repo" / "m" / name, name) for name in ("config.pbtxt.adopted", "config.pbtxt")]
+    configs[0].instance_group.add()  # a group that sets nothing: Triton chooses device and number, as without a group
+    assert differences(*configs) == []
     assert sorted(path.name for path in (tmp_path / "repo" / "m").iterdir() if path.is_dir()) == ["1", "4", "5"]
     assert project.run("check", "../repo").returncode == 0

@@ -73,6 +73,7 @@ def test_details_are_wrapped_between_words(monkeypatch: pytest.MonkeyPatch) -> N
     """On a terminal, below the first line of the details."""
     check = Check("gpu", "none; models are smoke-tested on the CPU", ok=True, group="servers")
     monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: True))
     text = doctor_text([check])
     assert text.splitlines()[:3] == [

@@ -92,7 +92,7 @@ def promote(registry: ModelRegistry, request: PromotionRequest, progress: Progre
     if not request.dry_run:
         progress.step(request.name, "record")
         report = _recorded(registry, report)
-    progress.step(request.name, "done")
+    progress.step(request.name, "failed" if outcome is Outcome.REFUSED else "done")
     return report
 
 

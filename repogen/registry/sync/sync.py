@@ -105,7 +105,7 @@ def sync(
                 before, queue = queue, [name for name in queue if _waits_for_steps(results[name])]
                 if queue == before:
                     break
-    progress.step("", "done")
+    progress.step("", "failed" if any(step.error for step in chain.from_iterable(results.values())) else "done")
     return SyncReport(repository, options.alias, options.dry_run, tuple(chain.from_iterable(results.values())))
 
 
@@ -142,7 +142,7 @@ def _sync_model(run: _Run, root: Path, steps: list[Step], entry: RegistryEntry |
                 results.append(step.result)
     except (RepogenError, OSError) as error:
         results.append(failed(name, entry, error))
-    run.progress.step(name, "done")
+    run.progress.step(name, "failed" if any(step.error for step in results) else "done")
     return tuple(results)
 
 

@@ -1,7 +1,7 @@
 """A replacement for ``triton_python_backend_utils``, which a ``model.py`` imports, where Triton is not installed.
 
 Source: triton_python_backend_utils.py of tritonserver 2.51 and its README, as far as it concerns requests and
-responses with arrays. Calls to other models (BLS) raise an error; decoupled responses and shared memory are missing.
+responses with arrays. Calls to other models (BLS) and decoupled responses raise an error; shared memory is missing.
 """
 
 from __future__ import annotations
@@ -166,6 +166,12 @@ class InferenceRequest:
     def is_cancelled(self) -> bool:
         """Return False."""
         return False
+
+    def get_response_sender(self) -> NoReturn:
+        """Raise an error: decoupled responses are not supported."""
+        raise TritonModelException(
+            "model.py sends decoupled responses, which repogen does not support: return one response for each request"
+        )
 
     def exec(self, *, decoupled: bool = False) -> NoReturn:
         """Raise an error: calls to other models are not supported."""

@@ -40,6 +40,9 @@ def section_config(triton: TritonSpec) -> Message:
     for accelerators in sections.get("optimization", {}).get("execution_accelerators", {}).values():
         for accelerator in accelerators:
             accelerator["parameters"] = _texts(accelerator["parameters"])
+    for group in sections.get("instance_group", ()):
+        if group["count"] == "auto":
+            del group["count"]
     sections["parameters"] = {key: {"string_value": text} for key, text in _texts(triton.parameters).items()}
     sections["model_warmup"] = [
         {"name": warmup.name, "batch_size": warmup.batch_size, "count": warmup.count} for warmup in triton.model_warmup
@@ -63,7 +66,8 @@ def merge_extra(message: Message, extra: str, where: str) -> None:
         where: Key path of ``extra``, for errors.
 
     Raises:
-        ConfigError: ``extra`` is not part of a ModelConfig, sets a field that is already set, or names a file.
+        ConfigError: ``extra`` is not part of a ModelConfig, sets a field that is already set, names a file, or makes
+            the model decoupled.
     """
     if not extra.strip():
         return
@@ -90,6 +94,13 @@ def merge_extra(message: Message, extra: str, where: str) -> None:
                 code="config.extra",
                 where=where,
             )
+    if extra_config.model_transaction_policy.decoupled:
+        raise ConfigError(
+            "triton.extra makes the model decoupled, and repogen does not build models that return several responses",
+            "remove it if the model returns one response per request; otherwise, keep the model out of the spec",
+            code="config.extra",
+            where=where,
+        )
     if problem := next(file_problems(extra_config, ()), None):
         hint = "label_filename of an output, data_file of a state and data: golden of a warmup publish files"
         raise ConfigError(f"triton.extra: {problem}", hint, code="config.extra", where=where)

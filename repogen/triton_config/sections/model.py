@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, StrictBool
 
-from repogen.triton_config.sections.base import INT32_MAX, AnyCount, Count, Section, Size, TensorName, must_be
+from repogen.triton_config.sections.base import INT32_MAX, AnyCount, AnySize, Count, Section, Size, TensorName, must_be
 from repogen.triton_config.sections.sequence import SequenceBatchingSpec
 from repogen.triton_config.sections.tensors import BatchInputSpec, BatchOutputSpec, InputExtraSpec, OutputExtraSpec
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from repogen.triton_config.sections.base import KeyPath
 
 AutoOrCount = Annotated[Literal["auto"] | AnyCount, must_be("auto or an integer >= 0")]
+AutoOrSize = Annotated[Literal["auto"] | AnySize, must_be("auto or an integer >= 1")]
 Level = Annotated[int, Field(strict=True, ge=-(2**31), le=INT32_MAX), must_be("an integer")]
 Microseconds = Annotated[int, Field(strict=True, ge=0, le=2**63 - 1), must_be("a number of microseconds >= 0")]
 Text = Annotated[str, Field(max_length=4096)]
@@ -78,7 +79,10 @@ class RateLimiterSpec(Section):
 class InstanceGroupSpec(Section):
     """Triton's instance group."""
 
-    count: Size = Field(default=1, description="Number of instances; for KIND_GPU, on each GPU")
+    count: AutoOrSize = Field(
+        default=1,
+        description="Number of instances; for KIND_GPU, on each GPU; auto: Triton's default for device and backend",
+    )
     kind: Literal["KIND_AUTO", "KIND_CPU", "KIND_GPU", "KIND_MODEL"] = Field(
         default="KIND_CPU", description="Device of the instances"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repogen.artifacts.bench import Sample
-from repogen.artifacts.serving import ControlHeader, Endpoint
+from repogen.artifacts.serving import ControlHeader, Credentials, Endpoint
 from repogen.bench import load as module
 from repogen.bench.load import Load, LoadTarget, measure, parse_result
 from repogen.errors import BenchError
@@ -73,6 +73,34 @@ def test_arguments(variant: Variant, expected: list[str], missing: str, tmp_path
 
     assert [part for part in expected if part not in arguments] == []
     assert missing not in arguments
+
+
+def test_credentials_are_used_over_grpc(tmp_path: Path) -> None:
+    """TLS files and headers; repogen has no other way to reach a server that needs them."""
+    files = {"root_certificates": tmp_path / "root.pem", "private_key": Path("key.pem")}
+    credentials = Credentials(tls=True, headers={"authorization": "Bearer a:b"}, **files)
+    endpoint = Endpoint("h:1", "", "", "remote", "2", "", sees_files=False, has_gpu=True, credentials=credentials)
+
+    arguments = module._arguments(target(tmp_path, endpoint), Load("grpc", 1, 1, 0.3), 0.1)  # noqa: SLF001 - as above
+
+    assert arguments[-7:] == [
+        "--ssl-grpc-use-ssl",
+        *("--ssl-grpc-root-certifications-file", str(tmp_path / "root.pem")),
+        *("--ssl-grpc-private-key-file", str(Path("key.pem").absolute())),
+        *("-H", "authorization:Bearer a:b"),
+    ]
+
+
+def test_headers_are_not_in_the_command_line(tmp_path: Path) -> None:
+    """Other users can read it; the program receives them."""
+    script = f"""tr '\\0' ' ' < /proc/$$/cmdline > {tmp_path}/cmdline
+    while [ $# -gt 0 ]; do [ $1 = -H ] && echo $2 > {tmp_path}/header; shift; done; exit 1"""
+
+    with pytest.raises(BenchError):
+        measure(fake_program(tmp_path, script), Load("shm", 1, 1, 0.1))
+
+    assert (tmp_path / "header").read_text(encoding="utf-8") == "triton-grpc-protocol-key:secret\n"
+    assert "secret" not in (tmp_path / "cmdline").read_text(encoding="utf-8")
 
 
 def test_model_without_a_batch_gets_no_batch_size(tmp_path: Path) -> None:

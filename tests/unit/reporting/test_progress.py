@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
-from typing import TYPE_CHECKING
+
+import pytest
 
 from repogen.reporting.progress import progress_view
-
-if TYPE_CHECKING:
-    import pytest
 
 
 class Terminal(io.StringIO):
@@ -20,13 +19,51 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_live_view_shows_the_last_step_of_each_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failed model ends as failed, a running one keeps its step, and the build has a count."""
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+def new_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Make standard error a terminal of 80 columns with colors; in the test itself, because pytest replaces it."""
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    for name in ("GITHUB_ACTIONS", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
+    return stream
+
+
+@pytest.mark.parametrize("name", ["m" * 37, "m" * 128])
+def test_steps_and_names_are_cut_before_times(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long name leaves room for the time and the start of the step, on one line."""
+    terminal = new_terminal(monkeypatch)
+    with progress_view(quiet=False) as progress:
+        progress.step(name, "source")
+        drawn_lines = list(filter(None, plain(terminal.getvalue()).splitlines()))
+    assert re.search(r"m{30,}…? 0:00:00  source: load the mode", drawn_lines[-1]) is not None
+    assert max(map(len, drawn_lines)) <= 80
+
+
+def test_live_view_without_colors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NO_COLOR is honored: bold or red text is not written, and the view is the same."""
+    texts = []
+    for value in ("", "1"):
+        terminal = new_terminal(monkeypatch)
+        monkeypatch.setenv("NO_COLOR", value)
+        with progress_view(quiet=False) as progress:
+            progress.step("digits", "failed")
+        texts.append(terminal.getvalue())
+    colored, without = texts
+    assert "\x1b[31mfailed" in colored
+    assert "\x1b[31m" not in without
+    assert "failed" in without
+
+
+def plain(text: str) -> str:
+    """Return text without escape codes; what is drawn over a line is a line of its own."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "\n")
+
+
+def test_live_view_shows_the_last_step_of_each_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed model ends as failed, a running one keeps its step, and the build has a count."""
+    terminal = new_terminal(monkeypatch)
     with progress_view(quiet=False) as progress:
         progress.step("", "1 of 3 models")
         progress.step("digits", "done")

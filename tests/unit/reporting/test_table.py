@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import TYPE_CHECKING
 
-from repogen.reporting.output import safe_text, write_text
+import pytest
+
+from repogen.artifacts.environment import Check
+from repogen.reporting.output import fitted, safe_text, write_text
 from repogen.reporting.table import table
-
-if TYPE_CHECKING:
-    import pytest
+from repogen.reporting.text import doctor_text, findings_text
+from repogen.triton_config.rules.findings import Finding
 
 HEADINGS = ("model", "status", "details")
 ROWS = [("digits", "published", "four words that wrap"), ("resnet", "FAILED", "a-hyphenated-word")]
+
+
+class Terminal(io.StringIO):
+    """A text stream that claims to be a terminal."""
+
+    def isatty(self) -> bool:
+        """Return True."""
+        return True
 
 
 def test_long_lines_are_wrapped_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +67,53 @@ def test_narrow_terminal_has_one_block_per_row() -> None:
         "  status   FAILED",
         "  details  a-hyphenated-word",
     ]
+
+
+def test_long_words_are_not_broken() -> None:
+    """A path that does not fit next to its heading starts further left."""
+    rows = [("digits", "ok", "in /usr/lib/x86_64-linux-gnu")]
+    assert table(HEADINGS, rows, width=28, colors=False).splitlines() == [
+        "digits",
+        "  status   ok",
+        "  details  in",
+        "   /usr/lib/x86_64-linux-gnu",
+    ]
+
+
+def test_blocks_omit_what_a_row_does_not_have() -> None:
+    """A model that failed early has few values; in columns, a dash stands for each of the others."""
+    rows = [("digits", "failed", "-")]
+    assert table(HEADINGS, rows, width=20, colors=False) == "digits\n  status   failed"
+    assert table(HEADINGS, rows, width=80, colors=False).endswith("digits  failed  -")
+
+
+@pytest.mark.parametrize("variable", [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_colors_can_be_turned_off(variable: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In tables, in lines with a verdict, and when there is no terminal."""
+    check = Check("torch", "not installed", ok=False, group="build")
+    finding = Finding("RG112", "warning", "several groups", "", "instance_group", path="m/config.pbtxt")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+    def colored() -> list[bool]:
+        texts = (table(HEADINGS, ROWS), doctor_text([check]), findings_text([finding], 1))
+        return ["\x1b" in text for text in texts]
+
+    assert colored() == [False] * 3
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    assert colored() == [True] * 3
+    monkeypatch.setenv(*variable)
+    assert colored() == [False] * 3
+
+
+def test_colored_lines_are_wrapped() -> None:
+    """The escape codes do not count, and stay around their word."""
+    line = "  \x1b[31mFAIL\x1b[0m golden batch=2: the output differs from the golden tensors"
+    assert fitted(line, 40).splitlines() == [
+        "  \x1b[31mFAIL\x1b[0m golden batch=2: the output",
+        "    differs from the golden tensors",
+    ]
+    assert fitted(line[:40], 31) == line[:40]
 
 
 def test_verdicts_are_colored_without_moving_columns() -> None:

@@ -157,8 +157,9 @@ def test_model_of_a_repository(repository: Path) -> None:
         ("sequence_batching { max_sequence_idle_microseconds: 7 oldest { max_candidate_sequences: 4 } }",
          {"sequence_batching": {"max_sequence_idle_microseconds": 7, "oldest": {"max_candidate_sequences": 4}}}),
         ('metric_tags { key: "team" value: "search" }', {"metric_tags": {"team": "search"}}),
-        ("model_transaction_policy { decoupled: true }",
-         {"extra": "model_transaction_policy {\n  decoupled: true\n}\n"}),
+        ("model_transaction_policy { }", {"extra": "model_transaction_policy {\n}\n"}),
+        ("instance_group { kind: KIND_GPU gpus: 1 }",
+         {"instance_group": [{"kind": "KIND_CPU", "count": 1}, {"kind": "KIND_GPU", "gpus": [1], "count": "auto"}]}),
         (f'model_warmup {{ name: "w" batch_size: 2 count: 3 inputs {{ {ZEROS} }} }}',
          {"model_warmup": [{"name": "w", "batch_size": 2, "data": "zero", "count": 3}]}),
     ],
@@ -203,8 +204,6 @@ def test_labels_and_reshape(repository: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "note"),
     [
-        (GROUP, "", "instance_group: not set in config.pbtxt"),
-        ("count: 1 ", "", "instance_group[0].count: not set in config.pbtxt, but the spec writes 1"),
         ("dims: [ 3 ]", "dims: [ -1 ]", "output[0].dims: config.pbtxt has [-1], the spec writes [3]"),
         ('name: "y"', 'name: "z"', "output[0].name: config.pbtxt has 'z', the spec writes 'y'"),
         (GROUP, f'{GROUP}model_warmup {{ name: "w" inputs {{ {FILE} }} }}', "model_warmup"),
@@ -216,6 +215,28 @@ def test_what_cannot_be_expressed(repository: Path, before: str, after: str, not
     text, _ = spec_of(repository / "m")
     assert "# Different from config.pbtxt:" in text
     assert note in text
+
+
+def test_instances_that_triton_chooses(repository: Path) -> None:
+    """Without an instance_group, or with one without a count, Triton still chooses the device and the number."""
+    for group, expected in (
+        ("", {"kind": "KIND_AUTO", "count": "auto"}),
+        ("instance_group { kind: KIND_CPU }", {"kind": "KIND_CPU", "count": "auto"}),
+        ("instance_group { count: -1 }", {"kind": "KIND_AUTO", "count": "auto"}),
+    ):
+        for name, config in (("m", CONFIG + group), ("p", PYTHON.replace(GROUP, group))):
+            (repository / name / "config.pbtxt").write_text(config)
+            text, models = spec_of(repository / name)
+            assert models[name]["triton"]["instance_group"] == [expected]
+            assert "Different from config.pbtxt" not in text
+
+
+def test_decoupled_models_are_omitted(repository: Path) -> None:
+    """Only one response per request can be compared; ensembles of the model are omitted as well."""
+    (repository / "p" / "config.pbtxt").write_text(PYTHON + "model_transaction_policy { decoupled: true }\n")
+    description = describe(str(repository), repository.parent / "spec")
+    assert [model.name for model in description.models] == ["m"]
+    assert "p: it is decoupled, and repogen does not build models that return several responses" in description.omitted
 
 
 def test_unsupported_models(repository: Path) -> None:

@@ -30,10 +30,51 @@ def test_workflow_is_written_to_the_repository_root(tmp_path: Path) -> None:
     written = [
         path.resolve().relative_to(tmp_path).as_posix() for path in scaffold(directory, force=False, github=True)
     ]
-    assert written == [f"{directory.name}/models.py", f"{directory.name}/repogen.yaml", ".github/workflows/repogen.yml"]
+    assert written == [
+        *(f"{directory.name}/{name}" for name in ("models.py", "repogen.yaml")),
+        *(".github/workflows/repogen.yml", f"{directory.name}/.gitignore"),
+    ]
     job = _workflow(tmp_path)["jobs"]["models"]
     assert job["uses"] == f"triton-repogen/repogen/.github/workflows/repogen.yml@v{__version__}"
     assert job["with"]["spec"] == f"{directory.name}/repogen.yaml"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, b"build/\n"),
+        (b"", b"build/\n"),
+        (b"*.pyc\n# build\n", b"*.pyc\n# build\nbuild/\n"),
+        (b"*.pyc", b"*.pyc\nbuild/\n"),
+        (b"\xff\r\n", b"\xff\r\nbuild/\r\n"),
+        (b"/build\n", b"/build\n"),
+    ],
+)
+def test_reports_are_ignored_in_a_git_repository(before: bytes | None, after: bytes, tmp_path: Path) -> None:
+    """The other lines stay as they are, and a pattern that covers the reports is enough."""
+    (tmp_path / ".git").mkdir()
+    file = tmp_path / "project" / ".gitignore"
+    file.parent.mkdir()
+    if before is not None:
+        file.write_bytes(before)
+    written = scaffold(file.parent, force=False)
+    assert file.read_bytes() == after
+    assert (file in written) == (before != after)
+    assert file not in scaffold(file.parent, force=True)
+
+
+def test_files_that_are_not_changed_to_ignore_reports(tmp_path: Path) -> None:
+    """Outside of git; with a pattern in a directory above; and behind a link, which git does not follow."""
+    outside, inside = tmp_path / "outside", tmp_path / "git" / "project"
+    scaffold(outside, force=False)
+    (tmp_path / "git" / ".git").mkdir(parents=True)
+    (tmp_path / "git" / ".gitignore").write_text("build/\n")
+    scaffold(inside, force=False)
+    assert not any((path / ".gitignore").exists() for path in (outside, inside))
+    (tmp_path / "profile").touch()
+    (outside / ".gitignore").symlink_to(tmp_path / "profile")
+    scaffold(outside, force=True)
+    assert (tmp_path / "profile").read_bytes() == b""
 
 
 def test_existing_spec_is_kept(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ REFUSED: dict[str, tuple[str, tuple[str, str, str]]] = {
     ),
     "boolean for integer": (
         GOOD + "    triton: {instance_group: [{count: on}]}\n",
-        ("6:32", "models.m.triton.instance_group[0].count", "must be an integer >= 1, not true"),
+        ("6:32", "models.m.triton.instance_group[0].count", "must be auto or an integer >= 1, not true"),
     ),
     "boolean for float": (
         GOOD + "    parity: {rtol: true}\n",

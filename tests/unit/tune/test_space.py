@@ -33,6 +33,7 @@ SECTIONS: list[dict[str, Any]] = [
     {},
     {"dynamic_batching": {}},
     {"max_batch_size": 8, "dynamic_batching": {"preferred_batch_size": [3, 6], "max_queue_delay_microseconds": 250}},
+    {"instance_group": [{"count": "auto", "kind": "KIND_AUTO"}]},
     {
         "dynamic_batching": {"preserve_ordering": True},
         "instance_group": [{"count": 3, "kind": "KIND_CPU", "host_policy": "numa0"}],

@@ -170,7 +170,16 @@ CASES = {
         ),
         8,
     ),
-    "unbatched": (SCALARS, TritonSpec(version_policy=VersionPolicySpec(all=True)), 0),
+    "unbatched": (
+        SCALARS,
+        TritonSpec.model_validate(
+            {
+                "version_policy": {"all": True},
+                "instance_group": [{"kind": "KIND_AUTO", "count": "auto"}],
+            }
+        ),
+        0,
+    ),
     **{
         name: (case.signature, TritonSpec.model_validate(case.triton), case.largest)
         for name, case in config_sections.CASES.items()
