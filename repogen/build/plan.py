@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.artifacts.attestation import SigningKey
+    from repogen.artifacts.plan import Shard
     from repogen.artifacts.report import ModelReport
     from repogen.artifacts.serving import Credentials
     from repogen.artifacts.tracking import Tracking
@@ -41,6 +42,8 @@ class BuildOptions:
         signing_key: What signs the versions; None to leave them unsigned.
         report: Whether to write an HTML report and the results of the models next to the spec.
         store: The repository to publish to if it is in a store; ``repository`` is its working copy.
+        shard: The part of the selected models to build; None for all.
+        costs: Seconds by model, by which shards are balanced; the costs of other models are estimated.
     """
 
     models: tuple[str, ...] = ()
@@ -59,6 +62,8 @@ class BuildOptions:
     signing_key: SigningKey | None = None
     report: bool = True
     store: OpenedRepository | None = None
+    shard: Shard | None = None
+    costs: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,7 @@ class BuildPlan:
         names: The selected models, in the spec's order.
         pending: Those to build, in the spec's order.
         up_to_date: Reports of the others, by name.
+        reasons: Why each pending model is built, by name.
         rejected: Reports of models that would fail in their last step, by name; they are not pending.
         tracking: Where to track the build; None if it is not tracked.
         unconfirmed: Model and version of each published version that the model registry still lists as pending.
@@ -86,6 +92,7 @@ class BuildPlan:
     tracking: Tracking | None = None
     unconfirmed: tuple[tuple[str, int], ...] = ()
     rejected: Mapping[str, ModelReport] = field(default_factory=dict)
+    reasons: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def place(self) -> Path:
@@ -96,6 +103,13 @@ class BuildPlan:
     def reports(self) -> dict[str, ModelReport]:
         """Reports of the models that are not pending, by name."""
         return {**self.up_to_date, **self.rejected}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know about the whole build."""
+        if self.names or self.options.shard is None:
+            return self.spec.notes
+        return (*self.spec.notes, f"shard {self.options.shard} has no models")
 
     @property
     def jobs(self) -> int:

@@ -265,3 +265,24 @@ def test_command(source: Publisher, target: Publisher, tmp_path: Path) -> None:
     assert [(row["source"], row["number"]) for row in document["versions"]] == [(2, 2)]
     for arguments in (["m@9", *places], ["n", *places], ["m", "--from", str(tmp_path / "none"), *places[2:]]):
         assert CliRunner().invoke(main, ["publish", *arguments]).exit_code == 2
+
+
+def test_all_models_are_published_together(source: Publisher, target: Publisher) -> None:
+    """What the source serves of each; a second run publishes nothing."""
+    source.publish("other", weights=b"3")
+    for published in (True, False):
+        report = repogen.publish(source=source.repository, target=target.repository)
+        rows = [(row.model, row.source, row.number, row.published) for row in report.versions]
+        assert rows == [("m", 2, 1, published), ("other", 1, 1, published)]
+    assert repogen.verify(target.repository).models == 2
+    with pytest.raises(RepogenError) as caught:
+        repogen.publish(None, 1, source=source.repository, target=target.repository)
+    assert caught.value.code == "publish.version-of-all"
+
+
+@pytest.mark.parametrize("arguments", [[], ["m", "--all"]])
+def test_either_a_model_or_all(arguments: list[str]) -> None:
+    """Both, or neither, is a usage error."""
+    result = CliRunner().invoke(main, ["publish", *arguments, "--from", "a", "--to", "b"])
+    assert result.exit_code == 2
+    assert "either NAME or --all" in result.output
