@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from repogen.artifacts.plan import Shard
 from repogen.artifacts.progress import Silent
@@ -40,7 +40,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
     dry_run: bool = False,
     track: bool = True,
     tracking_uri: str | None = None,
-    jobs: int = 1,
+    jobs: int | Literal["auto"] = 1,
     stage_dir: Path | str | None = None,
     try_all_exporters: bool = False,
     signing_key: SigningKey | None = None,
@@ -72,7 +72,8 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         dry_run: Do everything except tracking and publishing.
         track: Track in MLflow where the spec or ``tracking_uri`` says so.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
-        jobs: Number of models to build at a time.
+        jobs: Number of models to build at a time; ``"auto"`` builds one per processor, as far as memory allows: a model
+            waits until the memory that its last build needed is free.
         stage_dir: Stage here instead of next to the repository; it must be on the same filesystem.
         try_all_exporters: Try the remaining exporters as well after one has succeeded.
         signing_key: Sign the versions with it.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 from repogen.artifacts.serving import NO_CREDENTIALS
+from repogen.machine import available_processors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from repogen.artifacts.tracking import Tracking
     from repogen.spec.models import Spec
     from repogen.stores.open import OpenedRepository
+
+AUTO_JOBS: Final = "auto"
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class BuildOptions:
         dry_run: Whether to skip tracking and publishing.
         allow_breaking: Whether a signature may differ from the published version's.
         adopt: Names of models to take over, if repogen did not build those in the repository.
-        jobs: Number of models to build at a time.
+        jobs: Number of models to build at a time; ``auto`` for one per processor, as far as memory allows.
         stage_dir: Directory to stage in; None for the repository's parent.
         track: Whether to track the build in MLflow if the spec, ``tracking_uri`` or the environment configures it.
         tracking_uri: Tracking server; overrides ``MLFLOW_TRACKING_URI`` and the spec's.
@@ -54,7 +56,7 @@ class BuildOptions:
     dry_run: bool = False
     allow_breaking: bool = False
     adopt: tuple[str, ...] = ()
-    jobs: int = 1
+    jobs: int | Literal["auto"] = 1
     stage_dir: Path | None = None
     track: bool = True
     tracking_uri: str | None = None
@@ -114,12 +116,13 @@ class BuildPlan:
     @property
     def jobs(self) -> int:
         """Number of models that are built at the same time."""
-        return max(1, min(self.options.jobs, len(self.pending)))
+        jobs = available_processors() if self.options.jobs == AUTO_JOBS else self.options.jobs
+        return max(1, min(jobs, len(self.pending)))
 
     @property
     def threads(self) -> int:
         """Number of compute threads of each model."""
-        return max(1, (os.cpu_count() or 1) // self.jobs)
+        return max(1, available_processors() // self.jobs)
 
     @property
     def has_work(self) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Literal
 
 import click
 
 from repogen.api import build as api
+from repogen.build.plan import AUTO_JOBS
 from repogen.cli.completion import releases, server_names, spec_models
 from repogen.cli.deploy import Connection, connection_options
 from repogen.cli.group import (
@@ -31,6 +33,24 @@ from repogen.reporting.text import build_text, diagnose_text
 from repogen.spec.load import load_spec
 
 _SPEC = Path("repogen.yaml")
+
+
+class _Jobs(click.ParamType[int | Literal["auto"]]):
+    """A positive integer, or auto."""
+
+    name = "N|auto"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | Literal["auto"]:
+        """Return the number of models."""
+        if value == AUTO_JOBS:
+            return AUTO_JOBS
+        try:
+            jobs = int(str(value))
+        except ValueError:
+            jobs = 0
+        if jobs < 1:
+            self.fail(f"{value!r} is neither a positive integer nor auto", param, ctx)
+        return jobs
 
 
 @click.command()
@@ -60,7 +80,10 @@ _SPEC = Path("repogen.yaml")
 @click.option("--dry-run", is_flag=True, help="Do everything except tracking and publishing.")
 @click.option("--no-track", is_flag=True, help="Turn off MLflow tracking.")
 @tracking_option
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Models to build in parallel.")
+@click.option(
+    "--jobs", type=_Jobs(), default=1, show_default=True,
+    help="Models to build in parallel; auto: one per processor, as far as memory allows.",
+)  # fmt: skip
 @click.option(
     "--shard", metavar="I/N", help="Build the I-th of N parts of the models; ensembles stay with their steps."
 )
@@ -89,7 +112,7 @@ def build(  # noqa: PLR0913 - one parameter per option
     dry_run: bool,
     no_track: bool,
     tracking_uri: str | None,
-    jobs: int,
+    jobs: int | Literal["auto"],
     shard: str | None,
     plan: Path | None,
     explain: bool,
