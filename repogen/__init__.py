@@ -2,8 +2,8 @@
 
 >>> import repogen
 >>> print(*sorted(set(repogen.__all__) - {"__version__"}))  # doctest: +NORMALIZE_WHITESPACE
-as_dict bench build check deploy diff history load_spec promote prune publish report rollback rollback_alias sign
-smoke sync tune verify versions
+as_dict bench build check deploy diff history load_spec plan promote prune publish report rollback rollback_alias
+sign smoke sync tune verify versions
 
 Every function is imported on first use: ``import repogen`` alone imports nothing heavy.
 """
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from repogen.api.build import build
     from repogen.api.check import check
     from repogen.api.deploy import deploy
+    from repogen.api.plan import plan
     from repogen.api.registry import history, promote, rollback_alias, sync
     from repogen.api.report import report
     from repogen.api.repository import diff, prune, publish, rollback, sign, verify, versions
@@ -40,6 +41,7 @@ __all__ = [
     "diff",
     "history",
     "load_spec",
+    "plan",
     "promote",
     "prune",
     "publish",
@@ -63,6 +65,7 @@ _MODULES = {
     "diff": "repogen.api.repository",
     "history": "repogen.api.registry",
     "load_spec": "repogen.api.spec",
+    "plan": "repogen.api.plan",
     "promote": "repogen.api.registry",
     "prune": "repogen.api.repository",
     "publish": "repogen.api.repository",

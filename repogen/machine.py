@@ -1,11 +1,27 @@
-"""The operating system and processor of this machine, which decide what repogen can do here."""
+"""The operating system, the processors and the memory of this machine, which decide what repogen can do here.
+
+Source of the control group files: the kernel's cgroup-v2.rst, and cgroup-v1/memory.rst and sched-bwc.rst.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import platform
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 LINUX = "Linux"
+_ROOT = Path("/")
+_KIB = 1024
+_MEMORY_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+"""The limit, the use, and the key of unused cached pages in memory.stat, of versions 2 and 1."""
 
 
 def system_and_processor() -> tuple[str, str]:
@@ -18,6 +34,72 @@ def is_linux() -> bool:
     return system_and_processor()[0] == LINUX
 
 
-def available_processors() -> int:
-    """Return the number of processors that this process may use; ``taskset`` limits them."""
-    return len(os.sched_getaffinity(0)) if is_linux() else os.cpu_count() or 1
+def available_processors(root: Path = _ROOT) -> int:
+    """Return the number of processors that this process may use: ``taskset`` and a container's quota limit them.
+
+    Args:
+        root: Directory that contains ``proc`` and ``sys``.
+    """
+    if not is_linux():
+        return os.cpu_count() or 1
+    return min((len(os.sched_getaffinity(0)), *(math.ceil(quota) for quota in _quotas(root))))
+
+
+def available_memory(root: Path = _ROOT) -> int | None:
+    """Return the bytes of memory that can be allocated without swapping; None on a system that does not say.
+
+    The limits of control groups, such as that of a container, count as well. Cached file pages are not in use.
+
+    Args:
+        root: Directory that contains ``proc`` and ``sys``.
+    """
+    fields = (line.split() for line in _lines(root / "proc" / "meminfo"))
+    free = [int(words[1]) * _KIB for words in fields if words[:1] == ["MemAvailable:"]]
+    return max(0, min((*free, *_headrooms(root)))) if free else None
+
+
+def _headrooms(root: Path) -> Iterator[int]:
+    """Yield what each control group with a limit leaves."""
+    for group in _control_groups(root, "memory"):
+        for limit_file, usage_file, cached in _MEMORY_FILES:
+            limit, usage = _numbers(group / limit_file), _numbers(group / usage_file)
+            if limit and usage:
+                fields = (line.split() for line in _lines(group / "memory.stat"))
+                inactive = sum(int(words[1]) for words in fields if words[:1] == [cached])
+                yield limit[0] - max(0, usage[0] - inactive)
+
+
+def _quotas(root: Path) -> Iterator[float]:
+    """Yield the number of processors that each control group with a quota may use."""
+    for group in _control_groups(root, "cpu"):
+        quota = _numbers(group / "cpu.max") or (
+            *_numbers(group / "cpu.cfs_quota_us"),
+            *_numbers(group / "cpu.cfs_period_us"),
+        )
+        if len(quota) == 2 and min(quota) > 0:  # noqa: PLR2004 - quota and period
+            yield quota[0] / quota[1]
+
+
+def _control_groups(root: Path, controller: str) -> Iterator[Path]:
+    """Yield the directories of this process's control group, and of those that contain it, for a controller."""
+    mount = root / "sys" / "fs" / "cgroup"
+    for line in _lines(root / "proc" / "self" / "cgroup"):
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        top = mount / controller if controllers else mount
+        group = top / path.strip("/")
+        yield from (directory for directory in (group, *group.parents) if directory.is_relative_to(top))
+
+
+def _numbers(path: Path) -> tuple[int, ...]:
+    """Return the integers in a file; none if it does not exist, or says that there is no limit."""
+    words = " ".join(_lines(path)).split()
+    return tuple(map(int, words)) if words and all(word.lstrip("-").isdecimal() for word in words) else ()
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from repogen.artifacts.plan import Shard
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import NO_CREDENTIALS
 from repogen.build import pipeline
 from repogen.build.plan import BuildOptions
+from repogen.build.plan_file import read_plan
 from repogen.files.url import RepositoryUrl, location
 from repogen.spec.load import load_spec
 from repogen.spec.models import Spec
@@ -38,11 +40,13 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
     dry_run: bool = False,
     track: bool = True,
     tracking_uri: str | None = None,
-    jobs: int = 1,
+    jobs: int | Literal["auto"] = 1,
     stage_dir: Path | str | None = None,
     try_all_exporters: bool = False,
     signing_key: SigningKey | None = None,
     report: bool = True,
+    shard: Shard | str | None = None,
+    plan: Path | str | None = None,
     progress: Progress | None = None,
 ) -> BuildReport:
     """Export, verify, smoke-test and publish the models of a spec, as ``repogen build`` does.
@@ -68,11 +72,16 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         dry_run: Do everything except tracking and publishing.
         track: Track in MLflow where the spec or ``tracking_uri`` says so.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
-        jobs: Number of models to build at a time.
+        jobs: Number of models to build at a time; ``"auto"`` builds one per processor, as far as memory allows: a model
+            waits until the memory that its last build needed is free.
         stage_dir: Stage here instead of next to the repository; it must be on the same filesystem.
         try_all_exporters: Try the remaining exporters as well after one has succeeded.
         signing_key: Sign the versions with it.
         report: Write an HTML report and the results of each model to ``build/reports`` next to the spec.
+        shard: Build only this part of the models, such as ``"1/4"``. Every model is in exactly one of the four parts,
+            and an ensemble is in the same one as its steps.
+        plan: A file with the output of ``repogen plan --json``: shards are balanced by its costs. All shards of a
+            build need the same file.
         progress: Receives progress events; silent by default.
 
     Returns:
@@ -99,6 +108,8 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         try_all_exporters=try_all_exporters,
         signing_key=signing_key,
         report=report,
+        shard=Shard.parse(shard) if isinstance(shard, str) else shard,
+        costs={} if plan is None else read_plan(Path(plan)),
     )
     events = progress or Silent()
     place = loaded_spec.repository if options.repository is None else options.repository

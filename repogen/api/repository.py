@@ -257,7 +257,7 @@ def prune(  # noqa: PLR0913 - one parameter per option of `repogen prune`
 
 
 def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
-    name: str,
+    name: str | None = None,
     version: int | None = None,
     *,
     source: Path | str,
@@ -267,7 +267,7 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
     stage_dir: Path | str | None = None,
     signer: TrustedSigner | None = None,
 ) -> TransferReport:
-    """Copy a verified version from one repository to another, as ``repogen publish`` does; an ensemble with its steps.
+    """Copy verified versions from one repository to another, as ``repogen publish`` does; ensembles with their steps.
 
     Every byte is compared with the manifest while it is copied. The version gets the target's next number.
 
@@ -277,7 +277,7 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
         report.versions[0].number  # 4
 
     Args:
-        name: The model.
+        name: The model; all models of the source when None.
         version: The version in the source; the newest one that is served there when None.
         source: A repository with versions that repogen built. It is not trusted, and only read.
         target: A repository that ``build`` may write; created if it does not exist.
@@ -294,6 +294,8 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
             same.
         repogen.errors.PublishError: A version was rejected, or the target cannot be written.
     """
+    if name is None and version is not None:
+        raise SpecError("a version was given without a model", "name the model", code="publish.version-of-all")
     directory = None if stage_dir is None else Path(stage_dir)
     options = TransferOptions(version, allow_breaking, dry_run, directory, signer)
     from repogen.versions.transfer import (  # noqa: PLC0415 - imports onnx

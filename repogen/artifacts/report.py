@@ -60,6 +60,8 @@ class ModelReport:
         config: Text of config.pbtxt; empty without one.
         manifest: The version's manifest; None without one.
         error: Why the model failed; None if it did not.
+        reasons: Why the model was built; empty if it is up to date.
+        from_cache: Whether the export and its verification are those of an earlier build.
     """
 
     name: str
@@ -91,6 +93,8 @@ class ModelReport:
     operators: dict[str, int] = field(default_factory=dict)
     config: str = ""
     manifest: Manifest | None = None
+    reasons: tuple[str, ...] = ()
+    from_cache: bool = False
 
     @property
     def has_parity(self) -> bool:

@@ -93,10 +93,11 @@ def step_inputs(dependencies: Iterable[str], repository: Path) -> dict[str, str]
     return {f"{_STEP}{name}": _content(model_dir(repository, name)) for name in dependencies}
 
 
-def steps_changed(recorded: Mapping[str, str], dependencies: Iterable[str], repository: Path) -> bool:
-    """Return whether the models that an ensemble uses differ from those in a recorded fingerprint."""
-    steps = {key: value for key, value in recorded.items() if key.startswith(_STEP)}
-    return steps != step_inputs(dependencies, repository)
+def changed_steps(recorded: Mapping[str, str], dependencies: Iterable[str], repository: Path) -> list[str]:
+    """Return one reason for each model that an ensemble uses, or used, and that differs from a recorded fingerprint."""
+    old = {key: value for key, value in recorded.items() if key.startswith(_STEP)}
+    new = step_inputs(dependencies, repository)
+    return [_reason(key, old.get(key), new.get(key)) for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
 
 
 def changes(recorded: Mapping[str, str], spec: Spec, name: str) -> list[str]:
@@ -110,9 +111,14 @@ def changes(recorded: Mapping[str, str], spec: Spec, name: str) -> list[str]:
     Returns:
         One readable reason per change; empty if nothing changed.
     """
-    new = _current(spec, name, [key for key in recorded if key.startswith((_FILE, _DIST))])
+    new = current_inputs(recorded, spec, name)
     old = {key: value for key, value in recorded.items() if key != REGISTERED and not key.startswith(_STEP)}
     return [_reason(key, old.get(key), new.get(key)) for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
+
+
+def current_inputs(recorded: Mapping[str, str], spec: Spec, name: str) -> dict[str, str]:
+    """Return the inputs of a model as they are now, except its steps; with the imports of a recorded fingerprint."""
+    return _current(spec, name, [key for key in recorded if key.startswith((_FILE, _DIST))])
 
 
 def imports_changed(recorded: Mapping[str, str], root: Path) -> bool:
@@ -260,6 +266,7 @@ def _reason(key: str, old: str | None, new: str | None) -> str:
         "quality": "the file of quality.data",
         "optimize": f"a file of the options of {name}",
         "template": f"the template {name}",
+        "step": f"its step {name}",
     }.get(kind, f"{key} (recorded by another version of repogen)")
     if old is None:
         return f"{subject} is new"

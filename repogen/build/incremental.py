@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.file_names import UNCONFIRMED_FILE
 from repogen.artifacts.report import ModelReport, Status
 from repogen.build.dependencies import ensemble_dependencies
-from repogen.build.fingerprint import changes, steps_changed
+from repogen.build.fingerprint import changed_steps, changes
 from repogen.errors import RepogenError
 from repogen.files import exists, is_directory, is_file
 from repogen.repository.hold import held_version, hold_note, hold_of
@@ -28,17 +28,17 @@ from repogen.repository.manifest import damaged_files, damaged_named_files, read
 from repogen.repository.ownership import NEW_OWNER_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from repogen.artifacts.versions import Manifest
     from repogen.spec.models import Spec
 
 
-def up_to_date_models(
+def compare_models(
     spec: Spec, names: Iterable[str], repository: Path, *, registered: bool = False
-) -> dict[str, ModelReport]:
-    """Return the report of each model whose newest published version is up to date; others must be built.
+) -> dict[str, ModelReport | tuple[str, ...]]:
+    """Return, for each model, the report of its newest published version if it is up to date, or why it is not.
 
     The models are checked at the same time, because most of the time is spent on hashing one large file of each.
 
@@ -49,25 +49,28 @@ def up_to_date_models(
         registered: Whether versions go into a model registry; one that is not in it then counts as changed.
     """
 
-    def check(name: str) -> ModelReport | None:
+    def check(name: str) -> ModelReport | tuple[str, ...]:
         start = time.monotonic()
-        current = _newest_version(repository, name)
-        if current is None or not is_up_to_date(spec, name, repository, current, registered=registered):
-            return None
+        current = newest_version(repository, name)
+        if isinstance(current, str):
+            return (current,)
+        if reasons := _reasons_to_build(spec, name, repository, current, registered=registered):
+            return tuple(reasons)
         held = hold_of(model_dir(repository, name))
         notes = () if held is None else (hold_note(name, held),)
         return replace(_report(name, *current, time.monotonic() - start), notes=notes)
 
     selected = list(names)
     with ThreadPoolExecutor() as pool:
-        reports = zip(selected, pool.map(check, selected), strict=True)
-        return {name: report for name, report in reports if report is not None}
+        return dict(zip(selected, pool.map(check, selected), strict=True))
 
 
-def is_up_to_date(
-    spec: Spec, name: str, repository: Path, current: tuple[int, Manifest], *, registered: bool = False
-) -> bool:
-    """Return whether a published version is what a build would publish now, and whether its files are intact.
+def _reasons_to_build(
+    spec: Spec, name: str, repository: Path, current: tuple[int, Manifest], *, registered: bool
+) -> Sequence[str]:
+    """Return why a published version is not what a build would publish now; empty if it is, and its files are intact.
+
+    Its files are compared with its manifest only if its inputs did not change.
 
     Args:
         spec: The spec.
@@ -79,14 +82,16 @@ def is_up_to_date(
     version, manifest = current
     directory = model_dir(repository, name)
     inputs = manifest.provenance.fingerprint
-    return not (
-        changes(inputs, spec, name)
-        or steps_changed(inputs, ensemble_dependencies(spec.models, name), repository)
-        or (registered and not manifest.provenance.registered)
-        or damaged_files(directory / str(version), manifest)
-        # while a version is held, the files that its config names are needed, and not those of the newest version
-        or (hold_of(directory) is None and damaged_named_files(directory, manifest.files))
-    )
+    reasons = changes(inputs, spec, name) + changed_steps(inputs, ensemble_dependencies(spec.models, name), repository)
+    if registered and not manifest.provenance.registered:
+        reasons.append(f"version {version} is not in the model registry")
+    if reasons:
+        return reasons
+    damage = damaged_files(directory / str(version), manifest)
+    # While a version is held, the files that its config names are needed, and not those of the newest version.
+    if hold_of(directory) is None:
+        damage += damaged_named_files(directory, manifest.files)
+    return [f"version {version}: {line}" for line in damage]
 
 
 def unconfirmed_versions(names: Iterable[str], repository: Path) -> tuple[tuple[str, int], ...]:
@@ -124,22 +129,27 @@ def remove_leftovers(repository: Path, stage_dir: Path | None) -> None:
             sweep(repository, stage_dir)
 
 
-def _newest_version(repository: Path, name: str) -> tuple[int, Manifest] | None:
+def newest_version(repository: Path, name: str) -> tuple[int, Manifest] | str:
     """Return number and manifest of a model's newest version if Triton serves it with the config.pbtxt of its build.
 
-    While another version is held, the newest one need not be served.
+    While another version is held, the newest one need not be served. Otherwise the reason is returned.
     """
+    version = None
     try:
         directory = model_dir(repository, name)
         version = latest_version(directory)
         if version is None:
-            return None
+            return "no version is published"
         manifest = read_manifest(directory / str(version))
         built_config, served_config = (config_bytes(folder) for folder in (directory / str(version), directory))
-    except (OSError, RepogenError):
-        return None
+    except FileNotFoundError:
+        return f"version {version} was not built by repogen"
+    except (OSError, RepogenError) as error:
+        return f"version {version} can't be read: {error}"
     is_current = built_config == served_config or held_version(served_config) is not None
-    return (version, manifest) if built_config is not None and is_current else None
+    if built_config is not None and is_current:
+        return version, manifest
+    return f"config.pbtxt is not the one that version {version} was built with"
 
 
 def _report(name: str, version: int, manifest: Manifest, seconds: float) -> ModelReport:

@@ -144,6 +144,7 @@ class ModelRun:
             operators=built.artifact.operators if isinstance(built.artifact, OnnxArtifact) else {},
             config="" if staged is None else staged.config.text,
             manifest=None if staged is None else staged.manifest,
+            from_cache=outcome is not None and _WORKER not in self._seconds,
         )
 
     def _run_timed(

@@ -1,10 +1,11 @@
-"""The HTML report of a build, and the results of its models, in ``build/reports`` next to the spec."""
+"""The HTML report of a build, and the results and costs of its models, in ``build/reports`` next to the spec."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from repogen.build.costs import record_costs
 from repogen.files import is_inside
 from repogen.reporting.html.page import build_page
 from repogen.reporting.results import REPORTS, build_document, read_results, write_build_results, write_file
@@ -36,6 +37,7 @@ def write_page(plan: BuildPlan, report: BuildReport) -> tuple[BuildReport, str]:
         results = {model.name: read_results(directory, model.name) for model in report.models}
         html = build_page(build_document(report), results)
         write_build_results(report, directory)
+        record_costs(report, plan.spec.root)
         write_file(html, path)
     except OSError as error:
         return _with_note(report, f"{path} can't be written: {error.strerror}"), html

@@ -13,15 +13,16 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.report import BuildReport
+from repogen.artifacts.report import BuildReport, ModelReport
 from repogen.build.dependencies import ensemble_dependencies, with_ensembles
 from repogen.build.incremental import (
+    compare_models,
     recover_interrupted_publishes,
     remove_leftovers,
     unconfirmed_versions,
-    up_to_date_models,
 )
 from repogen.build.plan import BuildOptions, BuildPlan
+from repogen.build.shards import select_shard
 from repogen.errors import RepogenError, SpecError
 from repogen.files import is_directory
 from repogen.registry.mlflow.uri import TRACKING_URI, tracking_of
@@ -33,6 +34,7 @@ from repogen.spec.sources import MlflowSource
 from repogen.stores.selection import served
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from repogen.artifacts.progress import Progress
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from repogen.spec.models import Spec
 
 __all__ = ["BuildOptions", "build"]
+
+_FORCED = ("--force was given",)
 
 
 def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
@@ -66,33 +70,42 @@ def build(spec: Spec, options: BuildOptions, progress: Progress) -> BuildReport:
         if options.store is not None:
             options.store.fetch(_steps_in_store(plan))
     if not plan.has_work:
-        return BuildReport(plan.repository, tuple(plan.reports[name] for name in plan.names), notes=plan.spec.notes)
+        return BuildReport(plan.repository, tuple(plan.reports[name] for name in plan.names), notes=plan.notes)
     # Imports the code that runs workers, Triton and MLflow; an unchanged build does not need it.
     from repogen.build.run import run_plan  # noqa: PLC0415
 
     return run_plan(plan, progress)
 
 
-def plan_build(spec: Spec, options: BuildOptions) -> BuildPlan:
+def plan_build(spec: Spec, options: BuildOptions, *, writes: bool = True) -> BuildPlan:
     """Return which of the selected models must be built, after publishes that were interrupted are recovered.
+
+    Args:
+        spec: The spec.
+        options: What to build, and how.
+        writes: Whether interrupted publishes are recovered, except in a dry run.
 
     Raises:
         RepogenError: A model name is unknown, the repository cannot be used, or MLflow is not configured.
     """
     names = _select_names(spec, options.models)
     _select_names(spec, options.adopt)
+    if options.shard is not None:
+        names = select_shard(spec.models, names, options.shard, options.costs)
     repository = _repository(spec, options)
     require_built(repository)
-    if not options.dry_run:
+    if writes and not options.dry_run:
         recover_interrupted_publishes(names, repository)
         remove_leftovers(repository, options.stage_dir)
     spec = _with_pinned_sources(spec, options, names)
     tracking = _tracking(spec, options)
-    current = {}
+    compared: Mapping[str, ModelReport | tuple[str, ...]] = dict.fromkeys(names, _FORCED)
     if not options.force:
         registered = tracking is not None and tracking.register
-        current = up_to_date_models(spec, names, repository, registered=registered)
-    pending_names = with_ensembles(spec, names, [name for name in names if name not in current])
+        compared = compare_models(spec, names, repository, registered=registered)
+    current = {name: report for name, report in compared.items() if isinstance(report, ModelReport)}
+    reasons = {name: reason for name, reason in compared.items() if not isinstance(reason, ModelReport)}
+    pending_names = with_ensembles(spec, names, reasons)
     return BuildPlan(
         spec,
         options,
@@ -102,7 +115,14 @@ def plan_build(spec: Spec, options: BuildOptions) -> BuildPlan:
         up_to_date={name: report for name, report in current.items() if name not in pending_names},
         tracking=tracking,
         unconfirmed=() if tracking is None else unconfirmed_versions(names, repository),
+        reasons={name: reasons.get(name) or _steps_are_built(spec, name, reasons) for name in pending_names},
     )
+
+
+def _steps_are_built(spec: Spec, name: str, changed: Collection[str]) -> tuple[str, ...]:
+    """Return why an ensemble is built that is up to date itself."""
+    steps = (step for step in ensemble_dependencies(spec.models, name) if step in changed)
+    return tuple(f"its step {step} is built" for step in steps)
 
 
 def _steps_in_store(plan: BuildPlan) -> list[Path]:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 from repogen.artifacts.serving import NO_CREDENTIALS
+from repogen.machine import available_processors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from repogen.artifacts.attestation import SigningKey
+    from repogen.artifacts.plan import Shard
     from repogen.artifacts.report import ModelReport
     from repogen.artifacts.serving import Credentials
     from repogen.artifacts.tracking import Tracking
     from repogen.spec.models import Spec
     from repogen.stores.open import OpenedRepository
+
+AUTO_JOBS: Final = "auto"
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class BuildOptions:
         dry_run: Whether to skip tracking and publishing.
         allow_breaking: Whether a signature may differ from the published version's.
         adopt: Names of models to take over, if repogen did not build those in the repository.
-        jobs: Number of models to build at a time.
+        jobs: Number of models to build at a time; ``auto`` for one per processor, as far as memory allows.
         stage_dir: Directory to stage in; None for the repository's parent.
         track: Whether to track the build in MLflow if the spec, ``tracking_uri`` or the environment configures it.
         tracking_uri: Tracking server; overrides ``MLFLOW_TRACKING_URI`` and the spec's.
@@ -41,6 +44,8 @@ class BuildOptions:
         signing_key: What signs the versions; None to leave them unsigned.
         report: Whether to write an HTML report and the results of the models next to the spec.
         store: The repository to publish to if it is in a store; ``repository`` is its working copy.
+        shard: The part of the selected models to build; None for all.
+        costs: Seconds by model, by which shards are balanced; the costs of other models are estimated.
     """
 
     models: tuple[str, ...] = ()
@@ -51,7 +56,7 @@ class BuildOptions:
     dry_run: bool = False
     allow_breaking: bool = False
     adopt: tuple[str, ...] = ()
-    jobs: int = 1
+    jobs: int | Literal["auto"] = 1
     stage_dir: Path | None = None
     track: bool = True
     tracking_uri: str | None = None
@@ -59,6 +64,8 @@ class BuildOptions:
     signing_key: SigningKey | None = None
     report: bool = True
     store: OpenedRepository | None = None
+    shard: Shard | None = None
+    costs: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,7 @@ class BuildPlan:
         names: The selected models, in the spec's order.
         pending: Those to build, in the spec's order.
         up_to_date: Reports of the others, by name.
+        reasons: Why each pending model is built, by name.
         rejected: Reports of models that would fail in their last step, by name; they are not pending.
         tracking: Where to track the build; None if it is not tracked.
         unconfirmed: Model and version of each published version that the model registry still lists as pending.
@@ -86,6 +94,7 @@ class BuildPlan:
     tracking: Tracking | None = None
     unconfirmed: tuple[tuple[str, int], ...] = ()
     rejected: Mapping[str, ModelReport] = field(default_factory=dict)
+    reasons: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def place(self) -> Path:
@@ -98,14 +107,22 @@ class BuildPlan:
         return {**self.up_to_date, **self.rejected}
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know about the whole build."""
+        if self.names or self.options.shard is None:
+            return self.spec.notes
+        return (*self.spec.notes, f"shard {self.options.shard} has no models")
+
+    @property
     def jobs(self) -> int:
         """Number of models that are built at the same time."""
-        return max(1, min(self.options.jobs, len(self.pending)))
+        jobs = available_processors() if self.options.jobs == AUTO_JOBS else self.options.jobs
+        return max(1, min(jobs, len(self.pending)))
 
     @property
     def threads(self) -> int:
         """Number of compute threads of each model."""
-        return max(1, (os.cpu_count() or 1) // self.jobs)
+        return max(1, available_processors() // self.jobs)
 
     @property
     def has_work(self) -> bool:

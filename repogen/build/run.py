@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.report import BuildReport
@@ -31,10 +32,11 @@ def run_plan(plan: BuildPlan, progress: Progress) -> BuildReport:
             with open_session(plan, progress, tracking, cancelled) as session:
                 reports |= (built := build_models(session, verify_model))
                 progress.step("", "failed" if any(report.error for report in built.values()) else "done")
+        reports |= {name: replace(reports[name], reasons=reasons) for name, reasons in plan.reasons.items()}
         if tracking is not None:
             for name, version in plan.unconfirmed:
                 reports[name] = confirm_published(tracking, plan.repository, reports[name], version)
-        report = BuildReport(plan.repository, tuple(reports[name] for name in plan.names), notes=plan.spec.notes)
+        report = BuildReport(plan.repository, tuple(reports[name] for name in plan.names), notes=plan.notes)
         html = ""
         if plan.options.report:
             report, html = write_page(plan, report)

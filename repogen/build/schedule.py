@@ -12,10 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from repogen.artifacts.report import ModelReport, Status
+from repogen.build.costs import read_costs
 from repogen.build.dependencies import build_order, ensemble_dependencies
 from repogen.build.model_run import ModelRun
+from repogen.build.plan import AUTO_JOBS
 from repogen.build.preconditions import with_place
 from repogen.errors import ErrorRecord, RepogenError
+from repogen.machine import available_memory
 from repogen.repository.workspace import write_error
 from repogen.worker.process import may_lack_memory
 
@@ -35,28 +38,56 @@ RETRIED = (
     "its worker was killed while other models were built, perhaps because memory was exhausted; it was built again "
     "alone: a lower --jobs avoids this"
 )
+_MARGIN = 1.2
+"""Times the memory of the worker: the ONNX Runtime of the target and Triton also load the model."""
+_POLL_SECONDS = 1.0
 
 
-class _Room:
-    """Lets models be verified at the same time, or one of them alone."""
+class Room:
+    """Lets models be verified at the same time, as far as memory allows, or one of them alone.
 
-    def __init__(self) -> None:
+    Args:
+        free: Returns the free memory in bytes; None where the system does not say.
+    """
+
+    def __init__(self, free: Callable[[], int | None]) -> None:
+        """Begin without a model; what is free now is shared by the models."""
         self._changed = threading.Condition()
         self._used = 0
         self._reserved = False
+        self._free = free
+        self._unassigned = free()
 
     @contextmanager
-    def shared(self) -> Iterator[None]:
-        """Wait until no model is to be alone."""
+    def shared(self, memory: int = 0) -> Iterator[None]:
+        """Wait until no model is to be alone, and memory is free; a model that is the only one does not wait for that.
+
+        Args:
+            memory: Bytes that the model needs; 0 if that does not matter.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: not self._reserved)
+            while self._reserved or not self._fits(memory):
+                self._changed.wait(_POLL_SECONDS)  # other programs use memory as well
             self._used += 1
+            self._assign(memory)
         try:
             yield
         finally:
             with self._changed:
                 self._used -= 1
+                self._assign(-memory)
                 self._changed.notify_all()
+
+    def _fits(self, memory: int) -> bool:
+        """Return whether memory is free now, and was not assigned to a model that has not used it yet."""
+        if not memory or not self._used or self._unassigned is None:
+            return True
+        free = self._free()
+        return memory <= min(self._unassigned, self._unassigned if free is None else free)
+
+    def _assign(self, memory: int) -> None:
+        if self._unassigned is not None:
+            self._unassigned -= memory
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -109,14 +140,15 @@ def build_models(session: BuildSession, verify: Verify) -> dict[str, ModelReport
     dependencies = {name: ensemble_dependencies(session.spec.models, name) for name in names}
     held_models = {member for name, steps in dependencies.items() if steps for member in (name, *steps)}
     order = build_order(session.spec, names)  # dependencies first, so that no ensemble blocks the threads of its steps
-    room = _Room()
+    room = Room(available_memory)
+    needs = _memory_needs(session)
     with ThreadPoolExecutor(session.plan.jobs, thread_name_prefix="model") as pool:
         futures: dict[str, Future[PendingBuild]] = {}
         for name in order:
             steps = {step: futures[step] for step in dependencies[name] if step in futures}
             hold = name in held_models and not session.options.dry_run
             run = ModelRun(name, session.progress, session.cancelled)
-            verify_once = partial(_verify, session, run, room, verify)
+            verify_once = partial(_verify, session, run, room, needs.get(name, 0), verify)
             futures[name] = pool.submit(_build, session, run, verify_once, steps, hold=hold)
         _count_builds(session, futures.values())
         try:
@@ -128,6 +160,13 @@ def build_models(session: BuildSession, verify: Verify) -> dict[str, ModelReport
     for name in order:
         builds[name] = _publish_held(session, name, builds, dependencies)
     return {name: builds[name].report for name in names}
+
+
+def _memory_needs(session: BuildSession) -> dict[str, int]:
+    """Return the bytes of memory that each model needs, with a margin; nothing unless the number of jobs is auto."""
+    if session.options.jobs != AUTO_JOBS:
+        return {}
+    return {name: int(cost.memory_bytes * _MARGIN) for name, cost in read_costs(session.spec).items()}
 
 
 def _count_builds(session: BuildSession, futures: Collection[Future[PendingBuild]]) -> None:
@@ -166,11 +205,11 @@ def _build(
     return PendingBuild(run, _publish(session, run, publish))
 
 
-def _verify(session: BuildSession, run: ModelRun, room: _Room, verify: Verify) -> Publish:
+def _verify(session: BuildSession, run: ModelRun, room: Room, memory: int, verify: Verify) -> Publish:
     """Verify one model; if its worker was killed as for lack of memory, once more without other models."""
     threads = session.plan.threads
     try:
-        with room.shared():
+        with room.shared(memory):
             return verify(session, run, threads)
     except RepogenError as error:
         if session.plan.jobs == 1 or not may_lack_memory(error.record):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Literal
 
 import click
 
 from repogen.api import build as api
+from repogen.build.plan import AUTO_JOBS
 from repogen.cli.completion import releases, server_names, spec_models
 from repogen.cli.deploy import Connection, connection_options
 from repogen.cli.group import (
@@ -25,11 +27,30 @@ from repogen.cli.group import (
 from repogen.cli.signing import Signing, signing_options
 from repogen.reporting.github import write_build
 from repogen.reporting.json import as_dict
+from repogen.reporting.plan_text import explain_text
 from repogen.reporting.progress import progress_view
 from repogen.reporting.text import build_text, diagnose_text
 from repogen.spec.load import load_spec
 
 _SPEC = Path("repogen.yaml")
+
+
+class _Jobs(click.ParamType[int | Literal["auto"]]):
+    """A positive integer, or auto."""
+
+    name = "N|auto"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | Literal["auto"]:
+        """Return the number of models."""
+        if value == AUTO_JOBS:
+            return AUTO_JOBS
+        try:
+            jobs = int(str(value))
+        except ValueError:
+            jobs = 0
+        if jobs < 1:
+            self.fail(f"{value!r} is neither a positive integer nor auto", param, ctx)
+        return jobs
 
 
 @click.command()
@@ -59,7 +80,18 @@ _SPEC = Path("repogen.yaml")
 @click.option("--dry-run", is_flag=True, help="Do everything except tracking and publishing.")
 @click.option("--no-track", is_flag=True, help="Turn off MLflow tracking.")
 @tracking_option
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Models to build in parallel.")
+@click.option(
+    "--jobs", type=_Jobs(), default=1, show_default=True,
+    help="Models to build in parallel; auto: one per processor, as far as memory allows.",
+)  # fmt: skip
+@click.option(
+    "--shard", metavar="I/N", help="Build the I-th of N parts of the models; ensembles stay with their steps."
+)
+@click.option(
+    "plan", "--plan", type=FILE, metavar="FILE",
+    help="Balance shards by the costs in this output of `repogen plan --json`.",
+)  # fmt: skip
+@click.option("--explain", is_flag=True, help="Show which steps ran or came from the cache, and why.")
 @click.option("--stage-dir", type=DIRECTORY, metavar="DIR", help="Stage here instead of next to the repository.")
 @signing_options
 @click.option("--no-report", is_flag=True, help="Write no HTML report to build/reports next to SPEC.")
@@ -80,7 +112,10 @@ def build(  # noqa: PLR0913 - one parameter per option
     dry_run: bool,
     no_track: bool,
     tracking_uri: str | None,
-    jobs: int,
+    jobs: int | Literal["auto"],
+    shard: str | None,
+    plan: Path | None,
+    explain: bool,
     stage_dir: Path | None,
     signing: Signing,
     no_report: bool,
@@ -107,12 +142,20 @@ def build(  # noqa: PLR0913 - one parameter per option
                 track=not no_track,
                 tracking_uri=tracking_uri,
                 jobs=jobs,
+                shard=shard,
+                plan=plan,
                 stage_dir=stage_dir,
                 signing_key=signing.key(),
                 report=not no_report,
                 progress=progress,
             )
-        print_report(lambda: build_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)
+        print_report(
+            lambda: "\n\n".join(
+                filter(None, [explain_text(report) if explain else "", build_text(report, debug=debug)])
+            ),
+            lambda: as_dict(report),
+            as_json=as_json,
+        )
         write_build(report, loaded_spec, err=as_json)
         sys.exit(report.exit_code)
 

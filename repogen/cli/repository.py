@@ -238,7 +238,8 @@ def prune(  # noqa: PLR0913 - one parameter per option
 
 
 @click.command()
-@click.argument("model", metavar="NAME[@VERSION]")
+@click.argument("model", metavar="[NAME[@VERSION]]", required=False)
+@click.option("every", "--all", is_flag=True, help="Publish every model of the source.")
 @click.option(
     "--from", "source", type=REPOSITORY, required=True, metavar="DIR|URL", help="Repository that has the version."
 )
@@ -251,7 +252,8 @@ def prune(  # noqa: PLR0913 - one parameter per option
 @debug_option
 def publish(  # noqa: PLR0913 - one parameter per option
     *,
-    model: str,
+    model: str | None,
+    every: bool,
     source: Path,
     target: Path,
     allow_breaking: bool,
@@ -261,14 +263,17 @@ def publish(  # noqa: PLR0913 - one parameter per option
     as_json: bool,
     debug: bool,
 ) -> None:
-    """Copy a verified version from one repository to another.
+    """Copy verified versions from one repository to another.
 
+    Copies a version of NAME, or with --all what the source serves of each model.
     VERSION is a version in the source; the default is the newest one that is served there. Every byte is compared with
     the manifest while it is copied, and the version gets the target's next number. An ensemble is published with its
     steps.
     """
+    if every is (model is not None):
+        raise click.UsageError("Give either NAME or --all.")
     with handle_errors(debug=debug, as_json=as_json):
-        name, version = model_and_version(model)
+        name, version = (None, None) if model is None else model_and_version(model)
         report = api.publish(
             name,
             version,

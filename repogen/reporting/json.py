@@ -13,6 +13,7 @@ from repogen.artifacts.deployment import DeployReport, ModelDeployment
 from repogen.artifacts.difference import DiffReport, Metric
 from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
 from repogen.artifacts.page import RenderedReport
+from repogen.artifacts.plan import ModelPlan, PlanReport
 from repogen.artifacts.promotion import GateResult, History, Period, PromotionReport
 from repogen.artifacts.prune import PruneReport
 from repogen.artifacts.report import BuildReport, ModelReport
@@ -98,6 +99,8 @@ def _(model: ModelReport) -> dict[str, object]:
         "notes": list(model.notes),
         "smoke": None if model.smoke is None else _smoke_result(model.smoke),
         "registry_version": model.registry_version,
+        "reasons": list(model.reasons),
+        "from_cache": model.from_cache,
         "seconds": {step: round(seconds, 3) for step, seconds in model.seconds.items()},
         "peak_rss_bytes": model.peak_rss_bytes or None,
         "inputs": [] if model.manifest is None else tensor_documents(model.manifest.signature.inputs),
@@ -106,6 +109,36 @@ def _(model: ModelReport) -> dict[str, object]:
         "config": model.config or None,
         "provenance": None if model.manifest is None else provenance_document(model.manifest.provenance),
         "error": None if model.error is None else as_dict(model.error),
+    }
+
+
+@as_dict.register
+def _(report: PlanReport) -> dict[str, object]:
+    return {
+        "repository": str(report.repository),
+        "target": report.target,
+        "models": [as_dict(model) for model in report.models],
+        "shards": report.shards,
+        "seconds": round(report.seconds, 3),
+        "notes": list(report.notes),
+    }
+
+
+@as_dict.register
+def _(model: ModelPlan) -> dict[str, object]:
+    return {
+        "name": model.name,
+        "status": "up-to-date" if model.is_up_to_date else "pending",
+        "reasons": list(model.reasons),
+        "version": model.version,
+        "dependencies": list(model.dependencies),
+        "fingerprint": dict(sorted(model.fingerprint.items())),
+        "cost": {
+            "seconds": round(model.cost.seconds, 3),
+            "memory_bytes": model.cost.memory_bytes,
+            "measured": model.cost.measured,
+        },
+        "shard": model.shard,
     }
 
 

@@ -324,6 +324,10 @@ class ModelDocument(TypedDict):
     """Smoke test; null if none ran"""
     registry_version: int | None
     """Version in the MLflow registry"""
+    reasons: NotRequired[list[str]]
+    """Why the model was built; empty if it is up to date; missing in results of older releases"""
+    from_cache: NotRequired[bool]
+    """Whether the export and its verification are those of an earlier build; missing in results of older releases"""
     seconds: dict[str, float]
     """Duration of each step, by name"""
     peak_rss_bytes: int | None
@@ -1234,8 +1238,61 @@ class RenderedReportDocument(TypedDict):
     """What could not be read, and why"""
 
 
+@with_config(_STRICT)
+class CostDocument(TypedDict):
+    """What a build of a model takes."""
+
+    seconds: float
+    """Wall time of all steps"""
+    memory_bytes: int
+    """Peak memory of its worker"""
+    measured: bool
+    """Whether an earlier build measured both; otherwise they are estimates"""
+
+
+@with_config(_STRICT)
+class ModelPlanDocument(TypedDict):
+    """What a build would do with one model."""
+
+    name: str
+    """Name of the model"""
+    status: Literal["pending", "up-to-date"]
+    """Whether it would be built"""
+    reasons: list[str]
+    """Why it would be built; empty if it is up to date"""
+    version: int | None
+    """Newest published version; null if no version can be used"""
+    dependencies: list[str]
+    """Models that an ensemble uses, dependencies first"""
+    fingerprint: dict[str, str]
+    """Its inputs now: digest or version by key"""
+    cost: CostDocument
+    """What a build of it takes"""
+    shard: int | None
+    """Number of the shard that builds it, from 1; null without `--shards`"""
+
+
+@with_config(_STRICT)
+class PlanDocument(TypedDict):
+    """``repogen plan --json``."""
+
+    repository: str
+    """Directory or URL of the repository"""
+    target: str
+    """Triton release"""
+    models: list[ModelPlanDocument]
+    """The selected models"""
+    shards: int | None
+    """Number of shards; null without `--shards`"""
+    seconds: float
+    """Estimated wall time of the build, one model at a time"""
+    notes: list[str]
+    """Notes, one per entry"""
+
+
 DOCUMENTS: dict[str, type] = {
     "build": BuildDocument,
+    "plan": PlanDocument,
     "check": FindingsDocument,
     "smoke": SmokeRunDocument,
     "promote": PromotionDocument,

@@ -19,7 +19,7 @@ from repogen.files import is_directory, reason
 from repogen.repository.ensembles import unfit, unfit_users
 from repogen.repository.hold import hold_of
 from repogen.repository.inventory import read_model, require_models
-from repogen.repository.layout import model_dir
+from repogen.repository.layout import model_dir, models_of
 from repogen.repository.ownership import require_built
 from repogen.repository.publish import publish, require_publishable
 from repogen.repository.transfer import stage_copy
@@ -46,14 +46,14 @@ class _Selected:
 
 
 def transfer(
-    source: Path, target: Path, name: str, options: TransferOptions, publish: Publish = publish
+    source: Path, target: Path, name: str | None, options: TransferOptions, publish: Publish = publish
 ) -> TransferReport:
-    """Publish a version of one repository into another.
+    """Publish a version of one repository into another, or the newest served version of each model.
 
     Args:
         source: The repository that has the version.
         target: The repository to publish to; created if it does not exist.
-        name: The model.
+        name: The model; None for all.
         options: Which version, and how.
         publish: Publishes each version; replaced for a target in a store, and in crash tests.
 
@@ -71,7 +71,7 @@ def transfer(
         return _transfer(source, target, name, options, publish)
     except OSError as error:
         raise PublishError(
-            f"{name} cannot be copied from {source} to {target}: {reason(error)}",
+            f"{name or 'the repository'} cannot be copied from {source} to {target}: {reason(error)}",
             "free disk space or fix the permissions, and run the command again",
             code="publish.copy",
         ) from error
@@ -86,12 +86,15 @@ def same_repository(repository: Path) -> SpecError:
     )
 
 
-def to_publish(source: Path, name: str, version: int | None) -> list[Path]:
+def to_publish(source: Path, name: str | None, version: int | None) -> list[Path]:
     """Return the directories of the versions that ``transfer`` would copy, if the target had none of them."""
-    return [selected.record.path for selected in _selection(source, source / name / "none", name, version)]
+    nothing = source / "none" / "none"  # below a directory that can't be a model with files
+    return [selected.record.path for selected in _selection(source, nothing, name, version)]
 
 
-def _transfer(source: Path, target: Path, name: str, options: TransferOptions, publish: Publish) -> TransferReport:
+def _transfer(
+    source: Path, target: Path, name: str | None, options: TransferOptions, publish: Publish
+) -> TransferReport:
     selection = _selection(source, target, name, options.version)
     require_built(target)
     if not options.dry_run:
@@ -135,8 +138,8 @@ def _row(selected: _Selected, target: Path, published: int | None) -> Transferre
     )
 
 
-def _selection(source: Path, target: Path, name: str, version: int | None) -> list[_Selected]:
-    """Return the version, after the versions of the models that its steps name, directly or not.
+def _selection(source: Path, target: Path, name: str | None, version: int | None) -> list[_Selected]:
+    """Return the version, or those of all models, after the versions of the models that its steps name.
 
     Raises:
         SpecError: A model or version does not exist in the source.
@@ -144,14 +147,14 @@ def _selection(source: Path, target: Path, name: str, version: int | None) -> li
         ConfigError: The config of a version can't be parsed.
     """
     selection: dict[str, _Selected] = {}
-    queue: list[tuple[str, int | None]] = [(name, version)]
+    queue: list[tuple[str, int | None]] = [(name, version)] if name is not None else _served_models(source)
     while queue:
         model, number = queue.pop()
         selected = _select(source, target, model, number)
         if model in selection and selection[model].record != selected.record:
             raise PublishError(
-                f"steps of {name} use versions {selection[model].record.version} and {selected.record.version} of "
-                f"{model}, and only one of them can be published with it",
+                f"versions {selection[model].record.version} and {selected.record.version} of {model} are needed"
+                f"{'' if name is None else f' by steps of {name}'}, and only one of them can be published at a time",
                 "publish the versions one after another, in the order of their numbers",
                 code="publish.step-versions",
             )
@@ -160,6 +163,11 @@ def _selection(source: Path, target: Path, name: str, version: int | None) -> li
         if is_new:
             queue += _steps(selected.record)
     return _steps_first(selection)
+
+
+def _served_models(source: Path) -> list[tuple[str, int | None]]:
+    require_models(source, ())
+    return [(name, None) for name in models_of(source)]
 
 
 def _steps_first(selection: dict[str, _Selected]) -> list[_Selected]:

@@ -97,7 +97,7 @@ def _records(directory: Path) -> Read:
     """Fuzz manifest.json, golden.json, repogen.json and a journal, which have the same contents."""
     from repogen.artifacts.registry import EntryState, RegistryEntry
     from repogen.artifacts.sync import DesiredVersion, SyncOptions
-    from repogen.build.incremental import _newest_version, _report
+    from repogen.build.incremental import _report, newest_version
     from repogen.check.files import manifest_findings
     from repogen.registry.sync.plan import plan_or_failure
     from repogen.reporting.json import as_dict
@@ -114,8 +114,8 @@ def _records(directory: Path) -> Read:
     entry = RegistryEntry("m", 1, EntryState.PUBLISHED, "", "", 1, "", "24.10", {}, ("champion",))
 
     def report() -> None:
-        current = _newest_version(repository, "m")
-        if current is not None:
+        current = newest_version(repository, "m")
+        if not isinstance(current, str):
             as_dict(_report("m", *current, 0.1))
 
     def read(path: Path) -> None:

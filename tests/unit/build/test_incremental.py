@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from repogen.artifacts.file_names import UNCONFIRMED_FILE
-from repogen.artifacts.report import Status
+from repogen.artifacts.report import ModelReport, Status
 from repogen.build.incremental import (
+    compare_models,
     recover_interrupted_publishes,
     remove_leftovers,
     unconfirmed_versions,
-    up_to_date_models,
 )
 from repogen.build.pipeline import BuildOptions, build
 from repogen.repository.digest import sha256_bytes
@@ -24,10 +25,16 @@ from repogen.repository.layout import journal_path
 from .conftest import PLAIN, RecordedProgress, ensemble_of, write_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from repogen.spec.models import Spec
+
+
+def current(spec: Spec, names: Iterable[str], repository: Path, *, registered: bool = False) -> dict[str, ModelReport]:
+    """Return the reports of the models that are up to date."""
+    compared = compare_models(spec, names, repository, registered=registered)
+    return {name: report for name, report in compared.items() if isinstance(report, ModelReport)}
 
 
 @pytest.fixture
@@ -40,7 +47,7 @@ def test_published_version_is_up_to_date(spec: Spec, publish_version: Callable[.
     """Its report has what the manifest says; a model without a version must be built."""
     publish_version(spec, "a", 1)
     publish_version(spec, "a", 2)
-    reports = up_to_date_models(spec, spec.models, spec.repository)
+    reports = current(spec, spec.models, spec.repository)
     assert list(reports) == ["a"]
     report = reports["a"]
     assert (report.status, report.version, report.sha256) == (Status.UNCHANGED, 2, sha256_bytes(b"graph"))
@@ -65,7 +72,7 @@ def test_changed_file_must_be_built_again(
     """Any file of the version, and the config.pbtxt that Triton reads; but not an unrelated file."""
     publish_version(spec, "a")
     (spec.repository / "a" / file).write_bytes(content)
-    assert ("a" in up_to_date_models(spec, ["a"], spec.repository)) == (file == "../models.py")
+    assert ("a" in current(spec, ["a"], spec.repository)) == (file == "../models.py")
 
 
 def test_changed_spec_must_be_built_again(tmp_path: Path, publish_version: Callable[..., Path]) -> None:
@@ -74,7 +81,7 @@ def test_changed_spec_must_be_built_again(tmp_path: Path, publish_version: Calla
     for name in ("a", "b"):
         publish_version(spec, name)
     changed = write_spec(tmp_path, a=PLAIN.replace("[2]", "[3]"), b=PLAIN)
-    assert list(up_to_date_models(changed, ["a", "b"], spec.repository)) == ["b"]
+    assert list(current(changed, ["a", "b"], spec.repository)) == ["b"]
 
 
 def test_ensemble_of_a_new_step_must_be_built_again(tmp_path: Path, publish_version: Callable[..., Path]) -> None:
@@ -82,13 +89,13 @@ def test_ensemble_of_a_new_step_must_be_built_again(tmp_path: Path, publish_vers
     spec = write_spec(tmp_path, a=PLAIN, e=ensemble_of("a"))
     publish_version(spec, "a")
     version = publish_version(spec, "e")
-    assert up_to_date_models(spec, ["e"], spec.repository) == {}  # its fingerprint has no step
+    assert current(spec, ["e"], spec.repository) == {}  # its fingerprint has no step
     manifest = json.loads((version / "manifest.json").read_text())
     files = json.loads((spec.repository / "a" / "1" / "manifest.json").read_text())["files"]
     content = sha256_bytes("".join(sorted(f"{file['path']} {file['sha256']}\n" for file in files)).encode())
     manifest["provenance"]["fingerprint"]["step:a"] = content
     (version / "manifest.json").write_text(json.dumps(manifest))
-    assert list(up_to_date_models(spec, ["e"], spec.repository)) == ["e"]
+    assert list(current(spec, ["e"], spec.repository)) == ["e"]
 
 
 def test_version_outside_the_model_registry_must_be_built_again(
@@ -97,8 +104,8 @@ def test_version_outside_the_model_registry_must_be_built_again(
     """If the build registers versions; otherwise, a registered version is as good as any other."""
     publish_version(spec, "a")
     publish_version(spec, "b", in_registry=True)
-    assert list(up_to_date_models(spec, ["a", "b"], spec.repository, registered=True)) == ["b"]
-    assert list(up_to_date_models(spec, ["a", "b"], spec.repository)) == ["a", "b"]
+    assert list(current(spec, ["a", "b"], spec.repository, registered=True)) == ["b"]
+    assert list(current(spec, ["a", "b"], spec.repository)) == ["a", "b"]
 
 
 def test_unconfirmed_versions_are_found_by_their_mark(spec: Spec, publish_version: Callable[..., Path]) -> None:
@@ -144,7 +151,26 @@ def test_fifo_in_a_version(spec: Spec, publish_version: Callable[..., Path], fil
     publish_version(spec, "a")
     (spec.repository / "a" / file).unlink()
     os.mkfifo(spec.repository / "a" / file)
-    assert up_to_date_models(spec, ["a"], spec.repository) == {}
+    assert current(spec, ["a"], spec.repository) == {}
+
+
+def test_reasons_to_build_name_every_changed_input(spec: Spec, publish_version: Callable[..., Path]) -> None:
+    """Or why the published version can't be compared."""
+    reasons = compare_models(spec, ["a", "b"], spec.repository)
+    assert reasons == {"a": ("no version is published",), "b": ("no version is published",)}
+    directory = publish_version(spec, "a", 3)
+    (directory / "model.onnx").write_bytes(b"grapH")
+    assert compare_models(spec, ["a"], spec.repository)["a"] == ("version 3: model.onnx has a different sha256",)
+    changed = write_spec(spec.root, a=PLAIN.replace("[2]", "[3]"), b=PLAIN)
+    assert compare_models(changed, ["a"], spec.repository)["a"] == ("the model's block in the spec changed",)
+    reasons = compare_models(replace(changed, release="26.03"), ["a"], spec.repository, registered=True)
+    assert reasons["a"] == (
+        "the model's block in the spec changed",
+        "target Triton 24.10 -> 26.03",
+        "version 3 is not in the model registry",
+    )
+    (directory / "manifest.json").unlink()
+    assert compare_models(spec, ["a"], spec.repository)["a"] == ("version 3 was not built by repogen",)
 
 
 def test_newest_version_is_up_to_date_while_another_is_held(spec: Spec, publish_version: Callable[..., Path]) -> None:
@@ -153,8 +179,8 @@ def test_newest_version_is_up_to_date_while_another_is_held(spec: Spec, publish_
         publish_version(spec, "a", version)
     config = spec.repository / "a" / "config.pbtxt"
     config.write_text(hold_text(config.read_text(), 1))
-    report = up_to_date_models(spec, ["a"], spec.repository)["a"]
+    report = current(spec, ["a"], spec.repository)["a"]
     note = "version 1 is held and served; `repogen rollback a --release` ends the hold"
     assert (report.version, report.notes) == (2, (note,))
     (spec.repository / "a" / "2" / "model.onnx").write_bytes(b"grapH")
-    assert up_to_date_models(spec, ["a"], spec.repository) == {}
+    assert current(spec, ["a"], spec.repository) == {}

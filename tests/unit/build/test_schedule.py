@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from repogen.artifacts.report import ModelReport, Status
-from repogen.build.schedule import RETRIED, build_models
+from repogen.artifacts.report import BuildReport, ModelReport, Status
+from repogen.build import plan, schedule
+from repogen.build.costs import record_costs
+from repogen.build.schedule import RETRIED, Room, build_models
 from repogen.errors import ExportError, PublishError
 
 from .conftest import PLAIN, RecordedProgress, ensemble_of, session_of, write_spec
@@ -241,3 +243,64 @@ def test_progress_counts_models_and_names_how_each_ended(spec: Spec, tmp_path: P
     ]
     assert {"other: failed", "a: done", "b: done", "e: done"} <= set(steps)
     assert steps.index(": finished 4 of 4 models") < steps.index("e: done")
+
+
+def test_models_wait_for_memory() -> None:
+    """What is free is not assigned twice; a model that is alone does not wait, and neither does one without a need."""
+    free = [100]
+    room = Room(lambda: free[0])
+    entered: list[str] = []
+
+    def build(name: str, memory: int) -> None:
+        with room.shared(memory):
+            entered.append(name)
+
+    with room.shared(500), room.shared(0):  # the first one is alone
+        thread = threading.Thread(target=build, args=("waits", 1), daemon=True)
+        thread.start()
+        thread.join(0.2)
+        assert entered == []
+    thread.join(60)
+    assert entered == ["waits"]
+    with room.shared(60):
+        with room.shared(40):
+            pass
+        free[0] = 30  # another program uses memory
+        thread = threading.Thread(target=build, args=("later", 40), daemon=True)
+        thread.start()
+        thread.join(0.2)
+        assert entered == ["waits"]
+        free[0] = 40
+        thread.join(60)
+    assert entered == ["waits", "later"]
+
+
+def test_automatic_jobs_use_recorded_memory(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two models that fit are verified together, and the third one alone."""
+    monkeypatch.setattr(plan, "available_processors", lambda: 4)
+    monkeypatch.setattr(schedule, "available_memory", lambda: 25 * 10**8)
+    records = [
+        ModelReport(name, Status.PUBLISHED, seconds={"export": 1.0}, peak_rss_bytes=memory * 10**9)
+        for name, memory in (("a", 1), ("b", 1), ("e", 1), ("other", 3))
+    ]
+    record_costs(BuildReport(spec.repository, tuple(records)), spec.root)
+    running: list[str] = []
+    together: list[set[str]] = []
+    lock = threading.Lock()
+
+    def verify(session: BuildSession, run: ModelRun, threads: int) -> Callable[[], ModelReport]:
+        assert threads == 1
+        with lock:
+            running.append(run.name)
+            together.append(set(running))
+        threading.Event().wait(0.1)
+        with lock:
+            running.remove(run.name)
+        assert session.options.jobs == "auto"
+        return lambda: run.report(Status.PUBLISHED)
+
+    reports = build_models(session_of(spec, tmp_path / "staging", jobs="auto"), verify)
+    assert all(report.error is None for report in reports.values())
+    assert {"other"} in together
+    assert all(len(names) == 1 for names in together if "other" in names)
+    assert all(len(names) <= 2 for names in together)

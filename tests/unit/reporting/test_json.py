@@ -33,6 +33,7 @@ from repogen.artifacts.difference import (
 from repogen.artifacts.environment import Check
 from repogen.artifacts.inventory import ModelRecord, VersionRecord, VersionsReport
 from repogen.artifacts.page import RenderedReport
+from repogen.artifacts.plan import Cost, ModelPlan, PlanReport
 from repogen.artifacts.promotion import GateResult, History, Outcome, Period, PromotionReport, Verdict
 from repogen.artifacts.prune import PrunedVersion, PruneReport
 from repogen.artifacts.registry import AliasMove
@@ -135,6 +136,7 @@ DIFF = DiffReport(
 DEPLOYED = ModelDeployment("m", DeployAction.RESTORED, (2,), (1,), None, "", (SMOKE,), ERROR)
 SERVER = ServerDeployment("a:1", ControlMode.POLL, (DEPLOYED,), error=ERROR)
 ONE = Estimate(1.0, 1.0, 1.0)
+PLANNED = ModelPlan("m", ("x is new",), None, ("n",), {"spec": "ab"}, Cost(1.5, 10**9, measured=True))
 TUNED = TuneReport(
     *("m", 1, Path("r"), "Triton", BENCH.machine, "throughput", ("p99 < 20ms",)),
     batch=1,
@@ -151,6 +153,7 @@ TUNED = TuneReport(
 )
 EXAMPLES = {
     "build": [as_dict(BuildReport(Path("r"), (MODEL, ModelReport("n", Status.UNCHANGED, version=1)), ERROR))],
+    "plan": [as_dict(PlanReport(Path("r"), "24.10", (PLANNED, replace(PLANNED, shard=1, reasons=())), 2, ("x",)))],
     "check": [findings_document([Finding("RG101", "error", "m", "h", path="a/config.pbtxt")], 1)],
     "smoke": [smoke_document("r", [SMOKE])],
     "promote": [as_dict(PromotionReport("m", "champion", None, 2, Outcome.REFUSED, (GATE,), move=MOVE))],

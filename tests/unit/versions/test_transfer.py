@@ -274,3 +274,24 @@ def test_target_with_code_next_to_the_versions(source: Publisher, target: Publis
     with pytest.raises(RepogenError, match=r"libtriton_onnxruntime\.so is a file that Triton would run as code"):
         repogen.publish("m", source=source.repository, target=target.repository)
     assert versions(target.repository / "m") == [1]
+
+
+def test_all_models_are_published_together(source: Publisher, target: Publisher) -> None:
+    """What the source serves of each; a second run publishes nothing."""
+    source.publish("other", weights=b"3")
+    for published in (True, False):
+        report = repogen.publish(source=source.repository, target=target.repository)
+        rows = [(row.model, row.source, row.number, row.published) for row in report.versions]
+        assert rows == [("m", 2, 1, published), ("other", 1, 1, published)]
+    assert repogen.verify(target.repository).models == 2
+    with pytest.raises(RepogenError) as caught:
+        repogen.publish(None, 1, source=source.repository, target=target.repository)
+    assert caught.value.code == "publish.version-of-all"
+
+
+@pytest.mark.parametrize("arguments", [[], ["m", "--all"]])
+def test_either_a_model_or_all(arguments: list[str]) -> None:
+    """Both, or neither, is a usage error."""
+    result = CliRunner().invoke(main, ["publish", *arguments, "--from", "a", "--to", "b"])
+    assert result.exit_code == 2
+    assert "either NAME or --all" in result.output
