@@ -7,7 +7,6 @@ on PATH. Each server gets its own environment, whose site-packages directory onl
 from __future__ import annotations
 
 import re
-import subprocess
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.steps import PINNED
@@ -15,7 +14,6 @@ from repogen.errors import ServerError
 from repogen.repository.digest import sha256_bytes
 from repogen.repository.layout import requirements_in
 from repogen.serving import install, wheels
-from repogen.serving.environment import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -105,16 +103,11 @@ def _install(installation: Installation, packages: list[str], progress: Progress
 def _pip_install(installation: Installation, packages: list[str], part: Path) -> None:
     constraints = part.parent / "constraints.txt"
     constraints.write_text(_CONSTRAINTS, encoding="utf-8")
-    command = [
-        *(wheels.python_with_pip(), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"),
-        *("--target", str(part), "--no-compile", *wheels.platform_flags(installation.python.tag)),
+    arguments = [
+        *("install", "--target", str(part), "--no-compile", *wheels.platform_flags(installation.python.tag)),
         *("--constraint", str(constraints), *packages),
     ]
-    environment = without_secrets() | {"TMPDIR": str(part.parent)}
-    environment.pop("PIP_CONSTRAINT", None)
-    outcome = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
+    outcome = wheels.run_pip(arguments, part.parent)
     if outcome.returncode != 0:
         raise ServerError(
             f"pip could not install {', '.join(packages)} for the embedded Triton:\n{outcome.stderr.strip()}",
