@@ -12,6 +12,7 @@ DEFAULT_RELEASE = "24.10"
 """The release of a spec without ``target:``, and of commands without ``--target``."""
 BFLOAT16_SINCE = "26.03"
 """The first release whose onnxruntime backend serves BF16 inputs and outputs (its commit 89b93a7)."""
+_PYTHON_312_SINCE = "24.11"
 _RELEASE = re.compile(r"[2-9][0-9]\.(0[1-9]|1[0-2])")
 
 
@@ -39,6 +40,14 @@ class Target:
     def serves_bfloat16(self) -> bool:
         """Whether inputs and outputs can be BF16."""
         return self.release >= BFLOAT16_SINCE
+
+    @property
+    def python(self) -> str:
+        """Version of the Python in NVIDIA's image, which the stub of the Python backend is built for.
+
+        Source: Ubuntu 22.04 from 23.05 (server#5895), Ubuntu 24.04 from 24.11 (python_backend commit f059435).
+        """
+        return "3.12" if self.release >= _PYTHON_312_SINCE else "3.10"
 
     @property
     def unknown_note(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,9 @@ from repogen.artifacts.prune import PruneOptions
 from repogen.artifacts.rollback import RollbackOptions
 from repogen.artifacts.transfer import TransferOptions
 from repogen.errors import SpecError
-from repogen.files.url import RepositoryUrl, location
+from repogen.files.url import RepositoryUrl, is_model_uri, location
+from repogen.registry.mlflow.uri import tracking_of
+from repogen.registry.registered import find_version, registered_version
 from repogen.stores.open import open_url, run
 from repogen.stores.selection import everything
 from repogen.versions import listing
@@ -121,19 +124,22 @@ def sign(
     )
 
 
-def diff(
+def diff(  # noqa: PLR0913 - one parameter per option of `repogen diff`
     name: str,
     before: int | None = None,
     after: int | None = None,
     *,
     repository: Path | str = "model_repository",
     against: Path | str | None = None,
+    spec: Spec | None = None,
+    tracking_uri: str | None = None,
 ) -> DiffReport:
     """Compare two versions of a model, as ``repogen diff`` does.
 
     Example::
 
         repogen.diff("digits", 2, 3).weights.unchanged  # False
+        repogen.diff("digits", against="models:/digits@champion").identical  # False
 
     Args:
         name: The model.
@@ -141,7 +147,10 @@ def diff(
             if ``against`` is set.
         after: The second version; the newest one when None.
         repository: The repository of the first version, and of the second one without ``against``.
-        against: The repository of the second version.
+        against: The repository of the second version. Or the URI of a registered version, which is then the first one:
+            ``before`` is the version of ``repository`` that it is compared with, the newest one when None.
+        spec: A loaded spec that names the MLflow server of a registered version.
+        tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
 
     Returns:
         What differs: signature, weights, operators, config, metrics, files.
@@ -149,12 +158,21 @@ def diff(
     Raises:
         repogen.errors.SpecError: A repository, the model or a version does not exist.
         repogen.errors.PublishError: A directory can't be read.
+        repogen.errors.TrackingError: The registry cannot be reached, or its files were changed.
     """
     from repogen.versions.difference import compare  # noqa: PLC0415 - imports onnx
 
     def fetch(path: Path) -> Iterator[Path]:
         return everything(path, (name,))
 
+    if against is not None and is_model_uri(against):
+        if after is not None:
+            raise SpecError(f"with --against {against}, only one version of the repository can be specified")
+        registry = _open_registry(spec, tracking_uri)
+        with registered_version(registry, find_version(registry, name, str(against))) as registered:
+            first = (registered.repository, registered.number)
+            report = run(repository, lambda path: compare(name, first, (path, before)), fetch=fetch)
+        return replace(report, before=replace(report.before, repository=registered.uri))
     if against is None:
         return run(repository, lambda path: compare(name, (path, before), (path, after)), fetch=fetch)
     return run(
@@ -322,13 +340,15 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
 
 def _configured_registry(spec: Spec | None, tracking_uri: str | None) -> ModelRegistry | None:
     """Connect to the model registry, None if none is configured."""
-    from repogen.registry.mlflow.access import open_registry  # noqa: PLC0415 - few commands need it
-    from repogen.registry.mlflow.uri import tracking_of  # noqa: PLC0415 - the same
-
     try:
-        tracking = tracking_of(spec, tracking_uri, Path())
+        return _open_registry(spec, tracking_uri)
     except SpecError as error:
         if error.code != "tracking.no-uri":
             raise
         return None
-    return open_registry(tracking)
+
+
+def _open_registry(spec: Spec | None, tracking_uri: str | None) -> ModelRegistry:
+    from repogen.registry.mlflow.access import open_registry  # noqa: PLC0415 - few commands need it
+
+    return open_registry(tracking_of(spec, tracking_uri, Path()))

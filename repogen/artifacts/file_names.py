@@ -4,6 +4,10 @@ MODEL_FILE = "model.onnx"
 DATA_FILE = "model.onnx.data"
 PYTHON_FILE = "model.py"
 REQUIREMENTS_FILE = "requirements.txt"
+PACKED_CODE_FILE = "packed_model.py"
+"""The user's code in a version with packed packages, where ``model.py`` makes the packages importable."""
+PACKAGES_DIRECTORY = "packages"
+"""The packed packages of Python code, below the version's directory."""
 ADOPTED_CONFIG = "config.pbtxt.adopted"
 CONFIG_FILE = "config.pbtxt"
 MANIFEST_FILE = "manifest.json"
@@ -23,7 +27,7 @@ RESERVED_FILES = frozenset(
     {
         *(MODEL_FILE, DATA_FILE, PYTHON_FILE, REQUIREMENTS_FILE, CONFIG_FILE, MANIFEST_FILE, UNCONFIRMED_FILE),
         *ATTESTATION_FILES,
-        *("golden.json", "golden.npz", "MLmodel"),
+        *("golden.json", "golden.npz", "MLmodel", PACKED_CODE_FILE, PACKAGES_DIRECTORY),
     }
 )
 """File names in a version directory that a user's companion files cannot have."""

@@ -36,11 +36,13 @@ class PythonArtifact:
         path: The file published as ``model.py``.
         signature: Inputs and outputs declared in the spec.
         requirements: Packages that it imports, each ``name==version``.
+        packed: Directory with ``model.py`` and ``packages``, to publish with the code; None if nothing is packed.
     """
 
     path: Path
     signature: Signature
     requirements: tuple[str, ...] = ()
+    packed: Path | None = None
 
     exporter: str = "python"
     opset: int = 0

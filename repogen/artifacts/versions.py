@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PYTHON_FILE
+from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PACKED_CODE_FILE, PYTHON_FILE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,9 +102,10 @@ class Manifest:
 
     @property
     def sha256(self) -> str:
-        """Digest of ``model.onnx``, of ``model.py`` for Python code, or of config.pbtxt for an ensemble."""
+        """Digest of ``model.onnx``, of the user's file for Python code, or of config.pbtxt for an ensemble."""
         digests = {record.path: record.sha256 for record in self.files}
-        return next(digests[name] for name in (MODEL_FILE, PYTHON_FILE, CONFIG_FILE) if name in digests)
+        names = (MODEL_FILE, PACKED_CODE_FILE, PYTHON_FILE, CONFIG_FILE)
+        return next(digests[name] for name in names if name in digests)
 
     @property
     def size(self) -> int:

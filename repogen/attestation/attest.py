@@ -41,7 +41,7 @@ def attest(staged: StagedVersion, root: Path, started: datetime, key: SigningKey
     identity, invocation = builder(os.environ)
     finished = datetime.now(UTC).isoformat(timespec="seconds")
     run = BuildRun(identity, invocation, started.isoformat(timespec="seconds"), finished, source_url(root))
-    sbom = bill_of_materials(staged.manifest)
+    sbom = bill_of_materials(staged.manifest, staged.version_dir)
     document = statement(staged.manifest, run, sha256_bytes(sbom.encode()))
     try:
         (staged.version_dir / SBOM_FILE).write_text(sbom, encoding="utf-8")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.report import Status
-from repogen.artifacts.steps import EnsembleArtifact
+from repogen.artifacts.steps import EnsembleArtifact, PythonArtifact
 from repogen.attestation.attest import attest
 from repogen.build.dependencies import ensemble_dependencies
 from repogen.build.ensemble_steps import built_steps
 from repogen.build.fingerprint import build_inputs, registered, step_inputs
 from repogen.build.model_run import Notes
+from repogen.build.packages import pack, pythons_to_pack
 from repogen.build.provenance import provenance
 from repogen.build.verified import load_verified, store_verified, worker_model
 from repogen.errors import PublishError
@@ -26,7 +28,7 @@ from repogen.repository.stage import stage_dependencies, stage_version
 from repogen.serving.admission import require_admitted
 from repogen.smoke.run_checks import raise_for_failures
 from repogen.smoke.staged import smoke_staged
-from repogen.spec.sources import MlflowSource
+from repogen.spec.sources import MlflowSource, PythonSource
 from repogen.targets import target_of
 from repogen.triton_config.render.model import configure
 from repogen.triton_config.render.model_facts import RenderOptions, VerifiedModel
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.report import ModelReport
     from repogen.artifacts.versions import ModelConfig, StagedVersion
     from repogen.build.model_run import ModelRun
+    from repogen.build.packages import PackedPackages
     from repogen.build.session import BuildSession
 
 
@@ -70,7 +73,7 @@ def verify_model(session: BuildSession, run: ModelRun, threads: int) -> Callable
         inputs = registered(inputs)
     config = run.step("configure", _configure, session, name, built)
     run.record(Notes(config.notes))
-    staged = run.step("stage", _stage, session, config, built, inputs)
+    staged = run.step("stage", _stage, session, config, built, inputs, _pack(session, run))
     if session.triton is not None:
         triton = run.step("server", session.triton.wait)
         smoke = run.step("smoke", smoke_staged, triton, staged)
@@ -174,11 +177,31 @@ def _configure(session: BuildSession, name: str, built: BuiltModel) -> ModelConf
     return configure(name, spec.models[name], verified, options, renderer)
 
 
-def _stage(session: BuildSession, config: ModelConfig, built: BuiltModel, inputs: Mapping[str, str]) -> StagedVersion:
+def _pack(session: BuildSession, run: ModelRun) -> PackedPackages | None:
+    """Return the packages to publish with Python code; None if the spec does not ask for it."""
+    source = session.spec.models[run.name].source
+    if not isinstance(source, PythonSource) or not source.pack:
+        return None
+    pythons = pythons_to_pack(source.pack_for, target_of(session.spec.release))
+    packages = run.step("pack", pack, source.requirements, pythons, session.staging / "packed" / run.name)
+    run.record(Notes((packages.note,)))
+    return packages
+
+
+def _stage(
+    session: BuildSession,
+    config: ModelConfig,
+    built: BuiltModel,
+    inputs: Mapping[str, str],
+    packages: PackedPackages | None,
+) -> StagedVersion:
     """Write the version to the private repository."""
     origin = provenance(session.spec, inputs, built)
+    artifact = built.artifact
+    if isinstance(artifact, PythonArtifact) and packages is not None:
+        artifact = replace(artifact, packed=packages.directory)
     staged = stage_version(
-        *(session.staging, session.repository, config, built.artifact, built.golden_dir, origin),
+        *(session.staging, session.repository, config, artifact, built.golden_dir, origin),
         companions=built.companions,
     )
     attest(staged, session.spec.root, session.started, session.options.signing_key)

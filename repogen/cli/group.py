@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 
 from repogen.cli.interrupts import command_running
 from repogen.errors import ExitCode, InterruptedBuildError, OutputError, RepogenError, SpecError
-from repogen.files.url import RepositoryUrl, location
+from repogen.files.url import RepositoryUrl, is_model_uri, location
 from repogen.reporting.output import write_json, write_text
 from repogen.spec.problems import suggestion
 from repogen.version import __version__
@@ -39,8 +39,19 @@ class _Repository(click.Path):
         return place if isinstance(place, RepositoryUrl) else super().convert(value, param, ctx)
 
 
+class _RepositoryOrModel(_Repository):
+    """The same, or the URI of a registered model."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """Return a path; a URI is not looked up."""
+        return Path(value) if is_model_uri(str(value)) else super().convert(value, param, ctx)
+
+
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 REPOSITORY = _Repository(file_okay=False, path_type=Path)
+REPOSITORY_OR_MODEL = _RepositoryOrModel(file_okay=False, path_type=Path)
 PATH_OR_URL = _Repository(path_type=Path)
 FILE = click.Path(path_type=Path)  # `load_spec` has a message for a directory
 CONTROL_VARIABLE = "REPOGEN_CONTROL_HEADER"

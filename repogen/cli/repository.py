@@ -16,6 +16,7 @@ from repogen.cli.group import (
     DIRECTORY,
     FILE,
     REPOSITORY,
+    REPOSITORY_OR_MODEL,
     control_header_option,
     debug_option,
     handle_errors,
@@ -26,6 +27,7 @@ from repogen.cli.group import (
 from repogen.cli.signing import Signing, Trust, signing_options, trust_options
 from repogen.cli.spec_option import load_optional_spec
 from repogen.errors import ExitCode, SpecError
+from repogen.files.url import is_model_uri
 from repogen.reporting.deploy_text import deploy_text
 from repogen.reporting.json import as_dict
 from repogen.reporting.output import write_text
@@ -293,8 +295,13 @@ def publish(  # noqa: PLR0913 - one parameter per option
 @click.argument("after", type=click.IntRange(min=0), required=False, metavar="[B]")
 @_repository_option
 @click.option(
-    "--against", type=REPOSITORY, metavar="DIR|URL", help="Repository of version B; default: that of version A."
+    "--against",
+    type=REPOSITORY_OR_MODEL,
+    metavar="DIR|URL",
+    help="Repository of version B, default: that of version A; or a registered version, models:/NAME@ALIAS.",
 )
+@_spec_option
+@tracking_option
 @click.option("--markdown", is_flag=True, help="Print Markdown, for a comment on a pull request.")
 @json_option
 @debug_option
@@ -305,6 +312,8 @@ def diff(  # noqa: PLR0913 - one parameter per option
     after: int | None,
     repository: Path,
     against: Path | None,
+    spec: Path | None,
+    tracking_uri: str | None,
     markdown: bool,
     as_json: bool,
     debug: bool,
@@ -312,12 +321,17 @@ def diff(  # noqa: PLR0913 - one parameter per option
     """Compare two versions of NAME.
 
     Compares version A with version B: inputs and outputs, config.pbtxt, opset, operators, weights, metrics and files. B
-    is the newest version by default, and A the one before it. With --against, A and B are in two repositories.
+    is the newest version by default, and A the one before it. With --against DIR, A and B are in two repositories. With
+    --against models:/NAME@ALIAS or models:/NAME/VERSION, a version of the MLflow registry is compared with version A of
+    the repository, or with its newest version; it is downloaded for the comparison.
     """
     with handle_errors(debug=debug, as_json=as_json):
         if markdown and as_json:
             raise SpecError("--markdown and --json are mutually exclusive")
-        report = api.diff(name, before, after, repository=repository, against=against)
+        loaded_spec = load_optional_spec(spec) if against is not None and is_model_uri(against) else None
+        report = api.diff(
+            name, before, after, repository=repository, against=against, spec=loaded_spec, tracking_uri=tracking_uri
+        )
         from repogen.reporting.diff_text import diff_markdown, diff_text  # noqa: PLC0415 - imports templates
 
         if markdown:

@@ -56,6 +56,15 @@ def is_url(text: Path | str) -> bool:
     return _URL.fullmatch(str(text)) is not None
 
 
+def is_model_uri(text: Path | str) -> bool:
+    """Return whether text is the URI of a registered model, and not the place of a repository.
+
+    >>> [is_model_uri(text) for text in ("models:/digits@champion", "models", "s3://models/digits")]
+    [True, False, False]
+    """
+    return str(text).startswith("models:/")
+
+
 def relative_text(path: Path | str) -> str:
     """Return a path relative to the working directory, and a URL unchanged."""
     return str(path) if is_url(path) else os.path.relpath(path)

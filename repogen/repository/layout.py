@@ -10,7 +10,13 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE, MAX_CONFIG_BYTES, PYTHON_FILE, REQUIREMENTS_FILE
+from repogen.artifacts.file_names import (
+    CONFIG_FILE,
+    MAX_CONFIG_BYTES,
+    PACKED_CODE_FILE,
+    PYTHON_FILE,
+    REQUIREMENTS_FILE,
+)
 from repogen.errors import PublishError
 from repogen.files import exists, is_directory, is_file
 from repogen.files.content import ContentError, read_bytes, read_text
@@ -194,6 +200,12 @@ def config_bytes(directory: Path) -> bytes | None:
         return read_bytes(path, MAX_CONFIG_BYTES) if is_file(path) else None
     except ContentError as error:
         raise malformed("/".join(path.parts[-3:]), str(error)) from error
+
+
+def code_file(version_dir: Path) -> Path:
+    """Return the path of the user's code in a version of a Python model, whether its packages are packed or not."""
+    packed = version_dir / PACKED_CODE_FILE
+    return packed if is_file(packed) else version_dir / PYTHON_FILE
 
 
 def requirements_in(version_dir: Path) -> tuple[str, ...]:

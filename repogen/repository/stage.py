@@ -13,6 +13,7 @@ from repogen.artifacts.file_names import (
     DATA_FILE,
     MANIFEST_FILE,
     MODEL_FILE,
+    PACKED_CODE_FILE,
     PYTHON_FILE,
     REQUIREMENTS_FILE,
     RESERVED_FILES,
@@ -22,7 +23,7 @@ from repogen.artifacts.steps import EnsembleArtifact, PythonArtifact
 from repogen.artifacts.versions import Manifest, ModelConfig, Provenance, StagedVersion
 from repogen.errors import PublishError
 from repogen.files import is_inside
-from repogen.files.tree import remove_tree
+from repogen.files.tree import remove_tree, walk
 from repogen.repository.digest import sha256_bytes, sha256_file
 from repogen.repository.filesystem import make_readable
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
@@ -71,9 +72,9 @@ def stage_version(  # noqa: PLR0913 - the parts of a version
         directory.mkdir(parents=True)
         (directory.parent / CONFIG_FILE).write_bytes(config.text.encode())
         sources = _sources(artifact, golden_dir, companions or {})
-        files = [_link_or_copy(source, directory / name, root) for name, source in sources.items()]
+        files = [_link_or_copy(source, directory, name, root) for name, source in sources.items()]
         files.append(_write(directory / CONFIG_FILE, config.text.encode()))
-        if isinstance(artifact, PythonArtifact) and artifact.requirements:
+        if isinstance(artifact, PythonArtifact) and artifact.requirements and artifact.packed is None:
             files.append(_write(directory / REQUIREMENTS_FILE, "\n".join([*artifact.requirements, ""]).encode()))
         for file in config.named_files:
             files.append(_write(directory / file.name, file.content))
@@ -150,18 +151,27 @@ def _model_files(artifact: Artifact) -> dict[str, Path]:
             # every ONNX Runtime reads external data only from the model's directory, by a plain name
             data = {DATA_FILE: artifact.path.with_name(DATA_FILE)} if artifact.external_data else {}
             return {MODEL_FILE: artifact.path, **data}
+        case PythonArtifact() if artifact.packed is not None:
+            return {**_files_below(artifact.packed), PACKED_CODE_FILE: artifact.path}
         case PythonArtifact():
             return {PYTHON_FILE: artifact.path}
         case EnsembleArtifact():
             return {}  # Triton requires the version's directory, and no file in it
 
 
-def _link_or_copy(source: Path, target: Path, root: Path) -> FileRecord:
+def _files_below(directory: Path) -> dict[str, Path]:
+    files = (folder / name for folder, _, names in walk(directory) for name in names)
+    return {path.relative_to(directory).as_posix(): path for path in files}
+
+
+def _link_or_copy(source: Path, directory: Path, name: str, root: Path) -> FileRecord:
+    target = directory / name
+    target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_symlink() or not is_inside(source, root):
         shutil.copyfile(source, target)
     else:
         os.link(source, target)
-    return FileRecord(target.name, sha256_file(target), target.stat().st_size)
+    return FileRecord(name, sha256_file(target), target.stat().st_size)
 
 
 def _write(target: Path, content: bytes) -> FileRecord:

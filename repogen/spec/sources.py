@@ -144,6 +144,11 @@ Requirement = Annotated[
 ]
 
 
+PythonVersion = Annotated[
+    Annotated[str, Field(pattern=r"^3\.[0-9]{1,2}$")], must_be('a version of Python in quotes, such as "3.12"')
+]
+
+
 class PythonSource(SourceOptions):
     """Code for Triton's Python backend: a file that defines the class ``TritonPythonModel``."""
 
@@ -152,6 +157,13 @@ class PythonSource(SourceOptions):
     data: tuple[Path, ...] = Field(default=(), description="Files that are published next to model.py")
     requirements: tuple[Requirement, ...] = Field(
         default=(), description="Packages that the code imports besides NumPy, each NAME==VERSION"
+    )
+    pack: StrictBool = Field(
+        default=False, description="Publish the packages of requirements with the code, so that the server needs none"
+    )
+    pack_for: tuple[PythonVersion, ...] = Field(
+        default=(),
+        description="Python versions to pack for; if empty, that of the target's image and the one that runs repogen",
     )
 
     files: ClassVar[tuple[str, ...]] = ("path",)

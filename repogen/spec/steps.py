@@ -54,6 +54,8 @@ def _python(model: PartialModel) -> Findings:
     if "outputs" not in model.broken and not spec.declared_outputs:
         hint = "outputs: {input_ids: {dtype: int64, shape: [batch, tokens]}}"
         yield Finding(("outputs",) if spec.outputs else (), "Python code must declare its outputs", hint)
+    if isinstance(spec.source, PythonSource):
+        yield from _packing(spec.source)
     for name, declared in spec.inputs.items() if not {"inputs", "examples"} & model.broken else ():
         if declared.dtype == "string" and spec.examples is None:
             yield Finding(
@@ -61,6 +63,13 @@ def _python(model: PartialModel) -> Findings:
                 "random strings may be invalid, so examples are required",
                 'examples: "examples.py:texts"',
             )
+
+
+def _packing(source: PythonSource) -> Findings:
+    if source.pack and not source.requirements:
+        yield Finding(("source", "pack"), "there is nothing to pack", "list the packages under requirements:")
+    if source.pack_for and not source.pack:
+        yield Finding(("source", "pack_for"), "it has no effect without pack: true", "add pack: true")
 
 
 def _ensemble(name: str, model: PartialModel, models: Mapping[str, PartialModel]) -> Findings:

@@ -57,6 +57,7 @@ def write_model(staged: StagedVersion, run_id: str, model_id: str, directory: Pa
 
 
 def _link(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)  # packed packages have directories
     try:
         os.link(source, target)
     except OSError:  # a filesystem without hard links

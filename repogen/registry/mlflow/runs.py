@@ -15,6 +15,7 @@ from repogen.artifacts.file_names import MANIFEST_FILE
 from repogen.artifacts.registry import EntryState
 from repogen.artifacts.tracking import Tracked
 from repogen.errors import TrackingError
+from repogen.files.tree import walk
 from repogen.registry.mlflow.client import Connection, connect
 from repogen.registry.mlflow.entries import REPOSITORY, STATE, TRITON_VERSION, pending_tags
 from repogen.registry.mlflow.library import (
@@ -45,7 +46,7 @@ from repogen.registry.mlflow.registry import MlflowRegistry
 from repogen.repository.golden import GOLDEN_NPZ
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
     from repogen.artifacts.built_model import BuiltModel
@@ -244,7 +245,7 @@ class MlflowTracker:
                 write_model(staged, run_id, model_id, Path(directory))
                 with self._connection.doing(f"uploading the files of {staged.name}"):
                     store: Any = get_artifact_repository(logged.artifact_location, self._connection.tracking.uri)
-                    list(self._pool.map(lambda path: store.log_artifact(str(path)), Path(directory).iterdir()))
+                    list(self._pool.map(lambda file: store.log_artifact(*file), _uploads(Path(directory))))
         except BaseException:
             with suppress(TrackingError), self._connection.doing("marking a logged model as failed"):
                 self._client.finalize_logged_model(model_id, "FAILED")
@@ -281,6 +282,13 @@ class MlflowTracker:
     def _terminate(self, run_id: str, status: str) -> None:
         with self._connection.doing("ending a run"):
             self._client.set_terminated(run_id, status)
+
+
+def _uploads(directory: Path) -> Iterator[tuple[str, str | None]]:
+    """Yield the files of a tree as arguments of MLflow's ``log_artifact``: the path, and the artifact's directory."""
+    for folder, _, names in walk(directory):
+        target = None if folder == directory else folder.relative_to(directory).as_posix()
+        yield from ((str(folder / name), target) for name in names)
 
 
 def _run_name(names: Sequence[str]) -> str:

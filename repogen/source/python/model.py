@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from repogen.artifacts.file_names import PYTHON_FILE
 from repogen.artifacts.tensors import DTYPES
 from repogen.errors import SourceError
+from repogen.repository.layout import code_file
 from repogen.source.common.callables import RAISED, user_error
 from repogen.source.common.examples import as_strings, numpy_dtype
 from repogen.source.python.backend_utils import InferenceRequest, InferenceResponse, Tensor, install_backend_utils
@@ -135,7 +135,7 @@ def open_python(code: PythonCode, *, prefix: str = "repogen_python_") -> PythonM
         SourceError: The file cannot be imported, has no ``TritonPythonModel``, or the class raised.
     """
     install_backend_utils()
-    path = code.directory / code.version / PYTHON_FILE
+    path = code_file(code.directory / code.version)
     name = f"{prefix}{next(_module_numbers)}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -111,6 +111,19 @@ def test_copy_for_a_remote_server_has_a_unique_name() -> None:
     assert one.overrides == (f"name: m -> {one.served_as} (a private copy: live models are unaffected)",)
 
 
+def test_packed_packages_are_sent_with_the_code(tmp_path: Path) -> None:
+    """Files in directories keep their paths; bytecode, and files that the backend ignores, are not sent."""
+    version = tmp_path / "m" / "1"
+    for path in ("model.py", "packed_model.py", "packages/common/a/b.so", "__pycache__/model.pyc", "golden.npz"):
+        (version / path).parent.mkdir(parents=True, exist_ok=True)
+        (version / path).write_text(path)
+
+    model = PreparedModel(tmp_path / "m", (1,), parse('name: "m" backend: "python"', "m"), sent=True)
+
+    names = ("model.py", "packed_model.py", "packages/common/a/b.so")
+    assert model.files() == {f"1/{name}": name.encode() for name in names}
+
+
 def test_ensemble_cannot_be_sent() -> None:
     """The remote server lacks the models of its steps."""
     text = 'name: "m" platform: "ensemble" ensemble_scheduling { step { model_name: "step" model_version: -1 } }'

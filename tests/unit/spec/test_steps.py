@@ -211,6 +211,21 @@ def test_cycle_is_reported_for_each_ensemble(problems: Problems) -> None:
             ("3:60", "models.tokenizer.source.requirements[0]", "must be NAME==VERSION"),
         ),
         (
+            "requirements: [tokenizers==0.23.3]",
+            "pack: true",
+            ("3:45", "models.tokenizer.source.pack", "there is nothing to pack"),
+        ),
+        (
+            "requirements:",
+            'pack_for: ["3.12"], requirements:',
+            ("3:45", "models.tokenizer.source.pack_for", "it has no effect without pack: true"),
+        ),
+        (
+            "requirements:",
+            "pack: true, pack_for: [3.12], requirements:",
+            ("3:68", "models.tokenizer.source.pack_for[0]", "must be a version of Python in quotes"),
+        ),
+        (
             "path: models.py,",
             "path: model.py,",
             ("3:28", "models.tokenizer.source.path", 'file "model.py" does not exist'),

@@ -15,6 +15,7 @@ from repogen.cli.group import main
 from repogen.errors import RepogenError
 from tests.support.graphs import WEIGHT, matmul, model, value
 from tests.support.published import Publisher, contents
+from tests.support.simulated_registry import SimulatedRegistry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -163,3 +164,63 @@ def test_unknown_signature_is_not_the_same(three: Publisher) -> None:
     arguments = ["diff", "m", "1", "2", "--repository", str(three.repository)]
     assert "signature" not in CliRunner().invoke(main, arguments).output
     assert json.loads(CliRunner().invoke(main, [*arguments, "--json"]).output)["signature"] is None
+
+
+@pytest.fixture
+def registry(three: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimulatedRegistry:
+    """Return the registry of the server in MLFLOW_TRACKING_URI: versions 1 and 2, the first is the champion."""
+    simulated = SimulatedRegistry(tmp_path / "registry")
+    simulated.register(three.repository / "m" / "1", "champion")
+    simulated.register(three.repository / "m" / "2")
+    simulated.register_foreign("m", "foreign")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow.example.com")
+    monkeypatch.setattr("repogen.registry.mlflow.access.open_registry", lambda _tracking: simulated)
+    return simulated
+
+
+@pytest.mark.usefixtures("registry")
+def test_registered_version(three: Publisher, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A registered version is compared with the newest version of the repository, or with the one that is specified."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    report = repogen.diff("m", repository=three.repository, against="models:/m@champion")
+    assert (str(report.before.repository), report.before.version) == ("models:/m/1", 1)
+    assert (report.after.repository, report.after.version) == (three.repository, 3)
+    assert report.signature is not None
+    assert len(report.signature) > 0
+    command = ["diff", "m", "2", "--repository", str(three.repository), "--against", "models:/m/2"]
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("m: version 2 of models:/m/2 -> version 2 of ")
+    assert "the manifests list the same files" in result.output
+    assert "| metric |" in CliRunner().invoke(main, [*command, "--markdown"]).output
+    document = json.loads(CliRunner().invoke(main, [*command, "--json"]).output)
+    assert (document["before"]["repository"], document["identical"]) == ("models:/m/2", True)
+    assert not list(scratch.iterdir()), "the download is removed"
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize(
+    ("uri", "code", "words"),
+    [
+        ("models:/other@champion", "repository.model-uri", "is not a version of m"),
+        ("models:/m", "repository.model-uri", "is not a version of m"),
+        ("models:/m@foreign", "repository.model-uri", "was not registered by repogen"),
+        ("models:/m@challenger", "promotion.no-such-alias", "does not have models:/m@challenger"),
+        ("models:/m/9", "promotion.no-such-version", "does not have models:/m/9"),
+    ],
+)
+def test_invalid_registered_version(uri: str, code: str, words: str, three: Publisher) -> None:
+    """Each mistake is an error with its own code."""
+    with pytest.raises(RepogenError, match=words) as raised:
+        repogen.diff("m", repository=three.repository, against=uri)
+    assert raised.value.code == code
+    result = CliRunner().invoke(main, ["diff", "m", "--repository", str(three.repository), "--against", uri])
+    assert result.exit_code == 2
+
+
+def test_registered_version_with_two_versions(three: Publisher) -> None:
+    """Only one version of the repository can be compared with it."""
+    with pytest.raises(RepogenError, match="only one version of the repository"):
+        repogen.diff("m", 1, 2, repository=three.repository, against="models:/m@champion")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import pytest
 
 from repogen.artifacts.built_model import OnnxArtifact
 from repogen.artifacts.named_file import label_file
+from repogen.artifacts.steps import PythonArtifact
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.artifacts.versions import ModelConfig, Provenance, StagedVersion
 from repogen.errors import PublishError
+from repogen.repository.layout import code_file
 from repogen.repository.manifest import damaged_files, read_manifest
 from repogen.repository.stage import stage_version
 from repogen.repository.workspace import prepare_stage_root
@@ -154,7 +157,31 @@ def test_companions_and_labels_are_published(tmp_path: Path) -> None:
     assert tree[labels.name] == tree[f"1/{labels.name}"] == b"yes\nno\n"
 
 
-@pytest.mark.parametrize("name", ["model.onnx", "manifest.json", "../escape.json"])
+def test_packed_packages_are_published_next_to_the_code(tmp_path: Path) -> None:
+    """The generated model.py is next to the user's file, and the manifest lists the files of the packages."""
+    with prepare_stage_root(tmp_path / "repo", None) as root:
+        packed = root / "packed"
+        _outputs(root / "worker")
+        for path in ("model.py", "packages/cp312.txt", "packages/common/a/b.so"):
+            (packed / path).parent.mkdir(parents=True, exist_ok=True)
+            (packed / path).write_text(path)
+        code = root / "step.py"
+        code.write_text("the user's")
+        artifact = PythonArtifact(code, SIGNATURE, ("a==1",), packed=packed)
+        staged = stage_version(root, tmp_path / "repo", CONFIG, artifact, root / "worker", PROVENANCE)
+        tree = _tree(staged.version_dir)
+        assert not damaged_files(staged.version_dir, staged.manifest)
+        assert code_file(staged.version_dir).read_text() == "the user's"
+    names = {file.path for file in staged.manifest.files}
+    assert names == {
+        *("config.pbtxt", "golden.json", "golden.npz", "model.py", "packed_model.py"),
+        *("packages/cp312.txt", "packages/common/a/b.so"),
+    }
+    assert tree["model.py"] == b"model.py"
+    assert staged.manifest.sha256 == sha256(b"the user's").hexdigest()
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "manifest.json", "packages", "../escape.json"])
 def test_reserved_companion_names(name: str, tmp_path: Path) -> None:
     """A companion cannot replace a file of the version, or be outside of it."""
     with prepare_stage_root(tmp_path / "repo", None) as root:

@@ -1,0 +1,296 @@
+"""Packs the requirements of Python code: wheels for the target's Python, unpacked next to the code.
+
+Triton's Python backend appends the version's directory to ``sys.path``, after the packages of the server. A generated
+``model.py`` therefore inserts the packed packages in front of them, and runs the user's file, which is published
+unchanged as ``packed_model.py``. The layout, below the version's directory::
+
+    model.py                     inserts packages/cp312 and packages/common
+    packed_model.py              the user's file
+    packages/cp312.txt           wheels for Python 3.12, with their hashes
+    packages/cp312/              content of the wheels for this Python
+    packages/common/             content of the wheels that are the same for every packed Python
+
+Source: ``ModelContext::StubSetup`` in pb_stub.cc of triton-inference-server/python_backend, 24.10 to 26.07.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from typing import TYPE_CHECKING, NamedTuple
+from zipfile import BadZipFile, ZipFile
+
+from packaging.markers import default_environment
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from repogen.artifacts.file_names import PACKAGES_DIRECTORY, PACKED_CODE_FILE, PYTHON_FILE
+from repogen.errors import SourceError
+from repogen.files.tree import walk
+from repogen.repository.digest import sha256_file
+from repogen.serving import wheels
+from repogen.serving.interpreter import SUPPORTED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from repogen.targets import Target
+
+PROVIDED = frozenset({"numpy"})
+"""Packages of the server: its Python backend imports NumPy before the code runs."""
+COMMON = "common"
+_MAX_ROUNDS = 10
+_MAX_METADATA = 2**22
+# The code is verified on the embedded Triton, whose Python backend needs NumPy 1.
+_NUMPY = "numpy<2"
+_DATA = re.compile(r"[^/]+\.data/(?P<scheme>[^/]+)/(?P<path>.+)")
+_LOADER = f'''\
+"""Written by repogen: makes the packed packages importable in front of the server's, and runs {PACKED_CODE_FILE}."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+_PACKAGES = _HERE / "{PACKAGES_DIRECTORY}"
+_TAG = f"cp{{sys.version_info.major}}{{sys.version_info.minor}}"
+if not (_PACKAGES / f"{{_TAG}}.txt").is_file():
+    _TAGS = ", ".join(sorted(path.stem for path in _PACKAGES.glob("cp*.txt")))
+    raise ImportError(f"the packages are packed for {{_TAGS}}, and this server has {{_TAG}}: see pack_for in the spec")
+sys.path[:0] = [str(_PACKAGES / _TAG), str(_PACKAGES / "{COMMON}")]
+sys.dont_write_bytecode = True  # the files of the version stay those that were verified
+_SPEC = importlib.util.spec_from_file_location("{PACKED_CODE_FILE.removesuffix(".py")}", _HERE / "{PACKED_CODE_FILE}")
+_MODULE = importlib.util.module_from_spec(_SPEC)
+sys.modules[_SPEC.name] = _MODULE
+_SPEC.loader.exec_module(_MODULE)
+TritonPythonModel = _MODULE.TritonPythonModel
+'''
+
+
+@dataclass(frozen=True)
+class PackedPackages:
+    """Packages that are ready to be published with Python code.
+
+    Attributes:
+        directory: Contains ``model.py`` and ``packages/``.
+        pythons: Python versions that they are packed for, for example ``3.12``.
+        names: Every package, ``name==version``, sorted.
+        size: Bytes of all files.
+    """
+
+    directory: Path
+    pythons: tuple[str, ...]
+    names: tuple[str, ...]
+    size: int
+
+    @property
+    def note(self) -> str:
+        """What is packed, for the report."""
+        count = "1 package" if len(self.names) == 1 else f"{len(self.names)} packages"
+        pythons = " and ".join(self.pythons)
+        return f"packed {count} for Python {pythons}, {self.size / 1e6:.1f} MB: {', '.join(self.names)}"
+
+
+class _Wheel(NamedTuple):
+    """A downloaded wheel.
+
+    Attributes:
+        path: The file.
+        name: Canonical name of the project.
+        version: Its version.
+        sha256: Hex digest of the file.
+        requires: Its ``Requires-Dist``.
+    """
+
+    path: Path
+    name: str
+    version: str
+    sha256: str
+    requires: tuple[Requirement, ...]
+
+
+def pythons_to_pack(pack_for: Sequence[str], target: Target) -> tuple[str, ...]:
+    """Return the Python versions to pack for: those of the spec, or the target's and the one that runs repogen.
+
+    The embedded Triton, which verifies the version, prefers the Python that runs repogen.
+
+    Args:
+        pack_for: The option of the spec.
+        target: The target release.
+    """
+    current = f"{sys.version_info.major}.{sys.version_info.minor}"
+    versions = set(pack_for) or {target.python, *({current} & set(SUPPORTED))}
+    return tuple(sorted(versions, key=lambda version: int(version.partition(".")[2])))
+
+
+def pack(requirements: Sequence[str], pythons: Sequence[str], directory: Path) -> PackedPackages:
+    """Download the wheels of requirements and of their dependencies, and unpack them; equal wheels give equal bytes.
+
+    Dependencies get the versions that are installed here, because the code was verified with them.
+
+    Args:
+        requirements: Each ``name==version``.
+        pythons: Python versions, for example ``3.12``.
+        directory: Directory for the result; replaced if it exists.
+
+    Raises:
+        SourceError: pip cannot find wheels that fit together, or a wheel is damaged.
+        ServerError: There is no pip.
+    """
+    shutil.rmtree(directory, ignore_errors=True)
+    result, downloads = directory / "result", directory / "wheels"
+    packages = result / PACKAGES_DIRECTORY
+    packages.mkdir(parents=True)
+    resolved = {python: _resolve(requirements, python, downloads / _tag(python)) for python in pythons}
+    common = set.intersection(*({wheel.sha256 for wheel in selected} for selected in resolved.values()))
+    for python, selected in resolved.items():
+        lines = (f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n" for wheel in selected)
+        (packages / f"{_tag(python)}.txt").write_text("".join(lines), encoding="utf-8")
+        for wheel in selected:
+            _unpack(wheel, packages / (COMMON if wheel.sha256 in common else _tag(python)))
+    shutil.rmtree(downloads)
+    (result / PYTHON_FILE).write_text(_LOADER, encoding="utf-8")
+    files = (folder / name for folder, _, names in walk(result) for name in names)
+    names = {f"{wheel.name}=={wheel.version}" for selected in resolved.values() for wheel in selected}
+    return PackedPackages(result, tuple(pythons), tuple(sorted(names)), sum(path.stat().st_size for path in files))
+
+
+def _tag(python: str) -> str:
+    return "cp" + python.replace(".", "")
+
+
+def _resolve(requirements: Sequence[str], python: str, folder: Path) -> tuple[_Wheel, ...]:
+    """Return the wheels of requirements and of their dependencies for one Python, sorted by name.
+
+    pip evaluates the markers of dependencies for the Python that runs it, also with ``--python-version``. Dependencies
+    that only another Python has are therefore requested in another round.
+    """
+    requested = list(requirements)
+    for _ in range(_MAX_ROUNDS):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        _download(requested, python, folder)
+        available = {wheel.name: wheel for wheel in map(_read_wheel, sorted(folder.glob("*.whl")))}
+        needed, missing_requirements = _needed(requirements, available, _environment(python))
+        if not missing_requirements:
+            return tuple(available[name] for name in sorted(needed))
+        requested += missing_requirements
+    raise _error(f"the dependencies of {', '.join(requirements)} for Python {python} cannot be resolved")
+
+
+def _download(requested: Sequence[str], python: str, folder: Path) -> None:
+    """Download wheels with pip."""
+    constraints = folder.with_suffix(".constraints")
+    own = {canonicalize_name(Requirement(requirement).name) for requirement in requested}
+    lines = [_NUMPY, *(line for name, line in _installed().items() if name not in own)]
+    constraints.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    arguments = [
+        *("download", *wheels.platform_flags(_tag(python)), "--dest", str(folder)),
+        *("--constraint", str(constraints), *requested),
+    ]
+    outcome = wheels.run_pip(arguments, folder.parent)
+    if outcome.returncode != 0:
+        raise _error(f"pip could not download {', '.join(requested)} for Python {python}:\n{outcome.stderr.strip()}")
+
+
+def _installed() -> dict[str, str]:
+    """Return a constraint for each installed package, except those that the server provides."""
+    constraints: dict[str, str] = {}
+    for distribution in importlib.metadata.distributions():
+        name = canonicalize_name(distribution.name or "")
+        try:
+            version = Version(distribution.version).public  # an index has no wheel of a local version such as +cpu
+        except (InvalidVersion, TypeError):
+            continue
+        if name and name not in PROVIDED:
+            constraints.setdefault(name, f"{name}=={version}")
+    return dict(sorted(constraints.items()))
+
+
+def _read_wheel(path: Path) -> _Wheel:
+    """Return what a wheel's name and metadata state."""
+    try:
+        name, version, _, _ = parse_wheel_filename(path.name)
+        with ZipFile(path) as archive:
+            member = next(each for each in archive.infolist() if each.filename.endswith(".dist-info/METADATA"))
+            if member.file_size > _MAX_METADATA:
+                raise _error(f"{path.name} has {member.file_size} bytes of metadata")
+            text = archive.read(member).decode("utf-8", errors="replace")
+        requires = tuple(map(Requirement, HeaderParser().parsestr(text).get_all("Requires-Dist") or ()))
+    except (InvalidWheelFilename, InvalidRequirement, BadZipFile, StopIteration) as error:
+        raise _error(f"{path.name} is not a valid wheel: {error}") from error
+    return _Wheel(path, name, str(version), sha256_file(path), requires)
+
+
+def _needed(
+    requirements: Sequence[str], available: Mapping[str, _Wheel], environment: Mapping[str, str]
+) -> tuple[set[str], list[str]]:
+    """Return the names of the packages that are needed in an environment, and the requirements of missing ones."""
+    needed: set[str] = set()
+    missing_requirements: list[str] = []
+    visited: set[tuple[str, frozenset[str]]] = set()
+    queue = [Requirement(requirement) for requirement in requirements]
+    while queue:
+        requirement = queue.pop()
+        name, extras = canonicalize_name(requirement.name), frozenset(requirement.extras)
+        if name in PROVIDED or (name, extras) in visited:
+            continue
+        visited.add((name, extras))
+        if name not in available:
+            requirement.marker = None
+            missing_requirements.append(str(requirement))
+            continue
+        needed.add(name)
+        queue += _dependencies(available[name], extras, environment)
+    return needed, sorted(missing_requirements)
+
+
+def _dependencies(wheel: _Wheel, extras: frozenset[str], environment: Mapping[str, str]) -> Iterator[Requirement]:
+    for dependency in wheel.requires:
+        environments = [{**environment, "extra": extra} for extra in ("", *extras)]
+        if dependency.marker is None or any(map(dependency.marker.evaluate, environments)):
+            yield dependency
+
+
+def _environment(python: str) -> dict[str, str]:
+    """Return the values of environment markers in a Triton image with a version of Python."""
+    return {name: str(value) for name, value in default_environment().items()} | {
+        "implementation_name": "cpython",
+        "implementation_version": f"{python}.0",
+        "os_name": "posix",
+        "platform_machine": "x86_64",
+        "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_system": "Linux",
+        "platform_version": "",
+        "python_full_version": f"{python}.0",
+        "python_version": python,
+        "sys_platform": "linux",
+    }
+
+
+def _unpack(wheel: _Wheel, destination: Path) -> None:
+    wheels.unpack(wheel.path, destination, _path_in_site)
+
+
+def _path_in_site(member: str) -> str | None:
+    """Return the path of a wheel's member in a directory of packages; None for programs, headers and other data."""
+    match = _DATA.fullmatch(member)
+    if match is None:
+        return member
+    return match["path"] if match["scheme"] in {"purelib", "platlib"} else None
+
+
+def _error(message: str) -> SourceError:
+    return SourceError(
+        message,
+        "every package needs a wheel for Linux x86_64 and each Python of pack_for, and must work with numpy<2; pin "
+        "versions that have one and install them here, or install the packages on the server and remove pack: true",
+        code="source.pack",
+    )

@@ -1,0 +1,158 @@
+"""Packing the requirements of Python code, with the real pip and small wheels in a directory."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+from zipfile import ZipFile
+
+import pytest
+
+from repogen.build.packages import pack, pythons_to_pack
+from repogen.errors import SourceError
+from repogen.targets import target_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+CURRENT = f"{sys.version_info.major}.{sys.version_info.minor}"
+OTHER = "3.10" if CURRENT != "3.10" else "3.12"
+
+
+def wheel(index: Path, name: str, tag: str, files: dict[str, str], requires: Sequence[str] = ()) -> None:
+    """Write a wheel of version 1.0 with a license."""
+    info = f"{name}-1.0.dist-info"
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", "Version: 1.0", "License-Expression: MIT"]
+    members = {
+        **files,
+        f"{info}/METADATA": "\n".join([*lines, *(f"Requires-Dist: {line}" for line in requires), "", ""]),
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n",
+    }
+    digests = {path: hashlib.sha256(text.encode()).digest() for path, text in members.items()}
+    record = "".join(
+        f"{path},sha256={base64.urlsafe_b64encode(digest).rstrip(b'=').decode()},{len(members[path])}\n"
+        for path, digest in digests.items()
+    )
+    with ZipFile(index / f"{name}-1.0-{tag}.whl", "w") as archive:
+        for path, text in {**members, f"{info}/RECORD": record}.items():
+            archive.writestr(path, text)
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the directory of wheels that pip uses instead of an index."""
+    directory = tmp_path / "index"
+    directory.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(directory))
+    needs = [f'repogen-old; python_version == "{OTHER}"', "numpy>=1", 'repogen-extra; extra == "fast"']
+    wheel(directory, "repogen_pure", "py3-none-any", {"repogen_pure.py": "NAME = 'packed'\n"}, needs)
+    wheel(directory, "repogen_old", "py3-none-any", {"repogen_old.py": ""})
+    wheel(directory, "numpy", "py3-none-any", {"numpy.py": ""})
+    for python in (CURRENT, OTHER):
+        tag = "cp" + python.replace(".", "")
+        data = "repogen_native-1.0.data"
+        files = {
+            "repogen_native.py": f"TAG = {tag!r}\n",
+            f"{data}/scripts/run": "",
+            f"{data}/platlib/repogen_more.py": "",
+        }
+        wheel(directory, "repogen_native", f"{tag}-{tag}-manylinux2014_x86_64", files)
+    return directory
+
+
+def tree(directory: Path) -> dict[str, bytes]:
+    """Return the content of every file below a directory."""
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
+    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.mark.usefixtures("index")
+def test_packages_are_laid_out_for_each_python(tmp_path: Path) -> None:
+    """Wheels that are the same for each Python are stored once; markers are those of the packed Python; no NumPy."""
+    current, other = (f"cp{python.replace('.', '')}" for python in (CURRENT, OTHER))
+    requirements = ("repogen-pure==1.0", "repogen-native==1.0")
+
+    packages = pack(requirements, (CURRENT, OTHER), tmp_path / "packed")
+
+    files = tree(packages.directory)
+    folders = {path.split("/")[1]: set[str]() for path in files if path.count("/") > 1}
+    for path in files:
+        if path.endswith(".py") and path.count("/") > 1:
+            folders[path.split("/")[1]].add(path.split("/")[2])
+    native = {"repogen_native.py", "repogen_more.py"}
+    assert folders == {"common": {"repogen_pure.py"}, current: native, other: {*native, "repogen_old.py"}}
+    assert not any("scripts" in path or "numpy" in path for path in files)
+    assert packages.names == ("repogen-native==1.0", "repogen-old==1.0", "repogen-pure==1.0")
+    assert packages.size == sum(map(len, files.values()))
+    lines = files[f"packages/{other}.txt"].decode().splitlines()
+    assert [line.partition(" --hash=sha256:")[0] for line in lines] == list(packages.names)
+
+    version = packages.directory  # as staged: the user's file is next to model.py
+    (version / "packed_model.py").write_text(
+        "import repogen_native, repogen_pure\nclass TritonPythonModel:\n"
+        "    names = (repogen_native.TAG, repogen_pure.NAME)\n"
+    )
+    shadow = tmp_path / "server"
+    shadow.mkdir()
+    (shadow / "repogen_pure.py").write_text("NAME = 'server'\n")
+    code = f"import sys; sys.path[:0] = [{str(shadow)!r}, {str(version)!r}]; import model"
+    code += "; print(model.TritonPythonModel.names)"
+    run = subprocess.run([sys.executable, "-I", "-B", "-c", code], capture_output=True, text=True, check=False)
+    assert run.stdout == f"{(current, 'packed')}\n", run.stderr
+    assert tree(version).keys() == {*files, "packed_model.py"}, "importing the packages writes no file"
+
+
+@pytest.mark.usefixtures("index")
+def test_a_server_with_another_python_reports_it(tmp_path: Path) -> None:
+    """The message of the ImportError, which Triton shows, names both Pythons and the option."""
+    packages = pack(("repogen-pure==1.0",), (OTHER,), tmp_path / "packed")
+
+    code = f"import sys; sys.path.insert(0, {str(packages.directory)!r}); import model"
+    run = subprocess.run([sys.executable, "-I", "-B", "-c", code], capture_output=True, text=True, check=False)
+
+    current, other = (f"cp{python.replace('.', '')}" for python in (CURRENT, OTHER))
+    expected = (
+        f"ImportError: the packages are packed for {other}, and this server has {current}: see pack_for in the spec"
+    )
+    assert run.stderr.splitlines()[-1] == expected
+
+
+def test_a_missing_wheel_is_an_error(index: Path, tmp_path: Path) -> None:
+    """The error has pip's message, and the hint says what the packages need."""
+    wheel(index, "repogen_future", "cp399-cp399-manylinux2014_x86_64", {"repogen_future.py": ""})
+
+    with pytest.raises(SourceError, match=r"pip could not download repogen-future==1\.0 for Python") as raised:
+        pack(("repogen-future==1.0",), (CURRENT,), tmp_path / "packed")
+
+    assert raised.value.code == "source.pack"
+    assert "No matching distribution" in raised.value.message
+    assert "wheel for Linux x86_64" in raised.value.hint
+
+
+def test_damaged_wheel_is_an_error(index: Path, tmp_path: Path) -> None:
+    """A wheel without metadata of requirements that can be parsed is reported."""
+    wheel(index, "repogen_odd", "py3-none-any", {"repogen_odd.py": ""}, ["what ever !"])
+
+    with pytest.raises(SourceError) as raised:
+        pack(("repogen-odd==1.0",), (CURRENT,), tmp_path / "packed")
+
+    assert raised.value.code == "source.pack"
+
+
+@pytest.mark.parametrize(
+    ("pack_for", "release", "expected"),
+    [
+        (("3.12", "3.10"), "24.10", ("3.10", "3.12")),
+        ((), "24.10", tuple(sorted({"3.10", CURRENT} - {"3.13", "3.14"}))),
+        ((), "26.08", tuple(sorted({"3.12", CURRENT} - {"3.13", "3.14"}))),
+        ((), "99.01", tuple(sorted({"3.12", CURRENT} - {"3.13", "3.14"}))),
+    ],
+)
+def test_pythons_by_default(pack_for: tuple[str, ...], release: str, expected: tuple[str, ...]) -> None:
+    """They are that of NVIDIA's image, and the one that runs repogen, if the embedded Triton supports it."""
+    assert pythons_to_pack(pack_for, target_of(release)) == expected
