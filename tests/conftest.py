@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 settings.register_profile("repogen", deadline=None)  # no test depends on the speed of the machine
 settings.load_profile("repogen")
 os.environ[SIZE_VARIABLE] = "0"  # also for the processes that tests start
+# Before PyTorch is imported: with three workers on two cores, threads that spin while they wait use up the cores.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

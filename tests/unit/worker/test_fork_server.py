@@ -146,16 +146,18 @@ def test_server_and_workers_end_with_repogen(tmp_path: Path) -> None:
 def test_forks_do_not_inherit_secrets_or_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fork has the environment of a direct worker, and neither the server's socket nor files of other workers."""
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "secret-value")
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     code = """
 import os, stat
 def build():
     leaked = [name for name, value in os.environ.items() if "secret-value" in value]
     files = [os.fstat(int(fd)).st_mode for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")]
-    raise RuntimeError(f"leaked {leaked} and {sum(map(stat.S_ISSOCK, files))} sockets; {os.environ['OMP_NUM_THREADS']}")
+    threads = os.environ["OMP_NUM_THREADS"], os.environ["OMP_WAIT_POLICY"]
+    raise RuntimeError(f"leaked {leaked} and {sum(map(stat.S_ISSOCK, files))} sockets; {threads}")
 """
     task = job(tmp_path, code)
     with open_fork_server([task.model], 1) as server:
-        assert "leaked [] and 0 sockets; 1" in str(run(task, server).result)
+        assert "leaked [] and 0 sockets; ('1', 'PASSIVE')" in str(run(task, server).result)
 
 
 def test_forks_have_their_own_random_numbers(tmp_path: Path) -> None:
