@@ -13,6 +13,7 @@ from repogen.export.guards import guard_violations, recorded_programs
 from repogen.export.interface import ExportedGraph
 from repogen.export.translations import TRANSLATIONS
 from repogen.onnx_graph.normalize import select_outputs
+from repogen.onnx_graph.rewrite_rules import require_exact_constants
 
 if TYPE_CHECKING:
     from repogen.artifacts.tensors import Signature
@@ -33,6 +34,7 @@ def export_program(request: ExportRequest) -> ExportedGraph:
         ExportError: torch.export failed; the message is the reason in one line.
     """
     source = request.source
+    require_exact_constants()
     try:
         with recorded_programs() as programs:
             onnx_program = _export(request)
@@ -81,8 +83,10 @@ def _shapes(signature: Signature) -> tuple[dict[int, str], ...]:
 
 def explain(error: BaseException, signature: Signature) -> ExportError:
     """Return the reason why torch.export failed, in one line, with file and line if it reports them."""
-    chain = [str(link) for link in _chain(error)]
-    text = "\n".join(chain)
+    chain = _chain(error)
+    if own := next((link for link in chain if isinstance(link, ExportError)), None):
+        return own  # of one of repogen's translations
+    text = "\n".join(str(link) for link in chain)
     if match := _STATIC.search(text):
         size, argument, axis = match[1], int(match[2] or 0), int(match[3])
         spec = signature.inputs[min(argument, len(signature.inputs) - 1)]
@@ -104,7 +108,7 @@ def explain(error: BaseException, signature: Signature) -> ExportError:
             code="export.no-translation",
             details=text,
         )
-    innermost = _chain(error)[-1]
+    innermost = chain[-1]
     lines = [line.strip() for line in str(innermost).splitlines() if line.strip()]
     return ExportError(
         f"torch.export failed: {type(innermost).__name__}: {lines[0] if lines else ''}",

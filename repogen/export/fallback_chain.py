@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,6 +18,7 @@ from repogen.onnx_graph.normalize import normalize
 from repogen.plugins import load_instance
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from repogen.artifacts.built_model import OnnxArtifact
@@ -73,11 +75,11 @@ def export_with(
     sample = source.examples(source.example_sizes, 0)
     args = tuple(torch.from_numpy(sample[tensor.name]) for tensor in source.signature.inputs)
     exporter_options = exporter.options_model.model_validate(spec.options)
-    try:
-        with plain_fake_quantize():
+    with plain_fake_quantize(), _recorded_gradients() as gradients:
+        try:
             graph = exporter.export(ExportRequest(source, args, opset, directory, spec, exporter_options))
-    except ExportError as error:
-        raise _with_complex(error, source.complex) from error
+        except ExportError as error:
+            raise _with_cause(error, source.complex, bool(gradients)) from error
     if not isinstance(source.origin, OnnxFile):
         fill_kernel_gaps(graph.model)
     artifact = normalize(graph.model, directory / "model.onnx", options)
@@ -91,17 +93,35 @@ def export_with(
     return replace(artifact, guard_violations=graph.guard_violations)
 
 
-def _with_complex(error: ExportError, dtype: str) -> ExportError:
-    """Return the error of an exporter with the complex dtype that the model computes in; it is the usual cause."""
-    if not dtype or error.code not in _EXPORTER_ERRORS:
+@contextmanager
+def _recorded_gradients() -> Iterator[list[object]]:
+    """Record what is differentiated while the module runs."""
+    autograd: Any = torch.autograd
+    run = autograd._engine_run_backward  # noqa: SLF001 - what both `grad` and `backward` call
+    differentiated: list[object] = []
+
+    def record(outputs: object, *args: object, **options: object) -> object:
+        differentiated.append(outputs)
+        return run(outputs, *args, **options)
+
+    autograd._engine_run_backward = record  # noqa: SLF001
+    try:
+        yield differentiated
+    finally:
+        autograd._engine_run_backward = run  # noqa: SLF001
+
+
+def _with_cause(error: ExportError, dtype: str, has_gradients: bool) -> ExportError:  # noqa: FBT001
+    """Return the error of an exporter with what the model computes and exporters rarely support: the usual cause."""
+    if error.code not in _EXPORTER_ERRORS or not (dtype or has_gradients):
         return error
-    return ExportError(
-        f"{error.message}; the model computes in {dtype}, and ONNX has few operators for complex numbers",
-        "compute with real numbers: torch.view_as_real, or separate real and imaginary parts",
-        code=error.code,
-        where=error.where,
-        details=error.details,
-    )
+    if has_gradients:
+        cause = "forward computes gradients with torch.autograd, which exporters rarely support"
+        hint = "compute the derivative with ordinary operators, or return the value without its gradient"
+    else:
+        cause = f"the model computes in {dtype}, and ONNX has few operators for complex numbers"
+        hint = "compute with real numbers: torch.view_as_real, or separate real and imaginary parts"
+    return ExportError(f"{error.message}; {cause}", hint, code=error.code, where=error.where, details=error.details)
 
 
 def check_dims(graph: Signature, declared: Signature) -> None:

@@ -99,4 +99,7 @@ def _conditions(program: torch.export.ExportedProgram) -> Iterator[sympy.Basic]:
 
 def _is_violated(condition: sympy.Basic, symbols: Mapping[sympy.Symbol, str], sizes: Mapping[str, int]) -> bool:
     values = {symbol: sympy.Integer(sizes[dim]) for symbol, dim in symbols.items()}
-    return bool(condition.xreplace(values) == sympy.false)
+    try:
+        return bool(condition.xreplace(values) == sympy.false)
+    except ZeroDivisionError:  # it divides by another size, such as that of a pooling window
+        return True

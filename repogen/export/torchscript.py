@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 _MAX_IN_MEMORY = 2**31 - 2**24
 _UNSUPPORTED = re.compile(
-    r"(?:Exporting the operator|ONNX export failed on an operator with unrecognized namespace) \W?([\w:]+)"
+    r"(?:Exporting the operator|ONNX export failed on an operator with unrecognized namespace"
+    r"|Unsupported: ONNX export of operator) \W?([\w:]+)"
 )
 _HINTS = {
     MESSAGE: (

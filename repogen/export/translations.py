@@ -1,20 +1,28 @@
-"""Translations of operators that the dynamo exporter lacks: stable sorting, and ``torch.cdist``.
+"""Translations of operators that the dynamo exporter lacks, or translates incorrectly (onnxscript 0.7.2).
 
 TorchScript's are in ``repogen.export.symbolics``. ONNX requires of ``TopK`` that the first of equal values comes first,
-in both directions, which is the order of a stable sort.
+in both directions, which is the order of a stable sort. The exporter's own translation of ``cross_entropy`` ignores
+``label_smoothing`` and does not accept probabilities; that of ``embedding_bag`` with ``padding_idx`` is not valid ONNX;
+those of integer divisions with ``rounding_mode`` compute in float32; and that of ``//`` of sizes rounds toward zero.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from typing import TYPE_CHECKING, Any
 
+import onnx_ir as ir
 import torch
 from onnxscript import opset18
+from onnxscript.function_libs.torch_lib.ops import core
+
+from repogen.errors import ExportError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_GATES = 4
 op: Any = opset18  # its annotations do not accept its own results
 
 
@@ -45,9 +53,176 @@ def _cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: int = 0) -> Any:  # n
     return op.Pow(op.ReduceSum(op.Pow(difference, power), axis, keepdims=0), root)
 
 
+def _divide(self: Any, other: Any, rounding_mode: str | None = None) -> Any:  # noqa: ANN401
+    """Divide integers exactly; the exporter's own translation rounds them to float32."""
+    if not self.dtype.is_integer() or rounding_mode is None:
+        return core.aten_div_mode(self, other, rounding_mode=rounding_mode)
+    if isinstance(other, int):
+        other = op.CastLike(op.Constant(value_int=other), self)
+    return op.Div(self, other) if rounding_mode == "trunc" else _floor_divide(self, other)
+
+
+def _floor_divide(self: Any, other: Any) -> Any:  # noqa: ANN401
+    """Divide integers, such as sizes, and round down: ONNX rounds toward zero, and ``-(-size // 4)`` is common."""
+    return op.Div(op.Sub(self, op.Mod(self, other)), other)
+
+
+def _lstm(  # noqa: PLR0913, PLR0917 - the operator's arguments
+    self: Any,  # noqa: ANN401
+    states: Any,  # noqa: ANN401
+    weights: Any,  # noqa: ANN401
+    has_biases: bool,  # noqa: FBT001
+    num_layers: int,
+    dropout: float,
+    train: bool,  # noqa: FBT001
+    bidirectional: bool,  # noqa: FBT001
+    batch_first: bool,  # noqa: FBT001
+) -> Any:  # noqa: ANN401
+    """Reject projections, which ONNX's LSTM does not have; the exporter would write an invalid graph."""
+    gates, features = weights[1].shape
+    if gates != _GATES * features:
+        raise ExportError(
+            "operator aten.lstm with proj_size has no ONNX translation",
+            "ONNX has no LSTM with projections; use an LSTM without proj_size, followed by a linear layer",
+            code="export.no-translation",
+        )
+    return core.aten_lstm(self, states, weights, has_biases, num_layers, dropout, train, bidirectional, batch_first)
+
+
+_MODES = ("sum", "mean", "max")
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def _cross_entropy(
+    self: Any,  # noqa: ANN401
+    target: Any,  # noqa: ANN401
+    weight: Any = None,  # noqa: ANN401
+    reduction: int = 1,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Any:  # noqa: ANN401
+    """Compare scores ``[batch, classes, …]`` or ``[classes]`` with classes, or with probabilities of the same shape."""
+    rank = len(self.shape)
+    axis = min(rank - 1, 1)
+    axes = op.Constant(value_ints=[axis])
+    losses = op.Neg(op.LogSoftmax(self, axis=axis))
+    if weight is not None:
+        inner = op.Constant(value_ints=[other for other in range(rank) if other != axis])
+        losses = op.Mul(losses, op.Unsqueeze(weight, inner) if rank > 1 else weight)
+    is_class = target.dtype.is_integer()
+    if is_class:
+        is_counted = op.Not(op.Equal(target, op.CastLike(op.Constant(value_int=ignore_index), target)))
+        zero = op.CastLike(op.Constant(value_float=0.0), self)
+        index = op.Where(is_counted, target, op.CastLike(op.Constant(value_int=0), target))
+        loss = op.Squeeze(op.GatherElements(losses, op.Unsqueeze(index, axes), axis=axis), axes)
+    else:
+        loss = op.ReduceSum(op.Mul(losses, target), axes, keepdims=0)
+    if label_smoothing:
+        uniform = op.ReduceMean(losses, axes, keepdims=0)
+        share, rest = (
+            op.CastLike(op.Constant(value_float=part), self) for part in (label_smoothing, 1 - label_smoothing)
+        )
+        loss = op.Add(op.Mul(loss, rest), op.Mul(uniform, share))
+    if is_class:
+        loss = op.Where(is_counted, loss, zero)
+    if not is_class:
+        count = op.CastLike(op.Size(loss), loss)
+    elif weight is None:
+        count = op.ReduceSum(op.CastLike(is_counted, self), keepdims=0)
+    else:
+        count = op.ReduceSum(op.Mul(op.CastLike(is_counted, self), op.Gather(weight, index)), keepdims=0)
+    return _reduced(loss, count, _REDUCTIONS[reduction])
+
+
+def _reduced(loss: Any, count: Any, reduction: str) -> Any:  # noqa: ANN401
+    if reduction == "none":
+        return loss
+    total = op.ReduceSum(loss, keepdims=0)
+    return total if reduction == "sum" else op.Div(total, count)
+
+
+def _embedding_bag(  # noqa: PLR0913, PLR0917 - the operator's arguments
+    weight: Any,  # noqa: ANN401
+    indices: Any,  # noqa: ANN401
+    offsets: Any,  # noqa: ANN401
+    scale_grad_by_freq: bool = False,  # noqa: FBT001, FBT002
+    mode: int = 0,
+    sparse: bool = False,  # noqa: FBT001, FBT002
+    per_sample_weights: Any = None,  # noqa: ANN401
+    include_last_offset: bool = False,  # noqa: FBT001, FBT002
+    padding_idx: int | None = None,
+) -> Any:  # noqa: ANN401
+    """Add, average or take the maximum of rows of a table; bag ``b`` starts at ``offsets[b]`` of the flat indices."""
+    del scale_grad_by_freq, sparse
+    zero, one = op.Constant(value_ints=[0]), op.Constant(value_ints=[1])
+    offsets = op.Cast(offsets, to=ir.DataType.INT64)
+    length, bags = op.Shape(indices), op.Shape(offsets)
+    starts = op.ScatterElements(
+        op.Expand(zero, op.Add(length, one)), offsets, op.Expand(one, bags), axis=0, reduction="add"
+    )
+    bag = op.Sub(op.CumSum(op.Slice(starts, zero, length, zero), op.Constant(value_int=0)), one)
+    rows = op.Gather(weight, indices)
+    if per_sample_weights is not None:
+        rows = op.Mul(rows, op.Unsqueeze(per_sample_weights, one))
+    is_max = _MODES[mode] == "max"
+    start = op.CastLike(op.Constant(value_float=-math.inf if is_max else 0.0), weight)
+    counted = op.Expand(one, length)
+    if padding_idx is not None:
+        padding = op.Constant(value_int=padding_idx)
+        if padding_idx < 0:
+            padding = op.Add(padding, op.Gather(op.Shape(weight), op.Constant(value_int=0)))
+        is_row = op.Not(op.Equal(op.Cast(indices, to=ir.DataType.INT64), padding))
+        counted = op.Cast(is_row, to=ir.DataType.INT64)
+        rows = op.Where(op.Unsqueeze(is_row, one), rows, start)
+    counts = op.ScatterElements(op.Expand(zero, bags), bag, counted, axis=0, reduction="add")
+    result = op.ScatterElements(
+        op.Expand(start, op.Concat(bags, op.Shape(weight, start=1), axis=0)),
+        op.Expand(op.Unsqueeze(bag, one), op.Shape(rows)),
+        rows,
+        axis=0,
+        reduction="max" if is_max else "add",
+    )
+    if is_max:
+        is_empty = op.Unsqueeze(op.Equal(counts, zero), one)
+        result = op.Where(is_empty, op.CastLike(op.Constant(value_float=0.0), weight), result)
+    elif _MODES[mode] == "mean":
+        result = op.Div(result, op.CastLike(op.Unsqueeze(op.Max(counts, one), one), weight))
+    if include_last_offset:
+        result = op.Slice(result, zero, op.Sub(bags, one), zero)
+    # The other outputs are not used. The exporter gives them PyTorch's shapes, which are not those of `bag`.
+    return result, op.Identity(bag), op.Identity(counts), op.Identity(counts)
+
+
+def _inner_embedding_bag(  # noqa: PLR0913, PLR0917 - the operator's arguments
+    weight: Any,  # noqa: ANN401
+    indices: Any,  # noqa: ANN401
+    offsets: Any,  # noqa: ANN401
+    scale_grad_by_freq: bool = False,  # noqa: FBT001, FBT002
+    mode: int = 0,
+    sparse: bool = False,  # noqa: FBT001, FBT002
+    per_sample_weights: Any = None,  # noqa: ANN401
+    include_last_offset: bool = False,  # noqa: FBT001, FBT002
+    padding_idx: int = -1,
+) -> Any:  # noqa: ANN401
+    """Do the same for the operator of a decomposed program, in which -1 means that no row is padding."""
+    padding = None if padding_idx < 0 else padding_idx
+    return _embedding_bag(
+        weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding
+    )
+
+
 TRANSLATIONS: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.lstm.input: _lstm,
+    operator.floordiv: _floor_divide,
+    torch.ops.aten.div.Tensor_mode: _divide,
+    torch.ops.aten.div.Scalar_mode: _divide,
     torch.ops.aten.sort.stable: _sort,
     torch.ops.aten.argsort.stable: _argsort,
     torch.ops.aten._cdist_forward.default: _cdist,  # noqa: SLF001 - the name of the operator
+    torch.ops.aten.cross_entropy_loss.default: _cross_entropy,
+    torch.ops.aten.embedding_bag.default: _embedding_bag,
+    torch.ops.aten.embedding_bag.padding_idx: _embedding_bag,
+    torch.ops.aten._embedding_bag.default: _inner_embedding_bag,  # noqa: SLF001
+    torch.ops.aten._embedding_bag_forward_only.default: _inner_embedding_bag,  # noqa: SLF001
 }
 """Operator -> its translation, as in ``custom_translation_table`` of ``torch.onnx.export``."""

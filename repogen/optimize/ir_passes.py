@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from repogen.onnx_graph.rewrite_rules import require_exact_constants
 from repogen.optimize.interface import Pass, PassRequest
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class OrtFusions(Pass):
         import onnx_ir as ir  # noqa: PLC0415 - the module is imported without the extra `build`
         from onnxscript.rewriter.ort_fusions import optimize_for_ort  # noqa: PLC0415 - the same
 
+        require_exact_constants()
         model, _ = optimize_for_ort(ir.load(request.artifact.path))
         fused: ir.Model = model
         return fused

@@ -82,6 +82,7 @@ def check_parity(
     sweep = _Sweep(comparison, recorders)
     sweep.run(plan_sweep(comparison.source.dims, spec.seed, spec.seeds, extra_sizes), _Budget(spec.budget_seconds))
     sweep.vary_constant_outputs(spec)
+    sweep.compare_zeros(spec.seed)
     report, allowed = sweep.report()
     if not report.passed:
         raise drift_error(report, comparison.source, explain(sweep.first_differing(report)))
@@ -153,6 +154,7 @@ class _Sweep:
         self._unanswered: list[str] = []
         self._infinite: dict[str, int] = {}
         self._histograms: dict[str, ErrorHistogram] = {}
+        self._not_finite: list[str] = []
 
     def run(self, cases: Sequence[SweepCase], budget: _Budget) -> None:
         """Run the cases within the budget."""
@@ -215,6 +217,23 @@ class _Sweep:
                 constant = {name: expected[name] for name in names}
                 self._compare(SweepCase(sizes, seed, required=False), partial(dict, inputs), inputs, constant, suffix)
 
+    def compare_zeros(self, seed: int) -> None:
+        """Find outputs that are not finite only in the published model, for inputs of zeros, such as silence.
+
+        A lost 1e-8 in ``x / (x.norm() + 1e-8)`` does not show on other inputs.
+        """
+        inputs = scaled(self._source.examples(self._source.example_sizes, seed), 0.0)
+        expected = self._outputs_or_none(inputs) if inputs is not None else None
+        if inputs is None or expected is None:
+            return
+        try:
+            actual = self._comparison.published(inputs)
+        except (ParityError, SourceError):
+            return  # a model that PyTorch runs on zeros, and the runtime does not, returns no wrong values
+        for name, array in expected.items():
+            if name in actual and np.isfinite(array).all() and not np.isfinite(actual[name]).all():
+                self._not_finite.append(name)
+
     def _outputs_or_none(self, inputs: Arrays) -> dict[str, Array] | None:
         """Return the original's outputs; None if it does not support the inputs."""
         try:
@@ -242,6 +261,12 @@ class _Sweep:
             yield (
                 f"output {name!r} has infinite values in {count} of {total} cases; they were compared by their places "
                 "and signs"
+            )
+        for name in self._not_finite:
+            yield (
+                f"for inputs of zeros, output {name!r} has NaN or infinite values that the {_original(self._source)} "
+                "does not return: if clients can send zeros, such as silence, change the division or logarithm in "
+                "forward, or try another exporter"
             )
         for name in self._variety.constant:
             yield (

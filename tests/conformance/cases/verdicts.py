@@ -14,6 +14,14 @@ def _file(name: str, expected: str, why: str, *writer: object, entry: Entry | No
     return Case(name, {"source": source, **(entry or {})}, expected, why, written("onnx_files", *writer))  # type: ignore[arg-type]
 
 
+def _archive(name: str, source: Entry, writer: str, entry: Entry) -> Case:
+    path = f"{name}/model.{'pt' if writer.endswith('script') else 'pt2'}"
+    document = {"source": {**source, "path": path}, **entry}
+    return Case(name, document, "batch", "bfloat16 inside an archive", written("archives", writer))
+
+
+_TARGETS = signature(x="float32 batch 4", target="int64 batch 0..4")
+_BAGS = signature(ids="int64 batch 6 0..19", weights="float32 batch 6")
 _IDS = signature(x="int32 batch 12 0..3")
 _LARGE_IDS = signature(ids=f"int64 batch 3 0..{1 << 40}")
 _TIME = signature(x="float32 batch time 4")
@@ -100,6 +108,34 @@ CASES = (
     _case("repeated_rows", "Repeated", "single", "a row that equals an earlier one is set to zero"),
     _case("quota_of_large_rows", "Quota", "single", "the third and later large rows are set to zero"),
     _case("peak_so_far", "Peak", "rejected:source.stateful", "a maximum over all requests, which examples stay below"),
+    _case("label_smoothing", "Smoothed", "batch", "the exporter ignores label_smoothing", _TARGETS),
+    _case("padded_bags", "PaddedBags", "batch", "padding_idx of an EmbeddingBag", _BAGS),
+    _case(
+        "spectrum_of_400",
+        "Spectrum",
+        "batch",
+        "ONNX Runtime's transform of 400 values has an error of 2e-3",
+        signature(x="float32 batch 400"),
+    ),
+    _case(
+        "quiet_signal",
+        "Levelled",
+        "batch",
+        "an exporter's rewrite would drop + 1e-8",
+        {"examples": "verdicts.py:quiet", **ranges("batch")},
+    ),
+    _case("integer_division", "Buckets", "batch", "quotients beyond float32", _LARGE_IDS),
+    _case(
+        "adaptive_pooling",
+        "Pooled",
+        "rejected:export.no-translation|export.specialized-dim|parity.drift",
+        "windows of several sizes, which depend on the size of the image",
+        signature({"height": (16, 40), "width": (16, 40)}, image="float32 batch 3 height width"),
+    ),
+    _case("lstm_projection", "Projected", "rejected:export.no-translation", "ONNX has no LSTM with proj_size", _TIME),
+    _case("forces", "Forces", "rejected:export.dynamo|export.no-translation", "a gradient inside forward"),
+    _archive("script_bf16", {"kind": "torchscript"}, "bf16_script", signature(x="float32 batch 4")),
+    _archive("pt2_bf16", {"kind": "torch_export"}, "bf16_program", {}),
     _file("onnx_minus_one", "batch", "three axes of size -1", "pooled", [-1, 3, -1, -1]),
     _file("onnx_question_marks", "batch", "three axes named ?", "pooled", ["?", 3, "?", "?"]),
     _file("onnx_size_zero", "rejected:source.onnx-type", "an axis of size 0", "pooled", ["N", 3, 0, 0]),

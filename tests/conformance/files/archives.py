@@ -176,3 +176,32 @@ def lazy_weights(directory: Path) -> None:
     """Write the weights of ``verdicts.Lazy`` after its first forward."""
     layers = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 2))
     save_file({f"layers.{key}": value for key, value in layers.state_dict().items()}, directory / "weights.safetensors")
+
+
+class _Bfloat16(nn.Module):
+    """Has a layer in bfloat16."""
+
+    def __init__(self) -> None:
+        """Create the layer."""
+        super().__init__()
+        self.layer = nn.Linear(4, 3).bfloat16()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return float32."""
+        scores: Tensor = self.layer(x.to(torch.bfloat16)).float()
+        return scores
+
+
+def bf16_script(directory: Path) -> None:
+    """Write a scripted archive that computes in bfloat16."""
+    torch.manual_seed(0)
+    archive: Any = torch.jit.script(_Bfloat16().eval())
+    archive.save(directory / "model.pt")
+
+
+def bf16_program(directory: Path) -> None:
+    """Write a program of torch.export that computes in bfloat16."""
+    torch.manual_seed(0)
+    shapes = {"x": {0: Dim("batch", min=1, max=8)}}
+    program = torch.export.export(_Bfloat16().eval(), (torch.randn(3, 4),), dynamic_shapes=shapes)
+    torch.export.save(program, directory / "model.pt2")

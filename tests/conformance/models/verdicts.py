@@ -402,3 +402,94 @@ class Nearest(nn.Module):
     def forward(self, x: Tensor) -> Any:
         distances, indices = torch.cdist(x, self.stored).topk(3, largest=False)
         return nn.functional.one_hot(self.labels[indices], 4).sum(1).argmax(1), distances
+
+
+class Smoothed(nn.Module):
+    """Returns the loss of each row, with label smoothing and a class that is ignored."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 5)
+
+    def forward(self, x: Tensor, target: Tensor) -> Any:
+        return nn.functional.cross_entropy(
+            self.linear(x), target, reduction="none", ignore_index=0, label_smoothing=0.1
+        )
+
+
+class PaddedBags(nn.Module):
+    """Adds weighted rows of a table, of which one is padding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bag = nn.EmbeddingBag(20, 5, mode="sum", padding_idx=0)
+
+    def forward(self, ids: Tensor, weights: Tensor) -> Any:
+        return self.bag(ids, per_sample_weights=weights)
+
+
+class Spectrum(nn.Module):
+    """Computes the power spectrum of a length that is not a power of two."""
+
+    def forward(self, x: Tensor) -> Any:
+        return torch.fft.rfft(x).abs().square()
+
+
+class Levelled(nn.Module):
+    """Divides each row by its level plus 1e-8, as audio models do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(16, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        centered = x - x.mean(1, keepdim=True)
+        return self.linear(centered / (centered.square().mean(1, keepdim=True) + 1e-8).sqrt())
+
+
+def quiet(batch: int) -> Any:
+    """Return a signal of 1e-5."""
+    return {"x": torch.randn(batch, 16) * 1e-5}
+
+
+class Buckets(nn.Module):
+    """Divides identifiers that float32 cannot represent."""
+
+    def forward(self, ids: Tensor) -> Any:
+        return torch.div(ids, -7, rounding_mode="floor"), torch.div(ids, 7, rounding_mode="trunc")
+
+
+class Pooled(nn.Module):
+    """Pools images of any size to nine values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, stride=2, padding=1)
+
+    def forward(self, image: Tensor) -> Any:
+        return nn.functional.adaptive_avg_pool2d(self.conv(image), 3).flatten(1)
+
+
+class Projected(nn.Module):
+    """Has an LSTM with projections."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.LSTM(4, 6, batch_first=True, proj_size=3)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.layer(x)[0]
+
+
+class Forces(nn.Module):
+    """Returns the gradient of an energy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.energy = nn.Sequential(nn.Linear(4, 8), nn.SiLU(), nn.Linear(8, 1))
+
+    def forward(self, x: Tensor) -> Any:
+        with torch.enable_grad():
+            position = x.detach().clone().requires_grad_()
+            distance = (position - torch.linspace(0, 4, 4)).square()
+            return -torch.autograd.grad(self.energy(distance).sum(), position)[0]

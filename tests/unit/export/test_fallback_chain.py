@@ -53,6 +53,22 @@ class Inverted(nn.Module):
         return inverse.abs()
 
 
+class Forces(nn.Module):
+    """Returns the gradient of an energy."""
+
+    def __init__(self) -> None:
+        """Create the layers."""
+        super().__init__()
+        self.energy = nn.Sequential(nn.Linear(4, 8), nn.SiLU(), nn.Linear(8, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return forces."""
+        with torch.enable_grad():
+            position = x.detach().clone().requires_grad_()
+            distance = (position - torch.linspace(0, 4, 4)).square()
+            return -torch.autograd.grad(self.energy(distance).sum(), position)[0]
+
+
 class LastState(nn.Module):
     """A GRU over packed rows whose output is not used."""
 
@@ -156,6 +172,14 @@ def test_dynamo_rejects_a_specialized_dim(as_source: Callable[..., SourceModel],
         export(as_source(Baked()), tmp_path, exporter="dynamo")
     assert caught.value.code == "export.specialized-dim"
     assert "inputs: {x: {dtype: float32, shape: [2, 4]}}" in caught.value.hint
+
+
+@pytest.mark.filterwarnings("ignore")
+@BOTH
+def test_gradients_are_named(as_source: Callable[..., SourceModel], tmp_path: Path, exporter: str) -> None:
+    """Exporters report only what they could not trace."""
+    with pytest.raises(ExportError, match="computes gradients"):
+        export(as_source(Forces()), tmp_path, exporter=exporter)
 
 
 def test_complex_numbers_are_named(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:

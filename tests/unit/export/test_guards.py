@@ -64,6 +64,16 @@ def test_sizes_that_take_the_other_branch_are_reported(
     assert all(set(sizes) == {"batch", "time"} for sizes in artifact.guard_violations)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_condition_that_divides_by_zero_at_some_sizes(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
+    """Such as that of adaptive pooling; these sizes are measured."""
+    source = as_source(Branching(lambda n: n % (n // 8) != 0), {"x": ["batch", "time"]}, time={"min": 4, "max": 32})
+    options = NormalizeOptions(source.signature, targets()["24.10"], external_data=False, exporter="dynamo")
+    spec = ExportSpec(exporter="dynamo")
+    artifact = export_with(fallback_chain(source.origin, spec)[0], source, spec, options, tmp_path)
+    assert {"batch": source.dims["batch"].example, "time": 4} in artifact.guard_violations
+
+
 def test_model_without_branches_has_no_guard_violations(as_source: Callable[..., SourceModel], tmp_path: Path) -> None:
     """No additional sizes are measured."""
     source = as_source(nn.Linear(4, 2))

@@ -9,7 +9,10 @@ import onnxruntime
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
+from repogen.artifacts.tensors import Signature
+from repogen.export.dynamo import explain
 from repogen.export.symbolics import register_symbolics
 from repogen.export.translations import TRANSLATIONS
 
@@ -123,3 +126,125 @@ def test_distances(p: float) -> None:
     session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
     (distances,) = session.run(None, {"x": x.numpy(), "y": y.numpy()})
     assert torch.allclose(torch.tensor(distances), torch.cdist(x, y, p), atol=1e-5)
+
+
+class Last(nn.Module):
+    """Returns the outputs of a recurrent layer."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        """Store the layer."""
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return one output."""
+        outputs: torch.Tensor = self.layer(x)[0]
+        return outputs
+
+
+class Loss(nn.Module):
+    """A loss, as of a model that is served with its targets."""
+
+    def __init__(self, **options: Any) -> None:
+        """Keep the arguments."""
+        super().__init__()
+        self.options = options
+
+    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Return the loss of each row, or of all."""
+        return functional.cross_entropy(x, target, **self.options)
+
+
+class Bag(nn.Module):
+    """Reads bags of a table, which may be empty."""
+
+    def __init__(self, *, weighted: bool = False, **options: Any) -> None:
+        """Create the table."""
+        super().__init__()
+        self.bag = nn.EmbeddingBag(7, 3, **options)
+        self.weighted = weighted
+
+    def forward(self, ids: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+        """Return a row for each bag."""
+        bags: torch.Tensor = self.bag(ids, offsets, ids.float().cos() if self.weighted else None)
+        return bags
+
+
+def same(module: nn.Module, *inputs: torch.Tensor) -> bool:
+    """Return whether ONNX Runtime agrees with PyTorch."""
+    program = torch.onnx.export(
+        module.eval(), inputs, dynamo=True, custom_translation_table=TRANSLATIONS, verbose=False
+    )
+    assert program is not None
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
+    names = [node.name for node in session.get_inputs()]
+    (actual,) = session.run(None, {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)})
+    return torch.allclose(torch.tensor(actual), module(*inputs), atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("reduction", ["mean", *(pytest.param(r, marks=pytest.mark.full) for r in ("none", "sum"))])
+@pytest.mark.parametrize(
+    "weight", [torch.tensor([1.0, 2.0, 0.5, 0.1, 3.0]), pytest.param(None, marks=pytest.mark.full)]
+)
+def test_cross_entropy(reduction: str, weight: torch.Tensor | None) -> None:
+    """The exporter ignores label_smoothing, and does not accept probabilities."""
+    draw = torch.Generator().manual_seed(0)
+    x, target = torch.randn(6, 5, 2, generator=draw), torch.randint(0, 5, (6, 2), generator=draw)
+    options = {"reduction": reduction, "weight": weight}
+    assert same(Loss(**options, label_smoothing=0.2), x, target)
+    assert same(Loss(**options, ignore_index=2, label_smoothing=0.2), x, target)
+    assert same(Loss(**options, label_smoothing=0.2), x, x.flip(0).softmax(1))
+    assert same(Loss(**options), x[0, :, 0], target[0, 0])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("mode", ["sum", *(pytest.param(m, marks=pytest.mark.full) for m in ("mean", "max"))])
+def test_embedding_bag(mode: str) -> None:
+    """With padding_idx, the exporter's own translation is not valid ONNX."""
+    ids, offsets = torch.tensor([1, 0, 0, 6, 0, 4, 2]), torch.tensor([0, 2, 2, 3, 7])
+    assert same(Bag(mode=mode), ids, offsets)
+    assert same(Bag(mode=mode, padding_idx=0, include_last_offset=True), ids, offsets)
+    assert same(Bag(mode=mode, padding_idx=-1), ids.int(), offsets.int())
+    assert mode != "sum" or same(Bag(mode=mode, padding_idx=0, weighted=True), ids, offsets)
+
+
+class Divisions(nn.Module):
+    """Divides integers that float32 cannot represent, and a size."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the sum of quotients, padded to a multiple of four columns."""
+        floor = torch.div(x, -7, rounding_mode="floor") + torch.div(x, x.flip(1) | 1, rounding_mode="floor")
+        quotients = floor + torch.div(x, 7, rounding_mode="trunc") + x // 3
+        return functional.pad(quotients, (0, -(-x.shape[1] // 4) * 4 - x.shape[1]))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_integer_divisions() -> None:
+    """The exporter computes them in float32, and rounds negative quotients of sizes toward zero."""
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randint(-(10**12), 10**12, (3, 9), generator=draw)
+    program = torch.onnx.export(
+        Divisions(),
+        (x,),
+        dynamo=True,
+        custom_translation_table=TRANSLATIONS,
+        dynamic_shapes={"x": {1: "columns"}},
+        verbose=False,
+    )
+    assert program is not None
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
+    other = torch.randint(-(10**12), 10**12, (3, 11), generator=draw)
+    (quotients,) = session.run(None, {"x": other.numpy()})
+    assert torch.equal(torch.tensor(quotients), Divisions()(other))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_lstm() -> None:
+    """Projections have no translation; without them, the exporter's own is used."""
+    x = torch.randn(3, 4, 5)
+    with pytest.raises(torch.onnx.errors.OnnxExporterError) as raised:
+        same(Last(nn.LSTM(5, 6, proj_size=2)), x)
+    error = explain(raised.value, Signature((), ()))
+    assert (error.code, "proj_size" in error.message) == ("export.no-translation", True)
+    assert same(Last(nn.LSTM(5, 6)), x)

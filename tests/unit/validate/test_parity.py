@@ -481,6 +481,20 @@ def test_output_that_stays_constant_has_a_note(as_source: Callable[..., SourceMo
     assert any("'output' is the same for all" in note for note in parity.notes)
 
 
+def test_values_that_are_not_finite_for_zeros_have_a_note(
+    as_source: Callable[..., SourceModel], tmp_path: Path
+) -> None:
+    """A constant that the graph lacks does not show on other inputs."""
+    source = as_source(Faulty(lambda x: x / (x.abs() + 1e-30)))
+    other = exported(as_source(Faulty(lambda x: x / x.abs())), tmp_path)
+    parity = validated(other, source, tmp_path).parity
+    assert parity.passed
+    assert any("for inputs of zeros, output 'output'" in note for note in parity.notes)
+    (tmp_path / "same").mkdir()
+    same = validated(exported(source, tmp_path / "same"), source, tmp_path / "same").parity
+    assert not any("zeros" in note for note in same.notes)
+
+
 def test_small_probabilities_are_outside_the_precision_of_the_runtime(
     as_source: Callable[..., SourceModel], tmp_path: Path
 ) -> None:
