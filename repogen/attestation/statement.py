@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
@@ -16,6 +15,7 @@ from pydantic import Field, StringConstraints, TypeAdapter
 
 from repogen.artifacts.attestation import Attestation, BuildRun
 from repogen.artifacts.file_names import ATTESTATION_FILE, SBOM_FILE
+from repogen.files.git import git
 from repogen.repository.decode import Part, read_record
 from repogen.version import __version__
 
@@ -150,12 +150,7 @@ def builder(environment: Mapping[str, str]) -> tuple[str, str]:
 
 def source_url(directory: Path) -> str:
     """Return the URL of the git remote ``origin``, without a user name or password; empty if it has none."""
-    command = ["git", "-C", str(directory), "remote", "get-url", "origin"]
-    try:
-        run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
-    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
-        return ""
-    return public_url(run.stdout.strip())
+    return public_url(git(directory, "remote", "get-url", "origin") or "")
 
 
 def public_url(remote: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,7 @@ from repogen.repository.golden import first_golden_inputs
 from repogen.repository.manifest import read_manifest
 from repogen.smoke.deployed_model import read_deployed_model
 from repogen.smoke.inference import WireTensor
+from repogen.smoke.preparation import MAX_SENT
 from repogen.triton_config.text.view import tensor_views
 
 if TYPE_CHECKING:
@@ -133,6 +135,12 @@ def zero_inputs(config: ModelConfig) -> BenchInputs:
         raise BenchError(
             f"the model has no golden tensors, and {', '.join(dynamic)} has dynamic dims, so no valid input is known",
             "build the model with repogen, which records golden tensors",
+            code="bench.no-inputs",
+        )
+    if sum(prod(view.dims) * np.dtype(_DTYPES[view.dtype].numpy).itemsize for view in views) > MAX_SENT:
+        raise BenchError(
+            f"the inputs of one request have more than {MAX_SENT >> 20} MiB, which a server does not accept",
+            "correct the dims of the inputs",
             code="bench.no-inputs",
         )
     wire = tuple(_zeros(view, view.dims, batched=batched) for view in views)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import stat
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 import platformdirs
 from pydantic import TypeAdapter, ValidationError
 
+from repogen.files import foreign_reason
 from repogen.repository.digest import sha256_file
 
 if TYPE_CHECKING:
@@ -154,11 +154,9 @@ def user_cache(environment: Mapping[str, str] = os.environ) -> Cache | None:
 def _is_own(root: Path) -> bool:
     """Return whether only this user, or root, can write to a directory: an entry of another user is not verified."""
     try:
-        status = root.lstat()
+        return not foreign_reason(root)
     except OSError:
         return False
-    others_can_write = stat.S_IMODE(status.st_mode) & (stat.S_IWGRP | stat.S_IWOTH)
-    return stat.S_ISDIR(status.st_mode) and status.st_uid in {os.geteuid(), 0} and not others_can_write
 
 
 def _read(directory: Path) -> Entry | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-import subprocess
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.versions import Provenance
 from repogen.build.fingerprint import fingerprint
+from repogen.files.git import git
 from repogen.version import __version__
 
 if TYPE_CHECKING:
@@ -60,15 +60,10 @@ def _tools() -> dict[str, str]:
 
 def git_commit(directory: Path) -> str:
     """Return the commit that ``directory`` is at, with ``-dirty`` if it has changes; empty outside a git repository."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(directory), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-
-    try:
-        commit = git("rev-parse", "HEAD")
-        # Without untracked files: they include the build's own staging directory and output.
-        changes = git("--no-optional-locks", "status", "--porcelain", "--untracked-files=no", "--", ".")
-    except (OSError, subprocess.SubprocessError):
+    commit = git(directory, "rev-parse", "HEAD")
+    # Without untracked files: they include the build's own staging directory and output.
+    options = ("--porcelain", "--untracked-files=no", "--ignore-submodules=dirty")
+    changes = None if commit is None else git(directory, "status", *options, "--", ".")
+    if commit is None or changes is None:
         return ""
     return f"{commit}-dirty" if changes else commit

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.tracking import Tracking
 
 _STEP = "step:"
+_MAX_VERSIONS = 256
 
 
 def find_entry(tracking: Tracking, registry: ModelRegistry, uri: str) -> RegistryEntry:
@@ -65,15 +66,22 @@ def download(registry: ModelRegistry, entry: RegistryEntry, repository: Path) ->
 
     Raises:
         TrackingError: Files were deleted or changed, or the server does not respond.
-        SourceError: The registry does not have a step.
+        SourceError: The registry does not have a step, or there are very many.
         PublishError: A name leads out of the directory, or a version has a config that Triton would not serve.
     """
-    queue = [entry]
+    queue, count = [entry], 0
     while queue:
         current = queue.pop()
         version_dir = model_dir(repository, current.name) / str(current.version)
         if version_dir.exists():
             continue
+        count += 1
+        if count > _MAX_VERSIONS:
+            raise SourceError(
+                f"the steps of {entry.name} version {entry.version} lead to more than {_MAX_VERSIONS} versions",
+                "deploy ensembles of fewer models",
+                code="deployments.step",
+            )
         version_dir.mkdir(parents=True)
         registry.fetch(current, version_dir)
         manifest = read_manifest(version_dir)

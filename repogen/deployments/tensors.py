@@ -53,7 +53,13 @@ def wire_tensors(inputs: Any, expected: Mapping[str, TensorMetadata]) -> Sequenc
 
 
 def _array(name: str, values: Any, tensor: TensorMetadata) -> Array:  # noqa: ANN401 - as above
-    dtype = _BY_WIRE[tensor.dtype]
+    dtype = _BY_WIRE.get(tensor.dtype)
+    if dtype is None:
+        raise SpecError(
+            f"the server describes {name} with the dtype {tensor.dtype}, which is not supported",
+            f"the dtypes are {', '.join(sorted(_BY_WIRE))}",
+            code="deployments.inputs",
+        )
     try:
         array: Array = np.asarray(values, dtype=dtype.numpy)
     except (TypeError, ValueError, OverflowError) as error:

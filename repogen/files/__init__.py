@@ -11,14 +11,23 @@ from typing import TYPE_CHECKING
 
 from repogen.files import content
 from repogen.files.content import MAX_TEXT_BYTES, ContentError, open_regular
-from repogen.files.paths import exists, is_directory, is_file, is_inside, is_private_hard_link, reason, require_inside
+from repogen.files.paths import (
+    exists,
+    foreign_reason,
+    is_directory,
+    is_file,
+    is_inside,
+    is_private_hard_link,
+    reason,
+    require_inside,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "MAX_GRAPH_BYTES", "MAX_TEXT_BYTES", "exists", "is_directory", "is_file", "is_inside", "is_private_hard_link",
-    "open_regular", "read_bytes", "read_text", "reason", "require_inside",
+    "MAX_GRAPH_BYTES", "MAX_TEXT_BYTES", "exists", "foreign_reason", "is_directory", "is_file", "is_inside",
+    "is_private_hard_link", "open_regular", "read_bytes", "read_text", "reason", "require_inside",
 ]  # fmt: skip
 
 MAX_GRAPH_BYTES = 2**31

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _COMPRESSIONS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 _ENCRYPTED = 0x1
+_BLOCK = 2**20
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Archive:
     unpacked_bytes: int
     _opened: zipfile.ZipFile
 
-    def read(self, name: str, limit: int) -> bytes:
-        """Return the contents of a member.
+    def read(self, name: str, limit: int) -> bytearray:
+        """Return the contents of a member; memory of its size is needed once.
 
         Args:
             name: One of ``names``.
@@ -47,9 +48,11 @@ class Archive:
             raise ContentError(f"contains {name!r}, which is neither stored nor deflated")
         if info.file_size > limit:
             raise ContentError(f"contains {name!r}, which is larger than {size_text(limit)}")
+        content = bytearray()
         try:
             with self._opened.open(info) as stream:
-                content = stream.read(info.file_size)
+                while len(content) < info.file_size and (block := stream.read(_BLOCK)):
+                    content += block
         except Exception as error:  # zipfile has no common class for damaged members
             raise ContentError(f"contains {name!r}, which is damaged: {error}") from error
         if len(content) != info.file_size:

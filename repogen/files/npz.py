@@ -25,22 +25,24 @@ MAX_UNPACKED_BYTES = 2 * 2**30
 """Largest size of all arrays of a compressed file; no request to Triton can be larger than 2 GiB."""
 
 _ENDING = ".npy"
+_MAX_HEADER_BYTES = 2**16
 _KINDS = "biufcSU"
 _READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def read_npz(path: Path) -> dict[str, Array]:
+def read_npz(path: Path, *, compressed: bool = True) -> dict[str, Array]:
     """Return the arrays of an ``.npz`` file by name.
 
     Args:
         path: The file. Its arrays must fit into 2 GiB, or into the size of the file if that is larger.
+        compressed: Whether its arrays may be larger than the file; repogen itself writes them as they are.
 
     Raises:
         ContentError: It is not such a file, is damaged or too large, or contains something else than arrays of numbers
             and strings.
         OSError: It can't be opened.
     """
-    limit = max(MAX_UNPACKED_BYTES, path.stat().st_size)
+    limit = max(MAX_UNPACKED_BYTES if compressed else 0, path.stat().st_size)
     with open_archive(path) as archive:
         if archive.unpacked_bytes > limit:
             raise ContentError(f"contains arrays of more than {size_text(limit)}")
@@ -51,7 +53,7 @@ def _array(archive: Archive, name: str, limit: int) -> Array:
     if not name.endswith(_ENDING):
         raise ContentError(f"contains {name!r}, which is not an array")
     content = archive.read(name, limit)
-    stream = io.BytesIO(content)
+    stream = io.BytesIO(content[:_MAX_HEADER_BYTES])
     try:
         shape, fortran_order, dtype = _READERS[np.lib.format.read_magic(stream)](stream)
     except Exception as error:  # NumPy parses the header as Python code
@@ -67,4 +69,4 @@ def _array(archive: Archive, name: str, limit: int) -> Array:
         array = flat.reshape(shape[::-1]).T if fortran_order else flat.reshape(shape)
     except ValueError as error:  # more dims than NumPy supports, or a dim that is too large
         raise ContentError(f"contains {name!r}, whose shape is not supported: {error}") from error
-    return array.copy()
+    return array

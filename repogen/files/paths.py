@@ -61,6 +61,23 @@ def is_private_hard_link(path: Path) -> bool:
     return status.st_nlink > 1 and not status.st_mode & stat.S_IROTH
 
 
+def foreign_reason(directory: Path) -> str:
+    """Return why another user could change what is in a directory; empty if only this user and root can.
+
+    >>> foreign_reason(Path("/"))
+    ''
+
+    Raises:
+        OSError: It does not exist.
+    """
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        return "is not a directory" if not stat.S_ISLNK(status.st_mode) else "is a symlink"
+    if status.st_uid not in {os.geteuid(), 0}:
+        return "belongs to another user"
+    return "can be written by other users" if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else ""
+
+
 def require_inside(path: Path, directory: Path) -> Path:
     """Return a path that leads to a file in a directory, see ``is_inside``.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from typing import TYPE_CHECKING
@@ -10,10 +11,14 @@ from repogen.files import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from io import BufferedReader
     from pathlib import Path
 
 # For less, starting threads costs more than it saves.
 _MIN_BYTES_FOR_THREADS = 8_000_000
+
+_MAX_HOLES = 2**30
+"""Bytes of a file that may be without space on the disk, in addition to as many as have space."""
 
 _RECORDED: dict[tuple[int, ...], str] = {}
 """Digests of placeholders, by what identifies an unchanged file."""
@@ -26,11 +31,40 @@ def sha256_file(path: Path) -> str:
         path: A regular file; a symlink is followed.
 
     Raises:
-        OSError: It can't be read, or is not a regular file.
+        OSError: It can't be read, is not a regular file, or is a sparse file: one of many terabytes needs no space.
     """
     with open_regular(path) as stream:
-        recorded = _RECORDED.get(_identity(os.fstat(stream.fileno()))) if _RECORDED else None
-        return recorded or hashlib.file_digest(stream, "sha256").hexdigest()
+        status = os.fstat(stream.fileno())
+        recorded = _RECORDED.get(_identity(status)) if _RECORDED else None
+        if recorded is not None:
+            return recorded
+        if status.st_size > _MAX_HOLES:
+            _require_allocated(stream, status.st_size)
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _require_allocated(stream: BufferedReader, size: int) -> None:
+    """Require that not much more than half of a file is without space on the disk.
+
+    The size that the filesystem reports is not used: compression makes it smaller.
+
+    Raises:
+        OSError: More is.
+    """
+    descriptor, offset, data = stream.fileno(), 0, 0
+    while offset < size:
+        try:
+            start = os.lseek(descriptor, offset, os.SEEK_DATA)
+            end = os.lseek(descriptor, start, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # a filesystem without holes
+                break
+            start = end = size
+        data += end - start
+        if start - data > _MAX_HOLES + data:
+            raise OSError(errno.EFBIG, "is a sparse file", stream.name)
+        offset = end
+    os.lseek(descriptor, 0, os.SEEK_SET)
 
 
 def record_digest(path: Path, sha256: str) -> None:

@@ -163,7 +163,7 @@ def _inputs(directory: Path, cases: Sequence[GoldenCase]) -> list[dict[str, Arra
     from repogen.files.npz import read_npz  # noqa: PLC0415 - as above
 
     try:
-        arrays = read_npz(directory / GOLDEN_NPZ)
+        arrays = read_npz(directory / GOLDEN_NPZ, compressed=False)
         return [{tensor.name: unpacked(arrays, tensor.key) for tensor in case.inputs} for case in cases]
     except (ContentError, KeyError, ValueError) as error:
         raise malformed(GOLDEN_NPZ, f"lacks {error}" if isinstance(error, KeyError) else str(error)) from error

@@ -55,7 +55,7 @@ def _valid_tensor(tensor: TensorSpec) -> TensorSpec:
 
 def _valid_file(record: FileRecord) -> FileRecord:
     path = PurePosixPath(record.path)
-    if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in record.path:
+    if path.is_absolute() or ".." in path.parts or not path.parts or {"\0", "\n"} & set(record.path):
         raise ValueError(f"path {record.path!r} is outside the version directory")
     if len(path.parts) > _MAX_PARTS:
         raise ValueError(f"path {record.path[:100]!r}… is nested deeper than {_MAX_PARTS} directories")

@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ import platformdirs
 from filelock import FileLock
 
 from repogen.errors import ServerError
+from repogen.files import foreign_reason
 from repogen.repository.digest import sha256_bytes
 from repogen.serving import interpreter, wheels
 from repogen.triton_config.text import ragged
@@ -66,7 +68,11 @@ class Installation:
     @property
     def complete(self) -> bool:
         """Whether every part is installed."""
-        return all((part / "stamp.json").is_file() for part in (self.server, self.site, self.backends))
+        return all(map(self.has, (self.server, self.site, self.backends)))
+
+    def has(self, part: Path) -> bool:
+        """Return whether a part is installed, in a directory to which no other user can write."""
+        return (part / "stamp.json").is_file() and not foreign_reason(self.root)
 
 
 def cache_root() -> Path:
@@ -129,10 +135,18 @@ def exclusive(root: Path) -> Iterator[None]:
     """Hold the lock of a cache directory while the block installs into it; first delete remains of killed processes.
 
     Raises:
-        ServerError: The disk is full or the directory is not writable.
+        ServerError: The disk is full, the directory is not writable, or another user can write to it.
     """
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        root.parent.mkdir(parents=True, exist_ok=True)
+        root.mkdir(mode=0o755, exist_ok=True)
+        if problem := foreign_reason(root):
+            raise ServerError(
+                f"{root} {problem}, and repogen would run the programs in it",
+                f"set {CACHE_VARIABLE} to a directory of your own, or correct the owner and the permissions: "
+                f"`chmod go-w {shlex.quote(str(root))}`",
+                code="server.install",
+            )
         with FileLock(root / "install.lock"):
             for remains in root.glob(f"{_STAGING}*"):
                 shutil.rmtree(remains, ignore_errors=True)

@@ -23,7 +23,7 @@ _LIBRARIES = {"libb64-*.so.0d": "libb64.so.0d", "libcudart-*.so.12.*": "libcudar
 def installed_perf_analyzer(installation: install.Installation) -> Path | None:
     """Return the directory of perf_analyzer, with ``bin`` and ``lib``; None if it is not installed."""
     directory = _directory(installation)
-    return directory if (directory / "stamp.json").is_file() else None
+    return directory if installation.has(directory) else None
 
 
 def install_perf_analyzer(installation: install.Installation, progress: Progress, source: Path | None = None) -> Path:

@@ -226,7 +226,7 @@ def _client_spec(spec: TensorSpec, view: TensorView, config: ModelConfig) -> Ten
 
 def _load_arrays(path: Path) -> dict[str, Array]:
     try:
-        return read_npz(path)
+        return read_npz(path, compressed=False)
     except ContentError as error:
         raise _damaged_error(f"{path.name} cannot be read: it {error}") from error
 

@@ -23,7 +23,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from repogen.errors import RepogenError
+from repogen.errors import PublishError, RepogenError
 from repogen.stores.interface import ChangedError
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ RENEWAL_SECONDS = 20.0
 
 _MAX_BYTES = 4096
 _MAX_WAIT = 2.0
+_MAX_REFUSALS = 200
 _NAME = re.compile(r"\.repogen\.(?P<model>[^/]+)\.(?P<version>[0-9]{1,19})\.claim\.json")
 
 
@@ -99,10 +100,20 @@ class Claim:
 
         Args:
             wait: Called once if another process has the claim.
+
+        Raises:
+            PublishError: The store refuses to create the claim, although it does not exist.
         """
-        last_tag, since, pause = "", time.monotonic(), 0.1
+        last_tag, since, pause, absent = "", time.monotonic(), 0.1, 0
         while not self._created():
             tag, content = self._current()
+            absent = 0 if tag else absent + 1
+            if absent > _MAX_REFUSALS:
+                raise PublishError(
+                    f"the store refused {absent} times to create {self.key}, which it does not list",
+                    "check that the store supports conditional writes (If-None-Match)",
+                    code="store.request",
+                )
             if tag and tag != last_tag:
                 if not last_tag:
                     wait()

@@ -69,10 +69,10 @@ class FsspecStore:
                 return b""
             return content[:limit]
 
-    def download(self, key: str, path: Path) -> None:
+    def download(self, key: str, path: Path, size: int) -> None:
         """Write an object to a new local file."""
         with self.requests():
-            self.filesystem.get_file(self._path(key), str(path))
+            self.filesystem.get_file(self._path(key), str(path), callback=_limited(size))
 
     def upload(self, path: Path, key: str, progress: Callable[[int], None]) -> None:
         """Write a local file to an object."""
@@ -118,6 +118,12 @@ class FsspecStore:
             raise
         except PermissionError as error:
             raise self._denied(bucket, error) from error
+        except (LookupError, TypeError, AttributeError) as error:  # a field is missing, or has another type
+            raise PublishError(
+                f"a response of {self.scheme}://{bucket} is not valid: {type(error).__name__}: {_text(error)}",
+                "check the endpoint",
+                code="store.request",
+            ) from error
         except self.errors as error:
             if _is_about_credentials(error):
                 raise self._denied(bucket, error) from error
@@ -177,6 +183,36 @@ class FsspecStore:
             f"repogen uses {self.credentials}",
             code="store.denied",
         )
+
+
+def _limited(size: int) -> Any:  # noqa: ANN401 - fsspec has no types
+    """Return a callback that ends the download of an object that is larger than ``size`` bytes."""
+    from fsspec.callbacks import Callback  # noqa: PLC0415 - an extra
+
+    class Limited(Callback):  # type: ignore[misc]
+        """Compares what is declared, and what was received; fsspec reports a sum or a difference."""
+
+        def set_size(self, number: int | None) -> None:
+            """Receive the size that the response declares."""
+            self._require(number or 0)
+            super().set_size(number)
+
+        def call(self, *_args: object, **_options: object) -> None:
+            """Receive the number of bytes so far."""
+            self._require(self.value)
+
+        def _require(self, number: int) -> None:
+            if number > size:
+                raise too_large(f"{number} bytes of an object with {size} bytes")
+
+    return Limited()
+
+
+def too_large(what: str) -> PublishError:
+    """Return the error of a response that is larger than it should be, or has no end."""
+    return PublishError(
+        f"the store sends {what}", "check the endpoint, and run the command again", code="store.request"
+    )
 
 
 def missing_extra(extra: str, error: ImportError) -> MissingExtraError:

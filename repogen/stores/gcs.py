@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from repogen.stores.fsspec_store import FsspecStore, missing_extra
-from repogen.stores.interface import ChangedError, StoredObject
+from repogen.stores.fsspec_store import FsspecStore, missing_extra, too_large
+from repogen.stores.interface import MAX_PAGES, ChangedError, StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ class GcsStore(FsspecStore):
 
     def _objects(self, prefix: str) -> Iterator[StoredObject]:
         page: dict[str, str] = {}
-        while True:
+        for _ in range(MAX_PAGES):
             answer = self._call("GET", f"b/{quote(self.bucket)}/o", json_out=True, prefix=prefix, **page)
             for entry in answer.get("items") or ():
                 modified = datetime.fromisoformat(entry["updated"]).timestamp()
@@ -45,6 +45,7 @@ class GcsStore(FsspecStore):
             if not answer.get("nextPageToken"):
                 return
             page = {"pageToken": answer["nextPageToken"]}
+        raise too_large(f"more than {MAX_PAGES} pages of a listing")
 
     def _write_if(self, key: str, content: bytes, tag: str | None) -> str:
         # the request that gcsfs makes, with a condition that it does not have

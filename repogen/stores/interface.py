@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 MAX_OBJECTS = 200_000
 """Objects of a repository; a store does not need to list more than one more."""
 
+MAX_PAGES = 2_000
+"""Pages of a listing; a response may always name another page, and have no objects."""
+
 
 class ChangedError(Exception):
     """The condition of a write does not hold: another process wrote, created or deleted the object."""
@@ -52,8 +55,14 @@ class Store(Protocol):
             FileNotFoundError: There is no such object.
         """
 
-    def download(self, key: str, path: Path) -> None:
+    def download(self, key: str, path: Path, size: int) -> None:
         """Write an object to a new local file; memory does not grow with its size.
+
+        Args:
+            key: Its name.
+            path: The file.
+            size: Bytes that the object had when it was listed. If the store sends more, it fails with a
+                ``RepogenError``: the response of a store may have no end.
 
         Raises:
             FileNotFoundError: There is no such object.

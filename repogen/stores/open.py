@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     Fetch = Callable[[Path], Iterable[Path]]
 
 _Result = TypeVar("_Result")
+_MAX_PUBLISHES = 1000
+"""Attempts to publish a version while others publish the same model; a store may reject every conditional write."""
 
 
 def run(
@@ -179,7 +181,7 @@ class OpenedRepository:
         from repogen.stores.commit import commit  # noqa: PLC0415 - as above
         from repogen.stores.interface import ChangedError  # noqa: PLC0415 - the same
 
-        while True:
+        for _ in range(_MAX_PUBLISHES):
             self.copy.refresh(staged.name)
             published = publish_locally(_linked(staged), repository, breaking=breaking, adopt=adopt)
             try:
@@ -187,6 +189,11 @@ class OpenedRepository:
             except ChangedError:
                 continue
             return published
+        raise PublishError(
+            f"{staged.name} of {self.copy.url} was changed during each of {_MAX_PUBLISHES} attempts to publish it",
+            "run the command again; if no other command publishes, check that the store supports conditional writes",
+            code="store.changed",
+        )
 
     def with_urls(self, value: _Result) -> _Result:
         """Return a report with URLs in place of paths in the working copy."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
-from repogen.stores.fsspec_store import FsspecStore, missing_extra
-from repogen.stores.interface import ChangedError, StoredObject
+from repogen.stores.fsspec_store import FsspecStore, missing_extra, too_large
+from repogen.stores.interface import MAX_PAGES, ChangedError, StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,6 +16,7 @@ _PART_BYTES = 16 * 2**20
 _PARALLEL_PARTS = 4
 _CHANGED = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
 _MISSING = frozenset({"NoSuchKey", "NotFound", "404"})
+_RANGE = re.compile(r"bytes=(?P<first>[0-9]{1,19})-(?P<last>[0-9]{1,19})")
 
 
 class S3Store(FsspecStore):
@@ -37,9 +39,17 @@ class S3Store(FsspecStore):
         # ValueError: an endpoint, or a response, that is not valid
         self.errors = (OSError, ValueError, BotoCoreError, ClientError, aiohttp.ClientError, TimeoutError)
         # anon=False: without credentials, s3fs would otherwise send requests that are not signed
+
+        class Bounded(S3FileSystem):  # type: ignore[misc]
+            """A filesystem that reads no more than it requests: the library reads each response as a whole."""
+
+            async def _call_s3(self, method: str, *arguments: object, **options: Any) -> Any:  # noqa: ANN401 - no types
+                answer = await super()._call_s3(method, *arguments, **options)
+                _require_range(options.get("Range", ""), answer)
+                return answer
+
         super().__init__(
-            bucket,
-            S3FileSystem(anon=False, use_listings_cache=False, skip_instance_cache=True, cache_regions=False),
+            bucket, Bounded(anon=False, use_listings_cache=False, skip_instance_cache=True, cache_regions=False)
         )
 
     def abort_uploads(self, prefix: str) -> None:
@@ -51,13 +61,14 @@ class S3Store(FsspecStore):
 
     def _objects(self, prefix: str) -> Iterator[StoredObject]:
         page: dict[str, str] = {}
-        while True:
+        for _ in range(MAX_PAGES):
             answer = self._call("list_objects_v2", Prefix=prefix, **page)
             for entry in answer.get("Contents") or ():
                 yield StoredObject(entry["Key"], entry["Size"], entry["ETag"], entry["LastModified"].timestamp())
             if not answer.get("IsTruncated"):
                 return
             page = {"ContinuationToken": answer["NextContinuationToken"]}
+        raise too_large(f"more than {MAX_PAGES} pages of a listing")
 
     def _write_if(self, key: str, content: bytes, tag: str | None) -> str:
         condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
@@ -86,6 +97,19 @@ class S3Store(FsspecStore):
     def _call(self, method: str, **options: object) -> dict[str, Any]:
         answer: dict[str, Any] = self.filesystem.call_s3(method, Bucket=self.bucket, **options)
         return answer
+
+
+def _require_range(requested: str, answer: Any) -> None:  # noqa: ANN401 - decoded response
+    """Require that a response has no more bytes than a request for a range of them.
+
+    Raises:
+        PublishError: It has more, or does not declare its size.
+    """
+    match = _RANGE.fullmatch(requested)
+    if match is not None:
+        size, limit = answer.get("ContentLength"), int(match["last"]) - int(match["first"]) + 1
+        if size is None or size > limit:
+            raise too_large(f"{size} bytes in response to a request for {limit}")
 
 
 def _code(error: OSError) -> str:

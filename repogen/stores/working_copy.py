@@ -356,7 +356,7 @@ class WorkingCopy:
         temporary = path.with_name(f".{path.name[:200]}.download")
         done = 0
         try:
-            self.store.download(entry.stored.key, temporary)
+            self.store.download(entry.stored.key, temporary, entry.stored.size)
             done = temporary.stat().st_size
             if done != entry.stored.size:
                 raise _changed_meanwhile(self.url, entry.stored.key)

@@ -227,5 +227,4 @@ def target_runtime(target: Target, threads: int) -> TargetRuntime:
         installation = locate(target.onnxruntime)
     except ServerError:  # no wheel, or no Python for it
         return TargetRuntime(target, None, threads)
-    installed = (installation.site / "stamp.json").is_file()
-    return TargetRuntime(target, installation if installed else None, threads)
+    return TargetRuntime(target, installation if installation.has(installation.site) else None, threads)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import getpass
 import json
 import os
-import subprocess
 from typing import TYPE_CHECKING
 
+from repogen.files.git import git
 from repogen.version import __version__
 
 if TYPE_CHECKING:
@@ -132,14 +132,14 @@ def run_tags(root: Path, environment: Mapping[str, str], command: str = "repogen
     branch = (
         environment.get("GITHUB_HEAD_REF")
         or environment.get("GITHUB_REF_NAME")
-        or _git(root, "branch", "--show-current")
+        or git(root, "branch", "--show-current")
     )
     run_url = _ci_run(environment)
     tags = {
         "mlflow.user": environment.get("GITHUB_ACTOR") or _user(),
         "mlflow.source.name": command,
         "mlflow.source.type": "JOB" if run_url else "LOCAL",
-        "mlflow.source.git.commit": _git(root, "rev-parse", "HEAD"),
+        "mlflow.source.git.commit": git(root, "rev-parse", "HEAD") or "",
         "mlflow.source.git.branch": branch,
         "repogen.git.branch": branch,
         "repogen.ci.run_url": run_url,
@@ -161,12 +161,3 @@ def _user() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         return str(os.getuid())
-
-
-def _git(root: Path, *arguments: str) -> str:
-    try:
-        command = ["git", "-C", str(root), *arguments]
-        process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return process.stdout.strip() if process.returncode == 0 else ""

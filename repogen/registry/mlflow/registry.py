@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
 from repogen.artifacts.registry import EntryState, RegistryEntry
 from repogen.errors import TrackingError
@@ -15,12 +16,14 @@ from repogen.registry.mlflow.library import LoggedModel, Metric, MlflowException
 from repogen.registry.mlflow.metrics import REPORT_FILE, run_tags
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from repogen.artifacts.registry import AliasMove, PromotionRun
     from repogen.artifacts.tracking import Tracking
 
 _PAGE = 200
+_MAX_PAGES = 1000
 _DESCRIPTION = "Built and verified by repogen. `repogen promote` moves its aliases, and `repogen sync` publishes them."
 
 
@@ -61,13 +64,8 @@ class MlflowRegistry:
 
     def _versions(self, name: str, aliases: dict[str, int]) -> tuple[RegistryEntry, ...]:
         with self._connection.doing(f"reading the versions of {name}"):
-            registered, token = [], None
-            while True:
-                page = self._client.search_model_versions(f"name='{name}'", max_results=_PAGE, page_token=token)
-                registered += list(page)
-                token = page.token
-                if not token:
-                    break
+            search = partial(self._client.search_model_versions, f"name='{name}'")
+            registered = _all(search, f"versions of {name}")
         entries = [
             entry_of(version, _pointing(aliases, version_number(version.version, name))) for version in registered
         ]
@@ -76,13 +74,7 @@ class MlflowRegistry:
     def with_alias(self, alias: str) -> tuple[RegistryEntry, ...]:
         """Return the version that ``alias`` points to, of every registered model that has it, by name."""
         with self._connection.doing("reading the registered models"):
-            models, token = [], None
-            while True:
-                page = self._client.search_registered_models(max_results=_PAGE, page_token=token)
-                models += list(page)
-                token = page.token
-                if not token:
-                    break
+            models = _all(self._client.search_registered_models, "registered models")
             entries = []
             for model in models:
                 aliases = _aliases(model)
@@ -179,6 +171,27 @@ class MlflowRegistry:
                 "check `repogen history`, then decide again",
                 code="tracking.alias-moved",
             )
+
+
+def _all(search: Callable[..., Any], what: str) -> list[Any]:
+    """Return the entries of all pages of a search.
+
+    Raises:
+        TrackingError: There are too many: a server may always name another page.
+    """
+    entries: list[Any] = []
+    token: str | None = None
+    for _ in range(_MAX_PAGES):
+        page = search(max_results=_PAGE, page_token=token)
+        entries += list(page)
+        token = page.token
+        if not token:
+            return entries
+    raise TrackingError(
+        f"MLflow lists more than {_MAX_PAGES} pages of {what}",
+        "check that the URI is that of your MLflow server, and delete entries that are not needed",
+        code="tracking.server",
+    )
 
 
 def _version_text(version: int | None) -> str:

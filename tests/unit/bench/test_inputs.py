@@ -90,3 +90,10 @@ def test_dynamic_dims_without_golden_tensors_are_an_error() -> None:
         zero_inputs(config('input [{ name: "ids" data_type: TYPE_INT64 dims: [-1] }]'))
 
     assert caught.value.code == "bench.no-inputs"
+
+
+def test_zeros_that_no_server_accepts_are_not_created() -> None:
+    """The dims in a config.pbtxt may have any size."""
+    huge = config('input { name: "x" data_type: TYPE_FP32 dims: [ 1000000, 1000000 ] }')
+    with pytest.raises(BenchError, match="which a server does not accept"):
+        zero_inputs(huge)

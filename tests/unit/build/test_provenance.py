@@ -9,6 +9,7 @@ import pytest
 
 from repogen.build.fingerprint import build_inputs
 from repogen.build.provenance import git_commit, provenance
+from repogen.files.git import git
 from repogen.version import __version__
 
 from .conftest import PLAIN, built_model, write_spec
@@ -65,3 +66,40 @@ def test_provenance_has_inputs_tools_and_measurements(tmp_path: Path) -> None:
     )
     assert (origin.tools["repogen"], "torch" in origin.tools) == (__version__, True)
     assert (origin.exporter, origin.opset, origin.nodes_exported, origin.nodes_optimized) == ("dynamo", 20, 4, 3)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        '[core]\n\tfsmonitor = "touch {marker}; false"\n',
+        '[filter "a=b"]\n\tclean = "touch {marker}; cat"\n\trequired = true\n',
+        '[filter "x"]\n\tprocess = "touch {marker}; false"\n',
+        "[core]\n\thooksPath = {hooks}\n",
+    ],
+    ids=["monitor", "filter", "process", "hooks"],
+)
+def test_programs_of_the_repository_are_not_run(checkout: Path, settings: str) -> None:
+    """An archive with a spec can contain a directory .git, whose settings are then the user's own files."""
+    hooks, marker = checkout / "hooks", checkout / "marker"
+    hooks.mkdir()
+    (hooks / "post-index-change").write_text(f"#!/bin/sh\ntouch {marker}\n")
+    (hooks / "post-index-change").chmod(0o755)
+    with (checkout / ".git" / "config").open("a") as stream:
+        stream.write(settings.format(marker=marker, hooks=hooks))
+    (checkout / ".git" / "info" / "attributes").write_text(f"* filter={'a=b' if 'a=b' in settings else 'x'}\n")
+    (checkout / "models.py").write_text("x = 2\n")
+    assert git_commit(checkout).endswith("-dirty")
+    assert not marker.exists()
+
+
+def test_settings_of_the_environment_are_kept(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example ``safe.directory``, which containers of a CI system set."""
+    for name, value in (("COUNT", "1"), ("KEY_0", "status.branch"), ("VALUE_0", "true")):
+        monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
+    assert "## " in (git(checkout, "status", "--short") or "")
+
+
+def test_status_that_fails_is_not_a_clean_checkout(checkout: Path) -> None:
+    """The commit is then not known."""
+    (checkout / ".git" / "index").write_bytes(b"damaged")
+    assert git_commit(checkout) == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 import zipfile
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 
 from repogen.errors import SourceError
+from repogen.files.content import ContentError
+from repogen.files.npz import read_npz
 from repogen.source.common.examples import load_data
 
 if TYPE_CHECKING:
@@ -121,3 +124,26 @@ def test_arrays_are_read_as_numpy_writes_them(tmp_path: Path, array: Any) -> Non
     read = load_data(tmp_path / "e.npz")["x"]
     assert (read.dtype, read.shape, read.flags.writeable) == (array.dtype, array.shape, True)
     assert np.array_equal(read, array)
+
+
+def test_array_needs_its_memory_once(tmp_path: Path) -> None:
+    """The golden tensors of a hostile entry may have the largest size that is read."""
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.zeros(2**22, np.uint8))
+    tracemalloc.start()
+    try:
+        array = read_npz(path)["x"]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (array.shape, array.flags.writeable) == ((2**22,), True)
+    assert peak < 1.7 * 2**22
+
+
+def test_arrays_that_repogen_did_not_compress_fit_into_the_file(tmp_path: Path) -> None:
+    """A file of a few kilobytes cannot need gigabytes."""
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, x=np.zeros(2**20, np.uint8))
+    assert read_npz(path)["x"].size == 2**20
+    with pytest.raises(ContentError, match="contains arrays of more than"):
+        read_npz(path, compressed=False)

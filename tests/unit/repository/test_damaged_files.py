@@ -12,7 +12,7 @@ from repogen.artifacts.built_model import FileRecord
 from repogen.artifacts.named_file import data_file
 from repogen.artifacts.tensors import Signature
 from repogen.artifacts.versions import Manifest, Provenance
-from repogen.repository.digest import sha256_bytes
+from repogen.repository.digest import sha256_bytes, sha256_file
 from repogen.repository.manifest import damaged_files, damaged_named_files, unlisted_files
 
 if TYPE_CHECKING:
@@ -96,3 +96,26 @@ def test_directory_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(os, "scandir", failing)
     assert damaged_files(tmp_path, manifest) == ("the directory cannot be read: Permission denied",)
+
+
+def test_sparse_file_is_not_read(tmp_path: Path) -> None:
+    """A manifest may list a file of terabytes, which needs no space on the disk."""
+    manifest = published(tmp_path, 10)
+    size = 2**42
+    os.truncate(tmp_path / "model.onnx", size)
+    files = (replace(manifest.files[0], size=size), manifest.files[1])
+    (line,) = damaged_files(tmp_path, replace(manifest, files=files))
+    assert line == "model.onnx cannot be read"
+
+
+def test_file_with_some_holes_is_read(tmp_path: Path) -> None:
+    """A copy may have holes in place of zeros."""
+    file = tmp_path / "model.onnx"
+    file.write_bytes(b"x" * 2**20)
+    os.truncate(file, 2**20 + 2**22)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("repogen.repository.digest._MAX_HOLES", 2**22)
+        assert sha256_file(file) == sha256_bytes(file.read_bytes())
+        patch.setattr("repogen.repository.digest._MAX_HOLES", 2**21)
+        with pytest.raises(OSError, match="sparse"):
+            sha256_file(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -195,3 +196,30 @@ def test_cache_directory_is_configurable(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("REPOGEN_CACHE_DIR", str(tmp_path))
 
     assert install.cache_root() == tmp_path / "triton"
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o1777])
+def test_directory_of_other_users_is_not_used(installation: install.Installation, source: Path, mode: int) -> None:
+    """They could exchange the programs that repogen runs; `REPOGEN_CACHE_DIR` may be shared."""
+    install.install(installation, Silent(), source)
+    perf_analyzer.install_perf_analyzer(installation, Silent(), source)
+    installation.root.chmod(mode)
+    assert not installation.complete
+    assert perf_analyzer.installed_perf_analyzer(installation) is None
+    for action in (install.install, perf_analyzer.install_perf_analyzer):
+        with pytest.raises(ServerError, match="can be written by other users"):
+            action(installation, Silent(), source)
+
+
+def test_directory_that_another_user_created_is_not_used(
+    installation: install.Installation, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program in it was not verified by this user; one of root was."""
+    install.install(installation, Silent(), source)
+    owner = installation.root.stat().st_uid
+    monkeypatch.setattr("os.geteuid", lambda: owner + 1)
+    assert installation.complete is (owner == 0)
+    monkeypatch.setattr("repogen.files.paths.os.geteuid", lambda: owner)
+    linked = replace(installation, root=installation.root.with_name("link"))
+    linked.root.symlink_to(installation.root)
+    assert not linked.complete

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -246,3 +251,93 @@ def test_empty_and_foreign_repository(dir_url: str, buckets: Path) -> None:
         repogen.rollback("m", 1, repository=dir_url)
     assert repogen.prune(keep=0, repository=dir_url).deleted == ()
     assert state(dir_url) == before
+
+
+class HostileS3(BaseHTTPRequestHandler):
+    """A server of S3 whose responses have no end: listings without objects, and objects larger than listed."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """Send a page of a listing, or an object."""
+        query = parse_qs(urlsplit(self.path).query)
+        if "list-type" in query:
+            body = LISTING.format(prefix=query["prefix"][0]).encode()
+            self._send(len(body), body)
+        elif self.path.endswith("chunked"):
+            self.send_response(HTTPStatus.OK)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self._repeat(b"10000\r\n" + b"x" * 2**16 + b"\r\n")
+        else:
+            self._send(2**50)
+            self._repeat(b"x" * 2**16)
+
+    def _send(self, size: int, body: bytes = b"") -> None:
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Length", str(size))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _repeat(self, block: bytes) -> None:
+        with suppress(OSError):
+            while True:
+                self.wfile.write(block)
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base class's name
+        """Print nothing."""
+
+
+LISTING = (
+    "<ListBucketResult><Prefix>{prefix}</Prefix><IsTruncated>true</IsTruncated><NextContinuationToken>x"
+    "</NextContinuationToken></ListBucketResult>"
+)
+
+
+@pytest.fixture
+def hostile_s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """Return a bucket of such a server."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), HostileS3)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    for name, value in {"ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b", "ENDPOINT_URL": url, "REGION": "us-1"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    yield store_of("s3://bucket/models")
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("key", ["large", "chunked"])
+def test_object_that_has_no_end(key: str, hostile_s3: Store, tmp_path: Path) -> None:
+    """No more is read or written than was listed or requested."""
+    with pytest.raises(PublishError, match=r"bytes") as caught:
+        hostile_s3.download(key, tmp_path / "copy", 100_000)
+    assert caught.value.code == "store.request"
+    assert not (tmp_path / "copy").exists() or (tmp_path / "copy").stat().st_size < 1_000_000
+    with pytest.raises(PublishError, match="in response to a request for 70000"):
+        hostile_s3.read(key, 70_000)
+
+
+def test_listing_without_objects_that_has_no_end(hostile_s3: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each response names another page."""
+    monkeypatch.setattr(s3, "MAX_PAGES", 5)
+    with pytest.raises(PublishError, match="pages"):
+        list(hostile_s3.list("models/"))
+
+
+@pytest.mark.parametrize("answer", [{"Contents": [{"Key": "m"}]}, {"Contents": [7]}, {"Contents": 7}])
+def test_response_without_fields(answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an error of the store, and not a bug of repogen."""
+    for name, value in {"ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setattr(s3.S3Store, "_call", lambda *_, **__: answer)
+    with pytest.raises(PublishError, match="a response of s3://bucket is not valid"):
+        list(store_of("s3://bucket/models").list("models/"))
+
+
+def test_claim_that_a_store_never_creates(dir_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store without conditional writes rejects each of them."""
+    monkeypatch.setattr("repogen.stores.claim.time.sleep", lambda _: None)
+    monkeypatch.setattr(Claim, "_created", lambda _: False)
+    with pytest.raises(PublishError, match="refused 201 times"):
+        Claim(store_of(dir_url), claim_name("m", 1)).acquire(lambda: None)

@@ -80,7 +80,7 @@ def test_transfers(store: Store, tmp_path: Path) -> None:
         sent: list[int] = []
         store.upload(tmp_path / name, f"m/1/{name}", sent.append)
         assert sum(sent) == len(data)
-        store.download(f"m/1/{name}", tmp_path / "copy")
+        store.download(f"m/1/{name}", tmp_path / "copy", len(data))
         assert (tmp_path / "copy").read_bytes() == data
         (tmp_path / "copy").unlink()
     assert store.read("m/1/empty", 10) == b""
@@ -96,7 +96,7 @@ def test_missing_object_and_bucket(store: Store, url: str, tmp_path: Path) -> No
     with pytest.raises(FileNotFoundError):
         store.read("missing", 10)
     with pytest.raises(FileNotFoundError):
-        store.download("missing", tmp_path / "missing")
+        store.download("missing", tmp_path / "missing", 1)
     with pytest.raises((SpecError, PublishError)) as caught:
         list(open_store(location(f"{url.partition(':')[0]}://missing-bucket")).list(""))  # type: ignore[arg-type]
     assert caught.value.code == "store.no-bucket"

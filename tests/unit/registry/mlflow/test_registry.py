@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import pytest
+from mlflow.store.entities import PagedList
 
 from repogen.artifacts.registry import AliasMove, EntryState, PromotionRun
+from repogen.artifacts.tracking import Tracking
 from repogen.errors import TrackingError
+from repogen.registry.mlflow.client import Connection
 from repogen.registry.mlflow.entries import move_key, move_value, moves_of
 from repogen.registry.mlflow.registry import MlflowRegistry
 
-from .conftest import Stage, built, report
+from .conftest import built, report
 
 if TYPE_CHECKING:
-    from repogen.registry.mlflow.client import Connection
+    from .conftest import Stage
 
 FIRST = AliasMove("champion", None, 1, "me", "2026-11-21T10:00:00Z", "promote", {"p95": "1.0 ms"})
 SECOND = AliasMove("champion", 1, 2, "me", "2026-11-21T11:00:00+00:00", "promote", {})
@@ -107,3 +113,15 @@ def test_move_of_an_earlier_release_has_no_numbers() -> None:
     }
     (move,) = moves_of({"repogen.move.champion.x": json.dumps(record)}, {})
     assert (move.figures, move.values) == ({"size.max_mb": "3 MB"}, {})
+
+
+def test_pages_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server may always name another page."""
+    page: PagedList[object] = PagedList([], "more")
+    client = MagicMock()
+    client.search_model_versions.return_value = client.search_registered_models.return_value = page
+    monkeypatch.setattr("repogen.registry.mlflow.registry._MAX_PAGES", 5)
+    registry = MlflowRegistry(Connection(client, Tracking("http://x", "e", register=True, root=Path()), Lock()))
+    for search in (registry.versions, registry.with_alias):
+        with pytest.raises(TrackingError, match="more than 5 pages"):
+            search("m")
