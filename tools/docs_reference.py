@@ -128,14 +128,17 @@ EXIT_CODES = {
     0: "Success",
     1: (
         "`check` reported errors, `verify` found differences, a gate failed, the version cannot be promoted, "
-        "`doctor` found something missing, or no config keeps the constraints of `tune`"
+        "`doctor` found something missing, or no config meets the constraints of `tune`"
     ),
     2: "The spec, a path or an option is wrong, or standard output cannot be written",
     3: "The model could not be loaded or exported",
     4: "The graph does not compute what PyTorch computes",
     5: "config.pbtxt cannot be generated as requested, or violates a rule",
-    6: "The smoke test failed, its server could not be started, or `bench` or `tune` could not measure the model",
-    7: "The version could not be published, or the repository could not be read or written",
+    6: "A smoke test failed, a server could not be started or reached, or `bench` or `tune` could not measure a model",
+    7: (
+        "The version could not be published, a required signature is missing or not valid, or the repository could not "
+        "be read or written"
+    ),
     8: "MLflow could not be reached, or its entries were changed",
     70: "A bug in repogen",
     130: "Interrupted by Ctrl-C, SIGTERM or SIGHUP",
