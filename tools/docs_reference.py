@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 RULE_TABLES = re.compile(r"<!-- rules (RG\d) -->")
 """In ``reference/rules.md``, the place of the table of a family."""
+_CODE_OR_PIPE = re.compile(r"(`+).*?\1|\|")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -53,7 +54,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def generated_pages() -> dict[str, str]:
     """Return every generated page by its path below ``docs/``."""
-    rules = {f"reference/rules/{code}.md": explain(code) for code in RULES}
+    rules = {f"reference/rules/{code}.md": f"{explain(code).rstrip()}\n\n[All rules](../rules.md)\n" for code in RULES}
     return {
         "reference/cli.md": cli_page(),
         "reference/spec.md": spec_page(),
@@ -179,7 +180,8 @@ def _options(command: click.Command) -> str:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    """Return text for a cell of a table; Python-Markdown shows a backslash before `|` in code."""
+    return _CODE_OR_PIPE.sub(lambda match: match[0] if match[1] else r"\|", " ".join(text.split()))
 
 
 def spec_page() -> str:
