@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 RULE_TABLES = re.compile(r"<!-- rules (RG\d) -->")
 """In ``reference/rules.md``, the place of the table of a family."""
+_CODE_OR_PIPE = re.compile(r"(`+).*?\1|\|")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -53,7 +54,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def generated_pages() -> dict[str, str]:
     """Return every generated page by its path below ``docs/``."""
-    rules = {f"reference/rules/{code}.md": explain(code) for code in RULES}
+    rules = {f"reference/rules/{code}.md": f"{explain(code).rstrip()}\n\n[All rules](../rules.md)\n" for code in RULES}
     return {
         "reference/cli.md": cli_page(),
         "reference/spec.md": spec_page(),
@@ -128,14 +129,17 @@ EXIT_CODES = {
     0: "Success",
     1: (
         "`check` reported errors, `verify` found differences, a gate failed, the version cannot be promoted, "
-        "`doctor` found something missing, or no config keeps the constraints of `tune`"
+        "`doctor` found something missing, or no config meets the constraints of `tune`"
     ),
     2: "The spec, a path or an option is wrong, or standard output cannot be written",
     3: "The model could not be loaded or exported",
     4: "The graph does not compute what PyTorch computes",
     5: "config.pbtxt cannot be generated as requested, or violates a rule",
-    6: "The smoke test failed, its server could not be started, or `bench` or `tune` could not measure the model",
-    7: "The version could not be published, or the repository could not be read or written",
+    6: "A smoke test failed, a server could not be started or reached, or `bench` or `tune` could not measure a model",
+    7: (
+        "The version could not be published, a required signature is missing or not valid, or the repository could not "
+        "be read or written"
+    ),
     8: "MLflow could not be reached, or its entries were changed",
     70: "A bug in repogen",
     130: "Interrupted by Ctrl-C, SIGTERM or SIGHUP",
@@ -176,7 +180,8 @@ def _options(command: click.Command) -> str:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    """Return text for a cell of a table; Python-Markdown shows a backslash before `|` in code."""
+    return _CODE_OR_PIPE.sub(lambda match: match[0] if match[1] else r"\|", " ".join(text.split()))
 
 
 def spec_page() -> str:

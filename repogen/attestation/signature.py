@@ -111,7 +111,7 @@ def verify_signature(version_dir: Path, signer: TrustedSigner) -> str:
 
 
 def unsigned_entries(model: Path) -> tuple[str, ...]:
-    """Return the names in a model's directory that are not of its versions, sorted.
+    """Return the names in a model's directory that do not belong to its versions, sorted.
 
     Triton's Python backend imports modules from this directory, and runs a ``triton_python_backend_stub`` in it; other
     backends load libraries from it. Hidden files cannot be either.
@@ -143,7 +143,7 @@ def _require_bounded(version_dir: Path) -> None:
 
 
 def _not_covered(version_dir: Path) -> str:
-    """Return which file that a signature does not cover has content; empty if none has."""
+    """Return the name of a file with content that a signature does not cover; empty if there is none."""
     if os.path.lexists(version_dir / _BYTECODE):
         return f"{SIGNATURE_FILE} does not cover {_BYTECODE}: delete it"
     unconfirmed = version_dir / UNCONFIRMED_FILE
@@ -211,7 +211,7 @@ def require_signature(version_dir: Path, name: str, signer: TrustedSigner | None
 
 
 def require_signed_model(model: Path, versions: Sequence[int], signer: TrustedSigner | None) -> None:
-    """Require that all that Triton reads in a model's directory is of signed versions, if there is a ``signer``.
+    """Require that all files that Triton reads in a model's directory are in signed versions, if there is a ``signer``.
 
     Args:
         model: The model's directory.
@@ -230,7 +230,7 @@ def require_signed_model(model: Path, versions: Sequence[int], signer: TrustedSi
     try:
         origin = origin_of_config(model)
         if origin is None:
-            raise _rejected(model.name, f"{CONFIG_FILE} is not the one of any version")
+            raise _rejected(model.name, f"{CONFIG_FILE} is not a copy of any version's")
         own = config_bytes(model / str(origin))
         origin = next((version for version in versions if config_bytes(model / str(version)) == own), origin)
         if origin not in versions:
@@ -238,7 +238,7 @@ def require_signed_model(model: Path, versions: Sequence[int], signer: TrustedSi
         if damage := damaged_named_files(model, read_manifest(model / str(origin)).files):
             raise _rejected(model.name, "; ".join(damage))
         if names := unsigned_entries(model):
-            raise _rejected(model.name, f"{', '.join(names)} in its directory is not signed")
+            raise _rejected(model.name, f"its directory has files that are not signed: {', '.join(names)}")
     except OSError as error:
         raise _rejected(model.name, f"its directory cannot be read: {reason(error)}") from error
 

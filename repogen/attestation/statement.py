@@ -110,7 +110,7 @@ def statement(manifest: Manifest, run: BuildRun, sbom_sha256: str) -> str:
 
 
 def read_attestation(version_dir: Path) -> Attestation | None:
-    """Return what the statement of a version says; None if it has none, as a version of an older repogen.
+    """Return the statement of a version; None if it has none, as for a version that an older repogen built.
 
     Raises:
         MalformedRecordError: The file is not such a statement.

@@ -134,7 +134,7 @@ class TritonDeploymentClient(BaseDeploymentClient):
             target = self._target(config, endpoint)
             if serving := [address for address, versions in _served(target, name).items() if versions]:
                 raise MlflowException(
-                    f"{', '.join(serving)} already serves {name}; update the deployment instead",
+                    f"{name} is already served by {', '.join(serving)}; update the deployment instead",
                     error_code=RESOURCE_ALREADY_EXISTS,
                 )
             return _deploy(target, name, model_uri)
@@ -296,7 +296,7 @@ def _description(name: str, served: Mapping[str, tuple[int, ...]]) -> dict[str, 
 def _require_served(served: Mapping[str, tuple[int, ...]], name: str) -> None:
     if not any(served.values()):
         raise MlflowException(
-            f"{', '.join(served)} does not serve {name}; create the deployment first",
+            f"{name} is not served by {', '.join(served)}; create the deployment first",
             error_code=RESOURCE_DOES_NOT_EXIST,
         )
 

@@ -24,7 +24,7 @@ _CREDENTIALS = frozenset({"tls", "tls_root", "tls_key", "tls_cert"})
 
 @dataclass(frozen=True)
 class Target:
-    """What a target URI names.
+    """The servers of a target, and how to use them.
 
     Attributes:
         servers: gRPC address of each server.
@@ -40,7 +40,7 @@ class Target:
 def parse_target(
     uri: str, config: Mapping[str, object] | None = None, environment: Mapping[str, str] = os.environ
 ) -> Target:
-    """Return what a target URI, the options of a call and the environment name; the first of them that does decides.
+    """Return a target; the options of a call override the URI, which overrides the environment.
 
     >>> parse_target("triton-repogen://triton:8001?repository=/models", environment={})
     Target(servers=('triton:8001',), repository=PosixPath('/models'), ...)

@@ -42,7 +42,7 @@ def too_large(artifact: OnnxArtifact, tool: str) -> str:
     """
     files = [artifact.path, *([artifact.path.with_name(DATA_FILE)] if artifact.external_data else [])]
     size = sum(path.stat().st_size for path in files)
-    return f"the model has {size / _GB:.1f} GB, and {tool} reads less than 2 GB" if size > _LIMIT else ""
+    return f"the model is {size / _GB:.1f} GB, and {tool} reads less than 2 GB" if size > _LIMIT else ""
 
 
 def load(artifact: OnnxArtifact, *, weights: bool = True) -> onnx.ModelProto:

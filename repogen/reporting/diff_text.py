@@ -65,7 +65,7 @@ def _summary(report: DiffReport) -> Iterator[str]:
     if report.identical:
         yield "the manifests list the same files"
     elif report.signature is not None:
-        yield f"signature: {'differs' if report.signature else 'the same'}"
+        yield f"inputs and outputs: {'differ' if report.signature else 'the same'}"
     yield from report.signature or ()
     if report.weights is not None:
         yield f"weights: {_weights_text(report.weights)}"

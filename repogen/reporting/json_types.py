@@ -175,7 +175,7 @@ class LossyDocument(TypedDict):
     quality: QualityDocument | None
     """Figures of the published graph; null if it is within the tolerances of parity"""
     summary: str
-    """The same in one line"""
+    """The passes and the figures in one line"""
 
 
 @with_config(_STRICT)
@@ -335,7 +335,7 @@ class ModelDocument(TypedDict):
     inputs: list[TensorDocument]
     """Inputs, with the batch; empty if the model was not staged"""
     outputs: list[TensorDocument]
-    """Outputs, the same"""
+    """Outputs, with the batch; empty if the model was not staged"""
     operators: dict[str, int]
     """Number of nodes of the published graph by operator; empty if this build did not read it"""
     config: str | None
@@ -351,7 +351,7 @@ class BuildDocument(TypedDict):
     """``repogen build --json`` and ``repogen diagnose --json``."""
 
     repository: str
-    """Directory of the repository"""
+    """Directory or URL of the repository"""
     models: list[ModelDocument]
     """One entry per model"""
     notes: list[str]
@@ -381,7 +381,7 @@ class SmokeRunDocument(TypedDict):
     """``repogen smoke --json``."""
 
     repository: str
-    """Directory of the repository"""
+    """Directory or URL of the repository"""
     models: list[SmokeDocument]
     """One entry per version"""
 
@@ -462,8 +462,8 @@ class GateDocument(TypedDict):
 
     gate: str
     """Gate and limit, such as `latency.max_ratio`"""
-    verdict: Literal["passed", "failed", "recorded"]
-    """Result; `recorded` without a limit"""
+    verdict: Literal["passed", "failed", "recorded", "n/a"]
+    """Result; `recorded` without a limit; `n/a` if the limit is relative to a champion and there is none"""
     measured: str
     """The measurement as text"""
     limit: str | None
@@ -605,7 +605,7 @@ class DeployDocument(TypedDict):
     """``repogen deploy --json``."""
 
     repository: str
-    """Directory of the repository"""
+    """Directory or URL of the repository"""
     dry_run: bool
     """Whether nothing was changed because of `--dry-run`"""
     interrupted: bool
@@ -635,7 +635,7 @@ class SyncDocument(TypedDict):
     """``repogen sync --json``."""
 
     repository: str
-    """Directory of the repository"""
+    """Directory or URL of the repository"""
     alias: str
     """The alias that it follows"""
     dry_run: bool
@@ -729,7 +729,7 @@ class MachineDocument(TypedDict):
     cores: int
     """CPU cores that repogen may use, and threads of each variant"""
     memory_bytes: int
-    """Memory"""
+    """Total memory"""
     load: float
     """Load average of the last minute at the start"""
     system: str
@@ -839,7 +839,7 @@ class TuneDocument(TypedDict):
     space: dict[str, list[int | str]]
     """Values of each parameter that were searched"""
     trials: list[TrialDocument]
-    """Trials, in order; those of an earlier run included"""
+    """Trials in order, including those of an earlier run"""
     resumed: int
     """Number of trials of an earlier run"""
     pareto: list[int]
@@ -963,7 +963,7 @@ class VersionsDocument(TypedDict):
     """``repogen versions --json``."""
 
     repository: str
-    """Directory of the repository"""
+    """Directory or URL of the repository"""
     owner: Literal["built", "synced"] | None
     """Command that writes the repository; null if it has no `repogen.json`"""
     models: list[ModelVersionsDocument]
@@ -989,7 +989,7 @@ class VerifyDocument(TypedDict):
     """``repogen verify --json``."""
 
     repository: str
-    """Directory of the repository"""
+    """Directory or URL of the repository"""
     ok: bool
     """Whether there are no findings"""
     models: int
@@ -1011,7 +1011,7 @@ class SignDocument(TypedDict):
     """``repogen sign --json``."""
 
     repository: str
-    """Directory of the repository"""
+    """Directory or URL of the repository"""
     model: str
     """Name of the model"""
     version: int
@@ -1023,7 +1023,7 @@ class RollbackDocument(TypedDict):
     """``repogen rollback --json``."""
 
     repository: str
-    """Directory of the repository"""
+    """Directory or URL of the repository"""
     model: str
     """Name of the model"""
     outcome: Literal["held", "released", "unchanged"]
@@ -1063,7 +1063,7 @@ class PruneDocument(TypedDict):
     """``repogen prune --json``."""
 
     repository: str
-    """Directory of the repository"""
+    """Directory or URL of the repository"""
     dry_run: bool
     """Whether nothing was deleted"""
     deleted: int
@@ -1097,9 +1097,9 @@ class TransferDocument(TypedDict):
     """``repogen publish --json``."""
 
     source: str
-    """Directory of the repository that was read"""
+    """Directory or URL of the repository that was read"""
     target: str
-    """Directory of the repository that was written"""
+    """Directory or URL of the repository that was written"""
     dry_run: bool
     """Whether nothing was changed"""
     versions: list[TransferredVersionDocument]
@@ -1111,7 +1111,7 @@ class VersionRefDocument(TypedDict):
     """A version in a repository."""
 
     repository: str
-    """Directory of the repository"""
+    """Directory or URL of the repository"""
     model: str
     """Name of the model"""
     version: int
@@ -1205,7 +1205,7 @@ class DiffDocument(TypedDict):
     operators: list[OperatorDocument]
     """Operators whose number of nodes differs"""
     metrics: list[MetricDocument]
-    """Measurements, also those that do not differ"""
+    """Measurements, including those that do not differ"""
     sizes: list[int]
     """Total size of the files of version A and of version B in bytes"""
     files: list[FileChangeDocument]

@@ -9,7 +9,7 @@ from repogen.reporting.table import notes_section, table
 from repogen.reporting.text import error_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from repogen.artifacts.tune import ComparisonRow, Settings, Trial, TuneReport
 
@@ -65,9 +65,20 @@ def _front(report: TuneReport) -> Iterator[str]:
         return
     front.sort(key=lambda trial: -(trial.figures.throughput if trial.figures is not None else 0))
     headings = ("trial", "rows/s", "p50 ms", "p99 ms", "memory MB", "settings")
-    rows = [_trial_row(trial, base, chosen=trial.number == report.chosen) for trial in front[:_MAX_ROWS]]
+    listed = front[:_MAX_ROWS]
+    rows = [_trial_row(trial, base, chosen=trial.number == report.chosen) for trial in listed]
     more = f"\n({len(front) - _MAX_ROWS} more in tune.json)" if len(front) > _MAX_ROWS else ""
-    yield f"Pareto front (throughput, p99, memory); * is the chosen config\n{table(headings, rows)}{more}"
+    yield f"Pareto front (throughput, p99, memory){_legend(report, listed, base)}\n{table(headings, rows)}{more}"
+
+
+def _legend(report: TuneReport, rows: Sequence[Trial], base: Settings) -> str:
+    """Return which config is the chosen one; the comparison can choose one that is not on the front."""
+    chosen = next((trial for trial in report.trials if trial.number == report.chosen), None)
+    if chosen is None:
+        return ""
+    if chosen in rows:
+        return "; * is the chosen config"
+    return f"; the chosen config is trial {chosen.number}: {settings_text(chosen.settings, base)}"
 
 
 def _trial_row(trial: Trial, base: Settings, *, chosen: bool) -> tuple[str, ...]:

@@ -252,7 +252,7 @@ def _manifest(model: Path, version: int) -> Manifest:
 
 def _foreign(model: Path, problem: str) -> PublishError:
     return PublishError(
-        f"{model} {problem}: repogen did not build it, and its signature is unknown",
+        f"{model} {problem}: repogen did not build it, so compatibility cannot be checked",
         f"take it over with `repogen build --adopt {model.name}`: its versions and a copy of its config.pbtxt stay; or "
         "publish under another model name",
         code="publish.foreign-model",

@@ -281,7 +281,7 @@ class ModelSpec(Section):
 
 
 class TargetSpec(Section):
-    """The Triton that will serve the repository."""
+    """The Triton release and the device that will serve the repository."""
 
     triton: Release = Field(default="24.10", description='Triton release in quotes, such as "24.10"')
     device: Literal["cpu", "gpu"] = Field(

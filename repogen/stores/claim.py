@@ -141,7 +141,7 @@ class Claim:
             self._store.delete([self.key])
 
     def abandon(self) -> None:
-        """Stop to renew the claim, and leave it: it is not known what a request that failed has done."""
+        """Stop renewing the claim, and do not delete it: it is not known what a failed request has done."""
         self._released.set()
 
     def _created(self) -> bool:

@@ -3,14 +3,14 @@
 For each model:
 
 1. Each new version is claimed. If another process has published the number since, nothing is written.
-2. The files of the new versions are uploaded, the largest first, then config.pbtxt and at last manifest.json; also the
+2. The files of the new versions are uploaded: the largest first, then config.pbtxt, and finally manifest.json; also the
    files that config.pbtxt names. The model's config.pbtxt names other versions, so none of this has an effect.
 3. The claims are renewed, which fails if another process took them over. Then the model's config.pbtxt is replaced, on
    condition that no other process has replaced it: this one write is the change.
 4. Files that are not needed are deleted, the manifest of a version last. The claims are released.
 
 Before step 3, a failure removes what was uploaded. After it, the change is complete. If it is not known whether the
-request of step 3 had an effect, the claim is left, and the next publish decides.
+request of step 3 had an effect, the claim stays, and the next publish decides.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class FsspecStore:
             logging.getLogger(name).propagate = False
 
     def list(self, prefix: str) -> list[StoredObject]:
-        """Return the objects whose keys start with ``prefix``: at most one more than a repository may have."""
+        """Return the objects whose keys start with ``prefix``; stop after one more than a repository may have."""
         with self.requests():
             try:
                 return list(islice(self._objects(prefix), MAX_OBJECTS + 1))
@@ -216,7 +216,7 @@ def too_large(what: str) -> PublishError:
 
 
 def missing_extra(extra: str, error: ImportError) -> MissingExtraError:
-    """Return the error that the packages of a store are not installed."""
+    """Return the error for a store whose packages are not installed."""
     return MissingExtraError(
         f"{error.name or extra} is not installed, and URLs of this store need it", install_command(extra)
     )

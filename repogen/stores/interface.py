@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_OBJECTS = 200_000
-"""Objects of a repository; a store does not need to list more than one more."""
+"""Maximum number of objects in a repository; a store may stop listing after one more."""
 
 MAX_PAGES = 2_000
 """Pages of a listing; a response may always name another page, and have no objects."""

@@ -3,7 +3,7 @@ r"""The config.pbtxt of a model in an object store: it names the versions that i
 An object store cannot rename a directory, so a version appears object by object. A policy such as `latest` would serve
 it before it is complete. Therefore the config.pbtxt in the store has the policy `specific` with the versions that the
 model's own policy selects, and a new version is served from the moment at which that one object is replaced. The first
-line marks the file, so that the own text, a copy of which is in each version, is restored in a working copy.
+line marks the file, so that the model's own text, of which each version has a copy, is restored in a working copy.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _MAX_LISTINGS = 100
 _REQUESTS = 16
 _DOWNLOADS = 4
 _VERSION_DEPTH = 3
-"""Parts of the path of a file in a version's directory, at least."""
+"""Minimum number of parts in the path of a file in a version's directory."""
 
 Identity = tuple[int, int, int]
 
@@ -312,7 +312,7 @@ class WorkingCopy:
             return None
 
     def _remove_unknown(self, model: str, visible: dict[str, StoredObject]) -> None:
-        """Remove local files that the store does not have: of a publish that another process was faster than."""
+        """Remove local files that the store does not have, such as those of a publish that another process preceded."""
         for root in (self.path, archive_dir(self.path)):
             for path in _files_in(root / model if model else root):
                 if self.key_of(path) not in visible and not path.name.startswith(".repogen"):

@@ -170,7 +170,7 @@ def automatic_settings(model: TunableModel) -> Settings:
 
 
 def common_settings(model: TunableModel) -> tuple[Settings, ...]:
-    """Return settings that are often the best: an instance with one thread per core, and one with all threads."""
+    """Return settings that are often the best: an instance per core with one thread each, and one with all threads."""
     largest = max(model.max_batch_size, 1)
     batched: Settings = {BATCH: largest, BATCHING: _ON, PREFERRED: "none", DELAY: 0, MODE: 0, INTER: 0, LEVEL: 0}
     base = {**current_settings(model), **batched}

@@ -174,7 +174,7 @@ class _Tuning:
         )
 
     def _storage(self, plan: SearchPlan) -> Path:
-        """Return the file of the trials: another model, machine, server or question has another one."""
+        """Return the file of the trials: each model, machine, server and request has its own."""
         endpoint = self.bed.endpoint
         server = () if endpoint is None else (endpoint.kind, endpoint.server_version, endpoint.runtime)
         machine = (self.machine.cpu, self.machine.cores, self.machine.memory_bytes)
@@ -255,7 +255,7 @@ class _Tuning:
         return replace(report, notes=tuple(self.notes))
 
     def _selected(self, search: Search) -> Trial:
-        """Measure the best trials again side by side, because the best one of many may have been lucky."""
+        """Measure the best trials again side by side, because the best of many may be the best by chance."""
         finalists = {str(trial.number): trial for trial in search.ranked[:_FINALISTS]}
         if len(finalists) == 1:
             return next(iter(finalists.values()))

@@ -178,7 +178,7 @@ class _Trial:
             raise PassRejectedError(error.message) from error
         self.outcome = replace(self.outcome, quality=quality)
         if not quality.passed:
-            raise PassRejectedError(f"it misses its budget: {quality}")
+            raise PassRejectedError(f"it exceeds its budget: {quality}")
         return quality
 
     def _require_gain(self, artifact: OnnxArtifact) -> None:

@@ -151,7 +151,9 @@ def _largest(values: Iterable[float | str]) -> str:
 
 def _error_chart(output: ErrorDistributionDocument, sweep: Sequence[ParityCaseDocument]) -> RowChart:
     atol = output["atol"]
-    limit_text = "" if atol is None else f"atol {number_text(atol)}, to which rtol {number_text(output['rtol'])} adds"
+    limit_text = (
+        "" if atol is None else f"atol {number_text(atol)}, plus rtol {number_text(output['rtol'])} of each value"
+    )
     axis = Axis(
         f"Largest absolute error of {output['name']} by size",
         _sizes_heading(sweep),

@@ -27,6 +27,7 @@ _NAMES = {
     "grpc": "Triton gRPC",
     "http": "Triton HTTP",
     "shm": "Triton shared memory",
+    "triton": "Triton server",
 }
 
 
@@ -37,13 +38,14 @@ def speed_section(document: BenchDocument, model: ModelBenchDocument) -> Section
 
 def _parts(document: BenchDocument, model: ModelBenchDocument) -> Iterator[Part]:
     machine = document["machine"]
+    rounds = "1 round" if document["rounds"] == 1 else f"{document['rounds']} interleaved rounds"
     yield Facts(
         (
             ("Measured", f"version {model['version']}"),
             ("Machine", f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB"),
             ("System", f"{machine['system']}, load {machine['load']:g} at the start"),
             *((("Server", model["server"]),) if model["server"] else ()),
-            ("Method", f"medians of {document['rounds']} interleaved rounds of {document['seconds']:g} s"),
+            ("Method", f"medians of {rounds} of {document['seconds']:g} s"),
         )
     )
     if Machine(**machine).busy:
@@ -141,8 +143,8 @@ def _table(model: ModelBenchDocument) -> Table:
         )
         for row in model["rows"]
     )
-    ratio = f"Times {_NAMES.get(model['baseline'] or '', model['baseline'] or 'baseline')}"
-    headings = ("Variant", "Batch", "Requests", "p50 ms", "p95 ms", "p99 ms", "Rows per second", ratio)
+    ratio = f"Speedup over {_NAMES.get(model['baseline'] or '', model['baseline'] or 'baseline')}"
+    headings = ("Variant", "Batch", "Concurrent requests", "p50 ms", "p95 ms", "p99 ms", "Rows per second", ratio)
     caption = "All measurements, with 95% intervals"
     return Table(caption, headings, rows, frozenset(range(1, len(headings))), folded=True)
 

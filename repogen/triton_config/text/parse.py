@@ -155,7 +155,9 @@ def oversize_reason(text: str) -> str:
     if len(text) <= MAX_CONFIG_TOKENS:
         return ""
     count = sum(match.lastgroup != "space" for match in TOKEN.finditer(text))
-    return f"has more than {MAX_CONFIG_TOKENS:,} tokens (words, signs and strings)" if count > MAX_CONFIG_TOKENS else ""
+    if count <= MAX_CONFIG_TOKENS:
+        return ""
+    return f"has more than {MAX_CONFIG_TOKENS:,} tokens (words, punctuation and strings)"
 
 
 def _field_hint(message: str) -> str:

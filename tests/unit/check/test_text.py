@@ -123,7 +123,7 @@ def test_config_with_very_many_values_is_one_finding(repository: Path, fields: s
     rewritten(repository, CONFIG + fields)
     (finding,) = check(repository)
     assert (finding.code, finding.severity) == ("RG005", "error")
-    assert finding.message == "config.pbtxt has more than 50,000 tokens (words, signs and strings)"
+    assert finding.message == "config.pbtxt has more than 50,000 tokens (words, punctuation and strings)"
 
 
 def test_long_strings_and_comments_do_not_count(repository: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
@@ -51,6 +52,9 @@ from repogen.reporting.json import as_dict, doctor_document, findings_document, 
 from repogen.reporting.json_types import DOCUMENTS
 from repogen.spec.problems import Problem, SpecProblemsError
 from repogen.triton_config.rules.findings import Finding
+
+if TYPE_CHECKING:
+    from enum import Enum
 
 ERROR = ErrorRecord("source.random", "x", "y", "models.py:3", 3)
 SMOKE = SmokeReport(
@@ -193,6 +197,23 @@ def test_document_matches_its_type(name: str) -> None:
     for document in EXAMPLES[name]:
         text = json.dumps(document, allow_nan=False)
         assert adapter.validate_json(text) == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("command", "definition", "key", "values"),
+    [
+        ("build", "ModelDocument", "status", Status),
+        ("promote", "GateDocument", "verdict", Verdict),
+        ("deploy", "DeployedDocument", "action", DeployAction),
+        ("rollback", "", "outcome", RollbackOutcome),
+        ("tune", "TrialDocument", "state", TrialState),
+    ],
+)
+def test_documented_values_are_complete(command: str, definition: str, key: str, values: type[Enum]) -> None:
+    """The type lists every value that a document can have."""
+    schema = TypeAdapter(DOCUMENTS[command]).json_schema()
+    properties = (schema["$defs"][definition] if definition else schema)["properties"]
+    assert set(properties[key]["enum"]) == {value.value for value in values}
 
 
 def test_unknown_key_is_rejected() -> None:

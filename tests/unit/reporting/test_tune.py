@@ -69,6 +69,14 @@ def test_text_has_the_front_the_comparison_and_the_change() -> None:
     assert "tune.json" in text
 
 
+def test_text_names_a_chosen_config_that_is_not_on_the_front() -> None:
+    """The best trials are measured again, and another of them can be the best then."""
+    text = tune_text(replace(REPORT, pareto=(1,)), debug=False)
+
+    assert "memory); the chosen config is trial 2: instance_count 4\n" in text
+    assert "* is the chosen config" not in text
+
+
 def test_text_of_a_written_spec_and_of_an_interruption() -> None:
     """The next step is named."""
     assert "written to the spec:" in tune_text(replace(REPORT, written=True), debug=False)

@@ -238,13 +238,13 @@ def test_pass_that_breaks_the_graph_is_dropped(subject: Subject, name: str) -> N
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_pass_that_misses_its_budget_is_dropped(subject: Subject, name: str) -> None:
+def test_pass_that_exceeds_its_budget_is_dropped(subject: Subject, name: str) -> None:
     """The budget of a lossy pass is that of quality; a lossless one must have parity."""
     if name in LOSSY:
         subject = with_quality(subject, max_drop=1e-6)
         result, (outcome,) = run(subject, name)
         assert outcome.quality is not None
-        assert outcome.reason == f"it misses its budget: {outcome.quality}"
+        assert outcome.reason == f"it exceeds its budget: {outcome.quality}"
         assert "(budget 1e-06)" in outcome.reason
     else:
         result, (outcome,) = run(subject, name, load=lambda name: Changed(name, wrong))
@@ -270,7 +270,7 @@ def test_lossy_pass_that_computes_something_else_is_dropped(subject: Subject) ->
     """Quality detects it."""
     result, (outcome,) = run(subject, "int8-dynamic", load=lambda name: Changed(name, wrong))
     assert result is subject.base
-    assert outcome.reason.startswith("it misses its budget: quality 1 -> ")
+    assert outcome.reason.startswith("it exceeds its budget: quality 1 -> ")
 
 
 @pytest.mark.parametrize("name", sorted(LOSSY))
