@@ -204,7 +204,8 @@ def _describe(existing: _Existing) -> ModelDescription:
     file = model_file(existing.version_dir, config)
     if is_onnx(config) and file is not None and file.suffix == ".onnx":
         return _onnx(existing, file)
-    raise _unsupported(f"backend {config.backend or config.platform or 'unknown'} is not supported")
+    kind = f"backend {config.backend}" if config.backend else f"platform {config.platform or 'unknown'}"
+    raise _unsupported(f"{kind} is not supported")
 
 
 def _onnx(existing: _Existing, file: Path) -> ModelDescription:
@@ -304,6 +305,10 @@ def _imports(file: Path, existing: _Existing, source: dict[str, object]) -> Iter
 def _ensemble(existing: _Existing) -> ModelDescription:
     config = existing.config
     steps = ensemble_steps(config)
+    if repeated := next(
+        (step.model for step in steps if len({s.version for s in steps if s.model == step.model}) > 1), ""
+    ):
+        raise _unsupported(f"it uses two versions of {repeated}")
     signature = _config_signature(config)
     section, spec, notes = triton_section(config, existing.files_dir, signature)
     notes += _differences(existing, spec, signature, "")

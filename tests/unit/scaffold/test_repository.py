@@ -127,7 +127,7 @@ def test_only_guesses_are_to_be_checked(repository: Path) -> None:
     assert "# CHECK the bounds of IN_0: config.pbtxt does not have them.\n" in text
     assert "# CHECK the range of IN: config.pbtxt does not have it.\n" in text
     assert "imports torch and transformers, which are not in requirements: they must be installed" in text
-    assert "t1, t2: backend tensorrt_plan is not supported" in describe(str(repository), repository.parent).omitted
+    assert "t1, t2: platform tensorrt_plan is not supported" in describe(str(repository), repository.parent).omitted
     config = PYTHON.replace("TYPE_INT64 dims: [ -1 ]", "TYPE_FP32 dims: [ 3 ]")
     (repository / "p" / "config.pbtxt").write_text(config)
     assert "CHECK the" not in spec_of(repository / "p")[0]
@@ -231,6 +231,15 @@ def test_instances_that_triton_chooses(repository: Path) -> None:
             text, models = spec_of(repository / name)
             assert models[name]["triton"]["instance_group"] == [expected]
             assert "Different from config.pbtxt" not in text
+
+
+def test_ensemble_of_two_versions_is_omitted(repository: Path) -> None:
+    """A spec has one version of each model in a step."""
+    config = repository / "e" / "config.pbtxt"
+    step = 'step { model_name: "m" model_version: 2 input_map { key: "x" value: "t" } }'
+    config.write_text(ENSEMBLE.replace("ensemble_scheduling {", f"ensemble_scheduling {{ {step}"))
+    text, models = spec_of(repository)
+    assert (list(models), "e: it uses two versions of m" in text) == (["m", "p"], True)
 
 
 def test_decoupled_models_are_omitted(repository: Path) -> None:
