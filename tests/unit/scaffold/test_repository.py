@@ -400,6 +400,22 @@ def test_code_that_cannot_be_parsed(repository: Path, code: str) -> None:
     assert "CHECK: the code cannot be parsed: " in spec_of(repository / "p")[0]
 
 
+@pytest.mark.parametrize(
+    ("code", "note"),
+    [
+        (
+            "def f(self):\n    return pb_utils.InferenceRequest(model_name='m').async_exec()\n",
+            "calls other models (BLS)",
+        ),
+        ("def f(self, request):\n    request.get_response_sender()\n", "sends decoupled responses"),
+    ],
+)
+def test_code_that_a_build_rejects(repository: Path, code: str, note: str) -> None:
+    """It is named before the build."""
+    (repository / "p" / "1" / "model.py").write_text(code)
+    assert f"CHECK: the code {note}, which a build rejects" in spec_of(repository / "p")[0]
+
+
 def test_failed_write_removes_the_new_files(repository: Path, tmp_path: Path) -> None:
     """A file that cannot be written, here because of a file in place of its directory."""
     directory = tmp_path / "spec"
