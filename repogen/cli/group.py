@@ -150,7 +150,7 @@ def run() -> NoReturn:
     except click.ClickException as error:
         usage = StringIO()
         error.show(usage)
-        write_text(usage.getvalue().rstrip("\n"), err=True)
+        write_text(usage.getvalue().rstrip("\n"), err=True, wrap=True)
         sys.exit(error.exit_code)
     except OSError as error:  # of the help or a usage error; a command's own errors have been handled
         write_text(f"error: standard output can't be written: {error.strerror}", err=True)

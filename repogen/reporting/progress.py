@@ -68,10 +68,12 @@ class PlainProgress:
         """Start the clock."""
         self._begun = time.monotonic()
         self._printed: dict[str, int] = {}
+        self._steps: dict[str, str] = {}
 
     def step(self, model: str, step: str) -> None:
-        """Print the step."""
-        if model or step not in _ENDED:
+        """Print the step, unless it is the model's current one."""
+        if (model or step not in _ENDED) and self._steps.get(model) != step:
+            self._steps[model] = step
             self._line(f"{model + ': ' if model else ''}{_STEPS.get(step, step)}")
 
     def note(self, model: str, text: str) -> None:

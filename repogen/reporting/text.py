@@ -46,7 +46,7 @@ def error_text(error: ErrorRecord, *, debug: bool) -> str:
     place = f"{error.where}: " if error.where and not error.message.startswith(error.where) else ""
     lines = [error.message if error.code in _WITHOUT_PREFIX else f"error: {place}{error.message}"]
     if error.hint:
-        lines.append(f"  hint: {error.hint}")
+        lines.append(f"  hint: {error.hint}".replace("\n", "\n    "))
     lines.append(f"  more: repogen explain {error.code}")
     if debug and error.details:
         lines.append(error.details.rstrip())

@@ -77,12 +77,13 @@ def describe_callable(module: str, attribute: str, directory: Path, hints: Hints
     source: dict[str, object] = {"factory": f"{relative}:{attribute}", **weights}
     dims = _example_dims(examples, directory)
     signature = f"forward({', '.join(_parameters(forward))})" if forward else "forward is not defined in the file"
+    has_dict = bool(_dict_keys(forward))
     description = ModelDescription(
         hints.name or model_name(_name_of(name, file.stem, _class_of(name, functions, classes))),
         source,
         (f"{attribute} is in {relative}; {signature}.",),
         (*_kwargs_lines(required), *_input_lines(forward, examples)),
-        _missing_note(required, has_examples=bool(examples)),
+        _missing_note(required, "" if examples else "examples:" if has_dict else "inputs: and dims:"),
     )
     return _inspected(description, examples, directory, dims) if examples and not required else description
 
@@ -248,12 +249,33 @@ def _input_lines(forward: ast.FunctionDef | None, examples: str) -> Iterator[str
     if examples:
         yield f"examples: {flow(examples)} # defines the inputs; two calls with different sizes show the dynamic dims"
         return
+    if keys := _dict_keys(forward):
+        name = _required_names(forward)[0]
+        values = ", ".join(f'"{key}": …' for key in keys)
+        yield f"# forward accepts a dict of tensors, {name}. Write a function that returns one for a batch of any size:"
+        yield f'# def examples(batch): return {{"{name}": {{{values}}}}}'
+        yield "# and name it here: examples: models.py:examples"
+        return
     yield from input_placeholders(_required_names(forward) or ["x"])
     yield "# Or write a function examples(batch) that returns forward's arguments, and: examples: models.py:examples"
 
 
-def _missing_note(required: list[str], *, has_examples: bool) -> str:
+def _dict_keys(forward: ast.FunctionDef | None) -> tuple[str, ...]:
+    """Return the keys that forward reads from its only required parameter, if that is a dict; none if it is not."""
+    names = _required_names(forward)
+    if forward is None or len(names) != 1:
+        return ()
+    keys = (
+        node.slice.value
+        for node in ast.walk(forward)
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == names[0]
+        if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
+    )
+    return tuple(dict.fromkeys(keys))
+
+
+def _missing_note(required: list[str], keys: str) -> str:
     gaps = [f"source.kwargs ({', '.join(required)})"] if required else []
-    if not has_examples:
-        gaps.append("inputs: and dims:")
+    if keys:
+        gaps.append(keys)
     return f"fill in {' and '.join(gaps)}" if gaps else ""

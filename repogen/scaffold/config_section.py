@@ -8,6 +8,8 @@ from google.protobuf import text_format
 from pydantic import ValidationError
 
 from repogen.artifacts.steps import EnsembleStep
+from repogen.errors import ConfigError
+from repogen.triton_config.render.config_sections import merge_extra
 from repogen.triton_config.rules.identity import ONNX_BACKEND, ONNX_PLATFORM, is_ensemble
 from repogen.triton_config.sections.model import TritonSpec
 from repogen.triton_config.text.compare import differences
@@ -56,7 +58,7 @@ def triton_section(
             section[kind] = settings
     notes: list[str] = []
     spec = _valid(section, rest, notes)
-    if rest and (extra := _extra(config, rest)):
+    if extra := _extra(config, rest, notes):
         section["extra"] = extra
         spec = spec.model_copy(update={"extra": extra})
     return section, spec, notes
@@ -123,15 +125,23 @@ def _valid(section: dict[str, Any], rest: list[str], notes: list[str]) -> Triton
                         rest.append(key)
 
 
-def _extra(config: ModelConfig, names: list[str]) -> str:
-    """Return fields of a config as text."""
-    part = empty_config()
-    part.CopyFrom(config)
+def _extra(config: ModelConfig, names: list[str], notes: list[str]) -> str:
+    """Return fields of a config as text; those that a spec does not accept in ``extra`` become notes."""
+    texts = []
     for field, _ in config.ListFields():
-        if field.name not in names:
-            part.ClearField(field.name)
-    text: str = text_format.MessageToString(part)
-    return text
+        if field.name in names:
+            part = empty_config()
+            part.CopyFrom(config)
+            for other, _ in config.ListFields():
+                if other.name != field.name:
+                    part.ClearField(other.name)
+            text = text_format.MessageToString(part)
+            try:
+                merge_extra(empty_config(), text, "")
+                texts.append(text)
+            except ConfigError as error:
+                notes.append(f"{field.name} is not in the spec: {error.message}")
+    return "".join(texts)
 
 
 def _tensor_settings(tensors: Any, shapes: dict[str, tuple[int, ...]], directory: str) -> dict[str, Any]:  # noqa: ANN401 - protobuf

@@ -5,6 +5,7 @@ The spec's config is rendered and compared with the existing one; what differs i
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from repogen.scaffold.description import ModelDescription, SpecDescription
 from repogen.scaffold.model_files import describe_onnx
 from repogen.spec.models import MODEL_NAME
 from repogen.spec.paths import check_repository
+from repogen.spec.python_names import parse_code
 from repogen.spec.sources import PythonSource
 from repogen.triton_config.render.expected import expected_config
 from repogen.triton_config.render.model_facts import ModelFacts
@@ -213,7 +215,8 @@ def _describe(existing: _Existing) -> ModelDescription:
     file = model_file(existing.version_dir, config)
     if is_onnx(config) and file is not None and file.suffix == ".onnx":
         return _onnx(existing, file)
-    raise _unsupported(f"backend {config.backend or config.platform or 'unknown'} is not supported")
+    kind = f"backend {config.backend}" if config.backend else f"platform {config.platform or 'unknown'}"
+    raise _unsupported(f"{kind} is not supported")
 
 
 def _onnx(existing: _Existing, file: Path) -> ModelDescription:
@@ -273,7 +276,7 @@ def _python(existing: _Existing) -> ModelDescription:
         notes += _differences(existing, spec, signature, "python")
     comments = (
         *_guesses(signature),
-        *(f"CHECK: {note}." for note in _imports(file, existing, source)),
+        *(f"CHECK: {note}." for note in (*_imports(file, existing, source), *_calls(file))),
         *_not_expressed(notes),
     )
     lines = tuple(_yaml_lines({k: v for k, v in keys.items() if v}))
@@ -310,9 +313,26 @@ def _imports(file: Path, existing: _Existing, source: dict[str, object]) -> Iter
         yield f"the code cannot be parsed: {error}"
 
 
+def _calls(file: Path) -> Iterator[str]:
+    """Yield a note for what the code does that a build rejects."""
+    try:
+        calls = [node.func for node in ast.walk(parse_code(file)) if isinstance(node, ast.Call)]
+    except (SyntaxError, ValueError, OSError):  # `_imports` has a note
+        return
+    names = {function.attr for function in calls if isinstance(function, ast.Attribute)}
+    if "InferenceRequest" in names and names & {"exec", "async_exec"}:
+        yield "the code calls other models (BLS), which a build rejects: use an ensemble"
+    if "get_response_sender" in names:
+        yield "the code sends decoupled responses, which a build rejects"
+
+
 def _ensemble(existing: _Existing) -> ModelDescription:
     config = existing.config
     steps = ensemble_steps(config)
+    if repeated := next(
+        (step.model for step in steps if len({s.version for s in steps if s.model == step.model}) > 1), ""
+    ):
+        raise _unsupported(f"it uses two versions of {repeated}")
     signature = _config_signature(config)
     section, spec, notes = triton_section(config, existing.files_dir, signature)
     notes += _differences(existing, spec, signature, "")

@@ -12,14 +12,12 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from repogen.artifacts.tensors import DTYPES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-CLIENT_IMPORTS = (
-    "import numpy as np",
-    "import tritonclient.grpc as grpcclient",
-    "from tritonclient.utils import triton_to_np_dtype",
-)
+CLIENT_IMPORTS = ("import numpy as np", "import tritonclient.grpc as grpcclient")
 """What the Python requests import."""
 _SECONDS = 5.0
 _MAX_BYTES = 2**20
@@ -27,6 +25,8 @@ _MAX_INLINE = 16
 """Values of an input that are written into the command; more are generated."""
 _NO_JSON = frozenset({"FP16", "BF16"})
 """Types that Triton accepts in binary form only."""
+_ARRAYS = {dtype.triton: dtype.name for dtype in DTYPES.values()} | {"BF16": "float32"}
+"""Types of the arrays that tritonclient accepts; it rounds those for BF16."""
 
 Data: TypeAlias = "list[bool] | list[int] | list[float] | list[str]"
 
@@ -102,40 +102,47 @@ def _metadata(address: str, name: str) -> _Metadata | None:
 
 
 def _curl(address: str, metadata: _Metadata) -> str:
-    """Return a command that sends zeros, or empty strings, of the smallest shape."""
+    """Return a command that sends zeros, or short texts, of the smallest shape; its lines fit most terminals."""
     if any(tensor.datatype in _NO_JSON for tensor in metadata.inputs):
         return ""
     url = f"{address}/v2/models/{quote(metadata.name, safe='')}/infer"
-    inputs = [{"name": tensor.name, "shape": _shape(tensor), "datatype": tensor.datatype} for tensor in metadata.inputs]
-    if all(prod(_shape(tensor)) <= _MAX_INLINE for tensor in metadata.inputs):
-        for entry, tensor in zip(inputs, metadata.inputs, strict=True):
-            entry["data"] = [_example(tensor)] * prod(_shape(tensor))
-        return f"curl -s {url} -d {shlex.quote(json.dumps({'inputs': inputs}))}"
+    is_small = all(prod(_shape(tensor)) <= _MAX_INLINE for tensor in metadata.inputs)
+    inputs = ",\n".join(_input(tensor, is_small=is_small) for tensor in metadata.inputs)
+    if is_small:
+        body = f'{{"inputs": [\n{inputs}\n]}}'
+        return f"curl -s {url} -d {shlex.quote(body)}"
     # double quotes only, so that the shell's quotes need no escapes
-    values = ", ".join(f"[{_literal(tensor)}] * {prod(_shape(tensor))}" for tensor in metadata.inputs)
-    program = (
-        f"import json; inputs = {json.dumps(inputs)}; data = [{values}]; "
-        'print(json.dumps({"inputs": [{**i, "data": d} for i, d in zip(inputs, data)]}))'
-    )
-    return f"python3 -c {shlex.quote(program)} | curl -s {url} -d @-"
+    program = f'import json\ninputs = [\n{inputs}\n]\nprint(json.dumps({{"inputs": inputs}}))'
+    return f"python3 -c {shlex.quote(program)} |\n  curl -s {url} -d @-"
+
+
+def _input(tensor: _Tensor, *, is_small: bool) -> str:
+    """Return an input with its values as JSON, or as Python that generates the values."""
+    size = prod(_shape(tensor))
+    header = json.dumps({"name": tensor.name, "shape": _shape(tensor), "datatype": tensor.datatype})
+    values = json.dumps([_example(tensor)] * size) if is_small else f"[{_literal(tensor)}] * {size}"
+    return f'  {header[:-1]},\n   "data": {values}}}'
 
 
 def _python(metadata: _Metadata) -> str:
     """Return lines that send the same request; ``client`` is an InferenceServerClient of tritonclient.grpc."""
-    lines = ["inputs = ["]
-    arrays = []
-    for tensor in metadata.inputs:
-        lines.append(f"    grpcclient.InferInput({tensor.name!r}, {_shape(tensor)}, {tensor.datatype!r}),")
-        dtype = f"triton_to_np_dtype({tensor.datatype!r})"
-        zeros = f"np.full({_shape(tensor)}, b'', object)" if tensor.datatype == "BYTES" else None
-        arrays.append(zeros or f"np.zeros({_shape(tensor)}, {dtype})")
-    lines.append("]")
-    lines += [f"inputs[{index}].set_data_from_numpy({array})" for index, array in enumerate(arrays)]
-    lines += [
-        f"response = client.infer({metadata.name!r}, inputs)",
-        "print({output.name: response.as_numpy(output.name) for output in response.get_response().outputs})",
+    arrays = [
+        f"np.full({_shape(tensor)}, b'', object)"
+        if tensor.datatype == "BYTES"
+        else f"np.zeros({_shape(tensor)}, {_ARRAYS.get(tensor.datatype, 'float32')!r})"
+        for tensor in metadata.inputs
     ]
-    return "\n".join(lines)
+    return "\n".join(
+        [
+            "inputs = [",
+            *(f"    grpcclient.InferInput({t.name!r}, {_shape(t)}, {t.datatype!r})," for t in metadata.inputs),
+            "]",
+            *(f"inputs[{index}].set_data_from_numpy({array})" for index, array in enumerate(arrays)),
+            f"response = client.infer({metadata.name!r}, inputs)",
+            "for output in response.get_response().outputs:",
+            "    print(output.name, response.as_numpy(output.name))",
+        ]
+    )
 
 
 def _shape(tensor: _Tensor) -> list[int]:

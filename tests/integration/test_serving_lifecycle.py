@@ -186,4 +186,4 @@ def test_printed_requests_get_a_response(repository: Path) -> None:
         )
     assert (model.versions, other.versions) == (("1",), ())
     assert '"data":[0.0,0.0,0.0]' in answer
-    assert printed == "{'y': array([[0., 0., 0.]], dtype=float32)}\n"
+    assert printed == "y [[0. 0. 0.]]\n"

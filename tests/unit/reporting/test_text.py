@@ -85,6 +85,12 @@ def test_details_need_debug() -> None:
     assert error_text(BAD.error, debug=True).endswith("a traceback")
 
 
+def test_lines_of_a_hint_are_indented() -> None:
+    """A hint may be a list of commands."""
+    text = error_text(ErrorRecord("x.y", "wrong", hint="usage:\n--gate GATE"), debug=False)
+    assert text.splitlines()[1:3] == ["  hint: usage:", "    --gate GATE"]
+
+
 def test_runtime_of_a_remote_server_is_not_printed() -> None:
     """It is not known."""
     first = smoke_text([replace(SMOKE, runtime=UNKNOWN_RUNTIME)]).splitlines()[0]
@@ -114,7 +120,8 @@ def test_smoke_table() -> None:
 def test_plain_progress_prints_one_line_per_event(capsys: pytest.CaptureFixture[str]) -> None:
     """CI logs get each step once, and a download in tenths."""
     progress = PlainProgress()
-    progress.step("digits", "export")
+    for _ in range(2):
+        progress.step("digits", "export")
     progress.step("", "done")
     progress.note("digits", "hm")
     for size in (0, 1, 2**20, 2 * 2**20):

@@ -127,7 +127,7 @@ def test_only_guesses_are_to_be_checked(repository: Path) -> None:
     assert "# CHECK the bounds of IN_0: config.pbtxt does not have them.\n" in text
     assert "# CHECK the range of IN: config.pbtxt does not have it.\n" in text
     assert "imports torch and transformers, which are not in requirements: they must be installed" in text
-    assert "t1, t2: backend tensorrt_plan is not supported" in describe(str(repository), repository.parent).omitted
+    assert "t1, t2: platform tensorrt_plan is not supported" in describe(str(repository), repository.parent).omitted
     config = PYTHON.replace("TYPE_INT64 dims: [ -1 ]", "TYPE_FP32 dims: [ 3 ]")
     (repository / "p" / "config.pbtxt").write_text(config)
     assert "CHECK the" not in spec_of(repository / "p")[0]
@@ -207,6 +207,8 @@ def test_labels_and_reshape(repository: Path) -> None:
         ("dims: [ 3 ]", "dims: [ -1 ]", "output[0].dims: config.pbtxt has [-1], the spec writes [3]"),
         ('name: "y"', 'name: "z"', "output[0].name: config.pbtxt has 'z', the spec writes 'y'"),
         (GROUP, f'{GROUP}model_warmup {{ name: "w" inputs {{ {FILE} }} }}', "model_warmup"),
+        (GROUP, f'{GROUP}cc_model_filenames {{ key: "8.0" value: "m.onnx" }}', "cc_model_filenames is not in the spec"),
+        (GROUP, f'{GROUP}model_operations {{ op_library_filename: "/ops.so" }}', "model_operations is not in the spec"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_expressed(repository: Path, before: str, after: str, note: str) -> None:
@@ -229,6 +231,15 @@ def test_instances_that_triton_chooses(repository: Path) -> None:
             text, models = spec_of(repository / name)
             assert models[name]["triton"]["instance_group"] == [expected]
             assert "Different from config.pbtxt" not in text
+
+
+def test_ensemble_of_two_versions_is_omitted(repository: Path) -> None:
+    """A spec has one version of each model in a step."""
+    config = repository / "e" / "config.pbtxt"
+    step = 'step { model_name: "m" model_version: 2 input_map { key: "x" value: "t" } }'
+    config.write_text(ENSEMBLE.replace("ensemble_scheduling {", f"ensemble_scheduling {{ {step}"))
+    text, models = spec_of(repository)
+    assert (list(models), "e: it uses two versions of m" in text) == (["m", "p"], True)
 
 
 def test_decoupled_models_are_omitted(repository: Path) -> None:
@@ -387,6 +398,22 @@ def test_code_that_cannot_be_parsed(repository: Path, code: str) -> None:
     """Code that Python cannot parse, or that is larger than 2 MB, is described without its imports."""
     (repository / "p" / "1" / "model.py").write_text(code)
     assert "CHECK: the code cannot be parsed: " in spec_of(repository / "p")[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "note"),
+    [
+        (
+            "def f(self):\n    return pb_utils.InferenceRequest(model_name='m').async_exec()\n",
+            "calls other models (BLS)",
+        ),
+        ("def f(self, request):\n    request.get_response_sender()\n", "sends decoupled responses"),
+    ],
+)
+def test_code_that_a_build_rejects(repository: Path, code: str, note: str) -> None:
+    """It is named before the build."""
+    (repository / "p" / "1" / "model.py").write_text(code)
+    assert f"CHECK: the code {note}, which a build rejects" in spec_of(repository / "p")[0]
 
 
 def test_failed_write_removes_the_new_files(repository: Path, tmp_path: Path) -> None:

@@ -254,6 +254,17 @@ def test_from_a_callable_without_examples(here: Path) -> None:
     ]
 
 
+def test_from_a_callable_that_accepts_a_dict(here: Path) -> None:
+    """A dict is not an input: the comments show how examples with its keys are written."""
+    body = 'return batch["tokens"] * batch["mask"] + batch["tokens"][0]'
+    code = f"class Net:\n    def forward(self, batch: dict): {body}\ndef build():\n    return Net()\n"
+    (here / "nets.py").write_text(code, encoding="utf-8")
+    description = describe_model("nets.py:build", here)
+    assert description.missing == "fill in examples:"
+    assert '# def examples(batch): return {"batch": {"tokens": …, "mask": …}}' in description.keys
+    assert not any("inputs:" in line for line in description.keys)
+
+
 @pytest.mark.parametrize(
     ("path", "message"),
     [

@@ -64,16 +64,14 @@ def test_model_has_its_versions_and_requests(address: str) -> None:
         {"name": "text", "shape": [1], "datatype": "BYTES", "data": ["text"]},
     ]
     assert "InferInput('x', [1, 2], 'FP32')" in model.python
-    assert model.python.endswith(
-        "{output.name: response.as_numpy(output.name) for output in response.get_response().outputs})"
-    )
+    assert "set_data_from_numpy(np.zeros([1, 2], 'float32'))" in model.python
 
 
 def test_values_of_large_inputs_are_generated(address: str) -> None:
     """A command with every value of an image would not be readable."""
     (model,) = served_models(address, ["large"], {})
     assert model.curl.count("'") == 2  # the shell's quotes, and no escapes
-    program = model.curl.partition(" | ")[0]
+    program = model.curl.partition(" |\n")[0]
     (entry,) = json.loads(subprocess.run(shlex.split(program), capture_output=True, check=True).stdout)["inputs"]
     assert (entry["shape"], entry["data"]) == ([1, 3, 8, 8], [0] * 192)
 
@@ -82,6 +80,12 @@ def test_half_precision_has_no_json_form(address: str) -> None:
     """Triton accepts FP16 in binary form only."""
     (model,) = served_models(address, ["half"], {})
     assert (model.curl, "'FP16'" in model.python) == ("", True)
+
+
+def test_requests_fit_a_terminal(address: str) -> None:
+    """They are copied as lines, which a terminal of 80 columns would break; only a long name is longer."""
+    for model in served_models(address, ["small", "large", "half"], {}):
+        assert max(map(len, f"{model.curl}\n{model.python}".splitlines())) <= 80
 
 
 def test_model_that_is_not_ready_has_the_reason(address: str) -> None:

@@ -159,6 +159,7 @@ def test_tensor_values_that_triton_rejects(load: Callable[..., SourceModel], val
             "output 'length' is int64 [3, 1], declared int64 [batch, 1] with batch=2",
         ),
         ("return [pb.InferenceRequest(model_name='other').exec() for r in requests]", "calls another model (BLS)"),
+        ("requests[0].get_response_sender().send(None)", "sends decoupled responses"),
         ("raise ValueError('no such word')", "execute of step.py failed: ValueError: no such word"),
         ("import sys; sys.exit(3)", "called sys.exit"),
     ],

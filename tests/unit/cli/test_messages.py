@@ -1,0 +1,118 @@
+"""What commands print when something simple is missing: a server, a package, or the spec."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+import repogen
+from repogen.artifacts.serving import Endpoint
+from repogen.artifacts.tracking import Tracking
+from repogen.attestation import signature
+from repogen.cli.group import main
+from repogen.cli.serving import serve
+from repogen.distribution import install_command
+from repogen.errors import MissingExtraError
+from repogen.registry.mlflow.preflight import preflight
+from repogen.serving import commands
+from repogen.spec.models import ModelSpec
+from repogen.stores.azure import Azure
+from repogen.stores.gcs import Gcs
+from repogen.stores.s3 import S3
+from repogen.worker.requirements import require_installed
+from tests.unit.check.conftest import CONFIG, add_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HUGGINGFACE = ModelSpec.model_validate({"source": {"kind": "huggingface", "model": "team/model"}})
+EXTRAS: dict[str, tuple[str, Callable[[], object]]] = {
+    "build": ("onnxscript", lambda: require_installed([])),
+    "build,huggingface": ("transformers", lambda: require_installed([HUGGINGFACE])),
+    "track": ("mlflow", lambda: preflight(Tracking("sqlite:///m.db", "m", register=True, root=Path()))),
+    "tune": ("optuna", lambda: repogen.tune("m")),
+    "sign": ("model_signing", signature._library),  # noqa: SLF001 - every use of the package
+    "s3": ("s3fs", lambda: S3().open("bucket")),
+    "gcs": ("gcsfs", lambda: Gcs().open("bucket")),
+    "azure": ("adlfs", lambda: Azure().open("account/container")),
+}
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_missing_package_has_the_command_for_this_installation(extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It works from a checkout, a wheel or an index: a fixed `pip install` would name a package that is not there."""
+    package, call = EXTRAS[extra]
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError) as caught:
+        call()
+    assert caught.value.hint.startswith(install_command(*extra.split(",")))
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("arguments", [["history", "m"], ["sync", "--alias", "champion"], ["promote", "m"]])
+def test_registry_that_is_down(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hint does not suggest an option that the command does not have."""
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, [*arguments, "--tracking-uri", "http://127.0.0.1:1"])
+    assert result.exit_code == 8
+    assert "http://127.0.0.1:1" in result.stderr
+    assert "no-track" not in result.stderr
+
+
+def test_missing_spec_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the command that writes one."""
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["build"])
+    assert (result.exit_code, result.stderr.count("repogen.yaml")) == (2, 1)
+    assert "create one with `repogen init`" in result.stderr
+
+
+class Triton:
+    """A server that does not load one of its models, reloads another, and is then stopped with Ctrl-C."""
+
+    endpoint = Endpoint("h:1", "", "h:3", "embedded", "2.51.0", "", sees_files=True, has_gpu=False)
+    _logs = iter(
+        [
+            "",
+            "",
+            "",
+            "successfully unloaded 'm' version 1\nsuccessfully loaded 'm'",
+        ]
+    )
+    _log = ""
+
+    def log_tail(self, _lines: int = 40) -> str:
+        """Return the log so far."""
+        return self._log
+
+    def alive(self) -> bool:
+        """Return True; the log grows with each call."""
+        try:
+            self._log = next(self._logs)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+        return True
+
+
+def test_serve_explains_failures_and_reports_reloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The finding of `repogen check` for a model that is not served, and a line for each reload."""
+    add_model(tmp_path / "repository", "m", CONFIG.replace("dims: [ 3 ]", "dims: [ 5 ]"))
+
+    class Running:
+        def __enter__(self) -> Triton:
+            return Triton()
+
+        def __exit__(self, *_: object) -> None:
+            """Stop nothing."""
+
+    monkeypatch.setattr(commands, "serve", lambda *_arguments, **_options: Running())
+    monkeypatch.setattr(commands, "_POLL_SECONDS", 0.01)
+    result = CliRunner().invoke(serve, [str(tmp_path / "repository"), "--poll"])
+    assert result.exit_code == 0, result.output
+    assert "m: RG207 output 'y' has dim 5 at axis 0, but the graph has 3" in result.stdout
+    reports = [line.partition("] ")[2] for line in result.stderr.splitlines()]
+    assert reports == ["m: note: unloaded version 1", "m: note: loaded"]
