@@ -40,8 +40,9 @@ def test_ensemble_is_served(package_format: str, tmp_path: Path) -> None:
     x.set_data_from_numpy(np.ones((1, 4), np.float32))
     with server.running(models, ControlMode.EXPLICIT) as triton:
         control = triton.endpoint.control
+        assert control is not None
         with closing(InferenceServerClient(triton.endpoint.grpc)) as client:
-            client.load_model("outer", headers={control.key: control.value} if control is not None else None)
+            client.load_model("outer", headers=control.grpc)
             result = client.infer("outer", [x])
     assert (result.get_response().model_version, result.as_numpy("y").tolist()) == ("1", [[3.0] * 4])
     assert all(report.passed for report in repogen.smoke(models))
