@@ -9,8 +9,8 @@ import click
 
 from repogen.api import bench as api
 from repogen.cli.group import (
-    DIRECTORY,
     FILE,
+    REPOSITORY,
     SERVER,
     control_header_option,
     debug_option,
@@ -59,7 +59,7 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
     help="Duration of each measurement.",
 )
 @click.option("--spec", type=FILE, metavar="FILE", help="Spec of the models; default: repogen.yaml, if it exists.")
-@click.option("--repository", type=DIRECTORY, metavar="DIR", help="Repository of the models; default: the spec's.")
+@click.option("--repository", type=REPOSITORY, metavar="DIR|URL", help="Repository of the models; default: the spec's.")
 @click.option("--server", default="embedded", show_default=True, help=f"Triton to measure on: {SERVER}.")
 @control_header_option
 @json_option
