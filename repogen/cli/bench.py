@@ -11,8 +11,8 @@ from repogen.api import bench as api
 from repogen.cli.completion import server_names
 from repogen.cli.deploy import Connection, connection_options
 from repogen.cli.group import (
-    DIRECTORY,
     FILE,
+    REPOSITORY,
     SERVER,
     control_header_option,
     debug_option,
@@ -61,7 +61,7 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
     help="Duration of each measurement.",
 )
 @click.option("--spec", type=FILE, metavar="FILE", help="Spec of the models; default: repogen.yaml, if it exists.")
-@click.option("--repository", type=DIRECTORY, metavar="DIR", help="Repository of the models; default: the spec's.")
+@click.option("--repository", type=REPOSITORY, metavar="DIR|URL", help="Repository of the models; default: the spec's.")
 @click.option(
     "--server", default="embedded", show_default=True, shell_complete=server_names,
     help=f"Triton to measure on: {SERVER}.",

@@ -110,7 +110,7 @@ class _Request:
         if urls := [path for path in self.paths if isinstance(path, RepositoryUrl)]:
             raise SpecError(
                 f"{urls[0]} is in a store, and --fix and --diff work with local files only",
-                "copy the repository to a directory with the tools of the store",
+                "copy a model with `repogen publish NAME --from URL --to DIR`, or use the tools of the store",
                 code="check.url",
             )
         return fix_paths(self.paths, self.release, self.selection, unsafe=unsafe)

@@ -10,17 +10,20 @@ import click
 
 from repogen.api import report as api
 from repogen.cli.completion import repository_models
-from repogen.cli.group import DIRECTORY, FILE, debug_option, handle_errors, json_option, print_report
+from repogen.cli.group import DIRECTORY, FILE, REPOSITORY, debug_option, handle_errors, json_option, print_report
 from repogen.cli.repository import model_and_version
 from repogen.reporting.json import as_dict
 from repogen.reporting.output import write_text
 from repogen.reporting.results import REPORTS
+from repogen.stores.open import run
+from repogen.stores.selection import served
+from repogen.stores.selection import version as version_of
 
 _REPOSITORY = Path("model_repository")
 
 
 @click.command()
-@click.argument("directory", type=DIRECTORY, default=_REPOSITORY)
+@click.argument("directory", type=REPOSITORY, default=_REPOSITORY, metavar="[DIRECTORY|URL]")
 @click.option(
     "--output", type=FILE, metavar="FILE", help="HTML file to write; default: the repository's name in --results."
 )
@@ -50,7 +53,7 @@ def report(*, directory: Path, output: Path | None, results: Path, as_json: bool
 @click.command()
 @click.argument("model", metavar="NAME[@VERSION]", shell_complete=repository_models)
 @click.option(
-    "--repository", type=DIRECTORY, default=_REPOSITORY, show_default=True, metavar="DIR", help="Model repository."
+    "--repository", type=REPOSITORY, default=_REPOSITORY, show_default=True, metavar="DIR|URL", help="Model repository."
 )
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="Port to listen on; default: a free one."
@@ -64,12 +67,21 @@ def view(*, model: str, repository: Path, port: int, no_browser: bool, debug: bo
     the extra `view`.
     """
     with handle_errors(debug=debug):
-        from repogen.versions.view import graph_of, open_viewer  # noqa: PLC0415 - not for `repogen report`
+        name, version = model_and_version(model)
+        run(
+            repository,
+            lambda path: _view(path, name, version, port, browser=not no_browser),
+            fetch=lambda path: served(path, (name,)) if version is None else version_of(path, name, version),
+        )
 
-        graph = graph_of(repository, *model_and_version(model))
-        with open_viewer(graph, port) as viewer:
-            write_text(f"{graph.title}: {viewer.url}\npress Ctrl-C to stop")
-            if not no_browser:
-                click.launch(viewer.url)
-            with suppress(KeyboardInterrupt):
-                viewer.serve()
+
+def _view(repository: Path, name: str, version: int | None, port: int, *, browser: bool) -> None:
+    from repogen.versions.view import graph_of, open_viewer  # noqa: PLC0415 - not for `repogen report`
+
+    graph = graph_of(repository, name, version)
+    with open_viewer(graph, port) as viewer:
+        write_text(f"{graph.title}: {viewer.url}\npress Ctrl-C to stop")
+        if browser:
+            click.launch(viewer.url)
+        with suppress(KeyboardInterrupt):
+            viewer.serve()

@@ -15,6 +15,7 @@ from repogen.cli.deploy import Connection, connection_options
 from repogen.cli.group import (
     DIRECTORY,
     FILE,
+    PATH_OR_URL,
     REPOSITORY,
     REPOSITORY_OR_MODEL,
     control_header_option,
@@ -245,7 +246,15 @@ def prune(  # noqa: PLR0913 - one parameter per option
 @click.option(
     "--from", "source", type=REPOSITORY, required=True, metavar="DIR|URL", help="Repository that has the version."
 )
-@click.option("--to", "target", type=REPOSITORY, required=True, metavar="DIR|URL", help="Repository to publish to.")
+@click.option(
+    "--to", "target", type=PATH_OR_URL, required=True, metavar="PATH|URL", help="Repository or package to publish to."
+)
+@click.option(
+    "package_format",
+    "--format",
+    type=click.Choice(("sagemaker", "azureml")),
+    help="Write a package for this service in place of a repository.",
+)
 @click.option("--allow-breaking", is_flag=True, help="Allow inputs and outputs that differ from the target's.")
 @click.option("--dry-run", is_flag=True, help="Copy and check, but do not publish.")
 @_stage_option
@@ -258,6 +267,7 @@ def publish(  # noqa: PLR0913 - one parameter per option
     every: bool,
     source: Path,
     target: Path,
+    package_format: str | None,
     allow_breaking: bool,
     dry_run: bool,
     stage_dir: Path | None,
@@ -270,7 +280,8 @@ def publish(  # noqa: PLR0913 - one parameter per option
     Copies a version of NAME, or with --all what the source serves of each model.
     VERSION is a version in the source; the default is the newest one that is served there. Every byte is compared with
     the manifest while it is copied, and the version gets the target's next number. An ensemble is published with its
-    steps.
+    steps. With --format, writes a model.tar.gz for SageMaker, or a directory for Azure ML. With --to
+    oci://HOST/NAME:TAG, pushes an image to a registry.
     """
     if every is (model is not None):
         raise click.UsageError("Give either NAME or --all.")
@@ -285,6 +296,7 @@ def publish(  # noqa: PLR0913 - one parameter per option
             dry_run=dry_run,
             stage_dir=stage_dir,
             signer=trust.signer(),
+            package_format=package_format,
         )
         print_report(lambda: transfer_text(report), lambda: as_dict(report), as_json=as_json)
 

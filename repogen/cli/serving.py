@@ -24,12 +24,15 @@ from repogen.cli.group import (
     print_report,
 )
 from repogen.errors import ExitCode, RepogenError, SpecError
+from repogen.files.url import is_url
 from repogen.reporting.github import write_smoke
 from repogen.reporting.json import smoke_document
 from repogen.reporting.output import write_text
 from repogen.reporting.progress import PlainProgress, progress_view
 from repogen.reporting.text import serve_text, smoke_text
 from repogen.serving import commands
+from repogen.stores.open import run
+from repogen.stores.selection import served
 from repogen.targets import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
@@ -74,7 +77,7 @@ def smoke(
 
 
 @click.command()
-@click.argument("directory", type=DIRECTORY, default=_REPOSITORY)
+@click.argument("directory", type=REPOSITORY, default=_REPOSITORY, metavar="[DIRECTORY|URL]")
 @click.option(
     "models", "--model", multiple=True, metavar="NAME", shell_complete=repository_models,
     help="Serve only this model; repeatable.",
@@ -102,19 +105,30 @@ def serve(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Run a Triton server on a repository until Ctrl-C.
 
-    Serves DIRECTORY (default: model_repository) on 127.0.0.1, and prints an example request for each model.
+    Serves DIRECTORY (default: model_repository) on 127.0.0.1, and prints an example request for each model. A
+    repository at a URL is downloaded first.
     """
     progress = PlainProgress()
     with handle_errors(debug=debug):
+        if poll and is_url(directory):
+            raise SpecError(
+                f"{directory} is served from a copy, which does not change, so that --poll has no effect",
+                "serve it without --poll, or pass a directory",
+                code="server.poll",
+            )
         kind = commands.with_ports(server, {"http": http_port, "grpc": grpc_port, "metrics": metrics_port})
-        with commands.serve(directory, kind, models=models, poll=poll, progress=progress) as triton:
-            ends = triton.endpoint
-            served = commands.states(triton, directory, models)
-            write_text(f"Triton {ends.server_version} ({ends.kind}, {ends.runtime}) serves {directory}", wrap=True)
-            write_text(serve_text(ends, served))
-            _explain_failures(directory, served)
-            write_text("press Ctrl-C to stop")
-            commands.wait(triton, progress)
+
+        def serve_copy(path: Path) -> None:
+            with commands.serve(path, kind, models=models, poll=poll, progress=progress) as triton:
+                ends = triton.endpoint
+                states = commands.states(triton, path, models)
+                write_text(f"Triton {ends.server_version} ({ends.kind}, {ends.runtime}) serves {directory}", wrap=True)
+                write_text(serve_text(ends, states))
+                _explain_failures(path, states)
+                write_text("press Ctrl-C to stop")
+                commands.wait(triton, progress)
+
+        run(directory, serve_copy, fetch=lambda path: served(path, models), progress=progress)
         write_text("stopped")
 
 

@@ -11,8 +11,8 @@ import click
 from repogen.api import tune as api
 from repogen.cli.completion import server_names, spec_models
 from repogen.cli.group import (
-    DIRECTORY,
     FILE,
+    REPOSITORY,
     control_header_option,
     debug_option,
     handle_errors,
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 @click.option("--write", is_flag=True, help="Write the chosen settings into the spec, if they are better.")
 @click.option("--restart", is_flag=True, help="Discard the trials of an earlier run.")
 @click.option("--spec", type=FILE, default=Path("repogen.yaml"), show_default=True, help="Spec of the model.")
-@click.option("--repository", type=DIRECTORY, metavar="DIR", help="Repository of the model; default: the spec's.")
+@click.option("--repository", type=REPOSITORY, metavar="DIR|URL", help="Repository of the model; default: the spec's.")
 @click.option(
     "--server",
     default="embedded",

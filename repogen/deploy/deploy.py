@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.deployment import DeployAction, DeployReport, ModelDeployment, ServerDeployment
 from repogen.attestation.signature import require_signed_model
 from repogen.deploy.live_server import open_server
+from repogen.deploy.lock import server_lock
 from repogen.deploy.plan import plan
 from repogen.deploy.rollout import Rollout
 from repogen.errors import RepogenError, SmokeError, SpecError
@@ -96,7 +97,10 @@ class _Run:
         complete, interrupted, error, note, mode = False, False, None, "", None
         self.progress.step("", f"deploy to {server.server}")
         try:
-            with open_server(server.server, self.options.credentials, self.options.timeout) as live:
+            with (
+                server_lock(server.server, self.options.timeout, self.progress),
+                open_server(server.server, self.options.credentials, self.options.timeout) as live,
+            ):
                 before = live.serving()
                 rollout = Rollout(live, self.repository, self.options.timeout or POLL_SECONDS, self.progress)
                 for group in self.groups:

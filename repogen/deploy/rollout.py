@@ -37,14 +37,20 @@ class _Attempt:
     Attributes:
         model: The model.
         before: What the server served before.
+        loaded: The versions that this deploy loaded; None before they are served.
         smoke: Smoke tests of the new versions.
         error: Why it failed; None if it did not.
     """
 
     model: PlannedModel
     before: Snapshot
+    loaded: tuple[int, ...] | None = None
     smoke: tuple[SmokeReport, ...] = ()
     error: ErrorRecord | None = None
+
+    def is_changed(self, serving: tuple[int, ...]) -> bool:
+        """Return whether another command changed what the server serves, after this one loaded its versions."""
+        return self.loaded is not None and bool(serving) and serving not in (self.loaded, self.before.versions)
 
     def result(self, action: DeployAction, serving: tuple[int, ...] | None, note: str = "") -> ModelDeployment:
         """Return the model's part of the report."""
@@ -134,10 +140,31 @@ class Rollout:
         expected = tuple(reversed(prepared.versions))
         if self._polls or not self._load(name, expected, prepared):
             self._wait(attempt, expected)
+        attempt.loaded = None if self._polls else expected
         self.progress.step(name, "smoke")
-        attempt.smoke = tuple(smoke_served(self.server.running, self.server.client, prepared, self.server.limits))
-        for report in attempt.smoke:
-            self._require_passed(report)
+        try:
+            attempt.smoke = tuple(smoke_served(self.server.running, self.server.client, prepared, self.server.limits))
+            for report in attempt.smoke:
+                self._require_passed(report)
+        except RepogenError:
+            self._require_unchanged(attempt)
+            raise
+        self._require_unchanged(attempt)
+
+    def _require_unchanged(self, attempt: _Attempt) -> None:
+        """Require that no other command changed a model since it was loaded, which also makes tests of it fail.
+
+        Raises:
+            SmokeError: Another command did.
+        """
+        name, serving = attempt.model.name, self._serving(attempt.model.name)
+        if serving is not None and attempt.is_changed(serving):
+            raise SmokeError(
+                f"{name}: {self.server.address} serves {_versions_text(serving)}, and served "
+                f"{_versions_text(attempt.loaded or ())} after this command loaded it: another deploy changed it",
+                "the change of the other deploy is kept; run one deploy to a server at a time",
+                code="deploy.changed",
+            )
 
     def _load(self, name: str, expected: tuple[int, ...], prepared: PreparedModel) -> bool:
         """Load the repository's versions; return False for a server that polls.
@@ -197,7 +224,8 @@ class Rollout:
         for attempt in reversed(attempts):
             with suppress(RepogenError):  # the result is read from the server's index
                 now = self.server.snapshot(attempt.model.name)
-                if not attempt.before.versions and not now.serves_like(attempt.before):
+                is_new = not attempt.before.versions and not now.serves_like(attempt.before)
+                if is_new and not attempt.is_changed(now.versions):
                     self.server.unload(attempt.model.name)
         return [self._restored(attempt) for attempt in attempts]
 
@@ -206,7 +234,10 @@ class Rollout:
         name, before = attempt.model.name, attempt.before
         self.progress.step(name, "restore")
         try:
-            if before.versions and not self.server.snapshot(name).serves_like(before):
+            now = self.server.snapshot(name)
+            if attempt.is_changed(now.versions):
+                return attempt.result(DeployAction.FAILED, now.versions, "not restored: another deploy changed it")
+            if before.versions and not now.serves_like(before):
                 self.server.load(name, before.pinned())
             serving = self.server.snapshot(name).versions
             problem, untested = self._test_restored(attempt) if serving == before.versions else ("", ())

@@ -11,6 +11,7 @@ from repogen.errors import SpecError
 
 # a letter alone would be a drive of Windows; Path removes one of two slashes
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+):/+(?P<rest>.*)", re.DOTALL)
+_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}\Z")
 _SEGMENT = re.compile(r"[\w.%+=,:~!() -]+")
 
 
@@ -85,13 +86,15 @@ def location(text: Path | str) -> Path:
     scheme, rest = match["scheme"], match["rest"].rstrip("/")
     if not rest or rest.startswith("/"):
         raise SpecError(f"{scheme}:// has no bucket", f"for example {scheme}://bucket/models", code="store.url")
-    if set("@?#") & set(rest):  # the message must not contain a password or a token
+    # the digest of an image is the only text with @ that is not a secret
+    name = _DIGEST.sub("", rest) if scheme == "oci" else rest
+    if set("@?#") & set(name):  # the message must not contain a password or a token
         raise SpecError(
             f"the {scheme}:// URL of a repository contains `@`, `?` or `#`",
             "credentials and options come from environment variables and profiles, not from the URL",
             code="store.url",
         )
-    for segment in rest.split("/"):
+    for segment in name.split("/"):
         if segment in {"", ".", ".."} or not _SEGMENT.fullmatch(segment):
             raise SpecError(
                 f"{scheme}://{rest!r} contains an empty part, `.`, `..` or a character that is not supported",

@@ -365,6 +365,8 @@ def _(report: TransferReport) -> dict[str, object]:
         "target": str(report.target),
         "dry_run": report.dry_run,
         "versions": [dataclasses.asdict(version) for version in report.versions],
+        "format": None if report.format is None else report.format.value,
+        "digest": report.digest or None,
     }
 
 

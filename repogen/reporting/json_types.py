@@ -1099,11 +1099,15 @@ class TransferDocument(TypedDict):
     source: str
     """Directory or URL of the repository that was read"""
     target: str
-    """Directory or URL of the repository that was written"""
+    """Directory or URL of the repository, package or image that was written"""
     dry_run: bool
     """Whether nothing was changed"""
     versions: list[TransferredVersionDocument]
     """The steps of an ensemble first, the model last"""
+    format: str | None
+    """`sagemaker`, `azureml` or `oci` for a package; null for a repository"""
+    digest: str | None
+    """`sha256:` and the digest of the archive, or of the image's manifest; null for others, and with `--dry-run`"""
 
 
 @with_config(_STRICT)

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.rollback import RollbackOutcome
+from repogen.artifacts.transfer import PackageFormat
 from repogen.reporting.json import relative_path
 from repogen.reporting.notes import size_text
 from repogen.reporting.table import table
@@ -35,6 +36,11 @@ _VERSION_HEADINGS = (
     "sha256",
 )
 _PRUNE_HEADINGS = ("model", "version", "action", "size", "reason")
+_NEXT_STEPS = {
+    PackageFormat.SAGEMAKER: "set SAGEMAKER_TRITON_DEFAULT_MODEL_NAME={name} in the environment of the SageMaker model",
+    PackageFormat.AZUREML: "to register it: az ml model create --name {name} --type triton_model --path {target}",
+    PackageFormat.OCI: "its model repository is in /models",
+}
 _DIGITS = 12
 _MAX_LENGTH = 2_000
 
@@ -122,6 +128,9 @@ def sign_text(report: SignReport) -> str:
 
 
 def _transfer_lines(report: TransferReport, source: str, target: str) -> Iterator[str]:
+    if report.format is not None:
+        yield from _package_lines(report, report.format, source, target)
+        return
     for version in report.versions:
         origin = f"version {version.source} of {source}"
         if not version.published:
@@ -131,6 +140,16 @@ def _transfer_lines(report: TransferReport, source: str, target: str) -> Iterato
         yield f"{version.model}: {origin} {verb} as version {version.number} of {target} ({size_text(version.size)})"
         if version.held is not None:
             yield f"{version.model}: it is not served: {hold_note(version.model, version.held)}"
+
+
+def _package_lines(report: TransferReport, package_format: PackageFormat, source: str, target: str) -> Iterator[str]:
+    for version in report.versions:
+        verb = ("would be packed in" if report.dry_run else "packed in") if version.published else "is already in"
+        yield f"{version.model}: version {version.source} of {source} {verb} {target} ({size_text(version.size)})"
+    if report.digest:
+        yield f"{target}: {report.digest}"
+    if not report.dry_run:
+        yield _NEXT_STEPS[package_format].format(name=report.versions[-1].model, target=target)
 
 
 def _note_lines(notes: Sequence[str]) -> list[str]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     Fetch = Callable[[Path], Iterable[Path]]
 
+_OCI = "oci"
 _Result = TypeVar("_Result")
 _MAX_PUBLISHES = 1000
 """Attempts to publish a version while others publish the same model; a store may reject every conditional write."""
@@ -61,6 +62,9 @@ def run(
     place = location(repository)
     if not isinstance(place, RepositoryUrl):
         return action(place)
+    if place.scheme == _OCI and not writes:
+        with open_image(place, stage_dir) as image:
+            return image.with_urls(action(image.path))
     with open_url(place, stage_dir, progress or Silent()) as opened:
         if fetch is not None:
             opened.fetch(fetch(opened.path))
@@ -68,6 +72,27 @@ def run(
         if writes:
             opened.commit()
         return opened.with_urls(result)
+
+
+@contextmanager
+def open_image(url: RepositoryUrl, stage_dir: Path | None) -> Iterator[LocalCopy]:
+    """Yield a local copy of an image of an OCI registry, which is removed afterward.
+
+    Args:
+        url: The image.
+        stage_dir: Directory for the copy; None for the system's directory of temporary files.
+
+    Raises:
+        RepogenError: There is no such image, or the registry does not respond; or an error in the block, with URLs in
+            place of paths in the copy.
+    """
+    from repogen.stores.oci import pull, reference  # noqa: PLC0415 - other repositories do not need it
+
+    with _private_directory(url, stage_dir) as root:
+        opened = LocalCopy(url, root / "image", root / "image" / Path(*url.parts[1:]))
+        with opened.naming_urls():
+            pull(reference(url), opened.path, root)
+            yield opened
 
 
 @contextmanager
@@ -86,6 +111,20 @@ def open_url(url: RepositoryUrl, stage_dir: Path | None, progress: Progress) -> 
     from repogen.stores.working_copy import WorkingCopy  # noqa: PLC0415 - local repositories do not need it
 
     store = open_store(url)
+    with _private_directory(url, stage_dir) as root:
+        opened = OpenedRepository(WorkingCopy(url, store, root, progress))
+        with opened.naming_urls():
+            opened.copy.refresh()
+            yield opened
+
+
+@contextmanager
+def _private_directory(url: RepositoryUrl, stage_dir: Path | None) -> Iterator[Path]:
+    """Yield a new directory for a copy of a repository, which is removed afterward.
+
+    Raises:
+        PublishError: It cannot be created.
+    """
     try:
         if stage_dir is not None:
             stage_dir.mkdir(parents=True, exist_ok=True)
@@ -96,13 +135,8 @@ def open_url(url: RepositoryUrl, stage_dir: Path | None, progress: Progress) -> 
             "set TMPDIR or --stage-dir to a directory that is writable",
             code="store.copy",
         ) from error
-    opened = OpenedRepository(WorkingCopy(url, store, root, progress))
     try:
-        opened.copy.refresh()
-        yield opened
-    except RepogenError as error:
-        opened.name_urls_in(error)
-        raise
+        yield root
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
@@ -115,6 +149,12 @@ def open_store(url: RepositoryUrl) -> Store:
     """
     from repogen.stores.interface import StorePlugin  # noqa: PLC0415 - as above
 
+    if url.scheme == _OCI:
+        raise SpecError(
+            f"{url} is an image of a registry, which is not changed once it is pushed",
+            "push another image: repogen publish NAME --from REPOSITORY --to oci://HOST/NAME:TAG",
+            code="store.read-only",
+        )
     registered = plugins("repogen.stores")
     if url.scheme not in registered:
         raise SpecError(
@@ -133,19 +173,61 @@ def open_store(url: RepositoryUrl) -> Store:
     return instance.open(url.bucket)
 
 
-class OpenedRepository:
+class LocalCopy:
+    """A local copy of a repository at a URL.
+
+    Attributes:
+        path: Directory of the repository.
+    """
+
+    def __init__(self, url: RepositoryUrl, root: Path, path: Path) -> None:
+        """Use the copy at ``path``, whose parts below ``root`` are those of the URL."""
+        self.path = path
+        self._url = url
+        self._root = root
+
+    def with_urls(self, value: _Result) -> _Result:
+        """Return a report with URLs in place of paths in the copy."""
+        named: _Result = self._named(value)
+        return named
+
+    @contextmanager
+    def naming_urls(self) -> Iterator[None]:
+        """Replace paths in the copy by URLs in the texts of an error."""
+        try:
+            yield
+        except RepogenError as error:
+            error.message, error.hint, error.where = map(self._text, (error.message, error.hint, error.where))
+            error.args = (error.message,)
+            raise
+
+    def _text(self, text: str) -> str:
+        return text.replace(f"{self._root}{os.sep}", f"{self._url.scheme}://")
+
+    def _named(self, value: Any) -> Any:  # noqa: ANN401 - any part of a report
+        match value:
+            case str():
+                return self._text(value) if type(value) is str else value
+            case Path() if value.is_relative_to(self._root):
+                return RepositoryUrl(f"{self._url.scheme}:", *value.relative_to(self._root).parts)
+            case tuple() | list() if type(value) in {tuple, list}:
+                return type(value)(map(self._named, value))
+            case dict():
+                return {self._named(key): self._named(each) for key, each in value.items()}
+            case _ if is_dataclass(value) and not isinstance(value, type):
+                names = [field.name for field in fields(value) if field.init]
+                changes = {name: new for name in names if (new := self._named(old := getattr(value, name))) is not old}
+                return replace(value, **changes) if changes else value
+        return value
+
+
+class OpenedRepository(LocalCopy):
     """A repository in a store, and its working copy."""
 
     def __init__(self, copy: WorkingCopy) -> None:
         """Use a working copy."""
+        super().__init__(copy.url, copy.root, copy.path)
         self.copy = copy
-        self._prefix = f"{copy.root}{os.sep}"
-        self._url_prefix = f"{copy.url.scheme}://"
-
-    @property
-    def path(self) -> Path:
-        """Directory of the working copy."""
-        return self.copy.path
 
     def fetch(self, directories: Iterable[Path]) -> None:
         """Download the files in directories of the working copy."""
@@ -194,35 +276,6 @@ class OpenedRepository:
             "run the command again; if no other command publishes, check that the store supports conditional writes",
             code="store.changed",
         )
-
-    def with_urls(self, value: _Result) -> _Result:
-        """Return a report with URLs in place of paths in the working copy."""
-        named: _Result = self._named(value)
-        return named
-
-    def name_urls_in(self, error: RepogenError) -> None:
-        """Replace paths in the working copy by URLs in an error's texts."""
-        error.message, error.hint, error.where = map(self._text, (error.message, error.hint, error.where))
-        error.args = (error.message,)
-
-    def _text(self, text: str) -> str:
-        return text.replace(self._prefix, self._url_prefix)
-
-    def _named(self, value: Any) -> Any:  # noqa: ANN401 - any part of a report
-        match value:
-            case str():
-                return self._text(value) if type(value) is str else value
-            case Path() if value.is_relative_to(self.copy.root):
-                return RepositoryUrl(f"{self.copy.url.scheme}:", *value.relative_to(self.copy.root).parts)
-            case tuple() | list() if type(value) in {tuple, list}:
-                return type(value)(map(self._named, value))
-            case dict():
-                return {self._named(key): self._named(each) for key, each in value.items()}
-            case _ if is_dataclass(value) and not isinstance(value, type):
-                names = [field.name for field in fields(value) if field.init]
-                changes = {name: new for name in names if (new := self._named(old := getattr(value, name))) is not old}
-                return replace(value, **changes) if changes else value
-        return value
 
 
 def _linked(staged: StagedVersion) -> StagedVersion:

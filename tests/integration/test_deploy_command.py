@@ -308,6 +308,51 @@ class Broken(Silent):
             raise ZeroDivisionError
 
 
+class OtherDeploy(Silent):
+    """Receives progress events; at a step, another machine publishes a version and loads it."""
+
+    def __init__(self, host: Host, name: str) -> None:
+        """Act on a model of a server."""
+        self._host = host
+        self._name = name
+
+    def step(self, model: str, step: str) -> None:
+        """Load another version when this one is tested."""
+        if (model, step) == (self._name, "smoke"):
+            publish_scaled(self._host.repository, self._name, Scaled(3.0))
+            with closing(InferenceServerClient(self._host.address)) as client:
+                client.load_model(self._name, headers=HEADER.grpc)
+
+
+def test_change_of_another_deploy_is_kept(host: Host) -> None:
+    """The deploy fails, and does not take the server back to what it served before."""
+    publish_scaled(host.repository, "raced", Scaled(1.0))
+    host.deploy("raced")
+    publish_scaled(host.repository, "raced", Scaled(2.0))
+    report = host.deploy("raced", progress=OtherDeploy(host, "raced"))
+    assert (report.exit_code, codes(report)) == (6, ["deploy.changed"])
+    assert summary(report) == [("raced", "failed", (3,))]
+    assert host.answer("raced") == 3.0
+    assert summary(host.deploy("raced")) == [("raced", "unchanged", (3,))]
+
+
+def test_deploys_of_one_machine_wait_for_each_other(host: Host) -> None:
+    """Two at the same time succeed, and the server serves what the repository selects."""
+    publish_scaled(host.repository, "twice", Scaled(1.0))
+    host.deploy("twice")
+    publish_scaled(host.repository, "twice", Scaled(2.0))
+    reports: list[DeployReport] = []
+    threads = [threading.Thread(target=lambda: reports.append(host.deploy("twice"))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(summary(report) for report in reports) == [
+        [("twice", "deployed", (2,))],
+        [("twice", "unchanged", (2,))],
+    ]
+
+
 def test_unexpected_error_reverses_the_change_under_way(host: Host) -> None:
     """The error is raised after that."""
     publish_scaled(host.repository, "unexpected", Scaled(1.0))

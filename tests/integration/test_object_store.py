@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from tritonclient.grpc import InferenceServerClient, InferInput
 
 import repogen
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlHeader, ControlMode
+from repogen.cli.group import main
 from repogen.files.url import location
-from repogen.serving import control, embedded
+from repogen.serving import commands, control, embedded
 from repogen.serving.embedded import EmbeddedTriton
 from repogen.stores.claim import claim_name
 from repogen.stores.open import open_store
@@ -132,3 +134,18 @@ def begin_upload(directory: Path, version: int) -> None:
     store = open_store(location(URL))  # type: ignore[arg-type]
     store.create(f"team/models/{claim_name('scale', version)}", b"{}")
     store.upload(directory / "model.onnx", f"team/models/scale/{version}/model.onnx", lambda _: None)
+
+
+@pytest.mark.full
+def test_serve_and_bench_on_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both use a copy, which is removed afterward."""
+    publish(tmp_path / "local", Scaled(2.0), "copied")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr(commands, "wait", lambda *_arguments: None)
+    result = CliRunner().invoke(main, ["serve", URL, "--model", "copied", "--debug"])
+    assert (result.exit_code, f"serves {URL}" in result.output) == (0, True), result.output
+    report = repogen.bench(["copied"], spec=None, repository=URL, batch=[1], concurrency=[1], rounds=1, seconds=0.1)
+    assert str(report.repository) == URL
+    assert list((tmp_path / "scratch").glob("repogen-store-*")) == []

@@ -43,7 +43,7 @@ from repogen.artifacts.rollback import RollbackOutcome, RollbackReport
 from repogen.artifacts.serving import ControlMode, Latency, SmokeCheck, SmokeReport
 from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncReport
 from repogen.artifacts.tensors import Signature, TensorSpec
-from repogen.artifacts.transfer import TransferredVersion, TransferReport
+from repogen.artifacts.transfer import PackageFormat, TransferredVersion, TransferReport
 from repogen.artifacts.tune import ComparisonRow, Figures, Trial, TrialState, TuneReport
 from repogen.artifacts.verification import Discrepancy, VerifyReport
 from repogen.artifacts.versions import Manifest, Provenance
@@ -121,6 +121,7 @@ FOREIGN = VersionRecord("m", 1, Path("m/1"), served=False, manifest=None, proble
 MODEL_RECORD = ModelRecord("m", Path("m"), (VERSION, FOREIGN), served=(2,), held=None, problem="")
 ROLLBACK = RollbackReport(Path("r"), "m", RollbackOutcome.HELD, (2,), (1,), 1, dry_run=False, notes=("x",))
 TRANSFERRED = TransferredVersion("m", 1, 2, published=True, size=10)
+TRANSFER = TransferReport(Path("r"), Path("s"), dry_run=True, versions=(TRANSFERRED,))
 DIFF = DiffReport(
     VersionRef(Path("r"), "m", 1),
     VersionRef(Path("s"), "m", 2),
@@ -177,7 +178,7 @@ EXAMPLES = {
     "prune": [as_dict(PruneReport(Path("r"), dry_run=True, versions=(PrunedVersion("m", 1, 10, ""),)))],
     "bench": [as_dict(BENCH)],
     "tune": [as_dict(TUNED), as_dict(replace(TUNED, chosen=None, error=ERROR))],
-    "publish": [as_dict(TransferReport(Path("r"), Path("s"), dry_run=True, versions=(TRANSFERRED,)))],
+    "publish": [as_dict(TRANSFER), as_dict(replace(TRANSFER, format=PackageFormat.SAGEMAKER, digest="sha256:0"))],
     "diff": [as_dict(DIFF)],
     "deploy": [
         as_dict(DeployReport(Path("r"), (ServerDeployment("a:1", ControlMode.POLL, (DEPLOYED,), error=ERROR),)))

@@ -80,6 +80,12 @@ def gs_url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.fixture
+def local_url(tmp_path: Path) -> str:
+    """Return the path of a local repository that does not exist yet."""
+    return str(tmp_path / "target" / "models")
+
+
+@pytest.fixture
 def dir_url(buckets: Path) -> str:
     """Return the URL of a repository in an empty bucket of the example's store."""
     return f"dir://{next(buckets.iterdir()).name}/team/models"

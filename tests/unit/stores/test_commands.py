@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -13,12 +16,15 @@ from repogen.cli.group import main
 from repogen.errors import PublishError, RepogenError, SpecError
 from repogen.files.url import location
 from repogen.stores.open import open_store
+from repogen.versions.view import graph_of
 from tests.support.published import contents
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from repogen.stores.interface import Store
+    from repogen.versions.view import Graph
     from tests.support.published import Publisher
 
 
@@ -73,6 +79,38 @@ def test_life_of_a_model(publisher: Publisher, url: str) -> None:
     assert keys(url) == {"repogen.json", "m/config.pbtxt", *(f"m/{n}/{file}" for n in (3, 4) for file in VERSION)}
     assert repogen.publish("m", 3, source=url, target=publisher.repository).versions[0].number == 5
     assert repogen.verify(publisher.repository).findings == ()
+
+
+def test_report_and_view(publisher: Publisher, dir_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page names the URL; the viewer has the bytes of the selected version; nothing is left behind."""
+    for number in (1, 2):
+        publish(publisher, dir_url, b"w%d" % number)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", None)
+    rendered = repogen.report(dir_url, output=tmp_path / "report.html", results=tmp_path / "results")
+    assert (str(rendered.repository), rendered.versions) == (dir_url, 2)
+    assert dir_url in rendered.path.read_text()
+    assert "scratch" not in rendered.path.read_text()
+    graphs = []
+
+    @contextmanager
+    def open_viewer(graph: Graph, _port: int) -> Iterator[Mock]:
+        graphs.append((graph.directory / "model.onnx").read_bytes())
+        yield Mock(url="http://127.0.0.1/")
+
+    monkeypatch.setattr(sys.modules[graph_of.__module__], "open_viewer", open_viewer)
+    for model in ("m", "m@1"):
+        result = CliRunner().invoke(main, ["view", model, "--repository", dir_url, "--no-browser", "--debug"])
+        assert result.exit_code == 0, result.output
+    assert graphs == [b"w2", b"w1"]
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_serve_does_not_poll_a_copy(dir_url: str) -> None:
+    """The error comes before anything is downloaded."""
+    result = CliRunner().invoke(main, ["serve", dir_url, "--poll"])
+    assert (result.exit_code, "without --poll" in result.output) == (2, True)
 
 
 def test_unchanged_version_is_not_published_again(publisher: Publisher, url: str) -> None:

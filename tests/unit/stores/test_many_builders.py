@@ -1,4 +1,4 @@
-"""Many processes publish into one repository in a store: every version gets a number of its own, and none is lost."""
+"""Many processes publish into one repository, local or in a store: each version gets its own number, none is lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VERSIONS = 25
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("url", ["s3", "az"], indirect=True)
+@pytest.mark.parametrize("url", ["local", "s3", "az"], indirect=True)
 def test_many_builders(url: str, tmp_path: Path) -> None:
     """8 processes publish 25 versions each."""
     numbers = publish_all(url, tmp_path, builders=BUILDERS, versions=VERSIONS)

@@ -1,0 +1,60 @@
+"""One deploy at a time to a server, from this machine; `rollout` detects the deploys of other machines."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import platformdirs
+from filelock import FileLock, Timeout
+
+from repogen.errors import PublishError, SmokeError
+from repogen.repository.lock import try_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from repogen.artifacts.progress import Progress
+
+WAIT_SECONDS = 600.0
+"""How long to wait for another deploy without ``--timeout``."""
+
+
+@contextmanager
+def server_lock(address: str, seconds: float | None, progress: Progress) -> Iterator[None]:
+    """Hold the lock of a server. The kernel releases it when the process ends.
+
+    Args:
+        address: The server, as it was passed: two names of one server have two locks.
+        seconds: How long to wait for another deploy; None for the default.
+        progress: Receives an event if there is another deploy.
+
+    Raises:
+        SmokeError: Another deploy held the lock for all that time.
+    """
+    path = Path(platformdirs.user_cache_dir("repogen"), "deploys", f"{sha256(address.encode()).hexdigest()[:16]}.lock")
+    lock = None
+    with suppress(OSError, PublishError):  # without a lock, a deploy of another process is still detected
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = try_lock(path) or _waited(path, address, WAIT_SECONDS if seconds is None else seconds, progress)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def _waited(path: Path, address: str, seconds: float, progress: Progress) -> FileLock:
+    progress.note("", f"waiting: another deploy to {address} is in progress")
+    lock = FileLock(path, timeout=seconds, mode=0o644, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise SmokeError(
+            f"{address}: another deploy of this user has been in progress for {seconds:g} s (it holds the lock {path})",
+            "wait for it or stop it; the lock is released when the process ends",
+            code="deploy.locked",
+        ) from error
+    return lock

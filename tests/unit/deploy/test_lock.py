@@ -1,0 +1,54 @@
+"""Deploys of one machine to one server wait for each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from repogen.artifacts.progress import Silent
+from repogen.deploy.lock import server_lock
+from repogen.errors import SmokeError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Notes(Silent):
+    """Receives progress events, and keeps the notes."""
+
+    def __init__(self) -> None:
+        """Begin without notes."""
+        self.notes: list[str] = []
+
+    def note(self, model: str, text: str) -> None:
+        """Keep a note."""
+        self.notes.append(f"{model}{text}")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Use a cache directory of this test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_second_deploy_waits() -> None:
+    """It says so, and ends with an error if the first one takes too long; another server has another lock."""
+    events = Notes()
+    with server_lock("a:8001", None, events), server_lock("b:8001", None, events):
+        assert events.notes == []
+        with pytest.raises(SmokeError) as caught, server_lock("a:8001", 0.1, events):
+            pass
+        assert caught.value.code == "deploy.locked"
+        assert events.notes == ["waiting: another deploy to a:8001 is in progress"]
+    with server_lock("a:8001", 0.1, events):
+        pass
+
+
+def test_deploy_without_a_cache_directory(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock is not required, because changes of other deploys are detected as well."""
+    (cache / "file").write_bytes(b"")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache / "file"))
+    with server_lock("a:8001", None, Silent()):
+        pass

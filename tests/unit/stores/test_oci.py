@@ -1,0 +1,255 @@
+"""Images of an OCI registry: what `repogen publish` pushes, and what commands read. The registry is Debian's."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+from click.testing import CliRunner
+
+import repogen
+from repogen.cli.group import main
+from repogen.errors import PublishError, RepogenError, SpecError
+from repogen.files.url import RepositoryUrl, location
+from repogen.stores import oci
+from repogen.stores.oci import CONFIG, LAYER, MANIFEST, Registry, describe, extract, reference
+from tests.support.oci_registry import PASSWORD, USER, oci_registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.published import Publisher
+
+DIGEST = f"sha256:{'0' * 64}"
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[str]:
+    """Run a registry for the tests of this module."""
+    with oci_registry() as host:
+        yield host
+
+
+@pytest.fixture
+def source(publisher: Publisher) -> Path:
+    """Return a repository with two versions of `m`."""
+    publisher.publish(weights=b"1")
+    publisher.publish(weights=b"2", labels=("a", "b"))
+    return publisher.repository
+
+
+def manifest(host: str, name: str, tag: str) -> dict[str, Any]:
+    """Return the manifest of an image."""
+    request = Request(
+        f"http://{host}/v2/{name}/manifests/{tag}", headers={"Accept": "application/vnd.oci.image.manifest.v1+json"}
+    )
+    with urlopen(request) as response:  # noqa: S310 - the test's registry
+        document: dict[str, Any] = json.load(response)
+    return document
+
+
+def blob(host: str, name: str, digest: str) -> bytes:
+    """Return a blob of an image."""
+    with urlopen(f"http://{host}/v2/{name}/blobs/{digest}") as response:
+        content: bytes = response.read()
+    return content
+
+
+def image(text: str) -> RepositoryUrl:
+    """Return the URL of an image."""
+    place = location(text)
+    assert isinstance(place, RepositoryUrl)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "tag"),
+    [
+        ("oci://host/digits:3", "digits", "3"),
+        ("oci://host:5000/team/digits:v3.1_a", "team/digits", "v3.1_a"),
+        (f"oci://host/team/digits@{DIGEST}", "team/digits", DIGEST),
+        (f"oci://host/digits:3@{DIGEST}", "digits", DIGEST),
+    ],
+)
+def test_reference(text: str, name: str, tag: str) -> None:
+    """A digest is preferred to a tag, as by other tools."""
+    assert (reference(image(text)).name, reference(image(text)).tag) == (name, tag)
+    assert str(image(text)) == text
+
+
+@pytest.mark.parametrize("text", ["oci://host/digits", "oci://host/Digits:3", "oci://host/a:b:c", "oci://host/:3"])
+def test_unusable_reference(text: str) -> None:
+    """A tag or a digest is required: a name alone could be any version."""
+    with pytest.raises(SpecError) as caught:
+        reference(image(text))
+    assert caught.value.code == "store.url"
+
+
+def test_credentials_in_a_url_are_rejected() -> None:
+    """Only a digest may follow an @."""
+    for text in ("oci://me:secret@host/m:1", f"s3://bucket/m@{DIGEST}"):
+        with pytest.raises(SpecError) as caught:
+            location(text)
+        assert "secret" not in caught.value.message
+
+
+def test_image_is_not_changed() -> None:
+    """Commands that write are rejected before a request is made."""
+    with pytest.raises(SpecError) as caught:
+        repogen.prune("m", keep=1, repository="oci://127.0.0.1:1/m:1")
+    assert caught.value.code == "store.read-only"
+
+
+@pytest.mark.full
+def test_pushed_image(registry: str, source: Path, tmp_path: Path) -> None:
+    """The image has the model repository in /models, and the same version has the same digest."""
+    url = f"oci://{registry}/team/m"
+    report = repogen.publish("m", 1, source=source, target=f"{url}:1")
+    assert [version.published for version in report.versions] == [True]
+    document = manifest(registry, "team/m", report.digest)
+    (layer,) = document["layers"]
+    with tarfile.open(fileobj=io.BytesIO(blob(registry, "team/m", layer["digest"]))) as archive:
+        assert archive.getnames()[:3] == ["models", "models/m", "models/m/1"]
+        assert "models/m/1/model.onnx" in archive.getnames()
+    config = json.loads(blob(registry, "team/m", document["config"]["digest"]))
+    assert config["rootfs"]["diff_ids"] == [layer["digest"]]
+    again = repogen.publish("m", 1, source=source, target=f"{url}:1")
+    assert (again.digest, again.versions[0].published) == (report.digest, False)
+    repogen.publish("m", 1, source=source, target=tmp_path / "other")
+    assert repogen.publish("m", source=tmp_path / "other", target=f"{url}:copy").digest == report.digest
+    with pytest.raises(PublishError) as caught:
+        repogen.publish("m", 2, source=source, target=f"{url}:1")
+    assert caught.value.code == "publish.exists"
+    assert repogen.publish("m", 2, source=source, target=f"{url}:2").digest != report.digest
+
+
+@pytest.mark.full
+def test_commands_on_an_image(registry: str, source: Path, tmp_path: Path) -> None:
+    """An image is read as a directory is; by its digest as well."""
+    url = f"oci://{registry}/m:1"
+    digest = repogen.publish("m", 1, source=source, target=url).digest
+    assert repogen.verify(url).findings == ()
+    (model,) = repogen.versions(repository=url).models
+    assert (str(model.path), model.served) == (f"{url}/m", (1,))
+    assert repogen.diff("m", 2, repository=source, against=f"oci://{registry}/m@{digest}").after.version == 1
+    report = repogen.publish("m", source=f"oci://{registry}/m@{digest}", target=tmp_path / "copy")
+    assert (str(report.source), report.versions[0].number) == (f"oci://{registry}/m@{digest}", 1)
+    original, copy = (root / "m" / "1" for root in (source, tmp_path / "copy"))
+    assert {path.name: path.read_bytes() for path in copy.iterdir()} == {
+        path.name: path.read_bytes() for path in original.iterdir()
+    }
+
+
+@pytest.mark.full
+def test_missing_image_and_registry(registry: str, source: Path) -> None:
+    """The messages name the image, and no temporary directory."""
+    for url, code in ((f"oci://{registry}/none:1", "store.no-image"), ("oci://127.0.0.1:1/m:1", "store.request")):
+        with pytest.raises(RepogenError) as caught:
+            repogen.verify(url)
+        assert caught.value.code == code
+        with pytest.raises(RepogenError) as caught:
+            repogen.publish("m", source=url, target=source)
+        assert caught.value.code == code
+
+
+@pytest.mark.full
+def test_credentials_of_docker(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read from Docker's configuration; without them, access is denied."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with oci_registry(password=True) as host:
+        url = f"oci://{host}/m:1"
+        for attempt in (lambda: repogen.verify(url), lambda: repogen.publish("m", source=source, target=url)):
+            with pytest.raises(PublishError) as caught:
+                attempt()
+            assert caught.value.code == "store.denied"
+        secret = b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        (tmp_path / ".docker").mkdir()
+        (tmp_path / ".docker" / "config.json").write_text(json.dumps({"auths": {host: {"auth": secret}}}))
+        assert repogen.publish("m", source=source, target=url).versions[0].published
+        assert repogen.verify(url).findings == ()
+
+
+@pytest.mark.full
+def test_image_of_another_tool(registry: str, source: Path, tmp_path: Path) -> None:
+    """Layers of a base image are ignored, a later layer replaces files, and layers may be compressed."""
+    repogen.publish("m", 1, source=source, target=tmp_path / "repo")
+    layers = []
+    base = [("etc/passwd", b"root"), ("models/m/1/model.onnx", b"old")]
+    files = [(f"./models/{path.relative_to(tmp_path / 'repo')}", path) for path in (tmp_path / "repo").rglob("*.*")]
+    new = [(name, path.read_bytes()) for name, path in files if path.is_file()]
+    with Registry(reference(image(f"oci://{registry}/built:1"))) as host:
+        for number, content in enumerate((base, new)):
+            path = tmp_path / f"layer{number}"
+            write_archive(path, content)
+            host.upload(path)
+            layers.append(describe(path, f"{LAYER}+gzip"))
+        (tmp_path / "config").write_bytes(b"{}")
+        host.upload(tmp_path / "config")
+        config = describe(tmp_path / "config", CONFIG)
+        document = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers}
+        host.put_manifest(json.dumps(document).encode())
+    assert repogen.verify(f"oci://{registry}/built:1").findings == ()
+
+
+def write_archive(path: Path, files: list[tuple[str, bytes]]) -> None:
+    """Write a compressed archive."""
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in files:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("models/m/../../../etc/x", tarfile.REGTYPE),
+        ("models/../x", tarfile.REGTYPE),
+        ("models/m/link", tarfile.SYMTYPE),
+        ("models/m/link", tarfile.LNKTYPE),
+        ("models/m/pipe", tarfile.FIFOTYPE),
+        ("models/m/.wh.model.onnx", tarfile.REGTYPE),
+    ],
+)
+def test_hostile_layer(tmp_path: Path, name: str, kind: bytes) -> None:
+    """Only regular files with plain names are written."""
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, "/etc/passwd"
+    with tarfile.open(tmp_path / "layer", "w") as archive:
+        archive.addfile(info)
+    (tmp_path / "models").mkdir()
+    with pytest.raises(PublishError) as caught:
+        extract(tmp_path / "layer", tmp_path / "models", reference(image("oci://host/m:1")))
+    assert caught.value.code == "store.image"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["layer", "models"]
+
+
+def test_layer_that_expands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small layer with very large files is rejected before they are written."""
+    monkeypatch.setattr(oci, "_MAX_SMALL_LAYER_BYTES", 2**20)
+    write_archive(tmp_path / "layer", [("models/m/1/model.onnx", bytes(2**22))])
+    (tmp_path / "models").mkdir()
+    with pytest.raises(PublishError) as caught:
+        extract(tmp_path / "layer", tmp_path / "models", reference(image("oci://host/m:1")))
+    assert (caught.value.code, list((tmp_path / "models").iterdir())) == ("store.image", [])
+
+
+@pytest.mark.full
+def test_command(registry: str, source: Path) -> None:
+    """The text has the digest; `--json` as well."""
+    command = ["publish", "m", "--from", str(source), "--to", f"oci://{registry}/command:1"]
+    result = CliRunner().invoke(main, [*command, "--dry-run"])
+    assert (result.exit_code, "would be packed" in result.output) == (0, True), result.output
+    with pytest.raises(HTTPError):
+        manifest(registry, "command", "1")
+    result = CliRunner().invoke(main, command)
+    assert (result.exit_code, "sha256:" in result.output) == (0, True), result.output
+    document = json.loads(CliRunner().invoke(main, [*command, "--json"]).output)
+    assert (document["format"], document["versions"][0]["published"]) == ("oci", False)
