@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -27,13 +26,12 @@ def test_executor_of_an_installed_plugin(
     python = make_plugin_environment(tmp_path / "environment")
     project = new_project(tmp_path / "project")
     (tmp_path / "scratch").mkdir()
-    command = [str(python), "-m", "repogen", "build", "--json", "--executor", f"copy={tmp_path / 'scratch'}"]
+    command = [str(python), "-m", "repogen", "build", "--executor", f"copy={tmp_path / 'scratch'}"]
     run = subprocess.run(command, cwd=project.directory, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert "tiny: smoke" in run.stderr
     assert "(copy)" in run.stderr
-    (model,) = json.loads(run.stdout)["models"]
-    assert (model["status"], model["smoke"]["passed"]) == ("published", True)
+    assert "published" in run.stdout
     assert list((tmp_path / "scratch").iterdir()) == []
 
     local = project.run("build", "--repository", "local", "--no-report")

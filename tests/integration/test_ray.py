@@ -7,7 +7,8 @@ import os
 import re
 import signal
 import time
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -49,6 +50,14 @@ def build(seed: int) -> torch.nn.Module:
 _NODE = re.compile(r"(?P<step>\w+) \(.*node (?P<node>[0-9a-f]{8})\)")
 
 
+def started(start: Callable[[], Any]) -> Any:
+    """Start a node; Ray waits for 30 seconds, which is not enough on a machine that other tests use as well."""
+    for _ in range(9):
+        with suppress(Exception):
+            return start()
+    return start()
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Start a head without processors, and three nodes that run one task at a time."""
@@ -56,10 +65,11 @@ def cluster() -> Iterator[Cluster]:
     from ray.cluster_utils import Cluster  # noqa: PLC0415 - after the check
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    head = {"num_cpus": 0, "include_dashboard": False}
+    cluster = started(lambda: Cluster(initialize_head=True, head_node_args=head))
     try:
         for _ in range(NODES):
-            cluster.add_node(num_cpus=1)
+            started(lambda: cluster.add_node(num_cpus=1))
         yield cluster
     finally:
         ray.shutdown()
@@ -104,7 +114,7 @@ def test_node_and_driver_that_are_killed(
     monkeypatch.setenv("REPOGEN_CACHE_GB", "0")
     project = new_project(tmp_path / "project")
     write_project(project, 5)
-    arguments = ("build", "--executor", f"ray={cluster.address}", "--json", "--no-report")
+    arguments = ("build", "--executor", f"ray={cluster.address}", "--no-report")
 
     with project.start(*arguments) as driver:
         assert driver.stderr is not None
@@ -120,12 +130,12 @@ def test_node_and_driver_that_are_killed(
         (lost,) = (each for each in cluster.worker_nodes if each.node_id.startswith(node))
         cluster.remove_node(lost, allow_graceful=False)
         out, rest = driver.communicate()
+        assert "18/18" in out
         assert driver.returncode == 0, rest
     assert "its node was lost; waiting for another one" in rest
-    document = json.loads(out)
-    versions = {model["name"]: (model["status"], model["version"]) for model in document["models"]}
-    assert versions == dict.fromkeys(("both", "m0", "m1", "m2", "m3", "m4"), ("published", 1))
-    assert all(model["smoke"]["passed"] for model in document["models"])
+    listing = json.loads(project.run("versions", "--json").stdout)
+    versions = {model["name"]: [version["version"] for version in model["versions"]] for model in listing["models"]}
+    assert versions == {name: [1] for name in ("both", "m0", "m1", "m2", "m3", "m4")}
     assert project.run("verify").returncode == 0
 
     local = project.run("build", "--jobs", "2", "--no-report", "--repository", "local")
@@ -140,7 +150,7 @@ def test_interrupted_build_cancels_its_tasks(
     monkeypatch.setenv("REPOGEN_CACHE_GB", "0")
     project = new_project(tmp_path / "project")
     write_project(project, 2)
-    arguments = ("build", "--executor", f"ray={cluster.address}", "--no-smoke", "--no-report", "--json")
+    arguments = ("build", "--executor", f"ray={cluster.address}", "--no-smoke", "--no-report")
     with project.start(*arguments) as driver:
         assert driver.stderr is not None
         wait_for(driver, driver.stderr, "import", 1)
