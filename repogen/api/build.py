@@ -40,7 +40,8 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
     dry_run: bool = False,
     track: bool = True,
     tracking_uri: str | None = None,
-    jobs: int | Literal["auto"] = 1,
+    jobs: int | Literal["auto"] | None = None,
+    executor: str = "local",
     stage_dir: Path | str | None = None,
     try_all_exporters: bool = False,
     signing_key: SigningKey | None = None,
@@ -73,7 +74,10 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         track: Track in MLflow where the spec or ``tracking_uri`` says so.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
         jobs: Number of models to build at a time; ``"auto"`` builds one per processor, as far as memory allows: a model
-            waits until the memory that its last build needed is free.
+            waits until the memory that its last build needed is free. By default one on this machine, and as many as
+            another executor accepts.
+        executor: Where models are exported, verified and tested: ``"local"``, ``"ray"``, ``"ray=ADDRESS"`` or a
+            plug-in's. They are always published by this process.
         stage_dir: Stage here instead of next to the repository; it must be on the same filesystem.
         try_all_exporters: Try the remaining exporters as well after one has succeeded.
         signing_key: Sign the versions with it.
@@ -102,6 +106,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         allow_breaking=allow_breaking,
         adopt=tuple(adopt),
         jobs=jobs,
+        executor=executor,
         stage_dir=None if stage_dir is None else Path(stage_dir),
         track=track,
         tracking_uri=tracking_uri,

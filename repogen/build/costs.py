@@ -74,6 +74,9 @@ def _read(root: Path) -> Mapping[str, _Record]:
 
 def _cost(spec: Spec, name: str, record: _Record | None) -> Cost:
     model = spec.models[name]
+    if model.resources.memory_mb is not None:
+        seconds = estimated_seconds(model) if record is None else record["seconds"]
+        return Cost(seconds, model.resources.memory_mb * 2**20, measured=record is not None)
     if record is not None:
         return Cost(record["seconds"], record["peak_rss_bytes"], measured=True)
     memory = _WORKER_BYTES + _COPIES * _source_bytes(spec, name)

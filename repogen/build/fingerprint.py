@@ -133,6 +133,13 @@ def imports_changed(recorded: Mapping[str, str], root: Path) -> bool:
     return any(recorded[key] != value for key, value in {**versions, **files}.items())
 
 
+def input_files(spec: Spec, name: str) -> list[Path]:
+    """Return the files that the spec names for a model, and its templates; not those of its code."""
+    own = templates_dir()
+    templates = [path for path in _template_files(spec).values() if not path.is_relative_to(own)]
+    return [*_source_files(spec.models[name], spec.root).values(), *templates]
+
+
 def spec_digest(spec: Spec, name: str) -> str:
     """Return the SHA-256 of a model's effective spec block as canonical JSON, without keys that have their defaults.
 
@@ -143,8 +150,9 @@ def spec_digest(spec: Spec, name: str) -> str:
 
 def block_digest(model: ModelSpec) -> str:
     """Return the ``spec_digest`` of a spec entry."""
-    # Gates decide about promotion, and the description is shown in MLflow: neither changes what is published.
-    excluded = {"promotion", "description"}
+    # Gates decide about promotion, the description is shown in MLflow, and resources choose a machine: none of them
+    # changes what is published.
+    excluded = {"promotion", "description", "resources"}
     block = model.model_dump(mode="json", exclude=excluded, exclude_defaults=True)
     return sha256_bytes(json.dumps(block, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode())
 

@@ -95,8 +95,13 @@ class ModelRun:
     @property
     def diagnostics(self) -> BuildDiagnostics:
         """The worker's diagnostics; empty if it did not run."""
-        outcome = self._result(Outcome)
+        outcome = self.result(Outcome)
         return BuildDiagnostics() if outcome is None else outcome.diagnostics
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Wall time of each step so far; those of the worker are one."""
+        return dict(self._seconds)
 
     def restart(self, note: str) -> None:
         """Forget all results, because the steps run again; the note says why."""
@@ -109,8 +114,8 @@ class ModelRun:
 
     def report(self, status: Status, error: ErrorRecord | None = None) -> ModelReport:
         """Return the report, with everything that was recorded so far."""
-        outcome, staged = self._result(Outcome), self._result(StagedVersion)
-        publication, tracked = self._result(PublishedVersion), self._result(Tracked)
+        outcome, staged = self.result(Outcome), self.result(StagedVersion)
+        publication, tracked = self.result(PublishedVersion), self.result(Tracked)
         diagnostics = self.diagnostics
         built = outcome.result if outcome is not None and isinstance(outcome.result, BuiltModel) else _NOT_BUILT
         notes = [text for result in self._results if isinstance(result, Notes) for text in result.texts]
@@ -135,7 +140,7 @@ class ModelRun:
             lossy=built.lossy,
             batch_reason=built.batch.reason,
             notes=(*diagnostics.notes, *notes),
-            smoke=self._result(SmokeReport),
+            smoke=self.result(SmokeReport),
             registry_version=None if tracked is None else tracked.registry_version,
             seconds=self._all_seconds(diagnostics),
             peak_rss_bytes=diagnostics.peak_rss_bytes,
@@ -158,7 +163,8 @@ class ModelRun:
         self.record(result)
         return result
 
-    def _result(self, kind: type[Result]) -> Result | None:
+    def result(self, kind: type[Result]) -> Result | None:
+        """Return the first result of a type; None without one."""
         return next((result for result in self._results if isinstance(result, kind)), None)
 
     def _all_seconds(self, diagnostics: BuildDiagnostics) -> dict[str, float]:

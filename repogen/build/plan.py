@@ -36,7 +36,8 @@ class BuildOptions:
         dry_run: Whether to skip tracking and publishing.
         allow_breaking: Whether a signature may differ from the published version's.
         adopt: Names of models to take over, if repogen did not build those in the repository.
-        jobs: Number of models to build at a time; ``auto`` for one per processor, as far as memory allows.
+        jobs: Number of models to build at a time; ``auto`` for one per processor, as far as memory allows. None for one
+            on this machine, and for as many as another executor accepts.
         stage_dir: Directory to stage in; None for the repository's parent.
         track: Whether to track the build in MLflow if the spec, ``tracking_uri`` or the environment configures it.
         tracking_uri: Tracking server; overrides ``MLFLOW_TRACKING_URI`` and the spec's.
@@ -45,6 +46,7 @@ class BuildOptions:
         report: Whether to write an HTML report and the results of the models next to the spec.
         store: The repository to publish to if it is in a store; ``repository`` is its working copy.
         shard: The part of the selected models to build; None for all.
+        executor: What runs the export, the verification and the smoke test of each model: ``NAME`` or ``NAME=ADDRESS``.
         costs: Seconds by model, by which shards are balanced; the costs of other models are estimated.
     """
 
@@ -56,7 +58,7 @@ class BuildOptions:
     dry_run: bool = False
     allow_breaking: bool = False
     adopt: tuple[str, ...] = ()
-    jobs: int | Literal["auto"] = 1
+    jobs: int | Literal["auto"] | None = None
     stage_dir: Path | None = None
     track: bool = True
     tracking_uri: str | None = None
@@ -66,6 +68,7 @@ class BuildOptions:
     store: OpenedRepository | None = None
     shard: Shard | None = None
     costs: Mapping[str, float] = field(default_factory=dict)
+    executor: str = "local"
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ class BuildPlan:
     def jobs(self) -> int:
         """Number of models that are built at the same time."""
         jobs = available_processors() if self.options.jobs == AUTO_JOBS else self.options.jobs
-        return max(1, min(jobs, len(self.pending)))
+        return max(1, min(jobs or 1, len(self.pending)))
 
     @property
     def threads(self) -> int:

@@ -30,7 +30,7 @@ def provenance(spec: Spec, inputs: Mapping[str, str], built: BuiltModel) -> Prov
         built: The worker's result.
     """
     return Provenance(
-        tools=_tools(),
+        tools=tool_versions(),
         git_commit=git_commit(spec.root),
         spec_sha256=inputs["spec"],
         fingerprint=fingerprint(inputs, built.imported),
@@ -47,7 +47,7 @@ def provenance(spec: Spec, inputs: Mapping[str, str], built: BuiltModel) -> Prov
     )
 
 
-def _tools() -> dict[str, str]:
+def tool_versions() -> dict[str, str]:
     """Return the versions of repogen, Python, and the installed tools."""
     versions = {"repogen": __version__, "python": platform.python_version()}
     for name in _TOOLS:

@@ -142,7 +142,7 @@ def build_models(session: BuildSession, verify: Verify) -> dict[str, ModelReport
     order = build_order(session.spec, names)  # dependencies first, so that no ensemble blocks the threads of its steps
     room = Room(available_memory)
     needs = _memory_needs(session)
-    with ThreadPoolExecutor(session.plan.jobs, thread_name_prefix="model") as pool:
+    with ThreadPoolExecutor(session.jobs, thread_name_prefix="model") as pool:
         futures: dict[str, Future[PendingBuild]] = {}
         for name in order:
             steps = {step: futures[step] for step in dependencies[name] if step in futures}
@@ -164,7 +164,7 @@ def build_models(session: BuildSession, verify: Verify) -> dict[str, ModelReport
 
 def _memory_needs(session: BuildSession) -> dict[str, int]:
     """Return the bytes of memory that each model needs, with a margin; nothing unless the number of jobs is auto."""
-    if session.options.jobs != AUTO_JOBS:
+    if session.options.jobs != AUTO_JOBS or session.executor is not None:
         return {}
     return {name: int(cost.memory_bytes * _MARGIN) for name, cost in read_costs(session.spec).items()}
 
@@ -212,7 +212,7 @@ def _verify(session: BuildSession, run: ModelRun, room: Room, memory: int, verif
         with room.shared(memory):
             return verify(session, run, threads)
     except RepogenError as error:
-        if session.plan.jobs == 1 or not may_lack_memory(error.record):
+        if session.jobs == 1 or session.executor is not None or not may_lack_memory(error.record):
             raise
     session.progress.step(run.name, "its worker was killed; waiting to be built alone")
     run.restart(RETRIED)

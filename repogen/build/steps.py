@@ -11,6 +11,7 @@ from repogen.artifacts.report import Status
 from repogen.artifacts.steps import EnsembleArtifact, PythonArtifact
 from repogen.attestation.attest import attest
 from repogen.build.dependencies import ensemble_dependencies
+from repogen.build.elsewhere import build_elsewhere
 from repogen.build.ensemble_steps import built_steps
 from repogen.build.fingerprint import build_inputs, registered, step_inputs
 from repogen.build.model_run import Notes
@@ -68,13 +69,15 @@ def verify_model(session: BuildSession, run: ModelRun, threads: int) -> Callable
         stage_dependencies(session.private_repository, session.repository, dependencies)
     # Before the worker reads any of them: an input that is edited during the build counts as changed afterward.
     inputs = build_inputs(session.spec, name) | step_inputs(dependencies, session.private_repository)
-    built = _verified_before(session, run, inputs) or _export(session, run, threads, inputs)
+    built, tested = _verified_before(session, run, inputs), ""
+    if built is None:
+        built, tested = _export(session, run, threads, inputs)
     if session.tracking is not None and session.tracking.registers:
         inputs = registered(inputs)
     config = run.step("configure", _configure, session, name, built)
     run.record(Notes(config.notes))
     staged = run.step("stage", _stage, session, config, built, inputs, _pack(session, run))
-    if session.triton is not None:
+    if session.triton is not None and staged.manifest.content_sha256 != tested:
         triton = run.step("server", session.triton.wait)
         smoke = run.step("smoke", smoke_staged, triton, staged)
         raise_for_failures(smoke)
@@ -120,15 +123,31 @@ def _verified_before(session: BuildSession, run: ModelRun, inputs: Mapping[str, 
     return None if outcome is None else outcome.model()
 
 
-def _export(session: BuildSession, run: ModelRun, threads: int, inputs: Mapping[str, str]) -> BuiltModel:
-    """Export, optimize and validate a model in a worker process, and keep the result in the cache."""
+def _export(session: BuildSession, run: ModelRun, threads: int, inputs: Mapping[str, str]) -> tuple[BuiltModel, str]:
+    """Export, optimize and validate a model, and keep the result in the cache.
+
+    Returns:
+        The model, and ``Manifest.content_sha256`` of what an executor has also tested; empty if it did not.
+    """
+    name, model = run.name, session.spec.models[run.name]
+    fetched = session.fetched
+    if fetched is None and isinstance(model.source, MlflowSource):
+        fetched = run.step("fetch", _fetch, session, name, model.source.uri)
+    if session.executor is None:
+        built, tested = _work(session, run, threads, fetched), ""
+    else:
+        built, tested = build_elsewhere(session, session.executor, run, fetched)
+    if session.cache is not None:
+        run.step("keep", store_verified, session.cache, session.spec, name, inputs, built, run.diagnostics)
+    return built, tested
+
+
+def _work(session: BuildSession, run: ModelRun, threads: int, fetched: Path | None) -> BuiltModel:
+    """Build a model in a worker process of this machine."""
     name, model = run.name, session.spec.models[run.name]
     work_dir = session.staging / "work" / name
     shutil.rmtree(work_dir, ignore_errors=True)  # of a worker that was killed
     work_dir.mkdir(parents=True)
-    fetched = None
-    if isinstance(model.source, MlflowSource):
-        fetched = run.step("fetch", _fetch, session, name, model.source.uri)
     job = Job(
         name,
         worker_model(model),
@@ -140,10 +159,7 @@ def _export(session: BuildSession, run: ModelRun, threads: int, inputs: Mapping[
         session.options.try_all_exporters,
         built_steps(session.spec, name, session.private_repository),
     )
-    built = run.work(run_worker, job, session.progress, session.cancelled, session.fork_server)
-    if session.cache is not None:
-        run.step("keep", store_verified, session.cache, session.spec, name, inputs, built, run.diagnostics)
-    return built
+    return run.work(run_worker, job, session.progress, session.cancelled, session.fork_server)
 
 
 def _fetch(session: BuildSession, name: str, uri: str) -> Path:

@@ -23,6 +23,7 @@ from repogen.build.cache import digest
 from repogen.build.fingerprint import block_digest, fingerprint, imports_changed
 from repogen.errors import RepogenError
 from repogen.plugins import is_built_in
+from repogen.spec.models import ResourcesSpec
 from repogen.targets import target_of
 from repogen.triton_config.rules.target import target_findings
 from repogen.triton_config.sections.model import TritonSpec
@@ -72,7 +73,9 @@ def worker_model(model: ModelSpec) -> ModelSpec:
         return model
     keys = _CODE_INPUTS if model.source.kind in _CODE_KINDS else _TRITON_INPUTS
     triton = TritonSpec().model_copy(update={key: getattr(model.triton, key) for key in keys})
-    return model.model_copy(update={"triton": triton, "promotion": type(model.promotion)(), "description": ""})
+    return model.model_copy(
+        update={"triton": triton, "promotion": type(model.promotion)(), "description": "", "resources": ResourcesSpec()}
+    )
 
 
 def load_verified(
@@ -96,7 +99,7 @@ def load_verified(
         batch = _batch_of(document, model.triton.max_batch_size)
         if batch is None or not cache.copy(entry, directory):
             continue
-        built = replace(_with_paths(document.built, directory), batch=batch)
+        built = replace(with_paths(document.built, directory), batch=batch)
         notes = (*document.diagnostics.notes, NOTE)
         if document.release != spec.release:
             if not _meets(built, document.release, spec.release, threads):
@@ -114,8 +117,8 @@ def store_verified(
     recorded = fingerprint(inputs, built.imported)
     model = spec.models[name]
     requested = model.triton.max_batch_size
-    document = _Document(recorded, spec.release, requested, diagnostics, _with_names(built))
-    cache.store(_key(inputs, model), digest(recorded), _DOCUMENT.dump_json(document).decode(), _files(built))
+    document = _Document(recorded, spec.release, requested, diagnostics, with_names(built))
+    cache.store(_key(inputs, model), digest(recorded), _DOCUMENT.dump_json(document).decode(), files_of(built))
 
 
 def _key(inputs: Mapping[str, str], model: ModelSpec) -> str:
@@ -188,7 +191,7 @@ def _document(entry: Entry) -> _Document | None:
         return None
 
 
-def _files(built: BuiltModel) -> dict[str, Path]:
+def files_of(built: BuiltModel) -> dict[str, Path]:
     """Return the files of a model by their names in an entry."""
     files = {f"{_GOLDEN}{path.name}": path for path in sorted(built.golden_dir.iterdir()) if path.is_file()}
     files |= {f"{_COMPANION}{index}": path for index, path in enumerate(built.companions.values())}
@@ -200,7 +203,7 @@ def _files(built: BuiltModel) -> dict[str, Path]:
     return files
 
 
-def _with_names(built: BuiltModel) -> BuiltModel:
+def with_names(built: BuiltModel) -> BuiltModel:
     """Return a model whose paths are relative, so that no path of this machine is stored."""
     return _relocated(built, Path())
 
@@ -213,7 +216,7 @@ def _relocated(built: BuiltModel, directory: Path) -> BuiltModel:
     return replace(built, artifact=artifact, golden_dir=directory, companions=companions)
 
 
-def _with_paths(built: BuiltModel, directory: Path) -> BuiltModel:
+def with_paths(built: BuiltModel, directory: Path) -> BuiltModel:
     """Return a model with the paths of its files in a directory; files get back the names that they had."""
     for path in sorted(directory.iterdir()):
         for prefix in (_ARTIFACT, _GOLDEN):

@@ -81,8 +81,12 @@ class _Jobs(click.ParamType[int | Literal["auto"]]):
 @click.option("--no-track", is_flag=True, help="Turn off MLflow tracking.")
 @tracking_option
 @click.option(
-    "--jobs", type=_Jobs(), default=1, show_default=True,
-    help="Models to build in parallel; auto: one per processor, as far as memory allows.",
+    "--jobs", type=_Jobs(),
+    help="Models to build in parallel (default: 1); auto: one per processor, as far as memory allows.",
+)  # fmt: skip
+@click.option(
+    "--executor", default="local", show_default=True, metavar="NAME[=ADDRESS]",
+    help="Where to export and test: local, ray, ray=ADDRESS of a cluster, or a plug-in.",
 )  # fmt: skip
 @click.option(
     "--shard", metavar="I/N", help="Build the I-th of N parts of the models; ensembles stay with their steps."
@@ -112,7 +116,8 @@ def build(  # noqa: PLR0913 - one parameter per option
     dry_run: bool,
     no_track: bool,
     tracking_uri: str | None,
-    jobs: int | Literal["auto"],
+    jobs: int | Literal["auto"] | None,
+    executor: str,
     shard: str | None,
     plan: Path | None,
     explain: bool,
@@ -142,6 +147,7 @@ def build(  # noqa: PLR0913 - one parameter per option
                 track=not no_track,
                 tracking_uri=tracking_uri,
                 jobs=jobs,
+                executor=executor,
                 shard=shard,
                 plan=plan,
                 stage_dir=stage_dir,

@@ -12,6 +12,7 @@ from repogen.reporting.output import write_text
 from repogen.scaffold.describe import describe
 from repogen.scaffold.description import NO_HINTS, Hints
 from repogen.scaffold.files import IGNORED, SPEC, can_track, describe_ensemble, scaffold, scaffold_from
+from repogen.scaffold.pipelines import Pipelines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +40,13 @@ if TYPE_CHECKING:
 @click.option(
     "--kubernetes", is_flag=True, help="Also write Kubernetes and KServe manifests; if a spec exists, write only those."
 )
+@click.option("--matrix", is_flag=True, help="With --github: build the models in parts, one job per part.")
+@click.option("--argo", is_flag=True, help="Also write an Argo workflow; if a spec exists, write only that.")
+@click.option("--kfp", is_flag=True, help="Also write a Kubeflow pipeline; if a spec exists, write only that.")
+@click.option(
+    "--shards", type=click.IntRange(1, 256), default=4, show_default=True, metavar="N",
+    help="Number of parts of --matrix, --argo and --kfp.",
+)  # fmt: skip
 @click.option(
     "--force",
     is_flag=True,
@@ -55,6 +63,10 @@ def init(  # noqa: PLR0913 - one parameter per option
     ensemble: bool,
     github: bool,
     kubernetes: bool,
+    matrix: bool,
+    argo: bool,
+    kfp: bool,
+    shards: int,
     force: bool,
     debug: bool,
 ) -> None:
@@ -63,11 +75,14 @@ def init(  # noqa: PLR0913 - one parameter per option
     Writes the spec to DIRECTORY (default: the current one). With --from, the spec describes the given model. Without
     --from, it describes a tiny example model, whose code is also written.
     """
+    if matrix and not github:
+        raise click.UsageError("--matrix requires --github")
+    pipelines = Pipelines(matrix, argo, kfp, shards)
     with handle_errors(debug=debug):
         spec = _description(source, directory, Hints(weights, examples, name), ensemble=ensemble)
         files = () if spec is None else scaffold_from(spec, directory, force=force)
-        if spec is None or github or kubernetes:
-            files += scaffold(directory, force=force, github=github, kubernetes=kubernetes)
+        if spec is None or github or kubernetes or pipelines.requested:
+            files += scaffold(directory, force=force, github=github, kubernetes=kubernetes, pipelines=pipelines)
         for path in files:
             write_text(f"{'added build/ to' if path.name == IGNORED else 'wrote'} {path}")
         for line in () if spec is None else _remarks(spec):

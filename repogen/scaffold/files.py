@@ -14,6 +14,7 @@ from repogen.files import MAX_GRAPH_BYTES, is_file, open_regular, read_bytes, re
 from repogen.resources import templates_dir
 from repogen.scaffold.code import model_callables
 from repogen.scaffold.description import flow, one_line
+from repogen.scaffold.pipelines import NO_PIPELINES, Pipelines, matrix_workflow, pipeline_texts
 from repogen.spec.document import compose, data
 from repogen.targets import DEFAULT_RELEASE, find_target, newest_target
 from repogen.version import __version__
@@ -36,7 +37,14 @@ ACTION = "triton-repogen/repogen"
 """The GitHub repository of repogen's action and reusable workflow."""
 
 
-def scaffold(directory: Path, *, force: bool, github: bool = False, kubernetes: bool = False) -> tuple[Path, ...]:
+def scaffold(
+    directory: Path,
+    *,
+    force: bool,
+    github: bool = False,
+    kubernetes: bool = False,
+    pipelines: Pipelines = NO_PIPELINES,
+) -> tuple[Path, ...]:
     """Write ``repogen.yaml`` and ``models.py`` into ``directory``.
 
     Args:
@@ -46,6 +54,7 @@ def scaffold(directory: Path, *, force: bool, github: bool = False, kubernetes: 
             then kept, even with ``force``.
         kubernetes: Also write manifests into ``directory/kubernetes``, for the release that the spec names. An existing
             spec is kept as well.
+        pipelines: Also write these, and build in a matrix in the workflow. An existing spec is kept as well.
 
     Returns:
         The files written.
@@ -55,7 +64,7 @@ def scaffold(directory: Path, *, force: bool, github: bool = False, kubernetes: 
             nothing is written; or a write failed.
     """
     files = {}
-    if not ((github or kubernetes) and (directory / SPEC).exists()):
+    if not ((github or kubernetes or pipelines.requested) and (directory / SPEC).exists()):
         sources = sorted(path for path in (templates_dir() / "init").iterdir() if path.is_file())
         files = {directory / source.name: source.read_text(encoding="utf-8") for source in sources}
         if not can_track():
@@ -66,11 +75,16 @@ def scaffold(directory: Path, *, force: bool, github: bool = False, kubernetes: 
         spec = (directory.resolve() / SPEC).relative_to(root).as_posix()
         template = _environment("github", variable=("[[", "]]")).get_template("repogen.yml.j2")
         workflow = template.render(action=ACTION, ref=f"v{__version__}", spec=spec)
+        if pipelines.matrix:
+            workflow = matrix_workflow(_environment("pipelines", ("[[", "]]")), pipelines, spec, ACTION)
         files[Path(os.path.relpath(root / WORKFLOW))] = workflow
     if kubernetes:
         spec_file = directory / SPEC
         text = files[spec_file] if spec_file in files else _spec_text(spec_file)
         files |= {directory / MANIFESTS / name: manifest for name, manifest in _manifests(text).items()}
+    if pipelines.requested:
+        texts = pipeline_texts(_environment("pipelines", ("[[", "]]")), pipelines, SPEC)
+        files |= {directory / name: text for name, text in texts.items()}
     _write(files, directory, force=force)
     return (*files, *(_ignore_reports(directory) if directory / SPEC in files else ()))
 

@@ -235,6 +235,20 @@ class LimitsSpec(Section):
     )
 
 
+class ResourcesSpec(Section):
+    """What a build of the model needs; an executor chooses a machine by it. It does not change what is published."""
+
+    cpus: Annotated[int, Field(strict=True, ge=1, le=1024), must_be("an integer from 1 to 1024")] = Field(
+        default=1, description="Processors; the number of compute threads on another machine"
+    )
+    memory_mb: MemoryMb | None = Field(
+        default=None, description="Memory in MiB; what the last build needed if omitted, for `--jobs auto`"
+    )
+    gpus: Annotated[int, Field(strict=True, ge=0, le=64), must_be("an integer from 0 to 64")] = Field(
+        default=0, description="GPUs"
+    )
+
+
 class ModelSpec(Section):
     """A model, with defaults merged in."""
 
@@ -258,6 +272,7 @@ class ModelSpec(Section):
     quality: QualitySpec | None = Field(default=None, description="How lossy passes are judged")
     parity: ParitySpec = ParitySpec()
     limits: LimitsSpec = LimitsSpec()
+    resources: ResourcesSpec = ResourcesSpec()
     triton: TritonSpec = TritonSpec()
     promotion: PromotionSpec = PromotionSpec()
 

@@ -35,6 +35,7 @@ PLAIN = "{source: {factory: models.py:build}, inputs: {x: {dtype: float32, shape
 
 def write_spec(directory: Path, **models: str) -> Spec:
     """Return a spec with models; the value of each is its block as YAML, or ``PLAIN``."""
+    directory.mkdir(exist_ok=True)
     (directory / "models.py").touch()
     path = directory / "repogen.yaml"
     path.write_text("models:\n" + "".join(f"  {name}: {block}\n" for name, block in models.items()))

@@ -1,0 +1,247 @@
+"""The executor ``ray``: one Ray task per model, on any node of a cluster.
+
+The spec's directory is the working directory of the job's ``runtime_env``, which Ray copies to each node once. Input
+and output files travel through the object store in chunks. A task whose node is lost runs again on another one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from repogen.distribution import install_command
+from repogen.errors import MissingExtraError, SpecError, first_line
+from repogen.executors.interface import TaskLostError
+from repogen.executors.process import run_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ray import ObjectRefGenerator
+
+    from repogen.executors.interface import Task, Workplace
+
+_CHUNK_BYTES = 8 * 2**20
+_MAX_CHUNKS_WAITING = 16
+_MAX_JOBS = 128
+_ATTEMPTS = 4
+_POLL_SECONDS = 0.5
+_SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # An ignored file, such as weights, is needed as well.
+    "RAY_RUNTIME_ENV_IGNORE_GITIGNORE": "1",
+    # Ray's default for the working directory is 250 or 500 MiB.
+    "RAY_max_grpc_message_size": str(2**31 - 1),
+}
+
+
+class Ray:
+    """Builds on a Ray cluster, or on a Ray that is started on this machine."""
+
+    name = "ray"
+
+    @contextmanager
+    def open(self, workplace: Workplace, address: str) -> Iterator[Cluster]:
+        """Connect to the cluster at an address; without one, to that of RAY_ADDRESS, or start one here.
+
+        Raises:
+            MissingExtraError: Ray is not installed.
+            SpecError: This process uses Ray already, or the cluster cannot be used.
+        """
+        for name, value in _SETTINGS.items():
+            os.environ.setdefault(name, value)
+        try:
+            import ray  # noqa: PLC0415 - an optional extra
+        except ImportError as error:
+            raise MissingExtraError("ray is not installed", install_command("ray")) from error
+        if ray.is_initialized():
+            raise _unusable("this process is connected to Ray already", "call ray.shutdown() before the build")
+        environment = {"working_dir": str(workplace.root), "excludes": [f"/{path}" for path in workplace.unused]}
+        try:
+            with _kept_signal_handlers():
+                ray.init(
+                    address=address or None, runtime_env=environment, log_to_driver=False, logging_level=logging.ERROR
+                )
+        except (OSError, RuntimeError, ValueError, TimeoutError) as error:
+            where = f"the Ray cluster {address}" if address else "Ray"
+            raise _unusable(f"{where} cannot be used: {first_line(error)}", "see `ray status` on a node") from error
+        try:
+            yield Cluster(ray)
+        finally:
+            ray.shutdown()
+
+
+class Cluster:
+    """A connection to a Ray cluster.
+
+    Args:
+        ray: The module.
+    """
+
+    def __init__(self, ray: Any) -> None:  # noqa: ANN401 - ray is optional, and its functions are not typed
+        """Ask for the size of the cluster."""
+        self._ray = ray
+        self._remote = ray.remote(_run_on_node)
+        self.jobs = min(_MAX_JOBS, 2 * max(1, int(ray.cluster_resources().get("CPU", 1))))
+
+    def run(self, task: Task, progress: Callable[[str], None], cancelled: threading.Event) -> None:
+        """Run a task on a node; if the node is lost, on another one.
+
+        Raises:
+            TaskLostError: Several nodes were lost, or the process of the task ended.
+            SpecError: Ray cannot run the task.
+            KeyboardInterrupt: It was cancelled.
+        """
+        lost = (
+            self._ray.exceptions.WorkerCrashedError,
+            self._ray.exceptions.NodeDiedError,
+            self._ray.exceptions.ObjectLostError,
+            self._ray.exceptions.OutOfMemoryError,
+            self._ray.exceptions.LocalRayletDiedError,
+            _EndedError,
+        )
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._run_once(task, progress, cancelled)
+            except lost as error:
+                if attempt == _ATTEMPTS:
+                    raise TaskLostError(
+                        f"its node was lost {attempt} times: {first_line(error)}", "see `ray status` on a node"
+                    ) from error
+                progress("its node was lost; waiting for another one")
+                shutil.rmtree(task.outputs)
+                task.outputs.mkdir()
+            except self._ray.exceptions.RayError as error:
+                raise _unusable(f"Ray cannot run the task: {first_line(error)}", "see `ray status`") from error
+            else:
+                return
+
+    def _run_once(self, task: Task, progress: Callable[[str], None], cancelled: threading.Event) -> None:
+        options: dict[str, Any] = {"num_cpus": task.cpus, "num_gpus": task.gpus, "name": f"repogen {task.name}"}
+        if task.memory_mb is not None:
+            options["memory"] = task.memory_mb * 2**20
+        results = self._remote.options(
+            **options,
+            max_retries=0,  # the driver retries: it has to forget what the lost attempt sent
+            num_returns="streaming",
+            _generator_backpressure_num_objects=_MAX_CHUNKS_WAITING,
+        ).remote(self._sent(task.inputs))
+        progress("waiting for a node")
+        try:
+            _receive(self._received(results, cancelled), task.outputs, progress)
+        except BaseException:
+            with suppress(Exception):
+                self._ray.cancel(results, force=True)  # its process ends with the worker
+            raise
+
+    def _sent(self, directory: Path) -> list[tuple[str, list[Any]]]:
+        """Put the files of a directory into the object store, and return their names and chunks."""
+        files = sorted(path for path in directory.rglob("*") if path.is_file())
+        return [
+            (path.relative_to(directory).as_posix(), [self._ray.put(chunk) for chunk in _chunks(path)])
+            for path in files
+        ]
+
+    def _received(self, results: ObjectRefGenerator, cancelled: threading.Event) -> Iterator[tuple[str, Any]]:
+        """Yield what a task sends until its end.
+
+        Raises:
+            _EndedError: It ended earlier.
+            KeyboardInterrupt: It was cancelled.
+        """
+        while True:
+            ready, _ = self._ray.wait([results], timeout=_POLL_SECONDS)
+            if cancelled.is_set():
+                raise KeyboardInterrupt
+            if not ready:
+                continue
+            try:
+                kind, value = self._ray.get(next(results))
+            except StopIteration:
+                raise _EndedError("it ended without a result") from None
+            if kind == "end":
+                return
+            yield kind, value
+
+
+def _receive(items: Iterator[tuple[str, Any]], outputs: Path, progress: Callable[[str], None]) -> None:
+    """Report the steps that a task sends, and write its files."""
+    target = outputs
+    for kind, value in items:
+        match kind:
+            case "step":
+                progress(value)
+            case "failed":
+                message, hint, details = value
+                raise TaskLostError(message, hint, details=details)
+            case "file":
+                if Path(value).name != value:
+                    raise SpecError(f"a node sent a file named {value!r}", code="executor.file")
+                target = outputs / value
+                target.touch()
+            case _:
+                with target.open("ab") as stream:
+                    stream.write(value)
+
+
+class _EndedError(Exception):
+    """A task ended before it sent everything."""
+
+
+def _run_on_node(files: list[tuple[str, list[Any]]]) -> Iterator[tuple[str, object]]:
+    """Run a task on a node: yield its steps, then its output files in chunks."""
+    import ray  # noqa: PLC0415 - as above
+
+    node = f"{socket.gethostname()}, node {ray.get_runtime_context().get_node_id()[:8]}"
+    root = Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="repogen-task-", ignore_cleanup_errors=True) as scratch:
+        inputs, outputs = Path(scratch, "inputs"), Path(scratch, "outputs")
+        inputs.mkdir()
+        outputs.mkdir()
+        for name, chunks in files:
+            (inputs / name).parent.mkdir(parents=True, exist_ok=True)
+            with (inputs / name).open("wb") as stream:
+                for chunk in chunks:
+                    stream.write(ray.get(chunk))
+        try:
+            for step in run_task(root, inputs, outputs):
+                yield "step", f"{step} ({node})"
+        except TaskLostError as error:  # its hint and details would be lost when it is pickled
+            yield "failed", (f"{error.message} on {node}", error.hint, error.details)
+        for path in sorted(outputs.iterdir()):
+            yield "file", path.name
+            for chunk in _chunks(path):
+                yield "data", chunk
+        yield "end", ""
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            yield chunk
+
+
+@contextmanager
+def _kept_signal_handlers() -> Iterator[None]:
+    """Undo the changes of ``ray.init``, which replaces the handler of SIGTERM."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _unusable(message: str, hint: str) -> SpecError:
+    return SpecError(message, hint, code="executor.ray")

@@ -1,0 +1,214 @@
+"""Executors: how one is found, and how a task runs in a process."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from repogen.errors import SpecError
+from repogen.executors import process
+from repogen.executors.interface import Executor, Task, TaskLostError, Workplace
+from repogen.executors.local import Local
+from repogen.executors.process import run_task
+from repogen.executors.ray import Cluster
+from repogen.executors.select import find_executor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+
+def test_local_executor_needs_no_entry_point(tmp_path: Path) -> None:
+    """And has no address."""
+    executor, address = find_executor("local")
+    assert isinstance(executor, Executor)
+    with executor.open(Workplace(tmp_path, ()), address) as running:
+        assert running is None
+    with pytest.raises(SpecError, match="local has no address") as caught, Local().open(Workplace(tmp_path, ()), "x"):
+        pass
+    assert caught.value.code == "executor.address"
+
+
+def test_unknown_executor_is_rejected() -> None:
+    """With the registered names."""
+    with pytest.raises(SpecError, match="'kubernetes' is not an executor") as caught:
+        find_executor("kubernetes=10.0.0.1")
+    assert caught.value.code == "executor.unknown"
+
+
+def _command(text: str) -> Callable[..., list[str]]:
+    return lambda *_: [sys.executable, "-c", text]
+
+
+def _directories(tmp_path: Path) -> tuple[Path, Path]:
+    inputs, outputs = tmp_path / "inputs", tmp_path / "outputs"
+    inputs.mkdir()
+    outputs.mkdir()
+    return inputs, outputs
+
+
+def test_steps_of_a_process_are_yielded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its own directory, which is not on Python's path."""
+    inputs, outputs = _directories(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:/other")
+    program = (
+        "import json, os, pathlib\n"
+        "for text in (os.getcwd(), os.environ['PYTHONPATH']): print(json.dumps({'step': text}), flush=True)\n"
+        f"pathlib.Path({str(outputs / process.RESULT)!r}).touch()"
+    )
+    monkeypatch.setattr(process, "task_command", _command(program))
+    assert list(run_task(tmp_path, inputs, outputs)) == [str(tmp_path), "/other"]
+
+
+def test_process_without_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error has what it printed."""
+    inputs, outputs = _directories(tmp_path)
+    monkeypatch.setattr(process, "task_command", _command("import sys; sys.exit('no space')"))
+    with pytest.raises(TaskLostError, match="ended with status 1") as caught:
+        list(run_task(tmp_path, inputs, outputs))
+    assert "no space" in caught.value.details
+
+
+def test_process_ends_with_the_iterator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a build is interrupted."""
+    inputs, outputs = _directories(tmp_path)
+    program = 'import time; print(\'{"step": "export"}\', flush=True); time.sleep(1000)'
+    monkeypatch.setattr(process, "task_command", _command(program))
+    steps: Any = run_task(tmp_path, inputs, outputs)
+    assert next(steps) == "export"
+    steps.close()
+
+
+class _LostError(Exception):
+    """A node was lost."""
+
+
+class _FailedError(Exception):
+    """Ray cannot run a task."""
+
+
+class _Exceptions:
+    """The module ``ray.exceptions``."""
+
+    WorkerCrashedError = NodeDiedError = ObjectLostError = OutOfMemoryError = LocalRayletDiedError = _LostError
+    RayError = _FailedError
+
+
+class FakeRay:
+    """The part of Ray that a connection uses; each attempt sends the next list.
+
+    Args:
+        attempts: What each attempt sends; an exception is raised instead.
+    """
+
+    exceptions = _Exceptions
+
+    def __init__(self, *attempts: Sequence[object]) -> None:
+        """Begin without a task."""
+        self.attempts = list(attempts)
+        self.options_: list[dict[str, object]] = []
+        self.sent: list[Any] = []
+        self.cancelled = 0
+
+    def cluster_resources(self) -> dict[str, float]:
+        """Return a cluster of three processors."""
+        return {"CPU": 3.0}
+
+    def remote(self, function: object) -> FakeRay:
+        """Return what starts tasks, or a task's results."""
+        if isinstance(function, list):
+            self.sent.append(function)
+            return iter(self.attempts.pop(0))  # type: ignore[return-value] # a generator of results
+        return self
+
+    def options(self, **options: object) -> FakeRay:
+        """Keep the options of a task."""
+        self.options_.append(options)
+        return self
+
+    def put(self, chunk: bytes) -> bytes:
+        """Return the chunk."""
+        return chunk
+
+    def wait(self, results: list[Iterator[object]], timeout: float) -> tuple[list[object], list[object]]:
+        """Return the results, which are ready."""
+        assert timeout
+        return list(results), []
+
+    def get(self, value: object) -> object:
+        """Return a value, or raise it."""
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    def cancel(self, results: object, *, force: bool) -> None:
+        """Count the call."""
+        assert force
+        assert results
+        self.cancelled += 1
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    """Return a task with one input file."""
+    inputs, outputs = _directories(tmp_path)
+    (inputs / "a").mkdir()
+    (inputs / "a" / "b").write_bytes(b"input")
+    return Task("m", inputs, outputs, cpus=2, memory_mb=10, gpus=1)
+
+
+def test_task_that_loses_its_node_runs_again(task: Task) -> None:
+    """What the lost attempt sent is forgotten."""
+    first = [("step", "export"), ("file", "x"), ("data", b"half"), _LostError()]
+    second = [("file", "x"), ("data", b"wh"), ("data", b"ole"), ("file", "empty"), ("end", "")]
+    ray = FakeRay(first, [("step", "export")], second)
+    steps: list[str] = []
+    cluster = Cluster(ray)
+    cluster.run(task, steps.append, threading.Event())
+    assert cluster.jobs == 6
+    assert {path.name: path.read_bytes() for path in task.outputs.iterdir()} == {"x": b"whole", "empty": b""}
+    lost = "its node was lost; waiting for another one"
+    assert steps == ["waiting for a node", "export", lost, "waiting for a node", "export", lost, "waiting for a node"]
+    assert ray.sent[0] == [("a/b", [b"input"])]
+    assert ray.cancelled == 2
+    options = ray.options_[0]
+    assert (options["num_cpus"], options["num_gpus"], options["memory"]) == (2, 1, 10 * 2**20)
+
+
+def test_task_that_always_loses_its_node_fails(task: Task) -> None:
+    """After four attempts."""
+    ray = FakeRay(*[[_LostError("node died")] for _ in range(9)])
+    with pytest.raises(TaskLostError, match="lost 4 times: node died"):
+        Cluster(ray).run(task, print, threading.Event())
+    assert len(ray.sent) == 4
+
+
+@pytest.mark.parametrize(
+    ("sent", "error", "message"),
+    [
+        ([("failed", ("the process ended", "hint", "log"))], TaskLostError, "the process ended"),
+        ([("file", "../x")], SpecError, "a node sent a file named '../x'"),
+        ([_FailedError("no such resource")], SpecError, "Ray cannot run the task: no such resource"),
+    ],
+)
+def test_task_that_fails_is_not_repeated(task: Task, sent: list[object], error: type[Exception], message: str) -> None:
+    """A failure of the process, a node that sends a wrong name, or a task that Ray rejects."""
+    ray = FakeRay(sent, [("end", "")])
+    with pytest.raises(error, match=message):
+        Cluster(ray).run(task, print, threading.Event())
+    assert len(ray.sent) == 1
+
+
+def test_cancelled_task_is_ended(task: Task) -> None:
+    """Its worker is killed."""
+    cancelled = threading.Event()
+    cancelled.set()
+    ray = FakeRay([("step", "export")])
+    with pytest.raises(KeyboardInterrupt):
+        Cluster(ray).run(task, print, cancelled)
+    assert ray.cancelled == 1
+    assert json.dumps(ray.options_[0])
