@@ -2,8 +2,8 @@
 
 >>> import repogen
 >>> print(*sorted(set(repogen.__all__) - {"__version__"}))  # doctest: +NORMALIZE_WHITESPACE
-as_dict bench build check deploy diff history load_spec promote prune publish report rollback rollback_alias sign
-smoke sync tune verify versions
+as_dict bench build check deploy diff follow history load_spec promote prune publish report rollback rollback_alias
+sign smoke sync tune verify versions
 
 Every function is imported on first use: ``import repogen`` alone imports nothing heavy.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from repogen.api.build import build
     from repogen.api.check import check
     from repogen.api.deploy import deploy
-    from repogen.api.registry import history, promote, rollback_alias, sync
+    from repogen.api.registry import follow, history, promote, rollback_alias, sync
     from repogen.api.report import report
     from repogen.api.repository import diff, prune, publish, rollback, sign, verify, versions
     from repogen.api.smoke import smoke
@@ -38,6 +38,7 @@ __all__ = [
     "check",
     "deploy",
     "diff",
+    "follow",
     "history",
     "load_spec",
     "promote",
@@ -61,6 +62,7 @@ _MODULES = {
     "check": "repogen.api.check",
     "deploy": "repogen.api.deploy",
     "diff": "repogen.api.repository",
+    "follow": "repogen.api.registry",
     "history": "repogen.api.registry",
     "load_spec": "repogen.api.spec",
     "promote": "repogen.api.registry",
