@@ -37,9 +37,11 @@ def pinned_steps(registry: ModelRegistry, ensemble: RegistryEntry, manifest: Man
         TrackingError: The registry does not have one of them, or does not respond.
     """
     steps = manifest.provenance.steps
-    if len(steps) > _MAX_STEPS:
+    if ensemble.name in steps or len(steps) > _MAX_STEPS:
+        reason = "itself" if ensemble.name in steps else f"{len(steps)} models; the limit is {_MAX_STEPS}"
         raise TrackingError(
-            f"{ensemble.name} version {ensemble.version} uses {len(steps)} models; the limit is {_MAX_STEPS}",
+            f"the manifest of {ensemble.name} version {ensemble.version} says that it uses {reason}",
+            "build it again, and promote that version",
             code="tracking.step",
         )
     return {name: _step(registry, ensemble, name, content) for name, content in steps.items()}

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from repogen.smoke.served import ServedVersion
 
 _VERSION = 1
-_CHAMPION = "-champion"
+_CHAMPION = ".champion"
+"""Suffix of the champion's models; the name of a model of repogen has no dot."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from repogen.deployments.download import download
-from repogen.errors import PublishError
+from repogen.errors import PublishError, TrackingError
 from tests.support.simulated_registry import SimulatedRegistry, version_of_bytes
 
 if TYPE_CHECKING:
@@ -29,3 +29,14 @@ def test_step_that_leads_out_of_the_directory(tmp_path: Path) -> None:
         download(registry, registry.register(version), target)
     assert caught.value.code == "publish.model-name"
     assert [path.name for path in target.parent.iterdir()] == ["models"]
+
+
+def test_ensemble_that_uses_itself(tmp_path: Path) -> None:
+    """Nothing is downloaded twice, and no number of steps takes hours."""
+    registry = SimulatedRegistry(tmp_path / "registry")
+    for number, steps in enumerate([{"e": "0" * 64}, {f"m{n}": "0" * 64 for n in range(257)}]):
+        entry = registry.register(version_of_bytes(tmp_path / str(number), "e", b"e", steps=steps))
+        (tmp_path / f"models{number}").mkdir()
+        with pytest.raises(TrackingError) as caught:
+            download(registry, entry, tmp_path / f"models{number}")
+        assert caught.value.code == "tracking.step"
