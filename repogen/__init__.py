@@ -2,8 +2,8 @@
 
 >>> import repogen
 >>> print(*sorted(set(repogen.__all__) - {"__version__"}))  # doctest: +NORMALIZE_WHITESPACE
-as_dict bench build check deploy diff history load_spec plan promote prune publish report rollback rollback_alias
-sign smoke sync tune verify versions
+as_dict bench build check deploy diff follow history load_spec plan promote prune publish report rollback
+rollback_alias sign smoke sync tune verify versions
 
 Every function is imported on first use: ``import repogen`` alone imports nothing heavy.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from repogen.api.check import check
     from repogen.api.deploy import deploy
     from repogen.api.plan import plan
-    from repogen.api.registry import history, promote, rollback_alias, sync
+    from repogen.api.registry import follow, history, promote, rollback_alias, sync
     from repogen.api.report import report
     from repogen.api.repository import diff, prune, publish, rollback, sign, verify, versions
     from repogen.api.smoke import smoke
@@ -39,6 +39,7 @@ __all__ = [
     "check",
     "deploy",
     "diff",
+    "follow",
     "history",
     "load_spec",
     "plan",
@@ -63,6 +64,7 @@ _MODULES = {
     "check": "repogen.api.check",
     "deploy": "repogen.api.deploy",
     "diff": "repogen.api.repository",
+    "follow": "repogen.api.registry",
     "history": "repogen.api.registry",
     "load_spec": "repogen.api.spec",
     "plan": "repogen.api.plan",

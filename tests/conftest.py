@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -24,6 +25,20 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest; ``--no-loadscope-reorder`` keeps it so."""
     items.sort(key=lambda item: item.get_closest_marker("first") is None)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _mlflow_servers() -> Iterator[None]:
+    """Restore MLflow's variables and servers, so that a test does not use the server of another file's tests."""
+    before = {name: value for name, value in os.environ.items() if name.startswith("MLFLOW_")}
+    yield
+    mlflow: Any = sys.modules.get("mlflow")
+    if mlflow is not None:
+        mlflow.set_tracking_uri(None)
+        mlflow.set_registry_uri(None)
+    for name in [name for name in os.environ if name.startswith("MLFLOW_")]:
+        del os.environ[name]
+    os.environ.update(before)
 
 
 @pytest.fixture

@@ -1,14 +1,16 @@
-"""``repogen.promote``, ``rollback_alias``, ``history`` and ``sync``: releases through the MLflow model registry."""
+"""``repogen.promote``, ``rollback_alias``, ``history``, ``sync``, ``follow``: releases through the MLflow registry."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import NO_CREDENTIALS
-from repogen.artifacts.sync import CHANGES, SyncOptions
+from repogen.artifacts.sync import CHANGES, Followed, SyncOptions
+from repogen.errors import RepogenError
 from repogen.registry.gates.flags import declared_gates, with_flags
 from repogen.registry.mlflow.uri import tracking_of
 from repogen.registry.promotion import promote as promotion
@@ -19,7 +21,7 @@ from repogen.repository.ownership import require_synced
 from repogen.stores.open import run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from repogen.artifacts.attestation import TrustedSigner
     from repogen.artifacts.progress import Progress
@@ -172,6 +174,65 @@ def sync(  # noqa: PLR0913 - one parameter per option of `repogen sync`
         return syncing.sync(_open_registry(spec, tracking_uri), path, options, events)
 
     return run(repository, action, fetch=fetch, writes=True, progress=events)
+
+
+def follow(  # noqa: PLR0913 - as `sync`, and where to listen
+    repository: Path | str = "model_repository",
+    *,
+    alias: str,
+    listen: str,
+    interval: float = 60.0,
+    models: Sequence[str] = (),
+    prune: bool = False,
+    signer: TrustedSigner | None = None,
+    spec: Spec | None = None,
+    tracking_uri: str | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Followed]:
+    """Sync a repository again and again: when MLflow reports that the alias moved, and at every interval.
+
+    MLflow 3 reports it with a webhook, which is signed with the secret in the environment variable
+    REPOGEN_WEBHOOK_SECRET. A webhook only causes a sync: what is served is always read from the registry, so a lost
+    webhook delays a change until the next interval. An error of one sync does not end the loop.
+
+    Example::
+
+        for followed in repogen.follow("prod", alias="champion", listen="0.0.0.0:8123"):
+            print(followed.error or followed.report.changed)
+
+    Args:
+        repository: A repository that only ``sync`` writes; created when it does not exist.
+        alias: Serve the versions that it points to.
+        listen: ``HOST:PORT`` for webhooks; port 0 selects a free one.
+        interval: Seconds between syncs without a webhook.
+        models: Names of the models to look at; every registered one when empty.
+        prune: As for ``sync``.
+        signer: Whose signatures new versions must have; none are required when None.
+        spec: A loaded spec that names the MLflow server.
+        tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
+        progress: Receives progress events; silent by default.
+
+    Yields:
+        After each sync its report or its error, the address that is listened on, and why requests were rejected.
+
+    Raises:
+        repogen.errors.SpecError: The secret is missing or too short, or the address cannot be listened on.
+    """
+    from repogen.registry.webhook.receiver import receiving  # noqa: PLC0415 - not for other commands
+    from repogen.registry.webhook.signature import Verifier, secret_of  # noqa: PLC0415 - the same
+
+    with receiving(listen, Verifier(secret_of(os.environ)), alias) as receiver:
+        while True:
+            report, error = None, None
+            try:
+                report = sync(
+                    repository, alias=alias, models=models, prune=prune, signer=signer, spec=spec,
+                    tracking_uri=tracking_uri, progress=progress,
+                )  # fmt: skip
+            except RepogenError as failure:
+                error = failure
+            yield Followed(report, error, receiver.address, receiver.rejections())
+            receiver.wait(interval)
 
 
 def _open_registry(spec: Spec | None, tracking_uri: str | None) -> ModelRegistry:

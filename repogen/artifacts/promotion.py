@@ -100,6 +100,26 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True)
+class StepMove:
+    """The move of the alias of a model that a promoted ensemble uses.
+
+    Attributes:
+        model: The model.
+        old: Version that the alias pointed to before; None if the model did not have the alias.
+        new: Version that the ensemble was verified with.
+    """
+
+    model: str
+    old: int | None
+    new: int
+
+    @property
+    def moves(self) -> bool:
+        """Whether the alias has to be moved."""
+        return self.old != self.new
+
+
+@dataclass(frozen=True)
 class PromotionReport:
     """One promotion or rollback.
 
@@ -114,6 +134,7 @@ class PromotionReport:
         indicative: Whether that server's times only indicate production's.
         move: The recorded move; None if the alias was not moved.
         notes: Notes for the user.
+        steps: The models that an ensemble uses, with the versions that it was verified with.
     """
 
     model: str
@@ -126,6 +147,7 @@ class PromotionReport:
     indicative: bool = False
     move: AliasMove | None = None
     notes: tuple[str, ...] = ()
+    steps: tuple[StepMove, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -147,6 +169,7 @@ class Period:
         why: ``promote``, ``rollback`` or ``outside``, which is a move that repogen did not make.
         figures: Figures that the gates measured, as text.
         values: The numbers among them.
+        ensemble: Ensemble and version, such as ``classify 3``, whose move this one followed; empty for its own.
     """
 
     alias: str
@@ -158,6 +181,7 @@ class Period:
     why: str
     figures: dict[str, str] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)
+    ensemble: str = ""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from repogen.artifacts.versions import Manifest
+
 
 class EntryState(Enum):
     """Whether a registered version was published."""
@@ -36,6 +38,7 @@ class RegistryEntry:
         target: Triton release; empty if foreign.
         tags: All tags in the registry.
         aliases: Aliases that point to it.
+        steps: Names of the models that it uses, if it is an ensemble.
     """
 
     name: str
@@ -48,6 +51,7 @@ class RegistryEntry:
     target: str
     tags: dict[str, str]
     aliases: tuple[str, ...]
+    steps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,8 @@ class AliasMove:
         why: ``promote``, ``rollback``, or ``outside`` for a move that repogen did not make.
         figures: Measurements of the gates, name -> text.
         values: The numbers among them.
+        ensemble: Ensemble and version, such as ``classify 3``, whose move it followed, because the ensemble uses the
+            model; empty for a move of its own.
     """
 
     alias: str
@@ -73,6 +79,7 @@ class AliasMove:
     why: str
     figures: dict[str, str]
     values: dict[str, float] = field(default_factory=dict)
+    ensemble: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,16 @@ class ModelRegistry(Protocol):
 
     def with_alias(self, alias: str) -> tuple[RegistryEntry, ...]:
         """Return the version that ``alias`` points to, for every registered model that has the alias, by name."""
+
+    def ensembles_with_alias(self, alias: str) -> tuple[RegistryEntry, ...]:
+        """Return the version that ``alias`` points to, for every ensemble that has the alias, by name."""
+
+    def manifest(self, entry: RegistryEntry) -> Manifest:
+        """Download the manifest of a version, and compare it with the registry's entry.
+
+        Raises:
+            TrackingError: It was deleted or changed, or the registry cannot be reached.
+        """
 
     def fetch(self, entry: RegistryEntry, directory: Path) -> Path:
         """Download the files of a version as its build staged them, and compare them with their manifest.

@@ -45,7 +45,8 @@ class ModelReport:
         max_rel_diff: Largest relative difference over all cases.
         nodes_exported: Number of nodes as exported.
         nodes_optimized: Number of nodes as published.
-        size: Bytes of the version's files; 0 if it was not staged.
+        size: Bytes of the graph and its weights, or of the code, as the gate ``size`` measures them; 0 for an ensemble,
+            and if it was not staged.
         attempts: Outcome of each exporter that was tried.
         passes: Outcome of each optimization pass.
         lossy: The lossy passes that were applied, and the quality that was measured; None for none.

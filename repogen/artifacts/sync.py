@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from repogen.errors import ErrorRecord, ExitCode
+from repogen.errors import ErrorRecord, ExitCode, RepogenError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,3 +112,20 @@ class SyncReport:
     def exit_code(self) -> int:
         """0, or the smallest exit code of the failures."""
         return min((v.error.exit_code for v in self.versions if v.error is not None), default=int(ExitCode.OK))
+
+
+@dataclass(frozen=True)
+class Followed:
+    """One sync of ``repogen.follow``.
+
+    Attributes:
+        report: Its report; None if it failed as a whole.
+        error: Why it failed; None if it has a report.
+        address: ``HOST:PORT`` that is listened on.
+        rejections: Why requests were rejected since the last sync, with their number.
+    """
+
+    report: SyncReport | None
+    error: RepogenError | None
+    address: str
+    rejections: dict[str, int]

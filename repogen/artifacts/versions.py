@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE, MODEL_FILE, PACKED_CODE_FILE, PYTHON_FILE
+from repogen.artifacts.file_names import CONFIG_FILE, DATA_FILE, MODEL_FILE, PACKED_CODE_FILE, PYTHON_FILE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 REGISTERED = "registered"
 """Key in the fingerprint of a version that went into a model registry."""
+STEP = "step:"
+"""Prefix of the keys in an ensemble's fingerprint with the content of each model that it uses."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,14 @@ class Provenance:
         """Whether the version went into a model registry."""
         return REGISTERED in self.fingerprint
 
+    @property
+    def steps(self) -> dict[str, str]:
+        """The models that an ensemble uses, directly or not -> ``content_sha256`` of the version it was verified with.
+
+        Empty for a model that is not an ensemble.
+        """
+        return {key.removeprefix(STEP): value for key, value in self.fingerprint.items() if key.startswith(STEP)}
+
 
 @dataclass(frozen=True)
 class Manifest:
@@ -106,6 +116,12 @@ class Manifest:
         digests = {record.path: record.sha256 for record in self.files}
         names = (MODEL_FILE, PACKED_CODE_FILE, PYTHON_FILE, CONFIG_FILE)
         return next(digests[name] for name in names if name in digests)
+
+    @property
+    def model_size(self) -> int:
+        """Bytes of the graph and its weights, or of the Python code; 0 for an ensemble."""
+        names = {MODEL_FILE, DATA_FILE, PACKED_CODE_FILE, PYTHON_FILE}
+        return sum(record.size for record in self.files if record.path in names)
 
     @property
     def size(self) -> int:

@@ -20,7 +20,7 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.versions import REGISTERED
+from repogen.artifacts.versions import REGISTERED, STEP
 from repogen.build.code_digest import code_digest
 from repogen.errors import RepogenError
 from repogen.files.tree import walk
@@ -43,7 +43,7 @@ GONE = "gone"
 _TEMPLATES = "*.pbtxt.j2"
 # More than any directory of overrides holds; a spec that names a home directory must not be hashed for hours.
 _MAX_OVERRIDES = 1000
-_FILE, _DIST, _TEMPLATE, _STEP = "file:", "dist:", "template:", "step:"
+_FILE, _DIST, _TEMPLATE = "file:", "dist:", "template:"
 _DIST_INFO = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+)\.dist-info")
 
 
@@ -90,12 +90,12 @@ def step_inputs(dependencies: Iterable[str], repository: Path) -> dict[str, str]
         dependencies: The models that the ensemble uses.
         repository: The repository that contains them.
     """
-    return {f"{_STEP}{name}": _content(model_dir(repository, name)) for name in dependencies}
+    return {f"{STEP}{name}": _content(model_dir(repository, name)) for name in dependencies}
 
 
 def changed_steps(recorded: Mapping[str, str], dependencies: Iterable[str], repository: Path) -> list[str]:
     """Return one reason for each model that an ensemble uses, or used, and that differs from a recorded fingerprint."""
-    old = {key: value for key, value in recorded.items() if key.startswith(_STEP)}
+    old = {key: value for key, value in recorded.items() if key.startswith(STEP)}
     new = step_inputs(dependencies, repository)
     return [_reason(key, old.get(key), new.get(key)) for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
 
@@ -112,7 +112,7 @@ def changes(recorded: Mapping[str, str], spec: Spec, name: str) -> list[str]:
         One readable reason per change; empty if nothing changed.
     """
     new = current_inputs(recorded, spec, name)
-    old = {key: value for key, value in recorded.items() if key != REGISTERED and not key.startswith(_STEP)}
+    old = {key: value for key, value in recorded.items() if key != REGISTERED and not key.startswith(STEP)}
     return [_reason(key, old.get(key), new.get(key)) for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
 
 

@@ -159,7 +159,7 @@ def _report(name: str, version: int, manifest: Manifest, seconds: float) -> Mode
         Status.UNCHANGED,
         version=version,
         sha256=manifest.sha256,
-        size=manifest.size,
+        size=manifest.model_size,
         exporter=origin.exporter,
         opset=origin.opset,
         ir_version=origin.ir_version,

@@ -134,7 +134,7 @@ class ModelRun:
             max_rel_diff=built.parity.max_rel_diff,
             nodes_exported=built.nodes_exported,
             nodes_optimized=built.artifact.nodes,
-            size=0 if staged is None else staged.manifest.size,
+            size=0 if staged is None else staged.manifest.model_size,
             attempts=diagnostics.attempts,
             passes=diagnostics.passes,
             lossy=built.lossy,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,13 +26,20 @@ from repogen.cli.group import (
 )
 from repogen.cli.signing import Trust, trust_options
 from repogen.cli.spec_option import load_optional_spec
-from repogen.errors import SpecError
+from repogen.errors import RepogenError, SpecError
 from repogen.reporting.deploy_text import deploy_text
 from repogen.reporting.github import write_promotion
 from repogen.reporting.json import as_dict
 from repogen.reporting.output import write_text
 from repogen.reporting.progress import progress_view
-from repogen.reporting.registry_text import history_text, promotion_text, sync_text
+from repogen.reporting.registry_text import followed_text, history_text, promotion_text, sync_text
+from repogen.reporting.text import error_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from repogen.artifacts.deployment import DeployReport
+    from repogen.artifacts.sync import Followed, SyncReport
 
 _SERVER_SPEC = "Spec that sets the MLflow server; default: repogen.yaml, if it exists."
 
@@ -151,6 +160,16 @@ def history(
     metavar="HOST:PORT",
     help="Deploy what changed to this server after the sync, as `repogen deploy` does; repeatable.",
 )
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Run until Ctrl-C: sync when a webhook of MLflow arrives here, and at every --interval. The secret of the "
+    "webhook is in REPOGEN_WEBHOOK_SECRET.",
+)
+@click.option(
+    "--interval", type=click.FloatRange(min=1), default=60, show_default=True, metavar="SECONDS",
+    help="With --listen: seconds between syncs without a webhook.",
+)  # fmt: skip
 @connection_options
 @control_header_option
 @trust_options
@@ -166,6 +185,8 @@ def sync(  # noqa: PLR0913 - one parameter per option
     dry_run: bool,
     prune: bool,
     servers: tuple[str, ...],
+    listen: str | None,
+    interval: float,
     connection: Connection,
     trust: Trust,
     spec: Path | None,
@@ -184,20 +205,26 @@ def sync(  # noqa: PLR0913 - one parameter per option
                 "run `repogen sync --prune` after the deploy",
                 code="sync.prune",
             )
+        if listen is not None and (dry_run or as_json):
+            raise SpecError("--listen cannot be combined with --dry-run or --json", code="sync.listen")
         credentials = connection.credentials()
         if servers:
             require_servers(servers, credentials=credentials)
-        report = api.sync(
-            repository,
-            alias=alias,
-            models=models,
-            dry_run=dry_run,
-            prune=prune,
-            signer=trust.signer(),
-            spec=load_optional_spec(spec),
-            tracking_uri=tracking_uri,
-            progress=progress,
-        )
+        options: dict[str, Any] = {
+            "alias": alias,
+            "models": models,
+            "prune": prune,
+            "signer": trust.signer(),
+            "spec": load_optional_spec(spec),
+            "tracking_uri": tracking_uri,
+            "progress": progress,
+        }
+        if listen is not None:
+            deploy = partial(deploy_synced, servers=servers, credentials=credentials, progress=progress)
+            followed_syncs = api.follow(repository, listen=listen, interval=interval, **options)
+            _print_syncs(followed_syncs, deploy if servers else None, debug=debug)
+            return
+        report = api.sync(repository, dry_run=dry_run, **options)
         if not servers or dry_run:
             print_report(lambda: sync_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)
             sys.exit(report.exit_code)
@@ -210,3 +237,35 @@ def sync(  # noqa: PLR0913 - one parameter per option
             as_json=as_json,
         )
         sys.exit(deployed.exit_code if deployed.interrupted else report.exit_code or deployed.exit_code)
+
+
+def _print_syncs(
+    syncs: Iterable[Followed], deploy: Callable[[SyncReport], DeployReport] | None, *, debug: bool
+) -> None:
+    """Print each sync that changed something or failed, and deploy it, until Ctrl-C."""
+    begins = True
+    try:
+        for followed in syncs:
+            if begins:
+                write_text(f"listening on {followed.address}; press Ctrl-C to stop")
+            text = followed_text(followed, begins=begins, debug=debug)
+            begins = False
+            if text:
+                write_text(text, wrap=True)
+            if deploy is not None and followed.report is not None:
+                _deploy(deploy, followed.report, debug=debug)
+    except KeyboardInterrupt:
+        write_text("stopped")
+
+
+def _deploy(deploy: Callable[[SyncReport], DeployReport], report: SyncReport, *, debug: bool) -> None:
+    """Deploy what a sync changed; an error does not end the loop."""
+    try:
+        deployed = deploy(report)
+    except RepogenError as error:
+        write_text(error_text(error.record, debug=debug), err=True)
+        return
+    if report.changed or deployed.exit_code:
+        write_text(deploy_text(deployed, debug=debug), wrap=True)
+    if deployed.interrupted:
+        raise KeyboardInterrupt

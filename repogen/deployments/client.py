@@ -36,6 +36,7 @@ from repogen.deployments.target import SCHEME, Target, parse_target
 from repogen.deployments.tensors import json_of, wire_tensors
 from repogen.errors import RepogenError, SmokeError, SourceError, SpecError, error_from_record
 from repogen.registry.mlflow.access import open_registry
+from repogen.registry.mlflow.client import servers_restored
 from repogen.registry.mlflow.uri import tracking_of
 from repogen.serving import commands
 from repogen.smoke.inference import RefusedError
@@ -261,16 +262,17 @@ def _deploy(target: Target, name: str, model_uri: str) -> dict[str, Any]:
 def _download(name: str, model_uri: str, repository: Path) -> int:
     """Download the version of a URI, and return its number in the registry."""
     tracking = _tracking()
-    registry = open_registry(tracking)
-    entry = find_entry(tracking, registry, model_uri)
-    if entry.name != name:
-        raise SpecError(
-            f"the deployment {name} cannot serve a version of {entry.name}",
-            "a deployment has the name of its registered model",
-            code="deployments.name",
-        )
-    repository.mkdir()
-    download(registry, entry, repository)
+    with servers_restored():
+        registry = open_registry(tracking)
+        entry = find_entry(tracking, registry, model_uri)
+        if entry.name != name:
+            raise SpecError(
+                f"the deployment {name} cannot serve a version of {entry.name}",
+                "a deployment has the name of its registered model",
+                code="deployments.name",
+            )
+        repository.mkdir()
+        download(registry, entry, repository)
     return entry.version
 
 
@@ -320,7 +322,7 @@ def _mlflow_errors() -> Iterator[None]:
 
 def _code(error: RepogenError) -> int:
     """Return MLflow's code of an error: of the request, of a missing version, of a server, or of the version itself."""
-    if isinstance(error, SourceError):
+    if isinstance(error, SourceError) or error.code == "tracking.step":
         return RESOURCE_DOES_NOT_EXIST
     if isinstance(error, SpecError):
         return INVALID_PARAMETER_VALUE

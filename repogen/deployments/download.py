@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.artifacts.registry import EntryState
-from repogen.errors import PublishError, SourceError
+from repogen.errors import SourceError
+from repogen.registry import ensembles
 from repogen.registry.mlflow.access import pin_model
 from repogen.registry.mlflow.uri import MODEL_VERSION
-from repogen.repository.layout import model_dir
-from repogen.repository.manifest import read_manifest
-from repogen.repository.own_config import UnservableError, config_serving
-from repogen.repository.version_policy import serving_only
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.artifacts.registry import ModelRegistry, RegistryEntry
     from repogen.artifacts.tracking import Tracking
-
-_STEP = "step:"
-_MAX_VERSIONS = 256
 
 
 def find_entry(tracking: Tracking, registry: ModelRegistry, uri: str) -> RegistryEntry:
@@ -65,47 +58,8 @@ def download(registry: ModelRegistry, entry: RegistryEntry, repository: Path) ->
         repository: An empty directory; it becomes a repository that serves exactly these versions.
 
     Raises:
-        TrackingError: Files were deleted or changed, or the server does not respond.
-        SourceError: The registry does not have a step, or there are very many.
+        TrackingError: Files were deleted or changed, the registry does not have a step, or it does not respond.
         PublishError: A name leads out of the directory, or a version has a config that Triton would not serve.
     """
-    queue, count = [entry], 0
-    while queue:
-        current = queue.pop()
-        version_dir = model_dir(repository, current.name) / str(current.version)
-        if version_dir.exists():
-            continue
-        count += 1
-        if count > _MAX_VERSIONS:
-            raise SourceError(
-                f"the steps of {entry.name} version {entry.version} lead to more than {_MAX_VERSIONS} versions",
-                "deploy ensembles of fewer models",
-                code="deployments.step",
-            )
-        version_dir.mkdir(parents=True)
-        registry.fetch(current, version_dir)
-        manifest = read_manifest(version_dir)
-        try:
-            text = config_serving(version_dir, manifest, serving_only)
-        except UnservableError as error:
-            raise PublishError(
-                f"{current.name} version {current.version} has a config.pbtxt that Triton would not serve: {error}",
-                "build the model again with this repogen",
-                code="publish.unservable",
-            ) from error
-        (version_dir.parent / CONFIG_FILE).write_text(text, encoding="utf-8")
-        for key, content in manifest.provenance.fingerprint.items():
-            if key.startswith(_STEP):
-                queue.append(_step(registry, current, key.removeprefix(_STEP), content))
-
-
-def _step(registry: ModelRegistry, ensemble: RegistryEntry, name: str, content: str) -> RegistryEntry:
-    same = (entry for entry in registry.entries(name) if entry.content == content)
-    entry = next(same, None)
-    if entry is None:
-        raise SourceError(
-            f"MLflow does not have the version of {name} that {ensemble.name} version {ensemble.version} uses",
-            f"build {name} and {ensemble.name} together, with tracking",
-            code="deployments.step",
-        )
-    return entry
+    manifest = ensembles.download(registry, entry, repository)
+    ensembles.download_steps(registry, entry, manifest, repository)

@@ -230,6 +230,7 @@ def _(report: PromotionReport) -> dict[str, object]:
         "server": report.server or None,
         "indicative": report.indicative,
         "move": None if report.move is None else _with_figures(report.move),
+        "steps": [dataclasses.asdict(step) for step in report.steps],
         "notes": list(report.notes),
     }
 
@@ -247,6 +248,7 @@ def _with_figures(record: AliasMove | Period) -> dict[str, object]:
     """Return the fields of a record; each figure has its number and its text."""
     fields = dataclasses.asdict(record)
     values = fields.pop("values")
+    fields["ensemble"] = record.ensemble or None
     fields["figures"] = {gate: {"value": values.get(gate), "text": text} for gate, text in record.figures.items()}
     return fields
 

@@ -500,8 +500,22 @@ class MoveDocument(TypedDict):
     """Time in UTC, ISO 8601"""
     why: str
     """`promote`, `rollback` or `outside`"""
+    ensemble: str | None
+    """Ensemble and version, such as `classify 3`, with whose alias this one moved; null if it moved by itself"""
     figures: dict[str, FigureDocument]
     """Measurements by gate"""
+
+
+@with_config(_STRICT)
+class StepMoveDocument(TypedDict):
+    """A model that a promoted ensemble uses."""
+
+    model: str
+    """The model"""
+    old: int | None
+    """Version that its alias pointed to; null if it did not exist"""
+    new: int
+    """Version that the ensemble was verified with, to which the alias moves with that of the ensemble"""
 
 
 @with_config(_STRICT)
@@ -526,6 +540,8 @@ class PromotionDocument(TypedDict):
     """Whether times are only indicative"""
     move: MoveDocument | None
     """The move of the alias; null if it was not moved"""
+    steps: list[StepMoveDocument]
+    """The models that an ensemble uses; empty for another model"""
     notes: list[str]
     """Notes"""
 
@@ -548,6 +564,8 @@ class PeriodDocument(TypedDict):
     """Who moved the alias"""
     why: str
     """`promote`, `rollback` or `outside`"""
+    ensemble: str | None
+    """Ensemble and version, such as `classify 3`, with whose alias this one moved; null if it moved by itself"""
     figures: dict[str, FigureDocument]
     """Measurements by gate"""
 

@@ -12,8 +12,8 @@ from repogen.reporting.text import error_text
 from repogen.spec.problems import printable
 
 if TYPE_CHECKING:
-    from repogen.artifacts.promotion import GateResult, History, Period, PromotionReport
-    from repogen.artifacts.sync import SyncedVersion, SyncReport
+    from repogen.artifacts.promotion import GateResult, History, Period, PromotionReport, StepMove
+    from repogen.artifacts.sync import Followed, SyncedVersion, SyncReport
 
 _GATE_HEADINGS = ("gate", "measured", "limit", "verdict")
 _HISTORY_HEADINGS = ("alias", "version", "from", "until", "by", "why", "figures")
@@ -38,7 +38,10 @@ def promotion_text(report: PromotionReport) -> str:
         parts.append(notes_section(notes))
     if report.server:
         parts.append(f"measured on {report.server}")
-    parts.append(_promotion_outcome(report))
+    outcome = _promotion_outcome(report)
+    if report.steps and report.outcome is not Outcome.REFUSED:
+        outcome += f"\nwith its steps: {', '.join(map(_step_text, report.steps))}"
+    parts.append(outcome)
     return "\n\n".join(parts)
 
 
@@ -68,6 +71,16 @@ def sync_text(report: SyncReport, *, debug: bool) -> str:
     return "\n\n".join(parts)
 
 
+def followed_text(followed: Followed, *, begins: bool, debug: bool) -> str:
+    """Return what one sync of ``repogen sync --listen`` did; empty if it changed nothing, except for the first one."""
+    parts = [f"{count} rejected: {reason}" for reason, count in sorted(followed.rejections.items())]
+    if followed.error is not None:
+        parts.append(error_text(followed.error.record, debug=debug))
+    elif followed.report is not None and (begins or followed.report.changed or followed.report.exit_code):
+        parts.append(sync_text(followed.report, debug=debug))
+    return "\n\n".join(parts)
+
+
 def _gate_row(gate: GateResult) -> tuple[str, ...]:
     verdict = gate.verdict.value.upper() if gate.verdict is Verdict.FAILED else gate.verdict.value
     return (gate.gate, gate.measured, gate.limit or "-", verdict)
@@ -93,6 +106,11 @@ def _promotion_outcome(report: PromotionReport) -> str:
     return f"{alias}: {change} ({report.outcome.value}{by})"
 
 
+def _step_text(step: StepMove) -> str:
+    old = "" if not step.moves else "none -> " if step.old is None else f"{step.old} -> "
+    return f"{step.model} version {old}{step.new}"
+
+
 def _period_row(period: Period) -> tuple[str, ...]:
     return (
         period.alias,
@@ -100,7 +118,7 @@ def _period_row(period: Period) -> tuple[str, ...]:
         period.since or "unknown",
         "now" if period.present else period.until or "unknown",
         period.by or "unknown",
-        period.why,
+        f"{period.why}, with {period.ensemble}" if period.ensemble else period.why,
         _limited_figures(period.figures),
     )
 

@@ -6,6 +6,8 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from google.protobuf import text_format
+
 from repogen.artifacts.file_names import CONFIG_FILE
 from repogen.errors import RepogenError
 from repogen.files import is_file
@@ -117,6 +119,27 @@ def steps_of(text: str, name: str) -> tuple[str, ...]:
     """
     config = parse(text, f"{name}/{CONFIG_FILE}")
     return tuple(sorted({step.model_name for step in config.ensemble_scheduling.step}))
+
+
+def with_suffix(text: str, name: str, steps: Collection[str], suffix: str) -> str:
+    """Return the config.pbtxt of a model under another name, whose steps are models under other names.
+
+    Args:
+        text: Text of the config.pbtxt.
+        name: The model.
+        steps: The models whose names get the suffix in the steps of an ensemble.
+        suffix: Text to add to the names.
+
+    Raises:
+        PbtxtError: It can't be parsed.
+    """
+    config = parse(text, f"{name}/{CONFIG_FILE}")
+    config.name = f"{name}{suffix}"
+    for step in config.ensemble_scheduling.step:
+        if step.model_name in steps:
+            step.model_name += suffix
+    renamed: str = text_format.MessageToString(config)
+    return renamed
 
 
 def unfit(text: str, name: str, repository: Path, staged: Iterable[StagedVersion] = ()) -> str:

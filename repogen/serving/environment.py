@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SECRETS = frozenset({
-    VARIABLE, "REPOGEN_SERVER_HEADER", "REPOGEN_SIGNING_PASSWORD",
+    VARIABLE, "REPOGEN_SERVER_HEADER", "REPOGEN_SIGNING_PASSWORD", "REPOGEN_WEBHOOK_SECRET",
     "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN",
     "MLFLOW_TRACKING_CLIENT_CERT_PATH",
     # with these, a process signs as the CI job; source: the package `id`, which sigstore uses
@@ -24,9 +24,9 @@ _URIS = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
 def without_secrets(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return an environment without the secrets that only repogen itself uses.
 
-    These are headers for servers, the password of a signing key, the identity of a CI job, and the credentials for
-    MLflow, also those in the user part of a URI. Credentials for Hugging Face, clouds and package indexes are kept,
-    because the code of a model may need them.
+    These are headers for servers, the password of a signing key, the secret of webhooks, the identity of a CI job, and
+    the credentials for MLflow, also those in the user part of a URI. Credentials for Hugging Face, clouds and package
+    indexes are kept, because the code of a model may need them.
 
     >>> without_secrets({"MLFLOW_TRACKING_URI": "https://me:pw@host/x", "MLFLOW_TRACKING_TOKEN": "t", "HF_TOKEN": "h"})
     {'MLFLOW_TRACKING_URI': 'https://host/x', 'HF_TOKEN': 'h'}

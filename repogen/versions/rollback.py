@@ -246,7 +246,7 @@ def _notes(repository: Path, record: ModelRecord, staged: StagedVersion, *, allo
 
 def _was_verified_with(ensemble: Manifest, step: str, served: Manifest) -> bool:
     """Return whether an ensemble was built with a version of a step, as its fingerprint states."""
-    return ensemble.provenance.fingerprint.get(f"step:{step}") in {None, served.content_sha256}
+    return ensemble.provenance.steps.get(step) in {None, served.content_sha256}
 
 
 def _served_manifest(repository: Path, name: str) -> Manifest | None:

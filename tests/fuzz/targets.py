@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     import onnx
 
+    from repogen.artifacts.registry import RegistryEntry
+    from repogen.artifacts.sync import SyncOptions
+    from repogen.registry.sync.plan import Step
     from tests.fuzz.engine import Read
 
 # Imports are in the functions: each target imports only what its reader needs.
@@ -93,13 +96,22 @@ def _config(directory: Path) -> Read:
     return read
 
 
+def _plan(repository: Path, options: SyncOptions, name: str, entry: RegistryEntry) -> list[Step]:
+    """Return the plan of a model as a sync makes it, or one failed step."""
+    from repogen.registry.sync.plan import Step, failed, plan
+
+    try:
+        return plan(repository, options, name, entry)
+    except (RepogenError, OSError) as error:
+        return [Step(failed(name, entry, error))]
+
+
 def _records(directory: Path) -> Read:
     """Fuzz manifest.json, golden.json, repogen.json and a journal, which have the same contents."""
     from repogen.artifacts.registry import EntryState, RegistryEntry
     from repogen.artifacts.sync import DesiredVersion, SyncOptions
     from repogen.build.incremental import _report, newest_version
     from repogen.check.files import manifest_findings
-    from repogen.registry.sync.plan import plan_or_failure
     from repogen.reporting.json import as_dict
     from repogen.repository.golden import first_golden_inputs
     from repogen.repository.manifest import manifest_to_json, read_manifest
@@ -125,7 +137,7 @@ def _records(directory: Path) -> Read:
             lambda: manifest_to_json(read_manifest(version)),
             lambda: list(manifest_findings(version)),
             lambda: inspect_model(repository, DesiredVersion("m", 1, "")),
-            lambda: plan_or_failure(repository, SyncOptions("champion"), "m", entry),
+            lambda: _plan(repository, SyncOptions("champion"), "m", entry),
             lambda: recorded_target(repository),
             report,
             lambda: first_golden_inputs(version, batched=True),
@@ -228,7 +240,6 @@ def _registry(directory: Path) -> Read:
     from repogen.errors import ExitCode
     from repogen.registry.mlflow.entries import entry_of, moves_of
     from repogen.registry.promotion.alias_history import periods, rollback_target
-    from repogen.registry.sync.plan import plan_or_failure
     from repogen.reporting.json import as_dict
 
     seeds.write_model(directory / "repository", "m")
@@ -243,7 +254,7 @@ def _registry(directory: Path) -> Read:
         texts = {str(key)[:250]: value if isinstance(value, str) else json.dumps(value) for key, value in tags.items()}
         version: Any = SimpleNamespace(name="m", version=texts.get("version", "1"), tags=texts)
         entry = entry_of(version, ("champion",))
-        steps = plan_or_failure(directory / "repository", SyncOptions("champion", prune=True), "m", entry)
+        steps = _plan(directory / "repository", SyncOptions("champion", prune=True), "m", entry)
         errors = [step.result.error for step in steps if step.result.error is not None]
         moves = moves_of(texts, {"champion": 2})
         versions = {2, *(move.old for move in moves), *(move.new for move in moves)}

@@ -47,6 +47,7 @@ class ReleaseServer:
         self._home = home
         self._database = database
         self._password = secrets.token_urlsafe(16)
+        self._encryption_key = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
         self._process: subprocess.Popen[bytes] | None = None
         self._port = port
         self.uri = f"http://127.0.0.1:{port}"
@@ -83,6 +84,10 @@ class ReleaseServer:
             "MLFLOW_DISABLE_TELEMETRY": "true",
             # Otherwise MLflow starts seven more processes, for features that a registry does not use.
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+            # By default, MLflow sends webhooks to https and to public addresses only.
+            "MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "http",
+            "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "true",
+            "MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY": self._encryption_key,
         }
         command = [
             *(sys.executable, "-m", "mlflow", "server", "--app-name", "basic-auth", "--host", "127.0.0.1"),

@@ -12,16 +12,18 @@ from repogen.artifacts.file_names import ATTESTATION_FILES, CONFIG_FILE, MANIFES
 from repogen.artifacts.named_file import data_file, label_file
 from repogen.artifacts.registry import EntryState, RegistryEntry
 from repogen.artifacts.tensors import Signature, TensorSpec
-from repogen.artifacts.versions import ModelConfig, Provenance
+from repogen.artifacts.versions import STEP, ModelConfig, Provenance
 from repogen.errors import TrackingError
 from repogen.repository.manifest import damaged_files, read_manifest
 from repogen.repository.stage import stage_version
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from repogen.artifacts.registry import AliasMove, PromotionRun
     from repogen.artifacts.tensors import Dim
+    from repogen.artifacts.versions import Manifest
 
 CONFIG = """\
 # Written by repogen: change the spec, not this file.
@@ -96,6 +98,7 @@ class SimulatedRegistry:
             target=manifest.provenance.target,
             tags={} if tags is None else tags,
             aliases=(),
+            steps=tuple(manifest.provenance.steps),
         )
         shutil.copytree(version_dir, self.artifacts(entry))
         return self._add(entry, aliases)
@@ -129,6 +132,18 @@ class SimulatedRegistry:
             for name, aliases in sorted(self._aliases.items())
             if alias in aliases
         )
+
+    def ensembles_with_alias(self, alias: str) -> tuple[RegistryEntry, ...]:
+        """Return the ensembles with an alias, by name."""
+        return tuple(entry for entry in self.with_alias(alias) if entry.steps)
+
+    def manifest(self, entry: RegistryEntry) -> Manifest:
+        """Read the manifest of a version."""
+        self._count_call()
+        try:
+            return read_manifest(self.artifacts(entry))
+        except OSError as error:
+            raise TrackingError(f"{entry.name}: the manifest does not exist", code="tracking.artifacts") from error
 
     def fetch(self, entry: RegistryEntry, directory: Path) -> Path:
         """Copy the files of a version and check them against its manifest."""
@@ -198,6 +213,7 @@ def version_of_bytes(  # noqa: PLR0913 - one parameter per property of a version
     policy: str = "",
     labels: tuple[str, ...] = (),
     template: str = CONFIG,
+    steps: Mapping[str, str] | None = None,
 ) -> Path:
     """Stage a version whose `model.onnx` is a few bytes in the empty directory ``root``; return its directory.
 
@@ -210,6 +226,7 @@ def version_of_bytes(  # noqa: PLR0913 - one parameter per property of a version
         policy: Content of ``version_policy { … }``; no policy if empty.
         labels: Class names of output ``y``; if set, the version also has warmup data.
         template: Template of config.pbtxt.
+        steps: The content of each model that it uses as an ensemble, which it was verified with.
     """
     root.mkdir(parents=True)
     for file_name, content in {"model.onnx": weights, "golden.json": b"{}", "golden.npz": b"npz"}.items():
@@ -230,7 +247,8 @@ def version_of_bytes(  # noqa: PLR0913 - one parameter per property of a version
         nodes=1,
         exporter="dynamo",
     )
-    provenance = Provenance({}, "", "", {}, "24.10", "dynamo", 20, 10, 1, 1, 1, 0.0, 0.0)
+    fingerprint = {f"{STEP}{step}": content for step, content in (steps or {}).items()}
+    provenance = Provenance({}, "", "", fingerprint, "24.10", "dynamo", 20, 10, 1, 1, 1, 0.0, 0.0)
     model = ModelConfig(name, config, batch, signature, files)
     staged = stage_version(root, root / "none", model, artifact, root, provenance)
     assert (staged.version_dir / CONFIG_FILE).is_file()

@@ -66,12 +66,14 @@ class Candidate:
 
     Attributes:
         manifest: Its manifest.
+        steps: The manifests of the models that an ensemble uses; empty for another model.
         smoke: Its smoke test; None when no active gate requires one.
         served: The version on a Triton; None when it is not served.
         obstacle: Why it is not served; empty when it is.
     """
 
     manifest: Manifest
+    steps: tuple[Manifest, ...] = ()
     smoke: SmokeReport | None = None
     served: ServedVersion | None = None
     obstacle: str = ""
@@ -94,12 +96,14 @@ class Champion:
     Attributes:
         version: Its registry version; None when the alias points to no version.
         manifest: Its manifest; None when repogen did not build it, or when no active gate compares with it.
+        steps: The manifests of the models that an ensemble uses.
         served: The version on a Triton; None when it is not served.
         obstacle: Why it can't be measured; empty when it can.
     """
 
     version: int | None = None
     manifest: Manifest | None = None
+    steps: tuple[Manifest, ...] = ()
     served: ServedVersion | None = None
     obstacle: str = ""
 

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from repogen.artifacts.file_names import DATA_FILE, MODEL_FILE, PYTHON_FILE
 from repogen.artifacts.promotion import GateResult, Verdict
 from repogen.artifacts.serving import SmokeReport
 from repogen.registry.gates.interface import (
@@ -104,7 +103,7 @@ class Sizes:
 
 
 class Size(Gate[SizeGate, Sizes]):
-    """Bytes of the graph and its weights, or of the code, from the manifests."""
+    """Bytes of the graph and its weights, or of the code, from the manifests; of an ensemble, those of its steps."""
 
     options = SizeGate
     requires = Requires.MANIFEST
@@ -115,9 +114,9 @@ class Size(Gate[SizeGate, Sizes]):
 
     def measure(self, options: SizeGate, versions: Versions) -> Sizes:
         """Return the sizes of both versions."""
-        manifest = versions.champion.manifest
-        champion = None if manifest is None else _served_bytes(manifest)
-        return Sizes(_served_bytes(versions.candidate.manifest), champion, versions.champion)
+        candidate, champion = versions.candidate, versions.champion
+        champion_bytes = None if champion.manifest is None else _served_bytes(champion.manifest, *champion.steps)
+        return Sizes(_served_bytes(candidate.manifest, *candidate.steps), champion_bytes, champion)
 
     def judge(self, options: SizeGate, measurement: Sizes) -> Iterator[GateResult]:
         """Yield the megabytes, and the ratio if it is limited."""
@@ -134,5 +133,5 @@ class Size(Gate[SizeGate, Sizes]):
         yield judge_figure(name, ratio, text, at_most=options.max_ratio)
 
 
-def _served_bytes(manifest: Manifest) -> int:
-    return sum(file.size for file in manifest.files if file.path in {MODEL_FILE, DATA_FILE, PYTHON_FILE})
+def _served_bytes(*manifests: Manifest) -> int:
+    return sum(manifest.model_size for manifest in manifests)

@@ -11,8 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from repogen.errors import TrackingError
-from repogen.registry.mlflow.library import MlflowClient, MlflowException, RequestException, mlflow
-from repogen.registry.mlflow.uri import TRACKING_URI, redact_uri, sqlite_file
+from repogen.registry.mlflow.library import (
+    MlflowClient,
+    MlflowException,
+    RequestException,
+    mlflow,
+    registry_servers,
+    tracking_servers,
+)
+from repogen.registry.mlflow.uri import REGISTRY_URI, TRACKING_URI, redact_uri, sqlite_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +99,7 @@ def connect(tracking: Tracking) -> Connection:
 
 def _client(tracking: Tracking) -> MlflowClient:
     try:
-        _set_uris(tracking.uri)
+        set_servers(tracking.uri, tracking.uri)
         client = MlflowClient(tracking.uri, tracking.uri)
         if not tracking.uri.startswith(("http://", "https://")):  # the preflight has sent an HTTP server a request
             client.search_experiments(max_results=1)
@@ -109,19 +116,35 @@ def _client(tracking: Tracking) -> MlflowClient:
     return client
 
 
-def _set_uris(uri: str) -> None:
-    """Set mlflow's own server, which it uses when it registers a logged model in a database.
+def set_servers(tracking_uri: str | None, registry_uri: str | None = None) -> None:
+    """Set mlflow's own servers, which it uses when it registers a logged model in a database.
 
-    mlflow also sets MLFLOW_TRACKING_URI, which other processes would inherit and later builds would use.
+    mlflow also sets environment variables, which other processes would inherit and later builds would use: they are
+    left unchanged.
+
+    Args:
+        tracking_uri: The tracking server; None for the one that the environment sets.
+        registry_uri: The registry; None for the tracking server.
     """
-    before = os.environ.get(TRACKING_URI)
+    before = {name: os.environ.get(name) for name in (TRACKING_URI, REGISTRY_URI)}
     try:
-        mlflow.set_tracking_uri(uri)
-        mlflow.set_registry_uri(uri)
+        mlflow.set_tracking_uri(tracking_uri)  # type: ignore[arg-type]  # None resets it
+        mlflow.set_registry_uri(registry_uri)  # type: ignore[arg-type]  # the same
     finally:
-        os.environ.pop(TRACKING_URI, None)
-        if before is not None:
-            os.environ[TRACKING_URI] = before
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+@contextmanager
+def servers_restored() -> Iterator[None]:
+    """Restore mlflow's own servers at the end of the block: those of the program that called repogen."""
+    tracking, registry = tracking_servers._tracking_uri, registry_servers._registry_uri  # noqa: SLF001 - no public names
+    try:
+        yield
+    finally:
+        set_servers(tracking, registry)
 
 
 def scrubbed(text: str) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from repogen.artifacts.registry import RegistryEntry
     from repogen.artifacts.versions import Manifest
 
-__all__ = ["connect", "download_model", "fetch_version", "pinned_uri"]
+__all__ = ["connect", "download_model", "fetch_manifest", "fetch_version", "pinned_uri"]
 
 _MISSING = {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "NOT_FOUND"}
 _MAX_DOWNLOADS = 8
@@ -78,6 +78,22 @@ def download_model(connection: Connection, uri: str, directory: Path) -> Path:
     return downloaded
 
 
+def fetch_manifest(connection: Connection, entry: RegistryEntry, directory: Path) -> Manifest:
+    """Download the manifest of a registered version, and compare it with the registry's entry.
+
+    Args:
+        connection: An open connection.
+        entry: The version.
+        directory: A directory to download to.
+
+    Raises:
+        TrackingError: It was deleted or changed, or the server cannot be reached.
+    """
+    name = f"{entry.name} version {entry.version}"
+    with connection.doing(f"downloading {name}", _DELETED):
+        return _manifest(_artifacts(connection, entry), entry, directory)
+
+
 def fetch_version(connection: Connection, entry: RegistryEntry, directory: Path) -> Path:
     """Download the files in the manifest of a registered version, and compare every byte with the manifest.
 
@@ -94,18 +110,8 @@ def fetch_version(connection: Connection, entry: RegistryEntry, directory: Path)
     """
     name = f"{entry.name} version {entry.version}"
     with connection.doing(f"downloading {name}", _DELETED):
-        uri = connection.client.get_model_version_download_uri(entry.name, str(entry.version))
-        artifacts: Any = get_artifact_repository(uri, tracking_uri=connection.tracking.uri)
-        size = _sizes(artifacts, {""}).get(MANIFEST_FILE, 0)
-        if size > MAX_TEXT_BYTES:
-            raise _altered_error(name, f"its {MANIFEST_FILE} has {size} bytes; the limit is {MAX_TEXT_BYTES}")
-        artifacts.download_artifacts(MANIFEST_FILE, str(directory))
-    try:
-        manifest = read_manifest(directory)
-    except (MalformedRecordError, OSError) as error:
-        raise _altered_error(name, f"its {MANIFEST_FILE} can't be read: {error}") from error
-    if manifest.model != entry.name or manifest.content_sha256 != entry.content:
-        raise _altered_error(name, f"its {MANIFEST_FILE} is not the one that was registered")
+        artifacts = _artifacts(connection, entry)
+        manifest = _manifest(artifacts, entry, directory)
     with connection.doing(f"downloading {name}", _DELETED), ThreadPoolExecutor(_MAX_DOWNLOADS) as pool:
         sizes = _sizes(artifacts, {"", *(_folder(record.path) for record in manifest.files)})
         _require_sizes(name, sizes, manifest)
@@ -115,6 +121,26 @@ def fetch_version(connection: Connection, entry: RegistryEntry, directory: Path)
     if damaged := damaged_files(directory, manifest):
         raise _altered_error(name, "; ".join(damaged))
     return directory
+
+
+def _artifacts(connection: Connection, entry: RegistryEntry) -> Any:  # noqa: ANN401 - mlflow is not typed
+    uri = connection.client.get_model_version_download_uri(entry.name, str(entry.version))
+    return get_artifact_repository(uri, tracking_uri=connection.tracking.uri)
+
+
+def _manifest(artifacts: Any, entry: RegistryEntry, directory: Path) -> Manifest:  # noqa: ANN401 - mlflow is not typed
+    name = f"{entry.name} version {entry.version}"
+    size = _sizes(artifacts, {""}).get(MANIFEST_FILE, 0)
+    if size > MAX_TEXT_BYTES:
+        raise _altered_error(name, f"its {MANIFEST_FILE} has {size} bytes; the limit is {MAX_TEXT_BYTES}")
+    artifacts.download_artifacts(MANIFEST_FILE, str(directory))
+    try:
+        manifest = read_manifest(directory)
+    except (MalformedRecordError, OSError) as error:
+        raise _altered_error(name, f"its {MANIFEST_FILE} can't be read: {error}") from error
+    if manifest.model != entry.name or manifest.content_sha256 != entry.content:
+        raise _altered_error(name, f"its {MANIFEST_FILE} is not the one that was registered")
+    return manifest
 
 
 def _sizes(artifacts: Any, folders: Iterable[str]) -> dict[str, int]:  # noqa: ANN401 - mlflow is not typed

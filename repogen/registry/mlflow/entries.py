@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import secrets
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
@@ -30,16 +31,25 @@ TARGET = "repogen.target"
 PARITY = "repogen.parity.max_abs_diff"
 LOSSY = "repogen.lossy"
 SMOKE = "repogen.smoke"
+STEPS = "repogen.steps"
 
 _MOVE = "repogen.move."
+_STEPS_SEPARATOR = ", "
 # Source: mlflow.utils.validation.MAX_MODEL_REGISTRY_TAG_VALUE_LENGTH is 100,000 in MLflow 3, 5,000 in MLflow 2.
 _MAX_FIGURES = 4000
+_NOT_DONE = "(not confirmed)"
+_HEAD = re.compile(
+    r"(?P<alias>[\w-]+): (?:none|version (?P<old>\d+)) -> (?P<new>\d+), (?P<why>\w+) by (?P<by>.*) at (?P<at>\S+?)"
+    rf"(?:, with (?P<ensemble>\S+ \d+))?(?P<pending> {re.escape(_NOT_DONE)})?"
+)
+_PLAIN_NAME = re.compile(r"[\w.\[\]/-]+")
+_FIGURE = re.compile(r'(?P<name>[\w.\[\]/-]+|"(?:[^"\\]|\\.)*")(?: = (?P<value>\S+))?: (?P<text>.*)')
 _MAX_DIGITS = 19  # of a 64-bit version number; Python reads no number of more than 4300 digits
 
 
 @dataclass(frozen=True, kw_only=True)
 class _RecordedMove(AliasMove):
-    """An alias move in a tag.
+    """An alias move in a tag of a development build of repogen 0.1.
 
     Attributes:
         done: False between the moment before the alias is moved and the moment after.
@@ -53,7 +63,7 @@ _RECORDED_MOVE = TypeAdapter(_RecordedMove)
 
 def pending_tags(staged: StagedVersion, report: ModelReport, repository: Path) -> dict[str, str]:
     """Return the tags of a version that is not published yet."""
-    smoke = report.smoke
+    smoke, steps = report.smoke, staged.manifest.provenance.steps
     return {
         STATE: EntryState.PENDING.value,
         CONTENT: staged.manifest.content_sha256,
@@ -62,6 +72,7 @@ def pending_tags(staged: StagedVersion, report: ModelReport, repository: Path) -
         TARGET: staged.manifest.provenance.target,
         PARITY: f"{report.max_abs_diff:.3g}",
         **({} if report.lossy is None else {LOSSY: str(report.lossy)}),
+        **({STEPS: _STEPS_SEPARATOR.join(steps)} if steps else {}),
         SMOKE: "not run" if smoke is None else f"passed on Triton {smoke.server_version} ({smoke.server})",
     }
 
@@ -82,6 +93,7 @@ def entry_of(version: ModelVersion, aliases: tuple[str, ...]) -> RegistryEntry:
         target=tags.get(TARGET, ""),
         tags=tags,
         aliases=aliases,
+        steps=tuple(tags[STEPS].split(_STEPS_SEPARATOR)) if tags.get(STEPS) else (),
     )
 
 
@@ -108,10 +120,39 @@ def move_key(move: AliasMove) -> str:
 
 
 def move_value(move: AliasMove, *, done: bool) -> str:
-    """Return a move as the value of a tag."""
-    if len(json.dumps([move.figures, move.values])) > _MAX_FIGURES:
-        move = replace(move, figures={"": "too many to store"}, values={})
-    return _RECORDED_MOVE.dump_json(_RecordedMove(**asdict(move), done=done)).decode()
+    """Return a move as the text of a tag, which people read on MLflow's page and ``moves_of`` parses.
+
+    >>> print(move_value(AliasMove("champion", 1, 2, "ann", "2026-01-01T12:00:00+00:00", "promote",
+    ...     {"smoke": "18/18 checks [all]", "size.max_mb": "1.2 MB"}, {"size.max_mb": 1.25}), done=True))
+    champion: version 1 -> 2, promote by ann at 2026-01-01T12:00:00+00:00
+    smoke: 18/18 checks [all]
+    size.max_mb = 1.25: 1.2 MB
+
+    Args:
+        move: The move.
+        done: Whether the alias was moved; false right before it is moved.
+    """
+    old = "none" if move.old is None else f"version {move.old}"
+    head = f"{move.alias}: {old} -> {move.new}, {move.why} by {_one_line(move.by)} at {move.at}"
+    head += f", with {move.ensemble}" if move.ensemble else ""
+    lines = [_figure_line(name, move.figures.get(name, ""), move.values.get(name)) for name in _figure_names(move)]
+    if sum(map(len, lines)) > _MAX_FIGURES:
+        lines = ["figures: too many to store"]
+    return "\n".join([head if done else f"{head} {_NOT_DONE}", *lines])
+
+
+def _figure_names(move: AliasMove) -> list[str]:
+    return list({**move.figures, **move.values})
+
+
+def _figure_line(name: str, text: str, value: float | None) -> str:
+    key = name if _PLAIN_NAME.fullmatch(name) else json.dumps(name)
+    number = "" if value is None else f" = {value!r}"
+    return f"{key}{number}: {_one_line(text)}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def moves_of(tags: Mapping[str, str], current: Mapping[str, int]) -> list[AliasMove]:
@@ -125,11 +166,60 @@ def moves_of(tags: Mapping[str, str], current: Mapping[str, int]) -> list[AliasM
     """
     moves = []
     for key in sorted(key for key in tags if key.startswith(_MOVE)):
-        try:
-            recorded = _RECORDED_MOVE.validate_json(tags[key])
-        except ValidationError:
+        recorded = _parse_text(tags[key]) or _parse_json(tags[key])
+        if recorded is None:
             continue  # not written by repogen
-        fields = asdict(recorded)
-        if fields.pop("done") or current.get(recorded.alias) == recorded.new:
-            moves.append(AliasMove(**fields))
+        move, done = recorded
+        if done or current.get(move.alias) == move.new:
+            moves.append(move)
     return sorted(moves, key=lambda move: move.at)
+
+
+def _parse_text(text: str) -> tuple[AliasMove, bool] | None:
+    """Return a move that ``move_value`` wrote, and whether it was done; None for other text."""
+    head, *lines = text.split("\n")
+    match = _HEAD.fullmatch(head)
+    if match is None or not _is_number(match["new"]) or not _is_number(match["old"] or "0"):
+        return None
+    figures, values = dict[str, str](), dict[str, float]()
+    for line in lines:
+        figure = _FIGURE.fullmatch(line)
+        if figure is None:
+            continue
+        name = _figure_name(figure["name"])
+        if figure["text"]:
+            figures[name] = figure["text"]
+        value = _number(figure["value"])
+        if value is not None:
+            values[name] = value
+    old = None if match["old"] is None else int(match["old"])
+    move = AliasMove(
+        match["alias"], old, int(match["new"]), match["by"], match["at"], match["why"], figures, values,
+        match["ensemble"] or "",
+    )  # fmt: skip
+    return move, match["pending"] is None
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = math.nan if text is None else float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _figure_name(text: str) -> str:
+    try:
+        return str(json.loads(text)) if text.startswith('"') else text
+    except ValueError:
+        return text
+
+
+def _parse_json(text: str) -> tuple[AliasMove, bool] | None:
+    """Return a move as development builds of repogen 0.1 recorded it."""
+    try:
+        fields = asdict(_RECORDED_MOVE.validate_json(text))
+    except ValidationError:
+        return None
+    done = bool(fields.pop("done"))
+    return AliasMove(**fields), done

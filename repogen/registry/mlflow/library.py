@@ -51,6 +51,8 @@ with warnings.catch_warnings():
     from mlflow.models import Model, ModelSignature
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
     from mlflow.tracking import MlflowClient
+    from mlflow.tracking._model_registry import utils as registry_servers
+    from mlflow.tracking._tracking_service import utils as tracking_servers
     from mlflow.types import Schema, TensorSpec
     from requests import RequestException  # installed with mlflow
 silence_logs()  # importing mlflow sets levels of its own
@@ -76,4 +78,6 @@ __all__ = [
     "TensorSpec",
     "get_artifact_repository",
     "mlflow",
+    "registry_servers",
+    "tracking_servers",
 ]

@@ -61,7 +61,7 @@ def metrics(built: BuiltModel, report: ModelReport) -> Iterator[tuple[str, float
     yield from _optimization(report)
     yield "graph/nodes_exported", float(report.nodes_exported), 0
     yield "graph/nodes_optimized", float(report.nodes_optimized), 0
-    yield "graph/size_bytes", float(report.size), 0
+    yield "model/size_bytes", float(report.size), 0
     yield "build/peak_rss_bytes", float(report.peak_rss_bytes), 0
     for step_name, seconds in report.seconds.items():
         yield f"{SECONDS}{step_name}", seconds, 0

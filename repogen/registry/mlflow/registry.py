@@ -5,22 +5,24 @@ from __future__ import annotations
 import os
 import time
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
 from repogen.artifacts.registry import EntryState, RegistryEntry
 from repogen.errors import TrackingError
 from repogen.registry.mlflow.client import Connection, connect
-from repogen.registry.mlflow.download import fetch_version
-from repogen.registry.mlflow.entries import entry_of, move_key, move_value, moves_of, version_number
+from repogen.registry.mlflow.download import fetch_manifest, fetch_version
+from repogen.registry.mlflow.entries import STEPS, entry_of, move_key, move_value, moves_of, version_number
 from repogen.registry.mlflow.library import LoggedModel, Metric, MlflowException, ModelVersion, RegisteredModel
 from repogen.registry.mlflow.metrics import REPORT_FILE, run_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from repogen.artifacts.registry import AliasMove, PromotionRun
     from repogen.artifacts.tracking import Tracking
+    from repogen.artifacts.versions import Manifest
 
 _PAGE = 200
 _MAX_PAGES = 1000
@@ -64,8 +66,7 @@ class MlflowRegistry:
 
     def _versions(self, name: str, aliases: dict[str, int]) -> tuple[RegistryEntry, ...]:
         with self._connection.doing(f"reading the versions of {name}"):
-            search = partial(self._client.search_model_versions, f"name='{name}'")
-            registered = _all(search, f"versions of {name}")
+            registered = self._search_versions(f"name='{name}'")
         entries = [
             entry_of(version, _pointing(aliases, version_number(version.version, name))) for version in registered
         ]
@@ -74,14 +75,40 @@ class MlflowRegistry:
     def with_alias(self, alias: str) -> tuple[RegistryEntry, ...]:
         """Return the version that ``alias`` points to, of every registered model that has it, by name."""
         with self._connection.doing("reading the registered models"):
-            models = _all(self._client.search_registered_models, "registered models")
             entries = []
-            for model in models:
-                aliases = _aliases(model)
-                if alias in aliases:
-                    version = self._client.get_model_version(model.name, str(aliases[alias]))
-                    entries.append(entry_of(version, _pointing(aliases, aliases[alias])))
+            for name, aliases in self._models_with_alias(alias).items():
+                version = self._client.get_model_version(name, str(aliases[alias]))
+                entries.append(entry_of(version, _pointing(aliases, aliases[alias])))
         return tuple(sorted(entries, key=lambda entry: entry.name))
+
+    def ensembles_with_alias(self, alias: str) -> tuple[RegistryEntry, ...]:
+        """Return the version that ``alias`` points to, of every ensemble that has it, by name: in two calls or more."""
+        with self._connection.doing("reading the registered ensembles"):
+            models = self._models_with_alias(alias)
+            versions = self._search_versions(f"tags.`{STEPS}` LIKE '%'")
+        entries = (
+            entry_of(version, _pointing(models[version.name], models[version.name][alias]))
+            for version in versions
+            if version.name in models
+        )
+        return tuple(
+            sorted(
+                (entry for entry in entries if entry.version == models[entry.name][alias]), key=lambda entry: entry.name
+            )
+        )
+
+    def _models_with_alias(self, alias: str) -> dict[str, dict[str, int]]:
+        """Return the aliases of every registered model that has an alias, by name."""
+        models = _all(self._client.search_registered_models, "registered models")
+        return {str(model.name): _aliases(model) for model in models if alias in model.aliases}
+
+    def _search_versions(self, query: str) -> list[ModelVersion]:
+        return _all(partial(self._client.search_model_versions, query), "versions")
+
+    def manifest(self, entry: RegistryEntry) -> Manifest:
+        """Download the manifest of a version; see ``ModelRegistry.manifest``."""
+        with TemporaryDirectory(prefix="repogen-manifest-") as directory:
+            return fetch_manifest(self._connection, entry, Path(directory))
 
     def fetch(self, entry: RegistryEntry, directory: Path) -> Path:
         """Download the files of a version, checked against its manifest; see ``ModelRegistry.fetch``."""

@@ -21,6 +21,7 @@ MODEL_VERSION = re.compile(r"models:/(?P<name>[^@/]+)/(?P<version>[1-9][0-9]*)")
 _LOGGED_MODEL = re.compile(r"models:/m-[0-9a-f]{32}")
 TRACKING_URI = "MLFLOW_TRACKING_URI"
 """The environment variable that MLflow itself reads."""
+REGISTRY_URI = "MLFLOW_REGISTRY_URI"
 _REMEDY = (
     'pass --tracking-uri, set MLFLOW_TRACKING_URI, or write mlflow: {tracking_uri: "sqlite:///mlflow.db"} in the spec'
 )

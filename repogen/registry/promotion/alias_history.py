@@ -76,4 +76,6 @@ def _periods(alias: str, moves: Sequence[AliasMove], current: int | None) -> Ite
 
 
 def _period(move: AliasMove, *, until: str, present: bool) -> Period:
-    return Period(move.alias, move.new, move.at, until, present, move.by, move.why, move.figures, move.values)
+    return Period(
+        move.alias, move.new, move.at, until, present, move.by, move.why, move.figures, move.values, move.ensemble
+    )

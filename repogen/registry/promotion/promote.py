@@ -1,4 +1,7 @@
-"""Promote a version, roll back an alias, and show its history: the gates decide, and the alias moves once, last."""
+"""Promote a version, roll back an alias, and show its history.
+
+The gates decide, and the alias moves once, last. The alias of an ensemble selects the versions of its steps as well.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,14 @@ from repogen.artifacts.registry import AliasMove, EntryState, PromotionRun
 from repogen.errors import GateError, SpecError, TrackingError
 from repogen.registry.promotion.alias_history import PROMOTE, ROLLBACK, periods, rollback_target
 from repogen.registry.promotion.run_gates import run_gates
+from repogen.registry.promotion.steps import follow, require_no_ensemble, shared_step_notes, step_moves
 from repogen.reporting.markdown import promotion_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from repogen.artifacts.progress import Progress
-    from repogen.artifacts.promotion import GateResult
+    from repogen.artifacts.promotion import GateResult, StepMove
     from repogen.artifacts.registry import ModelRegistry, RegistryEntry
     from repogen.registry.promotion.request import PromotionRequest
     from repogen.registry.promotion.run_gates import GateRun
@@ -41,7 +45,7 @@ _NOT_PROMOTABLE = {
 
 
 def promote(registry: ModelRegistry, request: PromotionRequest, progress: Progress) -> PromotionReport:
-    """Move an alias to a version if the version passes its gates.
+    """Move an alias to a version if the version passes its gates; that of an ensemble with those of its steps.
 
     Args:
         registry: The model registry.
@@ -53,7 +57,8 @@ def promote(registry: ModelRegistry, request: PromotionRequest, progress: Progre
 
     Raises:
         SpecError: The model, version or alias name does not exist or is invalid, or a file of a gate is missing.
-        GateError: The version is pending, or was not built by repogen; or the gate of a plug-in raised an exception.
+        GateError: The version is pending, or was not built by repogen, or is a step of an ensemble that was verified
+            with another version; or the gate of a plug-in raised an exception.
         SmokeError: No Triton of the version's target could be started, or it ended.
         TrackingError: The registry cannot be reached, artifacts are missing or modified, or the alias was moved
             in the meantime. If only the run cannot be recorded, a note in the report says so.
@@ -65,39 +70,35 @@ def promote(registry: ModelRegistry, request: PromotionRequest, progress: Progre
     candidate = _candidate(entries, request)
     notes = _skip_notes(entries, candidate) if request.version is None else ()
     old_version = None if champion is None else champion.version
-    if old_version == candidate.version:
-        return PromotionReport(
-            request.name, request.alias, old_version, candidate.version, Outcome.ALREADY, notes=notes
-        )
-    run = run_gates(registry, candidate, champion, request, progress)
-    outcome, move = Outcome.WOULD_MOVE, None
-    if any(result.verdict is Verdict.FAILED for result in run.results):
-        outcome = Outcome.REFUSED
-    elif not request.dry_run:
-        move = _move(request.alias, old_version, candidate.version, PROMOTE, run)
-        registry.move_alias(request.name, move)
-        outcome = Outcome.PROMOTED
+    manifest = registry.manifest(candidate)
+    steps = step_moves(registry, candidate, manifest, request.alias)
     report = PromotionReport(
-        model=request.name,
-        alias=request.alias,
-        old=old_version,
-        new=candidate.version,
-        outcome=outcome,
-        gates=run.results,
-        server=run.server,
-        indicative=run.indicative,
-        move=move,
-        notes=notes,
+        request.name, request.alias, old_version, candidate.version, Outcome.ALREADY, notes=notes, steps=steps
     )
+    if old_version == candidate.version:
+        return report if request.dry_run else _completed(registry, report)
+    require_no_ensemble(registry, candidate, request.alias)
+    run = run_gates(registry, candidate, champion, request, progress)
+    report = replace(report, gates=run.results, server=run.server, indicative=run.indicative)
+    if any(result.verdict is Verdict.FAILED for result in run.results):
+        report = replace(report, outcome=Outcome.REFUSED)
+    else:
+        notes = (*notes, *shared_step_notes(registry, candidate, manifest, request.alias))
+        report = replace(report, outcome=Outcome.WOULD_MOVE, notes=notes)
+        if not request.dry_run:
+            move = _move(request.alias, old_version, candidate.version, PROMOTE, run)
+            report = _moved(registry, replace(report, outcome=Outcome.PROMOTED), move)
     if not request.dry_run:
         progress.step(request.name, "record")
         report = _recorded(registry, report)
-    progress.step(request.name, "failed" if outcome is Outcome.REFUSED else "done")
+    progress.step(request.name, "failed" if report.outcome is Outcome.REFUSED else "done")
     return report
 
 
 def rollback(registry: ModelRegistry, name: str, alias: str, *, dry_run: bool = False) -> PromotionReport:
     """Move an alias back to its previous version; no gate is measured, because that version has served before.
+
+    The alias of an ensemble is moved back with those of its steps.
 
     Args:
         registry: The model registry.
@@ -107,7 +108,8 @@ def rollback(registry: ModelRegistry, name: str, alias: str, *, dry_run: bool = 
 
     Raises:
         SpecError: The model does not exist.
-        GateError: The alias does not exist, has no previous version, or repogen did not build that version.
+        GateError: The alias does not exist, has no previous version, repogen did not build that version, or it is a
+            step of an ensemble that was verified with another version.
         TrackingError: That version was deleted, the registry cannot be reached, or the alias was moved in the meantime.
     """
     _check_alias(alias)
@@ -133,14 +135,20 @@ def rollback(registry: ModelRegistry, name: str, alias: str, *, dry_run: bool = 
             code="promotion.version-deleted",
         )
     _require_promotable(target)
-    outcome, move = Outcome.WOULD_MOVE, None
-    if not dry_run:
-        outcome, move = Outcome.ROLLED_BACK, _move(alias, current.version, version, ROLLBACK)
-        registry.move_alias(name, move)
+    require_no_ensemble(registry, target, alias)
     notes = ["no gates were measured, because the version was served before"]
     if not moves or moves[-1].new != current.version:
         notes.append(f"the alias was moved to version {current.version} outside of repogen")
-    return PromotionReport(name, alias, current.version, version, outcome, move=move, notes=tuple(notes))
+    steps: tuple[StepMove, ...] = ()
+    try:
+        steps = step_moves(registry, target, registry.manifest(target), alias)
+    except TrackingError as error:  # the alias can still be moved, and `repogen sync` reports what is missing
+        notes.append(f"its files could not be read, so the aliases of steps are not moved: {error.message}")
+    report = PromotionReport(name, alias, current.version, version, Outcome.WOULD_MOVE, notes=tuple(notes), steps=steps)
+    if dry_run:
+        return report
+    move = _move(alias, current.version, version, ROLLBACK)
+    return _moved(registry, replace(report, outcome=Outcome.ROLLED_BACK), move)
 
 
 def history(registry: ModelRegistry, name: str, alias: str | None = None) -> History:
@@ -232,6 +240,19 @@ def _move(alias: str, old: int | None, new: int, why: str, run: GateRun | None =
     return AliasMove(alias, old, new, _user(), now, why, figures, values)
 
 
+def _moved(registry: ModelRegistry, report: PromotionReport, move: AliasMove) -> PromotionReport:
+    """Move the alias, then those of the steps; return the report, with a note for each step that was not moved."""
+    registry.move_alias(report.model, move)
+    notes = tuple(follow(registry, move, report.model, report.steps))
+    return replace(report, move=move, notes=(*report.notes, *notes))
+
+
+def _completed(registry: ModelRegistry, report: PromotionReport) -> PromotionReport:
+    """Move the aliases of steps that do not follow the ensemble, for example because a promotion was interrupted."""
+    move = _move(report.alias, report.old, report.new, PROMOTE)
+    return replace(report, notes=(*report.notes, *follow(registry, move, report.model, report.steps)))
+
+
 def _user() -> str:
     """Return the user who moves the alias; in GitHub Actions the user who started the workflow run."""
     actor = os.environ.get("GITHUB_ACTOR")
@@ -254,6 +275,7 @@ def _recorded(registry: ModelRegistry, report: PromotionReport) -> PromotionRepo
             "repogen.version": str(report.new),
             "repogen.champion": "none" if report.old is None else str(report.old),
             "repogen.outcome": report.outcome.value,
+            **{f"repogen.step.{step.model}": str(step.new) for step in report.steps},
             **{f"repogen.gate.{gate.gate}": gate.verdict.value for gate in report.gates},
         },
         metrics={f"gate/{name}": value for name, value in _values(report.gates).items()},

@@ -15,7 +15,9 @@ from repogen.artifacts.serving import ControlMode
 from repogen.artifacts.versions import ModelConfig, StagedVersion
 from repogen.errors import GateError, ServerError, SmokeError, SpecError, first_line
 from repogen.plugins import is_built_in, load_plugin
+from repogen.registry.ensembles import download_steps
 from repogen.registry.gates.interface import Candidate, Champion, NotMeasuredError, Requires, Versions, failed_limits
+from repogen.repository.ensembles import with_suffix
 from repogen.repository.layout import model_dir
 from repogen.repository.manifest import read_manifest
 from repogen.repository.own_config import stage_config
@@ -36,11 +38,14 @@ if TYPE_CHECKING:
     from repogen.artifacts.promotion import GateResult
     from repogen.artifacts.registry import ModelRegistry, RegistryEntry
     from repogen.artifacts.serving import RunningTriton
+    from repogen.artifacts.versions import Manifest
     from repogen.registry.gates.interface import Gate
     from repogen.registry.promotion.request import PromotionRequest
     from repogen.smoke.served import ServedVersion
 
 _VERSION = 1
+_CHAMPION = ".champion"
+"""Suffix of the champion's models; the name of a model of repogen has no dot."""
 
 
 @dataclass(frozen=True)
@@ -137,15 +142,17 @@ def run_gates(
         repository.mkdir()
         Path(scratch).chmod(0o755)  # a Triton in a container may run as another user
         progress.step(request.name, "fetch")
-        staged = _download(registry, candidate, repository, candidate.name)
-        if required > Requires.MANIFEST:
-            _reject_ensemble(staged)
-        staged_champion = None
+        staged, steps = _download(registry, candidate, repository)
+        staged_champion: StagedVersion | None = None
+        champion_steps: tuple[Manifest, ...] = ()
         if _can_compare(champion, gates):
-            staged_champion = _download(registry, champion, repository, f"{champion.name}-champion")
+            staged_champion, champion_steps = _download(registry, champion, repository, _CHAMPION)
         run = _Run(request, progress, gates, staged, staged_champion)
         versions = Versions(
-            Candidate(staged.manifest), _champion(champion, staged_champion), request.root, request.schedule
+            Candidate(staged.manifest, steps),
+            replace(_champion(champion, staged_champion), steps=champion_steps),
+            request.root,
+            request.schedule,
         )
         if required is Requires.MANIFEST:
             return GateRun(run.results(versions))
@@ -183,32 +190,32 @@ def _champion(entry: RegistryEntry | None, staged: StagedVersion | None) -> Cham
     return Champion(entry.version, None if staged is None else staged.manifest, obstacle=obstacle)
 
 
-def _download(registry: ModelRegistry, entry: RegistryEntry, repository: Path, name: str) -> StagedVersion:
-    """Download a version into a private repository, as the only version of model ``name``."""
-    model = model_dir(repository, name)
-    version_dir = model / str(_VERSION)
+def _download(
+    registry: ModelRegistry, entry: RegistryEntry, repository: Path, suffix: str = ""
+) -> tuple[StagedVersion, tuple[Manifest, ...]]:
+    """Download a version into a private repository, as the only version of its model; an ensemble with its steps.
+
+    Args:
+        registry: The registry.
+        entry: The version.
+        repository: The private repository.
+        suffix: Text to add to the names of the models.
+
+    Returns:
+        The version, and the manifests of the models that it uses as an ensemble.
+    """
+    name = f"{entry.name}{suffix}"
+    version_dir = model_dir(repository, name) / str(_VERSION)
     version_dir.mkdir(parents=True)
     registry.fetch(entry, version_dir)
     manifest = read_manifest(version_dir)
     text = read_config_text(version_dir / CONFIG_FILE, f"config.pbtxt of {entry.name} version {entry.version}")
+    if suffix and manifest.provenance.steps:
+        text = with_suffix(text, entry.name, manifest.provenance.steps, suffix)
     config = ModelConfig(name, text, manifest.max_batch_size, manifest.signature)
     staged = StagedVersion(name, repository, _VERSION, config, manifest)
     stage_config(staged, version_dir)
-    return staged
-
-
-def _reject_ensemble(staged: StagedVersion) -> None:
-    """Reject an ensemble: it can't be served, because the models of its steps are other entries of the registry.
-
-    Raises:
-        SmokeError: It is an ensemble.
-    """
-    if staged.manifest.provenance.exporter == "ensemble":
-        raise SmokeError(
-            f"{staged.name} is an ensemble, and can't be measured without the models of its steps",
-            "run gates on its steps, and promote the ensemble without serving: --gate smoke=off",
-            code="promotion.ensemble",
-        )
+    return staged, download_steps(registry, entry, manifest, repository, suffix)
 
 
 @contextmanager

@@ -34,20 +34,6 @@ class Step:
     path: Path | None = None
 
 
-def plan_or_failure(
-    repository: Path,
-    options: SyncOptions,
-    name: str,
-    entry: RegistryEntry | None,
-    entries: Sequence[RegistryEntry] = (),
-) -> list[Step]:
-    """Return the plan of a model, or one failed step."""
-    try:
-        return plan(repository, options, name, entry, entries)
-    except (RepogenError, OSError) as error:
-        return [Step(failed(name, entry, error))]
-
-
 def plan(
     repository: Path,
     options: SyncOptions,

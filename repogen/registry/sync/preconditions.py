@@ -13,13 +13,11 @@ from repogen.repository.mirror import is_from_registry
 from repogen.spec.problems import printable, suggestion
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from repogen.artifacts.sync import SyncOptions
     from repogen.artifacts.versions import StagedVersion
-
-NO_STEP = "sync.no-step"
-"""Code of the error that an ensemble's steps are not in the repository yet."""
 
 
 def chosen_models(repository: Path, options: SyncOptions, aliased: dict[str, RegistryEntry]) -> list[str]:
@@ -107,17 +105,22 @@ def require_unmoved_alias(registry: ModelRegistry, alias: str, name: str, entry:
         )
 
 
-def require_loadable_ensemble(staged: StagedVersion, repository: Path) -> None:
-    """Require that Triton can load an ensemble with the models that the repository serves.
+def require_loadable_ensemble(staged: StagedVersion, repository: Path, others: Iterable[StagedVersion]) -> None:
+    """Require that Triton can load an ensemble with the models that the repository will serve.
+
+    Args:
+        staged: A version.
+        repository: The repository.
+        others: Versions that are published with it; may include itself.
 
     Raises:
         PublishError: A step's model or version is missing, or differs from the one that the ensemble was built with.
     """
-    if reason := unfit(staged.config.text, staged.name, repository):
+    if reason := unfit(staged.config.text, staged.name, repository, others):
         raise PublishError(
             f"{staged.name} was not published: {reason}",
-            "set the alias on its steps as well, and remove `version:` from them: the registry numbers versions itself",
-            code=NO_STEP,
+            "build it together with its steps, without `version:` in them: the registry numbers versions itself",
+            code="sync.no-step",
         )
 
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 MAX_VERSIONS = 30
 _MAX_CHANGES = 20
-_STEP = "step:"
 _SHORT = 12
 _MIB = 2**20
 
@@ -141,10 +140,9 @@ def _lineage_parts(model: ModelRecord, contents: Mapping[str, tuple[str, int]]) 
         (each.version, each.manifest) for each in model.versions[: MAX_VERSIONS + 1] if each.manifest is not None
     ]
     steps = tuple(
-        (str(version), key.removeprefix(_STEP), _step_text(digest, contents))
+        (str(version), name, _step_text(digest, contents))
         for version, manifest in versions[:MAX_VERSIONS]
-        for key, digest in manifest.provenance.fingerprint.items()
-        if key.startswith(_STEP)
+        for name, digest in manifest.provenance.steps.items()
     )
     if steps:
         yield Table("Versions of the models that an ensemble was built from", ("Version", "Model", "Built from"), steps)

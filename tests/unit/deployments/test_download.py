@@ -9,7 +9,7 @@ import pytest
 
 from repogen.deployments.download import download
 from repogen.deployments.tensors import wire_tensors
-from repogen.errors import PublishError, SourceError, SpecError
+from repogen.errors import PublishError, SpecError, TrackingError
 from repogen.smoke.inference import TensorMetadata
 from tests.support.simulated_registry import SimulatedRegistry, version_of_bytes
 
@@ -33,22 +33,15 @@ def test_step_that_leads_out_of_the_directory(tmp_path: Path) -> None:
     assert [path.name for path in target.parent.iterdir()] == ["models"]
 
 
-def test_steps_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each version may name another one as its step."""
-    monkeypatch.setattr("repogen.deployments.download._MAX_VERSIONS", 2)
-    registry, step = SimulatedRegistry(tmp_path / "registry"), None
-    for name in ("a", "b", "c"):
-        version = version_of_bytes(tmp_path / name, name, name.encode())
-        document = json.loads((version / "manifest.json").read_text(encoding="utf-8"))
-        if step is not None:
-            document["provenance"]["fingerprint"][f"step:{step.name}"] = step.content
-        (version / "manifest.json").write_text(json.dumps(document), encoding="utf-8")
-        step = registry.register(version)
-    assert step is not None
-    (tmp_path / "models").mkdir()
-    with pytest.raises(SourceError, match="lead to more than 2 versions"):
-        download(registry, step, tmp_path / "models")
-    assert len(list((tmp_path / "models").iterdir())) == 2
+def test_ensemble_that_uses_itself(tmp_path: Path) -> None:
+    """Nothing is downloaded twice, and no number of steps takes hours."""
+    registry = SimulatedRegistry(tmp_path / "registry")
+    for number, steps in enumerate([{"e": "0" * 64}, {f"m{n}": "0" * 64 for n in range(257)}]):
+        entry = registry.register(version_of_bytes(tmp_path / str(number), "e", b"e", steps=steps))
+        (tmp_path / f"models{number}").mkdir()
+        with pytest.raises(TrackingError) as caught:
+            download(registry, entry, tmp_path / f"models{number}")
+        assert caught.value.code == "tracking.step"
 
 
 def test_dtype_that_is_not_known() -> None:

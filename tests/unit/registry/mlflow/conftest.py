@@ -17,7 +17,7 @@ from repogen.artifacts.serving import Latency, SmokeCheck, SmokeReport
 from repogen.artifacts.tensors import Signature, TensorSpec
 from repogen.artifacts.tracking import Tracking
 from repogen.artifacts.versions import ModelConfig, Provenance, StagedVersion
-from repogen.registry.mlflow.client import Connection, connect
+from repogen.registry.mlflow.client import Connection, connect, set_servers
 from repogen.registry.mlflow.runs import MlflowTracker
 from repogen.repository.stage import stage_version
 
@@ -110,10 +110,17 @@ def report(staged: StagedVersion) -> ModelReport:
 
 
 @pytest.fixture(scope="session")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Connection:
-    """Connect to a sqlite store that all tests share; each test uses its own models."""
+def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Connection:
+    """Connect to a sqlite store that all tests share."""
     root = tmp_path_factory.mktemp("mlflow")
     return connect(Tracking(f"sqlite:///{root}/mlflow.db", "repogen", register=True, root=root))
+
+
+@pytest.fixture(scope="module")
+def store(shared_store: Connection) -> Connection:
+    """Return a connection to the store that all tests share; each test uses its own models."""
+    set_servers(shared_store.tracking.uri)
+    return shared_store
 
 
 @pytest.fixture

@@ -61,6 +61,26 @@ def test_alias_that_was_moved_in_the_meantime_is_not_moved(store: Connection, tr
     assert registry.moves("raced") == (SECOND_TO_NONE,)
 
 
+def test_ensembles_with_an_alias(store: Connection, track: Any, stage: Stage) -> None:
+    """Only the version that the alias points to, and only of ensembles; its manifest names the contents."""
+    for factor in (1.0, 2.0):
+        staged = stage("set", factor)
+        origin = replace(staged.manifest.provenance, fingerprint={"step:a": "1" * 64, "step:b": "2" * 64})
+        ensemble = replace(staged, manifest=replace(staged.manifest, provenance=origin))
+        track("set").log(ensemble, built(staged), report(staged), "", staged.repository)
+    registered("single", track, stage)
+    registry = MlflowRegistry(store)
+    for name in ("set", "single"):
+        registry.move_alias(name, replace(SECOND_TO_NONE, alias="best"))
+    (entry,) = registry.ensembles_with_alias("best")
+    assert (entry.name, entry.version, entry.aliases, entry.steps) == ("set", 2, ("best",), ("a", "b"))
+    assert registry.ensembles_with_alias("other") == ()
+    assert registry.manifest(entry).content_sha256 == entry.content
+    with pytest.raises(TrackingError, match="is not the one that was registered") as caught:
+        registry.manifest(replace(entry, content="0" * 64))
+    assert caught.value.code == "tracking.altered"
+
+
 SECOND_TO_NONE = replace(SECOND, old=None)
 
 

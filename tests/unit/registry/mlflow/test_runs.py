@@ -39,7 +39,7 @@ def test_run_of_a_model_is_complete(store: Connection, track: Any, stage: Stage)
     values = run.data.metrics
     assert values["parity/max_abs_diff"] == 1e-6
     assert values["latency/p95_ms"] == 2.0
-    assert values["graph/size_bytes"] == 1234.0
+    assert values["model/size_bytes"] == 1234.0
     assert values["seconds/export"] == 1.5
     history = store.client.get_metric_history(tracked.run_id, "parity_case/max_abs_diff")
     assert [(point.step, point.value) for point in history] == [(0, 0.0), (1, 1e-6)]

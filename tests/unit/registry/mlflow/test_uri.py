@@ -9,7 +9,8 @@ import pytest
 
 from repogen.artifacts.tracking import Tracking
 from repogen.errors import SpecError
-from repogen.registry.mlflow.client import connect
+from repogen.registry.mlflow.client import connect, servers_restored, set_servers
+from repogen.registry.mlflow.library import mlflow
 from repogen.registry.mlflow.uri import redact_uri, tracking_of
 from repogen.spec.load import load_spec
 
@@ -30,6 +31,21 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("URI", "USERNAME", "PASSWORD"):
         monkeypatch.setenv(f"MLFLOW_TRACKING_{name}", "")
         monkeypatch.delenv(f"MLFLOW_TRACKING_{name}")
+
+
+def test_servers_of_the_calling_program_are_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connecting sets mlflow's own servers, but no variable that another process would inherit."""
+    monkeypatch.setenv("MLFLOW_REGISTRY_URI", "")
+    monkeypatch.delenv("MLFLOW_REGISTRY_URI")
+    set_servers("http://tracking.invalid", "http://registry.invalid")
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    with servers_restored():
+        connect(Tracking(uri, "repogen", register=True, root=tmp_path))
+        assert (mlflow.get_tracking_uri(), mlflow.get_registry_uri()) == (uri, uri)
+    assert (mlflow.get_tracking_uri(), mlflow.get_registry_uri()) == (
+        "http://tracking.invalid", "http://registry.invalid")  # fmt: skip
+    set_servers(None)
+    assert [name for name in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI") if name in os.environ] == []
 
 
 def spec_in(folder: Path, mlflow: str) -> Path:

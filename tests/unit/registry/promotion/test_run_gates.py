@@ -212,7 +212,8 @@ def test_files_that_the_config_names_are_where_triton_reads_them(tmp_path: Path)
     registry = SimulatedRegistry(tmp_path / "registry")
     entry = registry.register(version_of_bytes(tmp_path / "stage", labels=("a", "b")))
     (tmp_path / "repository").mkdir()
-    staged = _download(registry, entry, tmp_path / "repository", "m")
+    staged, steps = _download(registry, entry, tmp_path / "repository")
+    assert steps == ()
     model = tmp_path / "repository" / "m"
     assert damaged_named_files(model, staged.manifest.files) == ()
     assert [path.parent.name for path in model.rglob("warmup-*") if path.parent.name != "1"] == ["warmup"]

@@ -14,6 +14,7 @@ from repogen.repository.manifest import damaged_files, read_manifest
 from tests.support.simulated_registry import CONFIG, SimulatedRegistry, version_of_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from repogen.artifacts.registry import RegistryEntry
@@ -36,6 +37,7 @@ class Register(Protocol):
         labels: tuple[str, ...] = (),
         template: str = CONFIG,
         state: EntryState = EntryState.PUBLISHED,
+        steps: Sequence[RegistryEntry] = (),
     ) -> RegistryEntry:
         """Register a version and return its entry."""
 
@@ -61,10 +63,13 @@ def register(registry: SimulatedRegistry, tmp_path: Path) -> Register:
         labels: tuple[str, ...] = (),
         template: str = CONFIG,
         state: EntryState = EntryState.PUBLISHED,
+        steps: Sequence[RegistryEntry] = (),
     ) -> RegistryEntry:
         version = version_of_bytes(
-            next(roots), name, weights, batch=batch, shape=shape, policy=policy, labels=labels, template=template
-        )
+            next(roots), name, weights, batch=batch, shape=shape, policy=policy, labels=labels,
+            template=ensemble(*(step.name for step in steps)) if steps else template,
+            steps={step.name: step.content for step in steps},
+        )  # fmt: skip
         return registry.register(version, *aliases, state=state)
 
     return add
@@ -74,6 +79,18 @@ def register(registry: SimulatedRegistry, tmp_path: Path) -> Register:
 def repository(tmp_path: Path) -> Path:
     """Return the path of a repository that does not exist yet."""
     return tmp_path / "place" / "repo"
+
+
+def ensemble(*steps: str, version: int = -1) -> str:
+    """Return a config template of an ensemble whose steps form a chain from x to y."""
+    names = ["x", *(f"y{number}" for number in range(1, len(steps))), "y"]
+    texts = [
+        f'{{{{ model_name: "{step}" model_version: {version} input_map {{{{ key: "x" value: "{names[number]}" }}}}'
+        f' output_map {{{{ key: "y" value: "{names[number + 1]}" }}}} }}}}'
+        for number, step in enumerate(steps)
+    ]
+    head = CONFIG.partition("instance_group")[0].replace('backend: "onnxruntime"', 'platform: "ensemble"')
+    return head + "ensemble_scheduling {{ step [ " + ", ".join(texts) + " ] }}\n"
 
 
 def contents(root: Path) -> dict[str, tuple[bytes | None, int]]:

@@ -1,0 +1,1 @@
+"""Receives the webhooks with which MLflow reports that an alias was moved."""
