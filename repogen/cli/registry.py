@@ -26,7 +26,7 @@ from repogen.cli.signing import Trust, trust_options
 from repogen.cli.spec_option import load_optional_spec
 from repogen.errors import SpecError
 from repogen.reporting.deploy_text import deploy_text
-from repogen.reporting.github import write_promotion
+from repogen.reporting.github import write_deploy, write_promotion, write_sync
 from repogen.reporting.json import as_dict
 from repogen.reporting.output import write_text
 from repogen.reporting.progress import progress_view
@@ -198,6 +198,7 @@ def sync(  # noqa: PLR0913 - one parameter per option
             tracking_uri=tracking_uri,
             progress=progress,
         )
+        write_sync(report, err=as_json)
         if not servers or dry_run:
             print_report(lambda: sync_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)
             sys.exit(report.exit_code)
@@ -209,4 +210,5 @@ def sync(  # noqa: PLR0913 - one parameter per option
             lambda: as_dict(report) | {"deploy": as_dict(deployed)},
             as_json=as_json,
         )
+        write_deploy(deployed, err=as_json)
         sys.exit(deployed.exit_code if deployed.interrupted else report.exit_code or deployed.exit_code)
