@@ -7,16 +7,15 @@ import json
 import os
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 import repogen
 from repogen.scaffold.files import ACTION
+from tests.support.github_api import GitHubApi, github_api
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,59 +135,16 @@ def test_diff_compares_what_the_build_published() -> None:
     assert words(COMMAND="diff", MODELS="[]") == []
 
 
-class GitHub(BaseHTTPRequestHandler):
-    """The part of GitHub's API that comments use, for pull request 7 of a repository."""
-
-    comments: ClassVar[list[dict[str, Any]]] = []
-    requests: ClassVar[list[tuple[str, str]]] = []
-    status: ClassVar[int] = 200
-
-    def do_GET(self) -> None:
-        """Return a page of comments."""
-        page = int(self.path.rpartition("page=")[2])
-        self._respond(self.comments[(page - 1) * 100 : page * 100])
-
-    def do_POST(self) -> None:
-        """Add a comment."""
-        url = f"http://{self.headers['Host']}/comment/{len(self.comments)}"
-        self.comments.append({"url": url, "user": {"type": "Bot"}, **self._body(), "html_url": "page"})
-        self._respond(self.comments[-1])
-
-    def do_PATCH(self) -> None:
-        """Replace a comment."""
-        comment = self.comments[int(self.path.rpartition("/")[2])]
-        comment |= self._body()
-        self._respond(comment)
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
-
-    def _body(self) -> dict[str, Any]:
-        text = self.rfile.read(int(self.headers["Content-Length"]))
-        return dict(json.loads(text))
-
-    def _respond(self, document: object) -> None:
-        self.requests.append((self.command, str(self.headers["Authorization"])))
-        data = json.dumps(document).encode()
-        self.send_response(self.status)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-
 @pytest.fixture
-def github(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[GitHub]]:
-    """Return an API of GitHub, with 150 comments of users, one of which contains the marker of the action."""
-    user = {"user": {"type": "User"}, "url": "", "body": "<!-- repogen diff: ci/compare -->"}
-    monkeypatch.setattr(GitHub, "comments", [dict(user) for _ in range(150)])
-    monkeypatch.setattr(GitHub, "requests", [])
-    with ThreadingHTTPServer(("127.0.0.1", 0), GitHub) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        (tmp_path / "event.json").write_text('{"pull_request": {"number": 7}}', encoding="utf-8")
-        (tmp_path / "comment.md").write_text("### repogen diff\n\n- same\n", encoding="utf-8")
+def github(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[GitHubApi]:
+    """Return an API of GitHub with 150 comments of users that contain the marker of the action."""
+    (tmp_path / "event.json").write_text('{"pull_request": {"number": 7}}', encoding="utf-8")
+    (tmp_path / "comment.md").write_text("### repogen diff\n\n- same\n", encoding="utf-8")
+    with github_api() as api:
+        user = {"user": {"type": "User"}, "url": "", "body": "<!-- repogen diff: ci/compare -->"}
+        api.comments += [dict(user) for _ in range(150)]
         variables = {
-            "API_URL": f"http://127.0.0.1:{server.server_port}",
+            "API_URL": api.url,
             "SERVER_URL": "https://github.example.com",
             "REPOSITORY": "team/models",
             "RUN_ID": "5",
@@ -199,12 +155,10 @@ def github(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[Git
         }
         for name, value in variables.items():
             monkeypatch.setenv(f"GITHUB_{name}", value)
-        yield GitHub
-        server.shutdown()
-        thread.join()
+        yield api
 
 
-def test_comment_is_written_once_and_then_replaced(github: type[GitHub], tmp_path: Path) -> None:
+def test_comment_is_written_once_and_then_replaced(github: GitHubApi, tmp_path: Path) -> None:
     """A second run replaces the comment of the first one, and not that of a user; the token authorizes each request."""
     inputs = {"COMMENT_FILE": str(tmp_path / "comment.md")}
     first = program("comment", tmp_path, **inputs)
@@ -222,11 +176,9 @@ def test_comment_is_written_once_and_then_replaced(github: type[GitHub], tmp_pat
     assert {authorization for _, authorization in github.requests} == {"Bearer t0ken"}
 
 
-def test_comment_that_cannot_be_written_is_a_warning(
-    github: type[GitHub], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_comment_that_cannot_be_written_is_a_warning(github: GitHubApi, tmp_path: Path) -> None:
     """A token without permission does not fail the step, and is not printed; a push has no pull request."""
-    monkeypatch.setattr(github, "status", 403)
+    github.status = 403
     inputs = {"COMMENT_FILE": str(tmp_path / "comment.md")}
     run = program("comment", tmp_path, **inputs)
     assert run.returncode == 0
@@ -319,6 +271,13 @@ def test_install_skips_an_interpreter_that_has_this_repogen(tmp_path: Path) -> N
     """`install: auto` does not run pip here, where repogen is installed; an invalid choice is an error."""
     assert program("install", tmp_path, INSTALL="auto").stdout == ""
     assert "install 'maybe' is not one of auto, always, never" in program("install", tmp_path, INSTALL="maybe").stdout
+
+
+def test_extras_are_names(tmp_path: Path) -> None:
+    """No other text becomes part of the requirement that pip gets."""
+    run = program("install", tmp_path, INSTALL="always", EXTRAS="s3], evil[x", TORCH_INDEX="none")
+    assert run.returncode == 2
+    assert "extras contains 's3]', which is not the name of an extra such as s3" in run.stdout
 
 
 def test_workflow_uses_the_action_of_its_own_release() -> None:

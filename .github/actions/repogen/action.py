@@ -36,6 +36,7 @@ MAX_COMMENT = 65_000
 _MAX_PAGES = 20
 _SECONDS = 30
 _NOT_REGISTERED = re.compile(r"repogen explain promotion\.no-such-(?:model|alias)")
+_EXTRA = re.compile(r"[a-z][a-z0-9-]*")
 _SEPARATORS = re.compile(r"[\s,]+")
 # -P: no file in the working directory is imported instead of repogen.
 _REPOGEN = (sys.executable, "-P", "-m", "repogen")
@@ -66,12 +67,21 @@ def install() -> None:
     """Install the requirements of the models, and repogen unless it is installed."""
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
     constraints = ["-c", str(ROOT / "constraints.txt")]
+    extras = ",".join(dict.fromkeys(("build", "track", *_extras())))
     if _installs():
         index = _torch_index()
         subprocess.run([*pip, *constraints, *(("--extra-index-url", index) if index else ()), "torch"], check=True)
-        subprocess.run([*pip, *constraints, f"{ROOT}[build,track]"], check=True)
+        subprocess.run([*pip, *constraints, f"{ROOT}[{extras}]"], check=True)
     if requirements := _input("REQUIREMENTS"):
         subprocess.run([*pip, "-r", requirements], check=True, cwd=_directory())
+
+
+def _extras() -> list[str]:
+    """Return the extras of repogen to install besides build and track."""
+    names = _names(_input("EXTRAS"))
+    if invalid := [name for name in names if not _EXTRA.fullmatch(name)]:
+        raise InputError(f"extras contains {invalid[0]!r}, which is not the name of an extra such as s3")
+    return names
 
 
 def run() -> None:
