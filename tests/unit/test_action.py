@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -280,13 +281,20 @@ def test_extras_are_names(tmp_path: Path) -> None:
     assert "extras contains 's3]', which is not the name of an extra such as s3" in run.stdout
 
 
-def test_workflow_uses_the_action_of_its_own_release() -> None:
-    """The reusable workflow uses the action by the tag of this version."""
-    text = (ROOT / ".github" / "workflows" / "repogen.yml").read_text(encoding="utf-8")
-    jobs = yaml.safe_load(text)["jobs"]
-    used = {step["uses"] for job in jobs.values() for step in job["steps"]}
-    own = {name for name in used if name.startswith(ACTION)}
-    assert own == {f"{ACTION}@v{repogen.__version__}"}
+@pytest.mark.parametrize(
+    "file",
+    [
+        ".github/workflows/repogen.yml",
+        "examples/github/drift.yml",
+        "examples/github/store.yml",
+        "docs/guides/github-actions.md",
+    ],
+)
+def test_workflows_use_the_action_of_their_own_release(file: str) -> None:
+    """The reusable workflow, the examples and the guide use the action by the tag of this version."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    references = set(re.findall(rf"{re.escape(ACTION)}(?:/[\w./-]+)?@([\w.]+)", text))
+    assert references == {f"v{repogen.__version__}"}
 
 
 def test_old_path_is_the_same_action() -> None:
