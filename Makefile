@@ -87,7 +87,9 @@ lint: $(READY)
 	$(BIN)/python tools/check_wording.py
 	$(BIN)/codespell
 	$(BIN)/actionlint
+	$(BIN)/actionlint examples/github/*.yml
 	$(BIN)/zizmor --offline --quiet .github action.yml
+	$(BIN)/zizmor --offline --quiet --config .github/zizmor.yml examples/github/*.yml
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -94,7 +94,8 @@ class PackedPackages:
         """What is packed, for the report."""
         count = "1 package" if len(self.names) == 1 else f"{len(self.names)} packages"
         pythons = " and ".join(self.pythons)
-        return f"packed {count} for Python {pythons}, {self.size / 1e6:.1f} MB: {', '.join(self.names)}"
+        loaded = "" if len(self.pythons) == 1 else "; a server loads those of its own Python"
+        return f"packed {count} for Python {pythons}, {self.size / 1e6:.1f} MB: {', '.join(self.names)}{loaded}"
 
 
 class _Wheel(NamedTuple):

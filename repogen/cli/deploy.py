@@ -26,6 +26,7 @@ from repogen.cli.group import (
 from repogen.cli.signing import Trust, trust_options
 from repogen.errors import SpecError
 from repogen.reporting.deploy_text import deploy_text
+from repogen.reporting.github import write_deploy
 from repogen.reporting.json import as_dict
 from repogen.reporting.progress import progress_view
 
@@ -176,4 +177,5 @@ def deploy(  # noqa: PLR0913 - one parameter per option
                 progress=progress,
             )
         print_report(lambda: deploy_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)
+        write_deploy(report, err=as_json)
         sys.exit(report.exit_code)

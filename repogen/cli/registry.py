@@ -28,7 +28,7 @@ from repogen.cli.signing import Trust, trust_options
 from repogen.cli.spec_option import load_optional_spec
 from repogen.errors import RepogenError, SpecError
 from repogen.reporting.deploy_text import deploy_text
-from repogen.reporting.github import write_promotion
+from repogen.reporting.github import write_deploy, write_promotion, write_sync
 from repogen.reporting.json import as_dict
 from repogen.reporting.output import write_text
 from repogen.reporting.progress import progress_view
@@ -225,6 +225,7 @@ def sync(  # noqa: PLR0913 - one parameter per option
             _print_syncs(followed_syncs, deploy if servers else None, debug=debug)
             return
         report = api.sync(repository, dry_run=dry_run, **options)
+        write_sync(report, err=as_json)
         if not servers or dry_run:
             print_report(lambda: sync_text(report, debug=debug), lambda: as_dict(report), as_json=as_json)
             sys.exit(report.exit_code)
@@ -236,6 +237,7 @@ def sync(  # noqa: PLR0913 - one parameter per option
             lambda: as_dict(report) | {"deploy": as_dict(deployed)},
             as_json=as_json,
         )
+        write_deploy(deployed, err=as_json)
         sys.exit(deployed.exit_code if deployed.interrupted else report.exit_code or deployed.exit_code)
 
 

@@ -74,6 +74,11 @@ def error_annotations(error: RepogenError) -> list[Annotation]:
     return [_of_record(error.record)]
 
 
+def record_annotations(errors: Iterable[ErrorRecord]) -> list[Annotation]:
+    """Return one annotation per error."""
+    return [_of_record(error) for error in errors]
+
+
 def build_annotations(report: BuildReport, spec: Spec) -> list[Annotation]:
     """Return an error for each failed model, on its line in the spec or its source, and the warnings."""
     annotations = [annotation for model in report.models for annotation in _of_model(model, spec)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from repogen.files.url import relative_text
+from repogen.reporting.markdown import outcome_page
 from repogen.reporting.table import table
 from repogen.reporting.text import error_text
 from repogen.spec.problems import printable
@@ -27,6 +28,17 @@ def deploy_text(report: DeployReport, *, debug: bool) -> str:
     parts.append(_result(report))
     parts += [error_text(error, debug=debug) for server in report.servers for error in server.errors]
     return "\n\n".join(parts)
+
+
+def deploy_markdown(report: DeployReport) -> str:
+    """Return the same as Markdown, for the summary of a job."""
+    return outcome_page(
+        headline=f"repogen deploy: {_result(report)}",
+        errors=[error for server in report.servers for error in server.errors],
+        headings=_HEADINGS,
+        rows=[_row(server, model) for server in report.servers for model in server.models],
+        notes=[note for server in report.servers for note in _notes(server)],
+    )
 
 
 def _row(server: ServerDeployment, model: ModelDeployment) -> tuple[str, ...]:

@@ -20,8 +20,10 @@ from repogen.reporting.annotations import (
     error_annotations,
     finding_annotations,
     promotion_annotations,
+    record_annotations,
     smoke_annotations,
 )
+from repogen.reporting.deploy_text import deploy_markdown
 from repogen.reporting.markdown import (
     bench_markdown,
     check_markdown,
@@ -32,14 +34,17 @@ from repogen.reporting.markdown import (
     tune_markdown,
 )
 from repogen.reporting.output import write_commands, write_text
+from repogen.reporting.registry_text import sync_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from repogen.artifacts.bench import BenchReport
+    from repogen.artifacts.deployment import DeployReport
     from repogen.artifacts.promotion import PromotionReport
     from repogen.artifacts.report import BuildReport
     from repogen.artifacts.serving import SmokeReport
+    from repogen.artifacts.sync import SyncReport
     from repogen.artifacts.tune import TuneReport
     from repogen.check.checker import CheckReport
     from repogen.errors import RepogenError
@@ -197,6 +202,28 @@ def write_promotion(report: PromotionReport, spec: Spec | None, *, err: bool) ->
     if step is not None:
         outputs = {"failed": "true" if report.exit_code else "false"}
         step.write(promotion_annotations(report, spec), promotion_markdown(report), outputs, err=err)
+
+
+def write_deploy(report: DeployReport, *, err: bool) -> None:
+    """Write a deploy to the runner."""
+    step = runner()
+    if step is not None:
+        errors = [error for server in report.servers for error in server.errors]
+        outputs = {"failed": "true" if report.exit_code else "false"}
+        step.write(record_annotations(errors), deploy_markdown(report), outputs, err=err)
+
+
+def write_sync(report: SyncReport, *, err: bool) -> None:
+    """Write a sync to the runner; the output ``changed`` is also set by a dry run."""
+    step = runner()
+    if step is not None:
+        errors = [version.error for version in report.versions if version.error is not None]
+        outputs = {
+            "repository": _workspace_path(report.repository, step.workspace),
+            "changed": "true" if report.changed else "false",
+            "failed": "true" if report.exit_code else "false",
+        }
+        step.write(record_annotations(errors), sync_markdown(report), outputs, err=err)
 
 
 def write_error(error: RepogenError, command: str) -> None:

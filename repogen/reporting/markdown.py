@@ -135,6 +135,11 @@ def diff_page(**variables: object) -> str:
     return _render("diff.md.j2", **variables)
 
 
+def outcome_page(**variables: object) -> str:
+    """Return the result of a command, see ``templates/outcome.md.j2``."""
+    return _render("outcome.md.j2", **variables)
+
+
 def fenced(text: str) -> str:
     r"""Return ``text`` as a code block whose fence is longer than any in the text.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from repogen.artifacts.promotion import Outcome, Verdict
 from repogen.artifacts.sync import SyncAction
 from repogen.files.url import relative_text
+from repogen.reporting.markdown import outcome_page
 from repogen.reporting.table import notes_section, table
 from repogen.reporting.text import error_text
 from repogen.spec.problems import printable
@@ -79,6 +80,17 @@ def followed_text(followed: Followed, *, begins: bool, debug: bool) -> str:
     elif followed.report is not None and (begins or followed.report.changed or followed.report.exit_code):
         parts.append(sync_text(followed.report, debug=debug))
     return "\n\n".join(parts)
+
+
+def sync_markdown(report: SyncReport) -> str:
+    """Return the same as Markdown, for the summary of a job."""
+    return outcome_page(
+        headline=f"repogen sync: {relative_text(report.repository)}: {_sync_outcome(report)}",
+        errors=[version.error for version in report.versions if version.error is not None],
+        headings=_SYNC_HEADINGS,
+        rows=[_sync_row(version, report.alias) for version in report.versions],
+        notes=[f"{printable(version.model)}: {version.note}" for version in report.versions if version.note],
+    )
 
 
 def _gate_row(gate: GateResult) -> tuple[str, ...]:

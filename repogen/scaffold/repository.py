@@ -22,7 +22,7 @@ from repogen.check.files import model_file
 from repogen.errors import ConfigError, RepogenError, SpecError
 from repogen.files import is_directory, is_file, is_inside, read_bytes
 from repogen.onnx_graph.facts import read_graph
-from repogen.repository.layout import directory_of_step, is_model, latest_version, models_of
+from repogen.repository.layout import code_file, directory_of_step, is_model, latest_version, models_of
 from repogen.repository.publish import is_foreign
 from repogen.scaffold.config_section import compared, ensemble_steps, triton_section
 from repogen.scaffold.description import ModelDescription, SpecDescription
@@ -248,10 +248,11 @@ def _onnx(existing: _Existing, file: Path) -> ModelDescription:
 
 def _python(existing: _Existing) -> ModelDescription:
     config = existing.config
-    file = existing.version_dir / PYTHON_FILE
+    file = code_file(existing.version_dir)
     if not is_file(file):
         raise _unsupported(f"{existing.relative(file)} does not exist")
-    others = sorted(entry for entry in existing.version_dir.iterdir() if entry != file and entry.name != "__pycache__")
+    ignored = {file.name, PYTHON_FILE, "__pycache__"}  # with packed packages, model.py is generated
+    others = sorted(entry for entry in existing.version_dir.iterdir() if entry.name not in ignored)
     data = [entry for entry in others if is_file(entry)]
     existing.require_own_files([file, *data])
     signature = _config_signature(config)

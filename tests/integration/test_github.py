@@ -21,16 +21,24 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from repogen.artifacts.progress import Silent
+from repogen.artifacts.serving import ControlMode
 from repogen.cli.group import main
 from repogen.repository.manifest import damaged_files, read_manifest
 from repogen.scaffold.files import ACTION, scaffold
+from repogen.serving.control import VARIABLE
+from repogen.serving.servers import find_server
+from repogen.targets import DEFAULT_RELEASE, targets
 from repogen.version import __version__
+from tests.support.github_api import github_api
+from tests.support.sarif import schema_errors
 from tests.unit.check.conftest import CONFIG, add_model
 
 ROOT = Path(__file__).parents[2]
 GIT = shutil.which("git") or "git"
 UPLOAD = 'if [ -d "$INPUT_PATH" ]; then cp -r "$INPUT_PATH" "$KEPT"; else cp "$INPUT_PATH" "$KEPT.html"; fi'
-STUBS = {"setup-python": "true", "cache": "true", "upload-artifact": UPLOAD}
+DOWNLOAD = 'cp -r "$KEPT" "$INPUT_PATH"'
+STUBS = {"setup-python": "true", "cache": "true", "upload-artifact": UPLOAD, "download-artifact": DOWNLOAD}
 """The command of each stub; a stub has the inputs of the real action."""
 
 NEXT_JOB = """
@@ -77,6 +85,11 @@ class Run:
         (event,) = self.commands("summary", job)
         return str(event["content"])
 
+    def headlines(self, job: str) -> list[str]:
+        """Return the first line of each part of the summaries of a job's repogen steps."""
+        contents = "\n".join(event["content"] for event in self.commands("summary", job))
+        return [line for line in contents.splitlines() if line.startswith("### ")]
+
 
 @dataclass(frozen=True)
 class Hub:
@@ -89,12 +102,18 @@ class Hub:
         """The user's repository."""
         return self.root / "project"
 
-    def act(self, event: str) -> Run:
+    def act(self, event: str, *options: str) -> Run:
         """Commit, and run the workflow with act for an event on the default branch."""
-        for words in (("add", "-A"), ("-c", "user.name=n", "-c", "user.email=n@example.com", "commit", "-qm", "x")):
+        for words in (
+            ("add", "-A"),
+            ("-c", "user.name=n", "-c", "user.email=n@example.com", "commit", "-qm", "x", "--allow-empty"),
+        ):
             subprocess.run([GIT, *words], cwd=self.project, check=True)
         payload = self.root / "event.json"
-        payload.write_text('{"repository": {"default_branch": "main"}}', encoding="utf-8")
+        document: dict[str, object] = {"repository": {"default_branch": "main"}}
+        if event == "pull_request":
+            document |= {"pull_request": {"number": 7, "head": {"repo": {"full_name": "team/models"}}}}
+        payload.write_text(json.dumps(document), encoding="utf-8")
         actions = {pin: self.root / "stubs" / pin.partition("@")[0].partition("/")[2] for pin in _pins()}
         actions[f"{ACTION}@v{__version__}"] = self.root / "action"
         command = [
@@ -103,8 +122,9 @@ class Hub:
             *("--action-cache-path", str(self.root / "act"), "--env", f"KEPT={self.root / 'kept'}"),
             *("--var", f"MLFLOW_TRACKING_URI=sqlite:///{self.root / 'mlflow.db'}"),
             *(word for pin, place in actions.items() for word in ("--local-repository", f"{pin}={place}")),
+            *options,
         ]
-        run = subprocess.run(command, cwd=self.project, capture_output=True, text=True, check=False, timeout=120)
+        run = subprocess.run(command, cwd=self.project, capture_output=True, text=True, check=False, timeout=900)
         events = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
         return Run(run.returncode, events, self.root / "kept")
 
@@ -166,13 +186,42 @@ def test_push_publishes_and_promotes(hub: Hub) -> None:
 def test_pull_request_is_a_dry_run(hub: Hub) -> None:
     """A pull request verifies and reports everything, and publishes and uploads nothing."""
     _set(hub, "smoke: none")
+    workflow = hub.project / ".github" / "workflows" / "repogen.yml"
+    workflow.write_text(workflow.read_text("utf-8").replace("compare: true", "compare: false"), "utf-8")
     run = hub.act("pull_request")
     assert (run.code, run.jobs()["dry-run"]) == (0, "success")
     (model,) = json.loads(run.outputs("dry-run")["models"])
     assert (model["status"], model["version"]) == ("verified", None)
     assert run.summary("dry-run").startswith("### repogen build: 1 verified\n")
-    assert {"publish", "promote"}.isdisjoint(run.jobs())
+    assert {"publish", "promote", "compare"}.isdisjoint(run.jobs())
     assert not run.uploaded.exists()
+
+
+@pytest.mark.full
+def test_pull_request_is_compared_with_the_champion(hub: Hub) -> None:
+    """A comment has the differences from the champion, and a later run replaces it."""
+    _set(hub, "smoke: none")
+    remote = ("remote", "add", "origin", "https://github.com/team/models.git")
+    subprocess.run([GIT, *remote], cwd=hub.project, check=True)
+    with github_api() as api:
+        options = ("--env", f"GITHUB_API_URL={api.url}", "--secret", "GITHUB_TOKEN=t0ken")
+        first = hub.act("pull_request", *options)
+        assert (first.code, first.jobs().get("compare")) == (0, "success")
+        assert "### repogen diff: tiny: not registered before" in api.comments[0]["body"]
+        shutil.rmtree(hub.root / "kept")
+        assert hub.act("push", *options).code == 0
+        shutil.rmtree(hub.root / "kept")
+        models = hub.project / "models.py"
+        models.write_text(models.read_text("utf-8").replace("manual_seed(0)", "manual_seed(1)"), "utf-8")
+        run = hub.act("pull_request", *options)
+    assert (run.code, run.jobs()["compare"]) == (0, "success")
+    assert run.headlines("dry-run") == ["### repogen build: 1 published"]
+    (headline,) = run.headlines("compare")
+    assert headline.startswith("### repogen diff: tiny: version 1 of models:/tiny/1")
+    (comment,) = api.comments
+    assert headline in comment["body"]
+    assert "- weights: " in comment["body"]
+    assert {authorization for _, authorization in api.requests} == {"Bearer t0ken"}
 
 
 def test_spec_problems_are_annotated(hub: Hub) -> None:
@@ -198,6 +247,61 @@ def test_spec_problems_are_annotated(hub: Hub) -> None:
         "### repogen build failed\n\n**Failed** (spec.problems):\n\n```text\nrepogen.yaml:"
     )
     assert not run.uploaded.exists()
+
+
+COMMANDS = f"""\
+name: models
+on: push
+permissions: {{}}
+jobs:
+  commands:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v6
+      - id: build
+        uses: {ACTION}@v{__version__}
+        with: {{command: build, smoke: none, OPTIONS}}
+      - uses: {ACTION}@v{__version__}
+        with: {{command: smoke, OPTIONS}}
+      - uses: {ACTION}@v{__version__}
+        with: {{command: bench, extra-args: --rounds=1 --seconds=0.05 --batch=1 --concurrency=1, OPTIONS}}
+      - uses: {ACTION}@v{__version__}
+        with: {{command: deploy, servers: SERVER, OPTIONS}}
+      - uses: {ACTION}@v{__version__}
+        with: {{command: promote, smoke: none, extra-args: --gate smoke=off, models: "MODELS", OPTIONS}}
+      - id: drift
+        uses: {ACTION}@v{__version__}
+        with: {{command: sync, extra-args: --dry-run, python: PYTHON, cache: "false", repository: synced}}
+      - run: test ! -e synced && echo "drift ${{{{ steps.drift.outputs.changed }}}}"
+      - uses: {ACTION}@v{__version__}
+        with: {{command: sync, python: PYTHON, cache: "false", repository: synced}}
+      - uses: {ACTION}@v{__version__}
+        with: {{command: diff, models: tiny, python: PYTHON, cache: "false", repository: synced}}
+      - uses: {ACTION}@v{__version__}
+        with: {{command: check, python: PYTHON, cache: "false", repository: synced}}
+"""
+
+
+@pytest.mark.full
+def test_every_command(hub: Hub) -> None:
+    """Each command of the action runs in one job, on one repository and a running server, and writes a summary."""
+    served = hub.root / "served"
+    served.mkdir()
+    text = COMMANDS.replace("OPTIONS", f'python: PYTHON, cache: "false", repository: {served}')
+    text = text.replace("PYTHON", sys.executable).replace("MODELS", "${{ steps.build.outputs.models }}")
+    triton = find_server("embedded", targets()[DEFAULT_RELEASE], Silent())
+    with triton.running(served, ControlMode.EXPLICIT) as running:
+        control = running.endpoint.control
+        assert control is not None
+        text = text.replace("SERVER", running.endpoint.grpc)
+        (hub.project / ".github" / "workflows" / "repogen.yml").write_text(text, encoding="utf-8")
+        header = f"{VARIABLE}={control.key}={control.value}"
+        tracking = f"MLFLOW_TRACKING_URI=sqlite:///{hub.root / 'mlflow.db'}"
+        run = hub.act("push", "--env", header, "--env", tracking)
+    assert (run.code, run.jobs()) == (0, {"commands": "success"})
+    headlines = [line.partition(":")[0].removeprefix("### repogen ") for line in run.headlines("commands")]
+    assert headlines == ["build", "smoke", "bench", "deploy", "promote", "sync", "sync", "diff", "check"]
+    assert [event["msg"] for event in run.events if event["msg"].startswith("drift")] == ["drift true\n"]
 
 
 CHECKS = f"""\
@@ -232,7 +336,9 @@ def test_check_by_both_paths_of_the_action(hub: Hub) -> None:
     run = hub.act("push")
     assert (run.code, run.jobs()) == (0, {"check": "success"})
     assert [event["msg"] for event in run.events if event["msg"].startswith("errors")] == ["errors 3 0\n"]
-    findings = json.loads(run.uploaded.read_text(encoding="utf-8"))["runs"][0]["results"]
+    document = json.loads(run.uploaded.read_text(encoding="utf-8"))
+    assert schema_errors(document) == []
+    findings = document["runs"][0]["results"]
     assert [finding["ruleId"] for finding in findings] == ["RG103", "RG206", "RG206"]
     locations = [finding["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for finding in findings]
     assert set(locations) == {"model_repository/bad/config.pbtxt"}

@@ -5,16 +5,21 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 import repogen
 from repogen.scaffold.files import ACTION
+from tests.support.github_api import GitHubApi, github_api
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / ".github" / "actions" / "repogen" / "action.py"
@@ -76,6 +81,26 @@ def test_build_uses_every_input() -> None:
         ({"COMMAND": "smoke", "REPOSITORY": "r", "MODELS": "a"}, ["smoke", "--model=a", "--", "r"]),
         ({"COMMAND": "sync", "REPOSITORY": "r", "EXTRA_ARGS": "--prune"}, ["sync", "--repository=r", "--prune"]),
         ({"COMMAND": "promote", "MODELS": "-x", "SMOKE": "none"}, ["promote", "--", "-x"]),
+        (
+            {"COMMAND": "sync", "ALIAS": "champion", "EXTRA_ARGS": "--dry-run"},
+            ["sync", "--alias=champion", "--dry-run"],
+        ),
+        (
+            {"COMMAND": "promote", "MODELS": "m", "ALIAS": "champion", "EXTRA_ARGS": "--alias=other"},
+            ["promote", "--alias=champion", "--alias=other", "--", "m"],
+        ),
+        (
+            {"COMMAND": "deploy", "SERVERS": "a:8001, b:8001", "REPOSITORY": "r", "MODELS": "m --x"},
+            ["deploy", "--server=a:8001", "--server=b:8001", "--repository=r", "--", "m", "--x"],
+        ),
+        (
+            {"COMMAND": "bench", "SPEC": "s.yaml", "SMOKE": "embedded", "MODELS": "m", "EXTRA_ARGS": "--rounds=1"},
+            ["bench", "--spec=s.yaml", "--server=embedded", "--rounds=1", "--", "m"],
+        ),
+        (
+            {"COMMAND": "diff", "MODELS": "m", "SPEC": "missing.yaml", "REPOSITORY": "r", "SMOKE": "docker"},
+            ["diff", "--against=models:/m@champion", "--repository=r", "--markdown", "--", "m"],
+        ),
         ({"COMMAND": "check", "SMOKE": "docker"}, ["check", "--format=sarif", "--", "model_repository"]),
         (
             {"COMMAND": "check", "REPOSITORY": "r", "MODELS": "a b", "TARGET": "26.08", "EXTRA_ARGS": "--strict"},
@@ -99,10 +124,77 @@ def test_promote_uses_the_version_that_the_build_registered() -> None:
     assert actual == [["promote", "--spec=s.yaml", "--alias=champion", "--", "a", "7"]]
 
 
+def test_diff_compares_what_the_build_published() -> None:
+    """One command line for each model that was published, registered or not, with the alias."""
+    models = """[
+      {"name": "a", "status": "published", "registry_version": null},
+      {"name": "b", "status": "failed"},
+      {"name": "c", "status": "published", "registry_version": 3}
+    ]"""
+    actual = words(COMMAND="diff", MODELS=models, ALIAS="production", SPEC="s.yaml")
+    assert actual == [["diff", f"--against=models:/{name}@production", "--markdown", "--", name] for name in ("a", "c")]
+    assert words(COMMAND="diff", MODELS="[]") == []
+
+
+@pytest.fixture
+def github(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[GitHubApi]:
+    """Return an API of GitHub with 150 comments of users that contain the marker of the action."""
+    (tmp_path / "event.json").write_text('{"pull_request": {"number": 7}}', encoding="utf-8")
+    (tmp_path / "comment.md").write_text("### repogen diff\n\n- same\n", encoding="utf-8")
+    with github_api() as api:
+        user = {"user": {"type": "User"}, "url": "", "body": "<!-- repogen diff: ci/compare -->"}
+        api.comments += [dict(user) for _ in range(150)]
+        variables = {
+            "API_URL": api.url,
+            "SERVER_URL": "https://github.example.com",
+            "REPOSITORY": "team/models",
+            "RUN_ID": "5",
+            "TOKEN": "t0ken",
+            "WORKFLOW": "ci",
+            "JOB": "compare",
+            "EVENT_PATH": str(tmp_path / "event.json"),
+        }
+        for name, value in variables.items():
+            monkeypatch.setenv(f"GITHUB_{name}", value)
+        yield api
+
+
+def test_comment_is_written_once_and_then_replaced(github: GitHubApi, tmp_path: Path) -> None:
+    """A second run replaces the comment of the first one, and not that of a user; the token authorizes each request."""
+    inputs = {"COMMENT_FILE": str(tmp_path / "comment.md")}
+    first = program("comment", tmp_path, **inputs)
+    assert (first.returncode, first.stdout, first.stderr) == (0, "comment: page\n", "")
+    link = "[Summary of the run](https://github.example.com/team/models/actions/runs/5)"
+    marker = "<!-- repogen diff: ci/compare -->"
+    assert github.comments[150]["body"] == f"{marker}\n### repogen diff\n\n- same\n\n{link}\n"
+    (tmp_path / "comment.md").write_text("x" * 70_000, encoding="utf-8")
+    assert program("comment", tmp_path, **inputs).returncode == 0
+    assert len(github.comments) == 151
+    assert github.comments[150]["body"].startswith(f"{marker}\nxxx")
+    assert "Truncated" in github.comments[150]["body"]
+    assert len(github.comments[150]["body"]) < 65_536
+    assert {method for method, _ in github.requests} == {"GET", "POST", "PATCH"}
+    assert {authorization for _, authorization in github.requests} == {"Bearer t0ken"}
+
+
+def test_comment_that_cannot_be_written_is_a_warning(github: GitHubApi, tmp_path: Path) -> None:
+    """A token without permission does not fail the step, and is not printed; a push has no pull request."""
+    github.status = 403
+    inputs = {"COMMENT_FILE": str(tmp_path / "comment.md")}
+    run = program("comment", tmp_path, **inputs)
+    assert run.returncode == 0
+    assert run.stdout.startswith("::warning title=No comment on the pull request::HTTP Error 403")
+    assert "pull-requests: write" in run.stdout
+    assert "t0ken" not in run.stdout + run.stderr
+    (tmp_path / "event.json").write_text("{}", encoding="utf-8")
+    assert program("comment", tmp_path, **inputs).stdout == "no comment: the event is not a pull request\n"
+
+
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ({"COMMAND": "serve"}, "command 'serve' is not one of build, check, smoke, promote, sync"),
+        ({"COMMAND": "serve"}, "command 'serve' is not one of build, check, smoke, promote, sync, deploy, bench, diff"),
+        ({"COMMAND": "diff"}, "diff requires models: the names, or the output `models` of a build"),
         ({"COMMAND": "build", "EXTRA_ARGS": "'a"}, "extra-args cannot be split: No closing quotation"),
         (
             {"COMMAND": "build", "MLFLOW_TRACKING_URI": "http://[::1"},
@@ -130,7 +222,8 @@ def test_credentials_are_not_an_input(tmp_path: Path) -> None:
 def test_nothing_to_promote_is_not_a_failure(tmp_path: Path) -> None:
     """A run that published nothing does not move an alias."""
     run = program("run", tmp_path, COMMAND="promote", MODELS="[]")
-    assert (run.returncode, run.stdout) == (0, "no model to promote: none was published and registered\n")
+    expected = "no model for promote: none was published, or none was registered\n"
+    assert (run.returncode, run.stdout) == (0, expected)
     assert outputs(tmp_path) == {"failed": "false"}
 
 
@@ -181,13 +274,27 @@ def test_install_skips_an_interpreter_that_has_this_repogen(tmp_path: Path) -> N
     assert "install 'maybe' is not one of auto, always, never" in program("install", tmp_path, INSTALL="maybe").stdout
 
 
-def test_workflow_uses_the_action_of_its_own_release() -> None:
-    """The reusable workflow uses the action by the tag of this version."""
-    text = (ROOT / ".github" / "workflows" / "repogen.yml").read_text(encoding="utf-8")
-    jobs = yaml.safe_load(text)["jobs"]
-    used = {step["uses"] for job in jobs.values() for step in job["steps"]}
-    own = {name for name in used if name.startswith(ACTION)}
-    assert own == {f"{ACTION}@v{repogen.__version__}"}
+def test_extras_are_names(tmp_path: Path) -> None:
+    """No other text becomes part of the requirement that pip gets."""
+    run = program("install", tmp_path, INSTALL="always", EXTRAS="s3], evil[x", TORCH_INDEX="none")
+    assert run.returncode == 2
+    assert "extras contains 's3]', which is not the name of an extra such as s3" in run.stdout
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        ".github/workflows/repogen.yml",
+        "examples/github/drift.yml",
+        "examples/github/store.yml",
+        "docs/guides/github-actions.md",
+    ],
+)
+def test_workflows_use_the_action_of_their_own_release(file: str) -> None:
+    """The reusable workflow, the examples and the guide use the action by the tag of this version."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    references = set(re.findall(rf"{re.escape(ACTION)}(?:/[\w./-]+)?@([\w.]+)", text))
+    assert references == {f"v{repogen.__version__}"}
 
 
 def test_old_path_is_the_same_action() -> None:

@@ -17,8 +17,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +30,13 @@ ROOT = Path(__file__).resolve().parents[3]
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 INTERRUPTED = 130
 """repogen's exit code after Ctrl-C, SIGTERM or SIGHUP."""
-COMMANDS = ("build", "check", "smoke", "promote", "sync")
+COMMANDS = ("build", "check", "smoke", "promote", "sync", "deploy", "bench", "diff")
+MAX_COMMENT = 65_000
+"""Characters of a comment; GitHub's limit is 65,536."""
+_MAX_PAGES = 20
+_SECONDS = 30
+_NOT_REGISTERED = re.compile(r"repogen explain promotion\.no-such-(?:model|alias)")
+_EXTRA = re.compile(r"[a-z][a-z0-9-]*")
 _SEPARATORS = re.compile(r"[\s,]+")
 # -P: no file in the working directory is imported instead of repogen.
 _REPOGEN = (sys.executable, "-P", "-m", "repogen")
@@ -60,22 +67,32 @@ def install() -> None:
     """Install the requirements of the models, and repogen unless it is installed."""
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
     constraints = ["-c", str(ROOT / "constraints.txt")]
+    extras = ",".join(dict.fromkeys(("build", "track", *_extras())))
     if _installs():
         index = _torch_index()
         subprocess.run([*pip, *constraints, *(("--extra-index-url", index) if index else ()), "torch"], check=True)
-        subprocess.run([*pip, *constraints, f"{ROOT}[build,track]"], check=True)
+        subprocess.run([*pip, *constraints, f"{ROOT}[{extras}]"], check=True)
     if requirements := _input("REQUIREMENTS"):
         subprocess.run([*pip, "-r", requirements], check=True, cwd=_directory())
 
 
+def _extras() -> list[str]:
+    """Return the extras of repogen to install besides build and track."""
+    names = _names(_input("EXTRAS"))
+    if invalid := [name for name in names if not _EXTRA.fullmatch(name)]:
+        raise InputError(f"extras contains {invalid[0]!r}, which is not the name of an extra such as s3")
+    return names
+
+
 def run() -> None:
-    """Run the command; `promote` runs once per model, and what `check` prints is kept as a file."""
+    """Run the command; `promote` and `diff` run once per model, and what `check` and `diff` print is kept as a file."""
     commands = command_lines(os.environ)
     if not commands:
-        print("no model to promote: none was published and registered", flush=True)
+        print(f"no model for {_input('COMMAND')}: none was published, or none was registered", flush=True)
+    runners = {"check": _check, "diff": _diff}
     failed = 0
     for command in commands:
-        code = _check(command) if _input("COMMAND") == "check" else _run_command(command)
+        code = runners.get(_input("COMMAND"), _run_command)(command)
         failed = failed or code
         if code == INTERRUPTED:
             break
@@ -93,9 +110,103 @@ def _check(command: list[str]) -> int:
     return code
 
 
-def _run_command(command: list[str], stdout: IO[bytes] | None = None) -> int:
+def _diff(command: list[str]) -> int:
+    """Append the differences of one model to the summary, and to a file for a comment on the pull request."""
+    variables = {name: value for name, value in os.environ.items() if name != "GITHUB_STEP_SUMMARY"}
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        code = _run_command(command, stdout, stderr, variables)
+        stdout.seek(0)
+        stderr.seek(0)
+        text, error = (stream.read().decode(errors="replace") for stream in (stdout, stderr))
+    if code and _NOT_REGISTERED.search(error):  # the first version of a model
+        code, text = 0, f"### repogen diff: {command[-1]}: not registered before\n"
+    if code:
+        _print_error("repogen diff failed", error.strip())
+        return code
+    print(text, flush=True)
+    file = _comment_file()
+    with file.open("a", encoding="utf-8") as stream:
+        stream.write(f"{text}\n")
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(summary).open("a", encoding="utf-8") as stream:
+            stream.write(f"{text}\n")
+    _output({"comment": str(file)})
+    return 0
+
+
+def _comment_file() -> Path:
+    """Return the file for the comment of this step: one for all models."""
+    directory = Path(os.environ.get("RUNNER_TEMP") or tempfile.gettempdir())
+    return directory / f"repogen-comment-{os.getpid()}.md"
+
+
+def comment() -> None:
+    """Write the differences as a comment on the pull request, or replace the comment of an earlier run.
+
+    A comment that cannot be written is a warning: the summary of the job has the same text.
+    """
+    event = json.loads(Path(os.environ["GITHUB_EVENT_PATH"]).read_text(encoding="utf-8"))
+    number = (event.get("pull_request") or {}).get("number")
+    if not isinstance(number, int):
+        print("no comment: the event is not a pull request", flush=True)
+        return
+    marker = f"<!-- repogen diff: {_plain('GITHUB_WORKFLOW')}/{_plain('GITHUB_JOB')} -->"
+    text = Path(_input("COMMENT_FILE")).read_text(encoding="utf-8")
+    if len(text) > MAX_COMMENT:
+        text = f"{text[:MAX_COMMENT]}\n\nTruncated; the summary of the run is complete.\n"
+    pages = f"{os.environ['GITHUB_API_URL']}/repos/{os.environ['GITHUB_REPOSITORY']}/issues"
+    try:
+        comments = f"{pages}/{number}/comments"
+        url = _own_comment(comments, marker)
+        body = {"body": f"{marker}\n{text}\n[Summary of the run]({_run_url()})\n"}
+        answer = _request("PATCH" if url else "POST", url or comments, body)
+        print(f"comment: {answer['html_url']}", flush=True)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        hint = "the job needs the permission pull-requests: write, which pull requests from forks do not have"
+        print(f"::warning title=No comment on the pull request::{_escaped(str(error))}; {hint}", flush=True)
+
+
+def _own_comment(comments: str, marker: str) -> str:
+    """Return the URL of the comment that an earlier run wrote; empty if there is none."""
+    for page in range(1, _MAX_PAGES + 1):
+        entries = _request("GET", f"{comments}?per_page=100&page={page}")
+        for entry in entries:
+            if entry["user"]["type"] == "Bot" and entry["body"].startswith(marker):
+                return str(entry["url"])
+        if len(entries) < 100:  # noqa: PLR2004 - the size of a page
+            break
+    return ""
+
+
+def _request(method: str, url: str, body: dict[str, str] | None = None) -> Any:  # noqa: ANN401 - any JSON
+    """Return the response of GitHub's API."""
+    if not url.startswith(("https://", "http://")):
+        raise ValueError(f"{url!r} is not a URL of an API")
+    headers = {"Authorization": f"Bearer {os.environ['GITHUB_TOKEN']}", "Accept": "application/vnd.github+json"}
+    data = None if body is None else json.dumps(body).encode()
+    request = Request(url, data, headers, method=method)  # noqa: S310 - checked above
+    with urlopen(request, timeout=_SECONDS) as response:  # noqa: S310 - the same
+        return json.load(response)
+
+
+def _run_url() -> str:
+    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
+    server, repository, run_id = (os.environ.get(name, "") for name in names)
+    return f"{server}/{repository}/actions/runs/{run_id}"
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "-", os.environ.get(name, ""))
+
+
+def _run_command(
+    command: list[str],
+    stdout: IO[bytes] | None = None,
+    stderr: IO[bytes] | None = None,
+    environment: dict[str, str] | None = None,
+) -> int:
     """Run a command; when the job is canceled, forward its signal and wait until the command has cleaned up."""
-    with subprocess.Popen(command, cwd=_directory(), stdout=stdout) as process:
+    with subprocess.Popen(command, cwd=_directory(), stdout=stdout, stderr=stderr, env=environment) as process:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: process.terminate())
         return process.wait()
@@ -120,15 +231,46 @@ def command_lines(environment: Mapping[str, str]) -> list[list[str]]:
         raise InputError(f"extra-args cannot be split: {error}") from error
     start = [*_REPOGEN, command]
     if command == "promote":
-        options = [*_flag("--spec", inputs.get("SPEC", "")), *_tracking(inputs), *_server(inputs), *extra]
+        options = [*_flag("--spec", inputs.get("SPEC", "")), *_alias(inputs), *_tracking(inputs), *_server(inputs)]
+        options += extra
         return [
             [*start, *options, "--", *model]  # after `--`, no name is parsed as an option
             for model in _promotable(inputs.get("MODELS", ""))
         ]
+    if command == "diff":
+        return _diff_lines(start, inputs, extra)
+    if command in {"deploy", "bench"}:
+        return [[*start, *_OPTIONS[command](inputs), *extra, "--", *_names(inputs.get("MODELS", ""))]]
     if command == "check":
         return [[*start, *_check_options(inputs), *extra, "--", *_check_paths(inputs)]]
     names = [part for name in _names(inputs.get("MODELS", "")) for part in _flag("--model", name)]
     return [[*start, *names, *_OPTIONS[command](inputs), *extra, *_OPERANDS[command](inputs)]]
+
+
+def _diff_lines(start: list[str], inputs: dict[str, str], extra: list[str]) -> list[list[str]]:
+    """Return one command line for each model; of an output, for each model that was published."""
+    text = inputs.get("MODELS", "")
+    names = [name for name, *_ in _published(text)] if _is_output(text) else _names(text)
+    if not names and not _is_output(text):
+        raise InputError("diff requires models: the names, or the output `models` of a build")
+    spec = inputs.get("SPEC", "")
+    exists = bool(spec) and Path(inputs.get("WORKING_DIRECTORY") or ".", spec).is_file()
+    options = [*_repository(inputs), *(_flag("--spec", spec) if exists else ()), *_tracking(inputs), "--markdown"]
+    alias = inputs.get("ALIAS") or "champion"
+    return [[*start, f"--against=models:/{name}@{alias}", *options, *extra, "--", name] for name in names]
+
+
+def _deploy_options(inputs: dict[str, str]) -> list[str]:
+    servers = [part for address in _names(inputs.get("SERVERS", "")) for part in _flag("--server", address)]
+    return [*servers, *_repository(inputs)]
+
+
+def _bench_options(inputs: dict[str, str]) -> list[str]:
+    return [*_flag("--spec", inputs.get("SPEC", "")), *_repository(inputs), *_server(inputs)]
+
+
+def _alias(inputs: dict[str, str]) -> list[str]:
+    return _flag("--alias", inputs.get("ALIAS", ""))
 
 
 def _check_options(inputs: dict[str, str]) -> list[str]:
@@ -171,7 +313,9 @@ def _server(inputs: dict[str, str]) -> list[str]:
 _OPTIONS: dict[str, Callable[[dict[str, str]], list[str]]] = {
     "build": _build_options,
     "smoke": _server,
-    "sync": lambda inputs: [*_repository(inputs), *_tracking(inputs)],
+    "sync": lambda inputs: [*_alias(inputs), *_repository(inputs), *_tracking(inputs)],
+    "deploy": _deploy_options,
+    "bench": _bench_options,
 }
 _OPERANDS: dict[str, Callable[[dict[str, str]], list[str]]] = {
     "build": lambda inputs: ["--", inputs.get("SPEC") or "repogen.yaml"],
@@ -187,17 +331,26 @@ def _flag(name: str, value: str) -> list[str]:
 
 def _names(text: str) -> list[str]:
     """Return the names in a list of names, or in the JSON of this action's output `models`."""
-    if text.lstrip().startswith("["):
+    if _is_output(text):
         return [entry["name"] for entry in _entries(text)]
     return [name for name in _SEPARATORS.split(text) if name]
 
 
 def _promotable(text: str) -> list[list[str]]:
     """Return the name, or name and version, of each model to promote; of an output, those published and registered."""
-    if not text.lstrip().startswith("["):
+    if not _is_output(text):
         return [[name] for name in _names(text)]
+    return [[name, version] for name, version in _published(text) if version]
+
+
+def _published(text: str) -> list[tuple[str, str]]:
+    """Return the name and registry version of each published model in an output; the version is empty without one."""
     published = (entry for entry in _entries(text) if entry.get("status") == "published")
-    return [[entry["name"], str(entry["registry_version"])] for entry in published if entry.get("registry_version")]
+    return [(entry["name"], str(entry.get("registry_version") or "")) for entry in published]
+
+
+def _is_output(text: str) -> bool:
+    return text.lstrip().startswith("[")
 
 
 def _entries(text: str) -> list[dict[str, str]]:
@@ -258,14 +411,17 @@ def _input(name: str) -> str:
     return os.environ.get(f"INPUT_{name}", "").strip()
 
 
-def _print_error(title: str, error: Exception) -> None:
-    message = str(error).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A").replace("##[", "# #[")
-    print(f"::error title={title}::{message}", flush=True)
+def _print_error(title: str, error: Exception | str) -> None:
+    print(f"::error title={title}::{_escaped(str(error))}", flush=True)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A").replace("##[", "# #[")
 
 
 if __name__ == "__main__":
     try:
-        {"plan": plan, "install": install, "run": run}[sys.argv[1]]()
+        {"plan": plan, "install": install, "run": run, "comment": comment}[sys.argv[1]]()
     except InputError as error:
         _print_error("Invalid input of repogen", error)
         sys.exit(2)

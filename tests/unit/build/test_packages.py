@@ -89,6 +89,8 @@ def test_packages_are_laid_out_for_each_python(tmp_path: Path) -> None:
     assert not any("scripts" in path or "numpy" in path for path in files)
     assert packages.names == ("repogen-native==1.0", "repogen-old==1.0", "repogen-pure==1.0")
     assert packages.size == sum(map(len, files.values()))
+    note = f"packed 3 packages for Python {CURRENT} and {OTHER}, {packages.size / 1e6:.1f} MB: repogen-native==1.0, "
+    assert packages.note == f"{note}repogen-old==1.0, repogen-pure==1.0; a server loads those of its own Python"
     lines = files[f"packages/{other}.txt"].decode().splitlines()
     assert [line.partition(" --hash=sha256:")[0] for line in lines] == list(packages.names)
 

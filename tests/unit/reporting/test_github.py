@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from repogen.artifacts.deployment import DeployAction, DeployReport, ModelDeployment, ServerDeployment
 from repogen.artifacts.promotion import GateResult, Outcome, PromotionReport, Verdict
 from repogen.artifacts.report import BuildReport, ModelReport, Status
 from repogen.artifacts.serving import SmokeCheck, SmokeReport
+from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncReport
 from repogen.errors import ErrorRecord, PublishError
 from repogen.reporting.annotations import Annotation, build_annotations, error_annotations, smoke_annotations
 from repogen.reporting.github import (
@@ -24,9 +26,11 @@ from repogen.reporting.github import (
     output_lines,
     runner,
     write_build,
+    write_deploy,
     write_error,
     write_promotion,
     write_smoke,
+    write_sync,
 )
 from repogen.reporting.output import safe_text, write_json, write_text
 from repogen.spec.load import load_spec
@@ -279,3 +283,35 @@ def test_runner_without_files_keeps_the_exit_code(tmp_path: Path, capsys: pytest
 def test_smoke_annotations_without_position() -> None:
     """A repository on disk has no line to annotate."""
     assert [note.command(Path()) for note in smoke_annotations([WARNED])] == ["::warning title=good%3A batching::none"]
+
+
+def test_deploy_is_written(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each failure is annotated; the summary has the failures and a row per server and model."""
+    error = ErrorRecord("smoke.failed", "m <b> failed", "look", "", 6)
+    model = ModelDeployment("m", DeployAction.RESTORED, expected=(3,), before=(2, 1), serving=(2, 1), error=error)
+    server = ServerDeployment("a:8001", models=(model,), note="not ready")
+    write_deploy(DeployReport(workspace / "r", (server,)), err=False)
+    assert capsys.readouterr().out == "::error title=smoke.failed::m <b> failed%0Alook\n"
+    assert outputs(workspace.parent / "output")["failed"] == "true"
+    summary = (workspace.parent / "summary.md").read_text(encoding="utf-8")
+    assert summary == (
+        "### repogen deploy: r: failed; deployed to 0 of 1 server\n\n**Failed** (smoke.failed):\n\n"
+        "```text\nm <b> failed\n```\n\nWhat to do: look\n\n"
+        "| server | model | action | before | serves | repository | smoke |\n|---|---|---|---|---|---|---|\n"
+        "| a:8001 | m | restored | 2, 1 | 2, 1 | 3 | - |\n\n- a:8001: not ready\n"
+    )
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_sync_is_written(workspace: Path, *, dry_run: bool) -> None:
+    """The output states whether a version was changed, or would be."""
+    version = SyncedVersion("m", SyncAction.PUBLISHED, 12, "instead of 3")
+    write_sync(SyncReport(workspace / "r", "champion", dry_run, (version,)), err=False)
+    values = outputs(workspace.parent / "output")
+    assert (values["repository"], values["changed"], values["failed"]) == ("r", "true", "false")
+    summary = (workspace.parent / "summary.md").read_text(encoding="utf-8")
+    outcome = "nothing was done (--dry-run)" if dry_run else "now follows champion"
+    assert summary == (
+        f"### repogen sync: r: {outcome}\n\n| model | action | version | alias |\n|---|---|---|---|\n"
+        "| m | published | 12 | champion |\n\n- m: instead of 3\n"
+    )

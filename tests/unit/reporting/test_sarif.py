@@ -14,6 +14,7 @@ from sarif_pydantic import Sarif
 from repogen.api.check import check
 from repogen.reporting.sarif import sarif_document
 from repogen.triton_config.rules.findings import RULES, Finding
+from tests.support.sarif import schema_errors
 from tests.unit.check.conftest import CONFIG, add_model
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ FINDING = Finding("RG103", "error", "max_batch_size is -1", "use 0", path="r/m/c
 
 
 def _parse(findings: list[Finding], workspace: Path) -> Sarif:
-    """Return the document, read back from JSON."""
-    return Sarif.model_validate_json(json.dumps(sarif_document(findings, workspace)))
+    """Return the document, read back from JSON and validated against the schema of the format."""
+    text = json.dumps(sarif_document(findings, workspace))
+    assert schema_errors(json.loads(text)) == []
+    return Sarif.model_validate_json(text)
 
 
 def _unknown_keys(model: BaseModel) -> Iterator[str]:

@@ -104,6 +104,19 @@ def test_repository(repository: Path) -> None:
     }
 
 
+def test_packed_packages(repository: Path) -> None:
+    """The source is the user's file, not the generated model.py; the packages are listed as not expressed."""
+    (repository / "p" / "1" / "packed_model.py").write_text("import numpy, torch\n")
+    (repository / "p" / "1" / "packages").mkdir()
+    text, models = spec_of(repository)
+    assert models["p"]["source"] == {
+        "kind": "python",
+        "path": "../repo/p/1/packed_model.py",
+        "data": ["p/1/vocab.txt"],
+    }
+    assert "the directory packages/ next to model.py" in text
+
+
 def test_sizes_of_a_warmup(repository: Path) -> None:
     """The dims of a warmup's request that are dynamic in the model; without them, the spec cannot be built."""
     request = 'inputs { key: "IN" value { data_type: TYPE_INT64 dims: 7 zero_data: true } }'
