@@ -337,9 +337,10 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
         return to_publish(path, name, version)
 
     if package_format is not None:
-        return run(source, partial(_write_package, place, name, options, _package_format(package_format)), fetch=fetch)
+        form = _package_format(package_format)
+        return run(source, partial(_write_package, place, _single(name), options, form), fetch=fetch)
     if isinstance(place, RepositoryUrl) and place.scheme == PackageFormat.OCI:
-        return run(source, partial(_push_image, place, name, options), fetch=fetch)
+        return run(source, partial(_push_image, place, _single(name), options), fetch=fetch)
     if not isinstance(place, RepositoryUrl):
         return run(source, lambda path: transfer(path, place, name, options), fetch=fetch)
     with open_url(place, directory, Silent()) as opened:
@@ -347,6 +348,17 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
         if not dry_run:
             opened.commit()  # versions are published; this removes what a publish that was killed has left
         return opened.with_urls(report)
+
+
+def _single(name: str | None) -> str:
+    """Return the name of the model of a package or image.
+
+    Raises:
+        SpecError: There is no name.
+    """
+    if name is None:
+        raise SpecError("a package contains one model, and an ensemble's steps", "name it", code="publish.format")
+    return name
 
 
 def _package_format(name: str) -> PackageFormat:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import repogen
 from repogen.cli.group import main
-from repogen.errors import PublishError, RepogenError
+from repogen.errors import PublishError, RepogenError, SpecError
 from tests.support.published import Publisher
 from tests.support.scaled_models import Scaled, publish_ensemble, publish_scaled
 
@@ -148,6 +148,14 @@ def test_damaged_version_is_not_packed(source: Publisher, tmp_path: Path) -> Non
         packed(source.repository, target)
     assert caught.value.code == "publish.altered-source"
     assert not target.parent.exists()
+
+
+@pytest.mark.parametrize(("target", "package_format"), [("model.tar.gz", "sagemaker"), ("oci://h/m:1", None)])
+def test_package_of_all_models(source: Publisher, tmp_path: Path, target: str, package_format: str | None) -> None:
+    """A package contains one model, and an ensemble's steps."""
+    place = target if package_format is None else tmp_path / target
+    with pytest.raises(SpecError, match="contains one model"):
+        repogen.publish(None, source=source.repository, target=place, package_format=package_format)
 
 
 def test_command(source: Publisher, tmp_path: Path) -> None:
