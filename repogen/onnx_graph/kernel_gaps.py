@@ -4,7 +4,8 @@ Measured with graphs of one node on ONNX Runtime 1.19.2, 1.28.0 and 1.31.1:
 
 - Arithmetic and comparisons of small integers have no kernels in older releases. They are computed in a wider type, and
   the result is cast back, which wraps as PyTorch does.
-- ``ArgMax`` and ``ArgMin`` of int64: ``TopK`` also returns the first of equal values.
+- ``ArgMax`` and ``ArgMin`` of int64: ``TopK`` also returns the first of equal values. ``ReduceMax`` and ``ReduceMin``
+  of int64 along one axis return wrong values for some rows with values beyond int32.
 - The inverse of a one-sided ``DFT``, which ``torch.fft.irfft`` becomes, is not valid ONNX. It is computed as an inverse
   two-sided transform: the real part of the sum is the same if the omitted half is added to its mirror image. Exporters
   infer wrong shapes from such a node, so the shapes of all inner values are removed.
@@ -33,6 +34,7 @@ _SMALL = frozenset(
     {ir.DataType.BOOL, ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16, ir.DataType.UINT32}
 )
 _EXTREMES = frozenset({"ArgMax", "ArgMin"})
+_EXTREME_VALUES = frozenset({"ReduceMax", "ReduceMin"})
 _MAX_MATRIX = 2048
 """The largest length of a transform that becomes a matrix product, whose constant has about length ** 2 values."""
 _INT64_INDICES = frozenset({"ScatterND", "GatherND"})
@@ -92,7 +94,7 @@ def _infer_types(model: ir.Model) -> None:
     casts = (node.attributes["to"].as_int() for node in nodes if node.op_type == "Cast")
     rare = {*_SMALL, ir.DataType.BFLOAT16}
     has_rare = any(value.dtype in rare for value in values) or any(ir.DataType(cast) in rare for cast in casts)
-    has_rare |= any(node.op_type in _EXTREMES for node in nodes)
+    has_rare |= any(node.op_type in _EXTREMES | _EXTREME_VALUES for node in nodes)
     if has_rare and any(value.dtype is None for node in nodes for value in node.outputs):
         ShapeInferencePass()(model)
 
@@ -109,7 +111,9 @@ def _rewrite(node: ir.Node) -> None:
         int64 = ir.DataType.INT64
         node.replace_input_with(1, _insert(node, "Cast", [node.inputs[1]], int64, to=int(int64)))
     elif node.op_type in _EXTREMES and dtype == ir.DataType.INT64 and not _integer(node, "select_last_index"):
-        _replace_extreme(node)
+        _replace_extreme(node, _integer(node, "axis"), 1)
+    elif node.op_type in _EXTREME_VALUES and dtype == ir.DataType.INT64 and (axis := _reduced_axis(node)) is not None:
+        _replace_extreme(node, axis, 0)
     elif dtype in _SMALL and node.op_type not in _SUPPORTED.get(dtype, frozenset()):
         _widen(node, ir.DataType.INT64 if dtype == ir.DataType.UINT32 else ir.DataType.INT32)
 
@@ -146,19 +150,30 @@ def _widen(node: ir.Node, wide: ir.DataType) -> None:
         _graph(node).insert_after(node, cast)
 
 
-def _replace_extreme(node: ir.Node) -> None:
-    """Replace ``ArgMax`` or ``ArgMin`` with ``TopK``, whose index is also that of the first of equal values."""
+def _reduced_axis(node: ir.Node) -> int | None:
+    """Return the only axis of a reduction, which is an attribute before opset 18; None if it is unknown."""
+    axes: Sequence[int] | None = None
+    if "axes" in node.attributes:
+        axes = node.attributes["axes"].as_ints()
+    elif len(node.inputs) > 1 and node.inputs[1] is not None:
+        constant = ir.convenience.get_const_tensor(node.inputs[1])
+        axes = None if constant is None else constant.numpy().reshape(-1).tolist()
+    return axes[0] if axes is not None and len(axes) == 1 else None
+
+
+def _replace_extreme(node: ir.Node, axis: int, output: int) -> None:
+    """Replace an operator with ``TopK``, whose outputs are the extreme, and the index of the first of equal values."""
     one = _constant(node, np.array([1], np.int64))
-    attributes = {"axis": _integer(node, "axis"), "largest": int(node.op_type == "ArgMax"), "sorted": 1}
+    attributes = {"axis": axis, "largest": int(node.op_type in {"ArgMax", "ReduceMax"}), "sorted": 1}
     top = ir.node("TopK", [node.inputs[0], one], attributes, num_outputs=2)
     graph = _graph(node)
     graph.insert_before(node, top)
-    index = top.outputs[1]
-    index.dtype = ir.DataType.INT64
+    value = top.outputs[output]
+    value.dtype = ir.DataType.INT64
     if not _integer(node, "keepdims", 1):
-        axes = _constant(node, np.array([attributes["axis"]], np.int64))
-        index = _insert(node, "Squeeze", [index, axes], ir.DataType.INT64)
-    _replace(node, index)
+        axes = _constant(node, np.array([axis], np.int64))
+        value = _insert(node, "Squeeze", [value, axes], ir.DataType.INT64)
+    _replace(node, value)
 
 
 def _expand_inverse(node: ir.Node) -> None:

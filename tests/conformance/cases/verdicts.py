@@ -126,6 +126,20 @@ CASES = (
     ),
     _case("integer_division", "Buckets", "batch", "quotients beyond float32", _LARGE_IDS),
     _case(
+        "bins",
+        "Bins",
+        "batch",
+        "quotients and remainders of multiples of the divisor",
+        {"examples": "verdicts.py:grid", **ranges("batch")},
+    ),
+    _case(
+        "largest_id",
+        "LargestId",
+        "batch",
+        "ONNX Runtime's maximum of int64 is wrong for some rows",
+        signature(ids=f"int64 batch 9 0..{1 << 40}"),
+    ),
+    _case(
         "adaptive_pooling",
         "Pooled",
         "rejected:export.no-translation|export.specialized-dim|parity.drift",

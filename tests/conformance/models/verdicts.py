@@ -459,6 +459,25 @@ class Buckets(nn.Module):
         return torch.div(ids, -7, rounding_mode="floor"), torch.div(ids, 7, rounding_mode="trunc")
 
 
+class Bins(nn.Module):
+    """Divides values into bins of 0.1."""
+
+    def forward(self, x: Tensor) -> Any:
+        return x // 0.1, x % 0.1
+
+
+def grid(batch: int) -> Any:
+    """Return multiples of 0.1."""
+    return {"x": torch.randint(-30, 30, (batch, 12)) * 0.1}
+
+
+class LargestId(nn.Module):
+    """Returns the largest and the smallest identifier of each row."""
+
+    def forward(self, ids: Tensor) -> Any:
+        return ids.amax(1), ids.min(1).values
+
+
 class Pooled(nn.Module):
     """Pools images of any size to nine values."""
 

@@ -239,6 +239,20 @@ def test_integer_divisions() -> None:
     assert torch.equal(torch.tensor(quotients), Divisions()(other))
 
 
+class Grid(nn.Module):
+    """Divides floats, and takes their remainders."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the sum of quotients and remainders."""
+        return x // 0.1 + torch.div(x, -0.3, rounding_mode="floor") + (x % 0.1 + x % -0.3) * 100
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_divisions_of_floats() -> None:
+    """Of multiples of the divisor: the exporter rounds the quotient up to the next integer."""
+    assert same(Grid(), torch.arange(-30, 30).float() * 0.1)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_lstm() -> None:
     """Projections have no translation; without them, the exporter's own is used."""
