@@ -123,6 +123,8 @@ def unsigned_entries(model: Path) -> tuple[str, ...]:
 
 
 def _is_of_a_version(entry: Path) -> bool:
+    if entry.is_symlink():  # its target is not in the signed directory
+        return False
     if is_directory(entry):
         # Triton also reads "1x" as version 1
         return entry.name in DATA_DIRECTORIES or entry.name.startswith(".") or _is_number(entry.name)

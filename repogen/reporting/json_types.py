@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, NotRequired
+from typing import Literal, NotRequired, TypeAlias
 
 from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
+
+NonFinite: TypeAlias = Literal["nan", "inf", "-inf"]
+"""A number that JSON does not have."""
 
 _STRICT = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
@@ -46,9 +49,9 @@ class OutputDifferenceDocument(TypedDict):
 
     name: str
     """Name of the output"""
-    max_abs_diff: float | str
+    max_abs_diff: float | NonFinite
     """Largest absolute difference; `inf` is a string"""
-    max_rel_diff: float | str
+    max_rel_diff: float | NonFinite
     """Largest difference relative to the largest value of the output; `inf` is a string"""
 
 
@@ -64,9 +67,9 @@ class ParityCaseDocument(TypedDict):
     """Whether all outputs are within the tolerances"""
     reason: str
     """Why it failed; empty if it passed"""
-    max_abs_diff: float | str
+    max_abs_diff: float | NonFinite
     """Largest absolute difference over all outputs; `inf` is a string"""
-    max_rel_diff: float | str
+    max_rel_diff: float | NonFinite
     """Largest relative difference over all outputs; `inf` is a string"""
     cosine: float
     """Smallest cosine similarity over all outputs"""
@@ -216,7 +219,7 @@ class SmokeCheckDocument(TypedDict):
     """What was measured, or why it failed"""
     warning: bool
     """Whether it passed with a warning"""
-    max_abs_diff: float | str | None
+    max_abs_diff: float | NonFinite | None
     """Largest difference from the golden tensors; `nan` and `inf` are strings"""
 
 
@@ -916,9 +919,9 @@ class RecordedParityDocument(TypedDict):
 
     cases: int
     """Number of cases"""
-    max_abs_diff: float | str | None
+    max_abs_diff: float | NonFinite | None
     """Largest absolute difference; null if nothing was measured; `nan` and `inf` are strings"""
-    max_rel_diff: float | str | None
+    max_rel_diff: float | NonFinite | None
     """Largest relative difference; null if nothing was measured; `nan` and `inf` are strings"""
 
 

@@ -98,9 +98,12 @@ def _uri(path: str, workspace: Path) -> str:
 
 
 def _text(finding: Finding) -> str:
-    """Return the message; a byte of a name that is not UTF-8 is written as an escape."""
+    """Return the message; a byte of a name that is not UTF-8 is written as an escape.
+
+    A name must not become a link: ``[text](target)`` is one in messages of SARIF (section 3.11.6).
+    """
     text = "\n".join(part for part in (finding.message, finding.hint, finding.fix) if part)
-    return text.encode(errors="backslashreplace").decode()
+    return text.encode(errors="backslashreplace").decode().replace("](", "] (")
 
 
 def _digest(finding: Finding, location: str) -> str:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 _BLOCK = 2**20
+_SECONDS = 30.0
 _TYPES = {
     ".css": "text/css",
     ".html": "text/html",
@@ -150,6 +151,8 @@ def open_viewer(graph: Graph, port: int = 0) -> Iterator[Viewer]:
 class _Handler(BaseHTTPRequestHandler):
     """Answers requests for Netron's assets, its page, and the files of one graph."""
 
+    timeout = _SECONDS  # each connection has a thread, and any user of the machine can open one
+
     def __init__(self, *args: object, graph: Graph, assets: Path) -> None:
         self._graph = graph
         self._assets = assets
@@ -218,6 +221,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Security-Policy", _POLICY)
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Referrer-Policy", "no-referrer")
+        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
         self.send_header("Cache-Control", "no-store")
         # Netron asks for consent to its statistics unless this cookie exists; there are none.
         self.send_header("Set-Cookie", "consent=1; SameSite=Strict")

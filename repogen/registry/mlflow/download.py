@@ -26,6 +26,7 @@ __all__ = ["connect", "download_model", "fetch_manifest", "fetch_version", "pinn
 
 _MISSING = {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "NOT_FOUND"}
 _MAX_DOWNLOADS = 8
+_MAX_ENTRIES = 10_000
 _DELETED = "check that its artifacts still exist; `repogen build --force` builds and registers a new version"
 
 
@@ -60,7 +61,7 @@ def download_model(connection: Connection, uri: str, directory: Path) -> Path:
         directory: An existing empty directory.
 
     Returns:
-        The directory that contains them: ``directory``, or one below it.
+        The directory.
 
     Raises:
         SourceError: The version, run or artifact does not exist.
@@ -72,10 +73,12 @@ def download_model(connection: Connection, uri: str, directory: Path) -> Path:
         if match is not None:
             artifact_uri = connection.client.get_model_version_download_uri(match["name"], match["version"])
         artifacts: Any = get_artifact_repository(artifact_uri, tracking_uri=connection.tracking.uri)
-        downloaded = Path(artifacts.download_artifacts("", str(directory)))
-    if not any(downloaded.iterdir()):
+        paths = _tree(artifacts, uri)
+        with ThreadPoolExecutor(_MAX_DOWNLOADS) as pool:
+            list(pool.map(lambda path: _download(artifacts, path, directory), paths))
+    if not paths:
         raise _missing_error(uri, "it contains no files")
-    return downloaded
+    return directory
 
 
 def fetch_manifest(connection: Connection, entry: RegistryEntry, directory: Path) -> Manifest:
@@ -117,7 +120,7 @@ def fetch_version(connection: Connection, entry: RegistryEntry, directory: Path)
         _require_sizes(name, sizes, manifest)
         described = [file for file in ATTESTATION_FILES if sizes.get(file, MAX_TEXT_BYTES + 1) <= MAX_TEXT_BYTES]
         paths = [*(record.path for record in manifest.files), *described]
-        list(pool.map(lambda path: artifacts.download_artifacts(path, str(directory)), paths))
+        list(pool.map(lambda path: _download(artifacts, path, directory), paths))
     if damaged := damaged_files(directory, manifest):
         raise _altered_error(name, "; ".join(damaged))
     return directory
@@ -133,7 +136,7 @@ def _manifest(artifacts: Any, entry: RegistryEntry, directory: Path) -> Manifest
     size = _sizes(artifacts, {""}).get(MANIFEST_FILE, 0)
     if size > MAX_TEXT_BYTES:
         raise _altered_error(name, f"its {MANIFEST_FILE} has {size} bytes; the limit is {MAX_TEXT_BYTES}")
-    artifacts.download_artifacts(MANIFEST_FILE, str(directory))
+    _download(artifacts, MANIFEST_FILE, directory)
     try:
         manifest = read_manifest(directory)
     except (MalformedRecordError, OSError) as error:
@@ -141,6 +144,41 @@ def _manifest(artifacts: Any, entry: RegistryEntry, directory: Path) -> Manifest
     if manifest.model != entry.name or manifest.content_sha256 != entry.content:
         raise _altered_error(name, f"its {MANIFEST_FILE} is not the one that was registered")
     return manifest
+
+
+def _download(artifacts: Any, path: str, directory: Path) -> None:  # noqa: ANN401 - mlflow is not typed
+    """Download one file.
+
+    The public method lists the path first, and downloads all that the server lists below it, which may have no end.
+    """
+    target = directory / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    artifacts._download_file(path, str(target))  # noqa: SLF001 - as above
+
+
+def _tree(artifacts: Any, uri: str) -> list[str]:  # noqa: ANN401 - as above
+    """Return the paths of all files of an artifact; only the names in a listing are used, not its paths.
+
+    Raises:
+        TrackingError: There are very many files and directories, or a name cannot be that of a file.
+    """
+    files, folders, count = list[str](), [""], 0
+    while folders:
+        folder = folders.pop()
+        for info in artifacts.list_artifacts(folder or None):
+            if info.path in {".", folder}:  # some stores list the directory itself
+                continue
+            count += 1
+            name = PurePosixPath(info.path).name
+            if count > _MAX_ENTRIES or name in {"", ".."} or "\0" in name:
+                problem = f"{name!r:.60} as a file" if count <= _MAX_ENTRIES else f"more than {_MAX_ENTRIES} files"
+                raise TrackingError(
+                    f"the artifacts of {uri} are not those of a model: MLflow lists {problem}",
+                    "log the model again",
+                    code="tracking.server",
+                )
+            (folders if info.is_dir else files).append(str(PurePosixPath(folder, name)))
+    return files
 
 
 def _sizes(artifacts: Any, folders: Iterable[str]) -> dict[str, int]:  # noqa: ANN401 - mlflow is not typed

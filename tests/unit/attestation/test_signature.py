@@ -364,3 +364,17 @@ def _certificate(directory: Path, name: str, issuer: tuple[Path, Path] | None) -
     paths[0].write_bytes(certificate.public_bytes(pem))
     paths[1].write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
     return paths
+
+
+@pytest.mark.parametrize("name", ["config.pbtxt", ".hidden", "warmup"])
+def test_link_in_the_directory_of_a_model_is_not_signed(publisher: Publisher, tmp_path: Path, name: str) -> None:
+    """Its target is elsewhere, and may change."""
+    publisher.publish()
+    key, signer = write_keys(tmp_path)
+    repogen.sign("m", key=key, repository=publisher.repository)
+    model, target = publisher.repository / "m", tmp_path / "target"
+    if (model / name).exists():
+        (model / name).rename(target)
+    (model / name).symlink_to(target)
+    findings = repogen.verify(publisher.repository, signer=signer).findings
+    assert f"{name} is not part of a signed version" in [finding.message for finding in findings]

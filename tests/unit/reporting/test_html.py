@@ -391,6 +391,20 @@ def test_results_of_each_model_are_stored_and_read(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("text", ["<b>", "1e999", ""])
+def test_text_in_place_of_a_number_is_not_a_result(tmp_path: Path, text: str) -> None:
+    """JSON has no infinity, which is written as text; other text would end the report."""
+    parity = ParityReport((ParityCase("seed=0", 1e-6, 1e-6, 1.0, passed=True),))
+    published = ModelReport("m", Status.PUBLISHED, 1, "ab", "dynamo", parity_cases=1, parity=parity)
+    write_build_results(BuildReport(Path("r"), (published,)), tmp_path)
+    assert read_results(tmp_path, "m").build is not None
+    file = result_file(tmp_path, "build", "m")
+    document = json.loads(file.read_text())
+    document["models"][0]["parity"]["sweep"][0]["max_abs_diff"] = text
+    file.write_text(json.dumps(document))
+    assert read_results(tmp_path, "m").build is None
+
+
 def test_wrong_results_count_as_absent(tmp_path: Path) -> None:
     """Of another model, not JSON, of another type, a directory, or outside of the directory."""
     machine = Machine("CPU", 2, 2**30, 0.5, "Linux", {})

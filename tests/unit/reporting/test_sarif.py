@@ -137,3 +137,10 @@ def test_no_findings() -> None:
     """The document has a run without results, which closes old alerts."""
     (run,) = _parse([], Path()).runs
     assert run.results == []
+
+
+def test_name_is_not_a_link() -> None:
+    """A name in a message may contain the syntax of a link."""
+    results = _parse([replace(FINDING, message="[open](https://evil.example)")], Path()).runs[0].results
+    assert results
+    assert "](" not in (results[0].message.text or "")

@@ -6,11 +6,14 @@ import logging
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import pytest
+from mlflow.entities import FileInfo
 
 from repogen.artifacts.tracking import Tracking
 from repogen.errors import SourceError, TrackingError
+from repogen.registry.mlflow import download
 from repogen.registry.mlflow.access import fetch_model, pin_model
 from repogen.registry.mlflow.download import download_model, fetch_version, pinned_uri
 from repogen.registry.mlflow.registry import MlflowRegistry
@@ -114,3 +117,44 @@ def test_larger_file_is_not_downloaded(
     with pytest.raises(TrackingError, match=problem):
         fetch_version(store, entry, tmp_path)
     assert not (tmp_path / file).exists()
+
+
+class EndlessArtifacts:
+    """An artifact server whose directories have no end, and which lists directories below files."""
+
+    def __init__(self) -> None:
+        """Start without requests."""
+        self.downloads: list[str] = []
+
+    def list_artifacts(self, path: str | None) -> list[FileInfo]:
+        """Return two directories."""
+        return [FileInfo(f"{path or ''}/{name}", is_dir=True, file_size=None) for name in "ab"]
+
+    def _download_file(self, path: str, target: str) -> None:
+        self.downloads.append(path)
+        Path(target).write_bytes(b"x")
+
+
+def test_directories_without_end(
+    store: Connection, registered: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not followed."""
+    monkeypatch.setattr(download, "get_artifact_repository", lambda *_, **__: EndlessArtifacts())
+    with pytest.raises(TrackingError, match="more than 10000 files"):
+        download_model(store, registered, tmp_path)
+
+
+def test_file_is_not_listed_before_it_is_downloaded(tmp_path: Path) -> None:
+    """The server may list directories below it."""
+    artifacts = EndlessArtifacts()
+    download._download(artifacts, "a/model.onnx", tmp_path)  # noqa: SLF001 - what every download uses
+    assert artifacts.downloads == ["a/model.onnx"]
+
+
+@pytest.mark.parametrize("name", ["..", "a/..", "x\0y", "/"])
+def test_name_that_is_not_one_of_a_file(name: str) -> None:
+    """It is an error, and nothing is written."""
+    artifacts = MagicMock()
+    artifacts.list_artifacts.return_value = [FileInfo(name, is_dir=False, file_size=1)]
+    with pytest.raises(TrackingError, match="as a file"):
+        download._tree(artifacts, "models:/m/1")  # noqa: SLF001 - as above
