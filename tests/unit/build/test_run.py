@@ -41,13 +41,16 @@ def test_reports_of_built_and_current_models_are_in_the_order_of_the_spec(
     monkeypatch.setattr(build_run, "verify_model", verify)
     spec = write_spec(tmp_path, bad=PLAIN, current=PLAIN, new=PLAIN)
     publish_version(spec, "current")
-    report = build(spec, BuildOptions(server=None), RecordedProgress())
+    progress = RecordedProgress()
+    report = build(spec, BuildOptions(server=None), progress)
     assert [(model.name, model.status) for model in report.models] == [
         ("bad", Status.FAILED),
         ("current", Status.UNCHANGED),
         ("new", Status.PUBLISHED),
     ]
     assert report.exit_code == 3
+    assert progress.steps[-1] == ": failed"  # the build's own line does not end as done
+    assert {"bad: failed", "new: done"} <= set(progress.steps)
     assert list(tmp_path.glob(".*.repogen-stage")) == []
 
 

@@ -206,6 +206,15 @@ def test_failures_are_raised_with_their_details(simulated: Simulated) -> None:
     raise_for(server, checks_of(simulated))
 
 
+def test_missing_package_names_the_key_for_it(simulated: Simulated) -> None:
+    """The embedded server installs what the spec lists; a hint to start another server would not help."""
+    server, _ = simulated()
+    checks = [SmokeCheck("loads", passed=False, detail="ModuleNotFoundError: No module named 'tokenizers'")]
+    with pytest.raises(SmokeError) as caught:
+        raise_for(server, checks)
+    assert "list the package and its version in source.requirements" in caught.value.hint
+
+
 def test_unsupported_operator_has_a_hint(simulated: Simulated) -> None:
     """The hint has both alternatives."""
     message = "onnx runtime error 9: Could not find an implementation for Add(14) node with name 'add'"
