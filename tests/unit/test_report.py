@@ -55,8 +55,6 @@ def test_report_is_not_written_into_the_repository(repository: Path, tmp_path: P
     assert raised.value.code == "report.write"
     with pytest.raises(SpecError, match="is not a directory"):
         repogen.report(tmp_path / "missing")
-    with pytest.raises(SpecError, match="s3://bucket/models is in a store, and this command works with local"):
-        repogen.report("s3://bucket/models")
 
 
 def test_command_prints_the_path(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
