@@ -73,7 +73,7 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
     finally:
         ray.shutdown()
-        cluster.shutdown()  # type: ignore[no-untyped-call] # Ray has no type for it
+        cluster.shutdown()
 
 
 def write_project(project: Project, models: int) -> None:
