@@ -62,14 +62,14 @@ class Cache:
 
     def __init__(self, root: Path, max_bytes: int) -> None:
         """Store the arguments; nothing is read or written."""
-        self._root = root
+        self.root = root
         self._max_bytes = max_bytes
 
     def entries(self, key: str) -> Iterator[Entry]:
         """Yield the readable entries of a key, the most recently used first."""
-        if not _is_own(self._root):
+        if not _is_own(self.root):
             return
-        for directory in sorted(_subdirectories(self._root / key), key=_last_use, reverse=True):
+        for directory in sorted(_subdirectories(self.root / key), key=_last_use, reverse=True):
             entry = _read(directory)
             if entry is None:
                 shutil.rmtree(directory, ignore_errors=True)
@@ -106,17 +106,17 @@ class Cache:
         try:
             if sum(path.stat().st_size for path in files.values()) > self._max_bytes:
                 return
-            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not _is_own(self._root):
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not _is_own(self.root):
                 return
-            (self._root / key).mkdir(mode=0o700, exist_ok=True)
-            new = Path(tempfile.mkdtemp(prefix=".new-", dir=self._root))
+            (self.root / key).mkdir(mode=0o700, exist_ok=True)
+            new = Path(tempfile.mkdtemp(prefix=".new-", dir=self.root))
         except OSError:
             return
         try:
             digests = {file: _copy(path, new / file) for file, path in files.items()}
             (new / _ENTRY_FILE).write_bytes(_ENTRY.dump_json(Entry(document, digests), exclude={"directory"}))
-            target = self._root / key / name
+            target = self.root / key / name
             shutil.rmtree(target, ignore_errors=True)
             with suppress(OSError):  # another process stored it at the same time
                 new.rename(target)
@@ -128,7 +128,7 @@ class Cache:
 
     def _evict(self) -> None:
         """Remove the least recently used entries until the limit is kept."""
-        keys = (key for key in _subdirectories(self._root) if not key.name.startswith("."))
+        keys = (key for key in _subdirectories(self.root) if not key.name.startswith("."))
         entries = sorted((entry for key in keys for entry in _subdirectories(key)), key=_last_use, reverse=True)
         size = 0
         for entry in entries:
@@ -137,6 +137,12 @@ class Cache:
                 shutil.rmtree(entry, ignore_errors=True)
                 with suppress(OSError):  # it has other entries
                     entry.parent.rmdir()
+
+
+def digests_file(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the file of remembered digests; None if the environment turns the cache off with a size of 0."""
+    cache = user_cache(environment)
+    return None if cache is None else cache.root.with_name("digests.json")
 
 
 def user_cache(environment: Mapping[str, str] = os.environ) -> Cache | None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from repogen.artifacts.built_model import ImportedCode
+    from repogen.repository.remembered import Remembered
     from repogen.spec.models import ModelSpec, Spec
 
 GONE = "gone"
@@ -100,25 +101,28 @@ def changed_steps(recorded: Mapping[str, str], dependencies: Iterable[str], repo
     return [_reason(key, old.get(key), new.get(key)) for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
 
 
-def changes(recorded: Mapping[str, str], spec: Spec, name: str) -> list[str]:
+def changes(recorded: Mapping[str, str], spec: Spec, name: str, remembered: Remembered | None = None) -> list[str]:
     """Return what changed since a fingerprint was recorded.
 
     Args:
         recorded: The fingerprint in the manifest of the published version.
         spec: The spec as it is now.
         name: The model.
+        remembered: Digests of earlier runs; without them every file is read.
 
     Returns:
         One readable reason per change; empty if nothing changed.
     """
-    new = current_inputs(recorded, spec, name)
+    new = current_inputs(recorded, spec, name, remembered)
     old = {key: value for key, value in recorded.items() if key != REGISTERED and not key.startswith(STEP)}
     return [_reason(key, old.get(key), new.get(key)) for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
 
 
-def current_inputs(recorded: Mapping[str, str], spec: Spec, name: str) -> dict[str, str]:
+def current_inputs(
+    recorded: Mapping[str, str], spec: Spec, name: str, remembered: Remembered | None = None
+) -> dict[str, str]:
     """Return the inputs of a model as they are now, except its steps; with the imports of a recorded fingerprint."""
-    return _current(spec, name, [key for key in recorded if key.startswith((_FILE, _DIST))])
+    return _current(spec, name, [key for key in recorded if key.startswith((_FILE, _DIST))], remembered)
 
 
 def imports_changed(recorded: Mapping[str, str], root: Path) -> bool:
@@ -165,7 +169,7 @@ def _content(directory: Path) -> str:
         return GONE
 
 
-def _current(spec: Spec, name: str, recorded: Iterable[str]) -> dict[str, str]:
+def _current(spec: Spec, name: str, recorded: Iterable[str], remembered: Remembered | None = None) -> dict[str, str]:
     """Return the current value of every key that each build has, and of the ``recorded`` files and distributions."""
     model, root = spec.models[name], spec.root
     paths = {key: root / key.removeprefix(_FILE) for key in recorded if key.startswith(_FILE)}
@@ -178,7 +182,7 @@ def _current(spec: Spec, name: str, recorded: Iterable[str]) -> dict[str, str]:
         "target": f"{spec.release} gpu" if spec.gpu else spec.release,
         "repogen": code_digest(),
         **{key: _version(key.removeprefix(_DIST)) for key in distributions},
-        **_hash_all(paths),
+        **_hash_all(paths, remembered),
     }
 
 
@@ -252,9 +256,9 @@ def _normalize(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
-def _hash_all(paths: Mapping[str, Path]) -> dict[str, str]:
+def _hash_all(paths: Mapping[str, Path], remembered: Remembered | None = None) -> dict[str, str]:
     """Return the digest of each file, or ``gone``."""
-    return {key: digest or GONE for key, digest in zip(paths, sha256_files(paths.values()), strict=True)}
+    return {key: digest or GONE for key, digest in zip(paths, sha256_files(paths.values(), remembered), strict=True)}
 
 
 def _reason(key: str, old: str | None, new: str | None) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from repogen.artifacts.file_names import UNCONFIRMED_FILE
 from repogen.artifacts.report import ModelReport, Status
+from repogen.build.cache import digests_file
 from repogen.build.dependencies import ensemble_dependencies
 from repogen.build.fingerprint import changed_steps, changes
 from repogen.errors import RepogenError
@@ -26,12 +27,14 @@ from repogen.repository.layout import (
 )
 from repogen.repository.manifest import damaged_files, damaged_named_files, read_manifest
 from repogen.repository.ownership import NEW_OWNER_FILE
+from repogen.repository.remembered import remembered_digests
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from repogen.artifacts.versions import Manifest
+    from repogen.repository.remembered import Remembered
     from repogen.spec.models import Spec
 
 
@@ -54,40 +57,56 @@ def compare_models(
         current = newest_version(repository, name)
         if isinstance(current, str):
             return (current,)
-        if reasons := _reasons_to_build(spec, name, repository, current, registered=registered):
+        if reasons := _reasons_to_build(comparison, name, current):
             return tuple(reasons)
         held = hold_of(model_dir(repository, name))
         notes = () if held is None else (hold_note(name, held),)
         return replace(_report(name, *current, time.monotonic() - start), notes=notes)
 
     selected = list(names)
-    with ThreadPoolExecutor() as pool:
+    with remembered_digests(digests_file()) as remembered, ThreadPoolExecutor() as pool:
+        comparison = _Comparison(spec, repository, registered, remembered)
         return dict(zip(selected, pool.map(check, selected), strict=True))
 
 
-def _reasons_to_build(
-    spec: Spec, name: str, repository: Path, current: tuple[int, Manifest], *, registered: bool
-) -> Sequence[str]:
+@dataclass(frozen=True)
+class _Comparison:
+    """What the models of one spec are compared with.
+
+    Attributes:
+        spec: The spec.
+        repository: The model repository.
+        registered: Whether a version that is not in a model registry counts as changed.
+        remembered: Digests of earlier runs.
+    """
+
+    spec: Spec
+    repository: Path
+    registered: bool
+    remembered: Remembered
+
+
+def _reasons_to_build(comparison: _Comparison, name: str, current: tuple[int, Manifest]) -> Sequence[str]:
     """Return why a published version is not what a build would publish now; empty if it is, and its files are intact.
 
     Its files are compared with its manifest only if its inputs did not change.
 
     Args:
-        spec: The spec.
+        comparison: What to compare with.
         name: The model.
-        repository: The model repository.
         current: Number and manifest of the newest published version.
-        registered: Whether a version that is not in a model registry counts as changed.
     """
     version, manifest = current
-    directory = model_dir(repository, name)
+    spec, remembered = comparison.spec, comparison.remembered
+    directory = model_dir(comparison.repository, name)
     inputs = manifest.provenance.fingerprint
-    reasons = changes(inputs, spec, name) + changed_steps(inputs, ensemble_dependencies(spec.models, name), repository)
-    if registered and not manifest.provenance.registered:
+    reasons = changes(inputs, spec, name, remembered)
+    reasons += changed_steps(inputs, ensemble_dependencies(spec.models, name), comparison.repository)
+    if comparison.registered and not manifest.provenance.registered:
         reasons.append(f"version {version} is not in the model registry")
     if reasons:
         return reasons
-    damage = damaged_files(directory / str(version), manifest)
+    damage = damaged_files(directory / str(version), manifest, remembered)
     # While a version is held, the files that its config names are needed, and not those of the newest version.
     if hold_of(directory) is None:
         damage += damaged_named_files(directory, manifest.files)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 from repogen.files import open_regular
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from io import BufferedReader
     from pathlib import Path
+
+    from repogen.repository.remembered import Remembered
 
 # For less, starting threads costs more than it saves.
 _MIN_BYTES_FOR_THREADS = 8_000_000
@@ -24,11 +27,12 @@ _RECORDED: dict[tuple[int, ...], str] = {}
 """Digests of placeholders, by what identifies an unchanged file."""
 
 
-def sha256_file(path: Path) -> str:
+def sha256_file(path: Path, remembered: Remembered | None = None) -> str:
     """Return the hex SHA-256 of a file's bytes; the GIL is released while it is read and hashed.
 
     Args:
         path: A regular file; a symlink is followed.
+        remembered: Digests of earlier runs, for a file that is not read if it is unchanged.
 
     Raises:
         OSError: It can't be read, is not a regular file, or is a sparse file: one of many terabytes needs no space.
@@ -36,11 +40,17 @@ def sha256_file(path: Path) -> str:
     with open_regular(path) as stream:
         status = os.fstat(stream.fileno())
         recorded = _RECORDED.get(_identity(status)) if _RECORDED else None
+        if recorded is None and remembered is not None:
+            recorded = remembered.find(status)
         if recorded is not None:
             return recorded
         if status.st_size > _MAX_HOLES:
             _require_allocated(stream, status.st_size)
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        after = os.fstat(stream.fileno())
+        if remembered is not None and (_identity(status), status.st_ctime_ns) == (_identity(after), after.st_ctime_ns):
+            remembered.add(status, digest)
+        return digest
 
 
 def _require_allocated(stream: BufferedReader, size: int) -> None:
@@ -75,15 +85,16 @@ def record_digest(path: Path, sha256: str) -> None:
     _RECORDED[_identity(path.stat())] = sha256
 
 
-def sha256_files(paths: Iterable[Path]) -> list[str | None]:
+def sha256_files(paths: Iterable[Path], remembered: Remembered | None = None) -> list[str | None]:
     """Return the hex SHA-256 of each file, None for one that can't be read; large files are hashed in parallel."""
     paths = list(paths)
+    digest = partial(_digest, remembered)
     if sum(map(_size, paths)) < _MIN_BYTES_FOR_THREADS:
-        return list(map(_digest, paths))
+        return list(map(digest, paths))
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - takes 10 ms, which small models do not need
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        return list(pool.map(_digest, paths))
+        return list(pool.map(digest, paths))
 
 
 def sha256_bytes(content: bytes) -> str:
@@ -95,9 +106,9 @@ def _identity(status: os.stat_result) -> tuple[int, ...]:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def _digest(path: Path) -> str | None:
+def _digest(remembered: Remembered | None, path: Path) -> str | None:
     try:
-        return sha256_file(path)
+        return sha256_file(path, remembered)
     except OSError:
         return None
 

@@ -40,6 +40,8 @@ from repogen.repository.digest import sha256_files
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from repogen.repository.remembered import Remembered
+
 _MAIN_FILES = {"python": PYTHON_FILE, "ensemble": CONFIG_FILE}
 _MAX_PARTS = 32
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -154,9 +156,15 @@ def read_manifest(version_dir: Path) -> Manifest:
     return _manifest(read_record(_DOCUMENT, path, where), where)
 
 
-def damaged_files(version_dir: Path, manifest: Manifest) -> tuple[str, ...]:
-    """Return one line for each file of a version that does not match its manifest, or that Python could import."""
-    damage = _damaged_paths({version_dir / record.path: record for record in manifest.files})
+def damaged_files(version_dir: Path, manifest: Manifest, remembered: Remembered | None = None) -> tuple[str, ...]:
+    """Return one line for each file of a version that does not match its manifest, or that Python could import.
+
+    Args:
+        version_dir: The version's directory.
+        manifest: Its manifest.
+        remembered: Digests of earlier runs; without them every file is read.
+    """
+    damage = _damaged_paths({version_dir / record.path: record for record in manifest.files}, remembered)
     try:
         modules = [name for name in unlisted_files(version_dir, manifest) if may_be_imported(name, manifest)]
     except OSError as error:
@@ -209,11 +217,11 @@ def damaged_named_files(model: Path, files: Iterable[FileRecord]) -> tuple[str, 
     return _damaged_paths({model / path_in_model(record.path): record for record in named_records(files)})
 
 
-def _damaged_paths(records: Mapping[Path, FileRecord]) -> tuple[str, ...]:
+def _damaged_paths(records: Mapping[Path, FileRecord], remembered: Remembered | None = None) -> tuple[str, ...]:
     """Compare files with their records. Sizes are compared first; large files are hashed in parallel."""
     damage = {path: line for path, record in records.items() if (line := _size_difference(path, record))}
     remaining = {path: record for path, record in records.items() if path not in damage}
-    for (path, record), digest in zip(remaining.items(), sha256_files(remaining), strict=True):
+    for (path, record), digest in zip(remaining.items(), sha256_files(remaining, remembered), strict=True):
         if digest is None:
             damage[path] = f"{record.path} cannot be read"
         elif digest != record.sha256:

@@ -18,6 +18,7 @@ from repogen.build.incremental import (
     unconfirmed_versions,
 )
 from repogen.build.pipeline import BuildOptions, build
+from repogen.repository import remembered
 from repogen.repository.digest import sha256_bytes
 from repogen.repository.hold import hold_text
 from repogen.repository.layout import journal_path
@@ -184,3 +185,22 @@ def test_newest_version_is_up_to_date_while_another_is_held(spec: Spec, publish_
     assert (report.version, report.notes) == (2, (note,))
     (spec.repository / "a" / "2" / "model.onnx").write_bytes(b"grapH")
     assert current(spec, ["a"], spec.repository) == {}
+
+
+def test_large_weights_are_not_read_twice(
+    tmp_path: Path, publish_version: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unchanged build compares what identifies a file; a file with the same size and time that changed is read."""
+    monkeypatch.setenv("REPOGEN_CACHE_GB", "1")
+    monkeypatch.setenv("REPOGEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(remembered, "RACY_SECONDS", -1.0)
+    weights = tmp_path / "w.pt"
+    weights.write_bytes(bytes(2**21))
+    spec = write_spec(tmp_path, a=PLAIN.replace("models.py:build", "models.py:build, weights: w.pt"))
+    publish_version(spec, "a")
+    assert list(current(spec, ["a"], spec.repository)) == ["a"]
+    assert (tmp_path / "cache" / "digests.json").is_file()
+    times = weights.stat()
+    weights.write_bytes(bytes(2**21 - 1) + b"x")
+    os.utime(weights, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert compare_models(spec, ["a"], spec.repository)["a"] == ("the weights file changed",)
