@@ -21,7 +21,7 @@ from repogen.repository.ownership import require_synced
 from repogen.stores.open import run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Sequence
 
     from repogen.artifacts.attestation import TrustedSigner
     from repogen.artifacts.progress import Progress
@@ -188,7 +188,7 @@ def follow(  # noqa: PLR0913 - as `sync`, and where to listen
     spec: Spec | None = None,
     tracking_uri: str | None = None,
     progress: Progress | None = None,
-) -> Iterator[Followed]:
+) -> Generator[Followed, None, None]:
     """Sync a repository again and again: when MLflow reports that the alias moved, and at every interval.
 
     MLflow 3 reports it with a webhook, which is signed with the secret in the environment variable

@@ -39,11 +39,16 @@ def promotion_text(report: PromotionReport) -> str:
         parts.append(notes_section(notes))
     if report.server:
         parts.append(f"measured on {report.server}")
+    parts.append(outcome_text(report))
+    return "\n\n".join(parts)
+
+
+def outcome_text(report: PromotionReport) -> str:
+    """Return what happened to the alias, and to that of the steps of an ensemble."""
     outcome = _promotion_outcome(report)
     if report.steps and report.outcome is not Outcome.REFUSED:
         outcome += f"\nwith its steps: {', '.join(map(_step_text, report.steps))}"
-    parts.append(outcome)
-    return "\n\n".join(parts)
+    return outcome
 
 
 def history_text(history: History) -> str:

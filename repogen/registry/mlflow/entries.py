@@ -38,6 +38,7 @@ _STEPS_SEPARATOR = ", "
 # Source: mlflow.utils.validation.MAX_MODEL_REGISTRY_TAG_VALUE_LENGTH is 100,000 in MLflow 3, 5,000 in MLflow 2.
 _MAX_FIGURES = 4000
 _NOT_DONE = "(not confirmed)"
+_BULLET = "\N{BULLET} "  # MLflow's page shows line breaks as spaces
 _HEAD = re.compile(
     r"(?P<alias>[\w-]+): (?:none|version (?P<old>\d+)) -> (?P<new>\d+), (?P<why>\w+) by (?P<by>.*) at (?P<at>\S+?)"
     rf"(?:, with (?P<ensemble>\S+ \d+))?(?P<pending> {re.escape(_NOT_DONE)})?"
@@ -125,8 +126,8 @@ def move_value(move: AliasMove, *, done: bool) -> str:
     >>> print(move_value(AliasMove("champion", 1, 2, "ann", "2026-01-01T12:00:00+00:00", "promote",
     ...     {"smoke": "18/18 checks [all]", "size.max_mb": "1.2 MB"}, {"size.max_mb": 1.25}), done=True))
     champion: version 1 -> 2, promote by ann at 2026-01-01T12:00:00+00:00
-    smoke: 18/18 checks [all]
-    size.max_mb = 1.25: 1.2 MB
+    • smoke: 18/18 checks [all]
+    • size.max_mb = 1.25: 1.2 MB
 
     Args:
         move: The move.
@@ -148,7 +149,7 @@ def _figure_names(move: AliasMove) -> list[str]:
 def _figure_line(name: str, text: str, value: float | None) -> str:
     key = name if _PLAIN_NAME.fullmatch(name) else json.dumps(name)
     number = "" if value is None else f" = {value!r}"
-    return f"{key}{number}: {_one_line(text)}"
+    return f"{_BULLET}{key}{number}: {_one_line(text)}"
 
 
 def _one_line(text: str) -> str:
@@ -183,7 +184,7 @@ def _parse_text(text: str) -> tuple[AliasMove, bool] | None:
         return None
     figures, values = dict[str, str](), dict[str, float]()
     for line in lines:
-        figure = _FIGURE.fullmatch(line)
+        figure = _FIGURE.fullmatch(line.removeprefix(_BULLET))
         if figure is None:
             continue
         name = _figure_name(figure["name"])

@@ -59,9 +59,11 @@ def metrics(built: BuiltModel, report: ModelReport) -> Iterator[tuple[str, float
         yield "parity_case/max_rel_diff", case.max_rel_diff, step
         yield "parity_case/cosine", case.cosine, step
     yield from _optimization(report)
-    yield "graph/nodes_exported", float(report.nodes_exported), 0
-    yield "graph/nodes_optimized", float(report.nodes_optimized), 0
-    yield "model/size_bytes", float(report.size), 0
+    if report.opset:  # Python code and ensembles have no graph
+        yield "graph/nodes_exported", float(report.nodes_exported), 0
+        yield "graph/nodes_optimized", float(report.nodes_optimized), 0
+    if report.size:
+        yield "model/size_bytes", float(report.size), 0
     yield "build/peak_rss_bytes", float(report.peak_rss_bytes), 0
     for step_name, seconds in report.seconds.items():
         yield f"{SECONDS}{step_name}", seconds, 0
@@ -86,7 +88,8 @@ def _optimization(report: ModelReport) -> Iterator[tuple[str, float, int]]:
 def headlines(report: ModelReport) -> Iterator[tuple[str, float, int]]:
     """Yield the metrics of a model that the build's run shows, by the model's name."""
     yield f"{report.name}/max_abs_diff", report.max_abs_diff, 0
-    yield f"{report.name}/size_bytes", float(report.size), 0
+    if report.size:
+        yield f"{report.name}/size_bytes", float(report.size), 0
     if report.smoke is not None and report.smoke.latency is not None:
         yield f"{report.name}/latency_p95_ms", report.smoke.latency.p95, 0
 
@@ -105,7 +108,7 @@ def version_description(staged: StagedVersion, report: ModelReport) -> str:
     """Return what the page of a registered version says about it, as Markdown."""
     origin, smoke = staged.manifest.provenance, report.smoke
     lines = [
-        f"Exported with {report.exporter}" + (f", opset {report.opset}" if report.opset else ""),
+        _origin(staged, report),
         f"Target: Triton {origin.target}, max_batch_size {report.max_batch_size}",
     ]
     if report.lossy is not None:
@@ -119,6 +122,14 @@ def version_description(staged: StagedVersion, report: ModelReport) -> str:
     if origin.git_commit:
         lines.append(f"Git commit: {origin.git_commit}")
     return "".join(f"- {line}\n" for line in lines)
+
+
+def _origin(staged: StagedVersion, report: ModelReport) -> str:
+    """Return what a version is: the graph of an exporter, an ensemble, or Python code."""
+    steps = staged.manifest.provenance.steps
+    if steps:
+        return f"Ensemble of {', '.join(steps)}"
+    return f"Exported with {report.exporter}, opset {report.opset}" if report.opset else "Python code"
 
 
 def run_tags(root: Path, environment: Mapping[str, str], command: str = "repogen build") -> dict[str, str]:

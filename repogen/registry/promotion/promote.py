@@ -20,6 +20,7 @@ from repogen.registry.promotion.alias_history import PROMOTE, ROLLBACK, periods,
 from repogen.registry.promotion.run_gates import run_gates
 from repogen.registry.promotion.steps import follow, require_no_ensemble, shared_step_notes, step_moves
 from repogen.reporting.markdown import promotion_markdown
+from repogen.reporting.registry_text import outcome_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -270,6 +271,7 @@ def _recorded(registry: ModelRegistry, report: PromotionReport) -> PromotionRepo
         name=f"promote {report.model} version {report.new} to {report.alias}",
         passed=report.outcome is not Outcome.REFUSED,
         tags={
+            "mlflow.note.content": outcome_text(report),
             "repogen.model": report.model,
             "repogen.alias": report.alias,
             "repogen.version": str(report.new),

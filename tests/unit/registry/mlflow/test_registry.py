@@ -76,6 +76,8 @@ def test_ensembles_with_an_alias(store: Connection, track: Any, stage: Stage) ->
     assert (entry.name, entry.version, entry.aliases, entry.steps) == ("set", 2, ("best",), ("a", "b"))
     assert registry.ensembles_with_alias("other") == ()
     assert registry.manifest(entry).content_sha256 == entry.content
+    description = store.client.get_model_version("set", "2").description
+    assert str(description).splitlines()[0] == "- Ensemble of a, b"
     with pytest.raises(TrackingError, match="is not the one that was registered") as caught:
         registry.manifest(replace(entry, content="0" * 64))
     assert caught.value.code == "tracking.altered"

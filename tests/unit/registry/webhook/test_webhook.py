@@ -8,19 +8,26 @@ import socket
 import time
 import uuid
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 from mlflow.webhooks.delivery import _generate_hmac_signature
 
-from repogen.errors import SpecError
+from repogen.api import registry as api
+from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncReport
+from repogen.cli.group import main
+from repogen.errors import SpecError, TrackingError
 from repogen.registry.webhook import receiver as receiver_module
 from repogen.registry.webhook import signature
 from repogen.registry.webhook.receiver import Receiver, parse_address, receiving
 from repogen.registry.webhook.signature import AliasEvent, RejectedError, Verifier, secret_of
+from repogen.reporting.registry_text import followed_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 SECRET = "a secret of more than sixteen characters"  # noqa: S105 - for tests
 NOW = 1_800_000_000
@@ -207,3 +214,63 @@ def test_address_in_use(listening: Receiver) -> None:
     with pytest.raises(SpecError) as caught, receiving(listening.address, Verifier(SECRET), "champion"):
         pass
     assert (caught.value.code, listening.address in caught.value.message) == ("sync.listen", True)
+
+
+@pytest.mark.parametrize(
+    ("options", "secret", "code"),
+    [
+        (("--json",), SECRET, "sync.listen"),
+        (("--dry-run",), SECRET, "sync.listen"),
+        ((), "", "sync.webhook-secret"),
+    ],
+)
+def test_invalid_options(tmp_path: Path, options: tuple[str, ...], secret: str, code: str) -> None:
+    """Exit code 2, before anything is read."""
+    arguments = [
+        "sync",
+        "--alias",
+        "champion",
+        "--repository",
+        str(tmp_path / "r"),
+        "--listen",
+        "127.0.0.1:0",
+        *options,
+    ]
+    result = CliRunner().invoke(main, arguments, env={"REPOGEN_WEBHOOK_SECRET": secret})
+    assert (result.exit_code, code in result.output) == (2, True), result.output
+
+
+def test_error_of_one_sync_does_not_end_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A webhook causes the next one; the first report and every change are printed."""
+    monkeypatch.setenv("REPOGEN_WEBHOOK_SECRET", SECRET)
+    unchanged = SyncReport(tmp_path, "champion", dry_run=False, versions=())
+    changed = replace(unchanged, versions=(SyncedVersion("m", SyncAction.PUBLISHED, 2),))
+    outcomes: list[SyncReport | TrackingError] = [unchanged, TrackingError("no server"), unchanged, changed]
+
+    def sync(*_: object, **__: object) -> SyncReport:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, TrackingError):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(api, "sync", sync)
+    texts: list[str] = []
+    with closing(api.follow(tmp_path, alias="champion", listen="127.0.0.1:0", interval=1e6)) as followed_syncs:
+        for followed in followed_syncs:
+            texts.append(followed_text(followed, begins=not texts, debug=False))
+            if not outcomes:
+                break
+            address = followed.address
+            with closing(http.client.HTTPConnection(address, timeout=60)) as connection:
+                headers, body = signed(at=time.time())
+                connection.request("POST", "/", body, {})
+                assert connection.getresponse().status == 400
+            with closing(http.client.HTTPConnection(address, timeout=60)) as connection:
+                connection.request("POST", "/", body, headers)
+                assert connection.getresponse().status == 200
+    rejected = "1 rejected: it does not have the headers of MLflow's webhooks"
+    assert "none is served" in texts[0]
+    assert texts[1].startswith(rejected)
+    assert "no server" in texts[1]
+    assert texts[2] == rejected
+    assert "now follows champion" in texts[3]
