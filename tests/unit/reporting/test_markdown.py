@@ -11,10 +11,23 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from repogen.artifacts.built_model import UNCHANGED, ExportAttempt, PassOutcome
+from repogen.artifacts.deployment import DeployAction, DeployReport, ModelDeployment, ServerDeployment
+from repogen.artifacts.difference import (
+    Change,
+    DiffReport,
+    FileChange,
+    Metric,
+    OperatorCount,
+    VersionRef,
+    WeightsDiff,
+)
 from repogen.artifacts.promotion import GateResult, Outcome, PromotionReport, Verdict
 from repogen.artifacts.report import BuildReport, ModelReport, Status
 from repogen.artifacts.serving import Latency, SmokeCheck, SmokeReport
+from repogen.artifacts.sync import SyncAction, SyncedVersion, SyncReport
 from repogen.errors import ErrorRecord, PublishError
+from repogen.reporting.deploy_text import deploy_markdown
+from repogen.reporting.diff_text import diff_markdown
 from repogen.reporting.markdown import (
     error_markdown,
     fenced,
@@ -24,6 +37,7 @@ from repogen.reporting.markdown import (
     smoke_markdown,
 )
 from repogen.reporting.notes import model_notes
+from repogen.reporting.registry_text import sync_markdown
 from repogen.spec.problems import Problem, SpecProblemsError
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -205,3 +219,46 @@ def test_report_without_html_tags() -> None:
     page = report_markdown(BuildReport(Path("repository"), (GOOD,)), collapse=False)
     assert "<" not in page
     assert f"#### {GOOD.name}\n\n- " in page
+
+
+MARKUP = "a|b<img src=x>*c*"
+DIFF = DiffReport(
+    VersionRef(Path("models:/m/7"), MARKUP, 3),
+    VersionRef(Path("preview"), MARKUP, 1),
+    identical=False,
+    signature=(f"input {MARKUP!r} is new",),
+    weights=WeightsDiff(0, (MARKUP,), (), (), 0),
+    facts=(Change("opset", "17", "20"),),
+    nodes=(1, 2),
+    operators=(OperatorCount(MARKUP, 0, 1),),
+    metrics=(Metric("parity cases", 5, None),),
+    sizes=(1, 2),
+    files=(FileChange("model.onnx", 1, None),),
+    config=("-a", f"+```{MARKUP}"),
+    inputs=("weights",),
+    notes=(),
+)
+SYNC = SyncReport(
+    Path("r"), "champion", dry_run=False, versions=(SyncedVersion(MARKUP, SyncAction.FAILED, 1, MARKUP, BAD.error),)
+)
+DEPLOY = DeployReport(
+    Path("r"),
+    (ServerDeployment("a:8001", models=(ModelDeployment(MARKUP, DeployAction.FAILED, error=BAD.error),)),),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"), [(diff_markdown(DIFF), 4), (sync_markdown(SYNC), 1), (deploy_markdown(DEPLOY), 1)]
+)
+def test_names_are_rendered_as_text(text: str, rows: int) -> None:
+    """A renderer finds a table with every row, and the names as text: no image, no emphasis, no extra column."""
+    tokens = _markdown().parse(text)
+    kinds = [token.type for token in tokens]
+    assert tokens[0].type == "heading_open"
+    assert kinds.count("tbody_open") == kinds.count("table_open")
+    bodies = kinds.count("tr_open") - kinds.count("table_open")
+    assert bodies == rows
+    html = _markdown().render(text)
+    assert "<img" not in html
+    assert "<em>c</em>" not in html
+    assert "a|b&lt;img src=x&gt;*c*" in html
