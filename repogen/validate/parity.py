@@ -230,9 +230,10 @@ class _Sweep:
             actual = self._comparison.published(inputs)
         except (ParityError, SourceError):
             return  # a model that PyTorch runs on zeros, and the runtime does not, returns no wrong values
-        for name, array in expected.items():
-            if name in actual and np.isfinite(array).all() and not np.isfinite(actual[name]).all():
-                self._not_finite.append(name)
+        finite = expected.keys() - infinite_outputs(expected)  # no output is NaN
+        values = {name: actual[name] for name in expected if name in finite and name in actual}
+        not_finite = {*infinite_outputs(values), *(name for name in values if has_nan({name: values[name]}))}
+        self._not_finite += [name for name in values if name in not_finite]
 
     def _outputs_or_none(self, inputs: Arrays) -> dict[str, Array] | None:
         """Return the original's outputs; None if it does not support the inputs."""
