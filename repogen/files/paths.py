@@ -64,16 +64,19 @@ def is_private_hard_link(path: Path) -> bool:
 def foreign_reason(directory: Path) -> str:
     """Return why another user could change what is in a directory; empty if only this user and root can.
 
+    A symlink of this user or of root is followed: large caches are often on another disk.
+
     >>> foreign_reason(Path("/"))
     ''
 
     Raises:
         OSError: It does not exist.
     """
-    status = directory.lstat()
+    owners = {os.geteuid(), 0}
+    link, status = directory.lstat(), directory.stat()
     if not stat.S_ISDIR(status.st_mode):
-        return "is not a directory" if not stat.S_ISLNK(status.st_mode) else "is a symlink"
-    if status.st_uid not in {os.geteuid(), 0}:
+        return "is not a directory"
+    if link.st_uid not in owners or status.st_uid not in owners:
         return "belongs to another user"
     return "can be written by other users" if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else ""
 

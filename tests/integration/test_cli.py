@@ -34,7 +34,7 @@ MODEL_KEYS = {
     *("name", "status", "version", "sha256", "exporter", "opset", "ir_version", "max_batch_size", "parity", "nodes"),
     *("smoke", "seconds", "error"),  # the documented keys; those below are in the same document
     *("batch_reason", "exporters", "lossy", "passes", "notes", "peak_rss_bytes", "size", "registry_version"),
-    *("inputs", "outputs", "operators", "config", "provenance"),
+    *("inputs", "outputs", "operators", "config", "provenance", "reasons", "from_cache"),
 }
 ERROR_KEYS = {"code", "message", "hint", "where", "exit_code"}
 FAULTS = """\

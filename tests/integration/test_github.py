@@ -170,7 +170,7 @@ def test_push_publishes_and_promotes(hub: Hub) -> None:
     version = run.uploaded / "tiny" / "1"
     assert "<h1>repogen build: 1 published</h1>" in run.uploaded.with_suffix(".html").read_text(encoding="utf-8")
     manifest = read_manifest(version)
-    assert (manifest.sha256, manifest.size) == (model["sha256"], model["size"])
+    assert (manifest.sha256, manifest.model_size) == (model["sha256"], model["size"])
     assert damaged_files(version, manifest) == ()
     assert run.summary("publish").startswith("### repogen build: 1 published\n\n| model | status | version |")
     assert "| tiny | published | 1 | dynamo |" in run.summary("publish")

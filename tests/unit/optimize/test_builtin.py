@@ -86,7 +86,7 @@ def test_model_of_2_gb_is_not_read(tmp_path: Path, name: str) -> None:
     with graph.path.with_name("model.onnx.data").open("wb") as file:
         file.truncate(3 * 10**9)
     reason = load_pass(name).requires(request(replace(graph, external_data=True), name))
-    assert reason.startswith("the model has 3.0 GB, and onnxruntime.")
+    assert reason.startswith("the model is 3.0 GB, and onnxruntime.")
     assert reason.endswith(" reads less than 2 GB")
 
 

@@ -214,7 +214,7 @@ def test_directory_of_other_users_is_not_used(installation: install.Installation
 def test_directory_that_another_user_created_is_not_used(
     installation: install.Installation, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A program in it was not verified by this user; one of root was."""
+    """A program in it was not verified by this user; one of root was. A link of this user is followed."""
     install.install(installation, Silent(), source)
     owner = installation.root.stat().st_uid
     monkeypatch.setattr("os.geteuid", lambda: owner + 1)
@@ -222,4 +222,6 @@ def test_directory_that_another_user_created_is_not_used(
     monkeypatch.setattr("repogen.files.paths.os.geteuid", lambda: owner)
     linked = replace(installation, root=installation.root.with_name("link"))
     linked.root.symlink_to(installation.root)
+    assert linked.complete
+    installation.root.chmod(0o777)
     assert not linked.complete
