@@ -1,4 +1,4 @@
-"""Publishes, deploys, rolls back and prunes while clients send requests: none may fail or get a wrong answer.
+"""Publishes, deploys, rolls back and prunes while clients send requests: no request may fail or get a wrong answer.
 
 Each version of the model multiplies by its own number, and a response contains the number of the version that answered,
 so every answer can be checked. One publish in ten is a version whose golden tensors are wrong: in explicit mode, its

@@ -64,7 +64,7 @@ def build(  # noqa: PLR0913 - one parameter per option of `repogen build`
         models: Names of the models to build; all when empty.
         repository: Publish here instead of the spec's ``repository``.
         target: Build for this Triton release, such as ``24.10``; ignored for a loaded spec, which has a release.
-        server: Triton for the smoke test: ``embedded``, ``docker``, ``HOST:PORT`` or a plug-in's; None for no test.
+        server: Triton server for the smoke test: ``embedded``, ``docker``, ``HOST:PORT`` or a plug-in's; None for none.
         credentials: TLS and headers of a server at ``HOST:PORT``.
         force: Build and publish models that are up to date as well.
         allow_breaking: Allow inputs and outputs that differ from those of the published version.

@@ -55,7 +55,7 @@ def plan(  # noqa: PLR0913 - one parameter per option of `repogen plan`
         progress: Receives progress events; silent by default.
 
     Returns:
-        For each model whether and why it would be built, what it depends on, its inputs, and what building it takes.
+        For each model whether and why it would be built, what it depends on, its inputs, and the cost of building it.
 
     Raises:
         repogen.errors.SpecError: The spec is wrong, or the repository cannot be used.

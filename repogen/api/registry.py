@@ -60,7 +60,7 @@ def promote(  # noqa: PLR0913 - one parameter per option of `repogen promote`
         gates: Limits in the form of ``--gate``, such as ``latency.max_ratio=1.1`` or ``size=off``.
         spec: A loaded spec, for the ``promotion:`` section of the model and the MLflow server.
         spec_required: Whether a spec without the model is an error.
-        server: Triton to measure on: ``embedded``, ``docker``, ``HOST:PORT`` or a plug-in's.
+        server: Triton server to measure on: ``embedded``, ``docker``, ``HOST:PORT`` or a plug-in's.
         credentials: TLS and headers of a server at ``HOST:PORT``.
         dry_run: Measure and evaluate, but move nothing.
         tracking_uri: MLflow server, instead of ``MLFLOW_TRACKING_URI`` and the spec's.
@@ -189,7 +189,7 @@ def follow(  # noqa: PLR0913 - as `sync`, and where to listen
     tracking_uri: str | None = None,
     progress: Progress | None = None,
 ) -> Generator[Followed, None, None]:
-    """Sync a repository again and again: when MLflow reports that the alias moved, and at every interval.
+    """Sync a repository repeatedly: when MLflow reports that the alias was moved, and at every interval.
 
     MLflow 3 reports it with a webhook, which is signed with the secret in the environment variable
     REPOGEN_WEBHOOK_SECRET. A webhook only causes a sync: what is served is always read from the registry, so a lost
@@ -216,7 +216,7 @@ def follow(  # noqa: PLR0913 - as `sync`, and where to listen
         After each sync its report or its error, the address that is listened on, and why requests were rejected.
 
     Raises:
-        repogen.errors.SpecError: The secret is missing or too short, or the address cannot be listened on.
+        repogen.errors.SpecError: The secret is missing or too short, or it is not possible to listen on the address.
     """
     from repogen.registry.webhook.receiver import receiving  # noqa: PLC0415 - not for other commands
     from repogen.registry.webhook.signature import Verifier, secret_of  # noqa: PLC0415 - the same

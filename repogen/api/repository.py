@@ -309,7 +309,7 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
         dry_run: Copy and check, but do not publish.
         stage_dir: Stage here instead of next to the target; it must be on the same filesystem.
         signer: Whose signatures the versions must have; none are required when None.
-        package_format: ``sagemaker`` or ``azureml``, to write a package for that service in place of a repository.
+        package_format: ``sagemaker`` or ``azureml``, to write a package for that service.
 
     Returns:
         What was published; a version that the target has and serves is not published again.
@@ -320,7 +320,9 @@ def publish(  # noqa: PLR0913 - one parameter per option of `repogen publish`
         repogen.errors.PublishError: A version was rejected, or the target cannot be written.
     """
     if name is None and version is not None:
-        raise SpecError("a version was given without a model", "name the model", code="publish.version-of-all")
+        raise SpecError(
+            "a version was specified without a model", "specify the name of the model", code="publish.version-of-all"
+        )
     directory = None if stage_dir is None else Path(stage_dir)
     options = TransferOptions(version, allow_breaking, dry_run, directory, signer)
     from repogen.versions.transfer import (  # noqa: PLC0415 - imports onnx
@@ -357,7 +359,7 @@ def _single(name: str | None) -> str:
         SpecError: There is no name.
     """
     if name is None:
-        raise SpecError("a package contains one model, and an ensemble's steps", "name it", code="publish.format")
+        raise SpecError("a package contains one model", "specify the name of the model", code="publish.format")
     return name
 
 
@@ -370,7 +372,7 @@ def _package_format(name: str) -> PackageFormat:
     files = (PackageFormat.SAGEMAKER, PackageFormat.AZUREML)
     if name not in files:
         raise SpecError(
-            f"{name!r} is not a format of packages", f"the formats are {', '.join(files)}", code="publish.format"
+            f"{name!r} is not a package format", f"the formats are {', '.join(files)}", code="publish.format"
         )
     return PackageFormat(name)
 

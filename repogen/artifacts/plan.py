@@ -51,7 +51,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a build of a model takes.
+    """Time and memory that a build of a model needs.
 
     Attributes:
         seconds: Wall time of all steps.
@@ -75,7 +75,7 @@ class ModelPlan:
         dependencies: The models that it uses, dependencies first; only ensembles have any.
         fingerprint: Its inputs as they are now: key -> digest or version. Those that only importing the model can find
             are included if a version is published.
-        cost: What a build of it takes.
+        cost: Time and memory that a build of it needs.
         shard: Number of the shard that builds it, from 1; None without shards.
     """
 

@@ -1,4 +1,4 @@
-"""What building each model took, recorded next to the spec; estimates for models without a record."""
+"""Time and memory that each model's build needed, recorded next to the spec; estimates for models without a record."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _RECORDS = TypeAdapter(dict[str, _Record])
 
 
 def read_costs(spec: Spec) -> dict[str, Cost]:
-    """Return what a build of each model of a spec takes: as an earlier build measured it, or estimated."""
+    """Return the time and memory that a build of each model needs: as an earlier build measured it, or estimated."""
     records = _read(spec.root)
     return {name: _cost(spec, name, records.get(name)) for name in spec.models}
 
 
 def record_costs(report: BuildReport, root: Path) -> None:
-    """Record what building each model took, if it was exported: a result from the cache says less.
+    """Record the time and memory of each model's build, if it was exported: a result from the cache says less.
 
     Args:
         report: The report of the build.

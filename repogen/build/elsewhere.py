@@ -110,7 +110,7 @@ def _task(session: BuildSession, name: str, fetched: Path | None) -> Task:
 
 
 def _server(server: str | None) -> str | None:
-    """Return the Triton for the smoke test on another machine; one that runs already is used from this machine."""
+    """Return the Triton server for the smoke test on another machine; this machine uses a running one."""
     return None if server is not None and ":" in server else server
 
 

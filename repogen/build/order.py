@@ -32,7 +32,7 @@ class Order:
         release: Target Triton release.
         gpu: Whether models without instance_group run on GPUs.
         templates: Directory of template overrides, relative to the spec; None for none.
-        server: Triton for the smoke test; None for no test.
+        server: Triton server for the smoke test; None for no test.
         try_all_exporters: Whether to try the remaining exporters after the first one that succeeds.
         threads: Number of compute threads.
         use_cache: Whether a result in the cache of the machine may be used.
@@ -78,5 +78,5 @@ RESULT = TypeAdapter(Result)
 
 
 def build_environment() -> dict[str, str]:
-    """Return the versions of repogen, its code, Python and the tools that build, which the manifest records."""
+    """Return the versions of repogen, its code, Python and the build tools, which the manifest records."""
     return {**tool_versions(), "repogen's code": code_digest()}

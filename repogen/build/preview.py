@@ -1,4 +1,4 @@
-"""What a build would do: the models, why each would be built, what it takes, and which shard builds it."""
+"""What a build would do: the models, why each would be built, its cost, and which shard builds it."""
 
 from __future__ import annotations
 

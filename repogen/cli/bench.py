@@ -64,7 +64,7 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
 @click.option("--repository", type=REPOSITORY, metavar="DIR|URL", help="Repository of the models; default: the spec's.")
 @click.option(
     "--server", default="embedded", show_default=True, shell_complete=server_names,
-    help=f"Triton to measure on: {SERVER}.",
+    help=f"Triton server to measure on: {SERVER}.",
 )  # fmt: skip
 @connection_options
 @control_header_option

@@ -65,7 +65,7 @@ class _Jobs(click.ParamType[int | Literal["auto"]]):
 )
 @click.option(
     "--server", default="embedded", show_default=True, shell_complete=server_names,
-    help=f"Triton for the smoke test: {SERVER}.",
+    help=f"Triton server for the smoke test: {SERVER}.",
 )  # fmt: skip
 @connection_options
 @control_header_option
@@ -82,7 +82,8 @@ class _Jobs(click.ParamType[int | Literal["auto"]]):
 @tracking_option
 @click.option(
     "--jobs", type=_Jobs(),
-    help="Models to build in parallel (default: 1); auto: one per processor, as far as memory allows.",
+    help="Models to build in parallel (default: 1, or as many as the executor accepts); auto: one per processor, as "
+    "far as memory allows.",
 )  # fmt: skip
 @click.option(
     "--executor", default="local", show_default=True, metavar="NAME[=ADDRESS]",

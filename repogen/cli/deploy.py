@@ -115,7 +115,11 @@ def _parse_header(text: str) -> tuple[str, str]:
 @click.command()
 @click.argument("models", nargs=-1, metavar="[NAME]...")
 @click.option(
-    "servers", "--server", multiple=True, metavar="HOST:PORT", help="gRPC address of a running Triton; repeatable."
+    "servers",
+    "--server",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="gRPC address of a running Triton server; repeatable.",
 )
 @click.option("--servers-file", type=FILE, metavar="FILE", help="File with more addresses, one per line.")
 @click.option(

@@ -59,7 +59,7 @@ def plan(  # noqa: PLR0913 - one parameter per option
     """Show what `repogen build` would do, and why.
 
     For each model of SPEC (default: repogen.yaml): whether it is up to date, what changed, the models that it uses, and
-    what building it takes. Writes nothing, and imports neither torch nor a model.
+    the time and memory that a build needs. Writes nothing, and imports neither torch nor a model.
     """
     with handle_errors(debug=debug, as_json=as_json):
         loaded_spec = load_spec(spec, target)

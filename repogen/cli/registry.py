@@ -60,7 +60,7 @@ _SERVER_SPEC = "Spec that sets the MLflow server; default: repogen.yaml, if it e
 )
 @click.option(
     "--server", default="embedded", show_default=True, shell_complete=server_names,
-    help=f"Triton to measure on: {SERVER}.",
+    help=f"Triton server to measure on: {SERVER}.",
 )  # fmt: skip
 @connection_options
 @control_header_option
@@ -163,7 +163,7 @@ def history(
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="Run until Ctrl-C: sync when a webhook of MLflow arrives here, and at every --interval. The secret of the "
+    help="Run until Ctrl-C: sync when a webhook from MLflow arrives here, and at every --interval. The secret of the "
     "webhook is in REPOGEN_WEBHOOK_SECRET.",
 )
 @click.option(

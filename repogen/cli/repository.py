@@ -253,7 +253,7 @@ def prune(  # noqa: PLR0913 - one parameter per option
     "package_format",
     "--format",
     type=click.Choice(("sagemaker", "azureml")),
-    help="Write a package for this service in place of a repository.",
+    help="Write a package for this service instead of publishing to a repository.",
 )
 @click.option("--allow-breaking", is_flag=True, help="Allow inputs and outputs that differ from the target's.")
 @click.option("--dry-run", is_flag=True, help="Copy and check, but do not publish.")

@@ -52,7 +52,7 @@ _PORT = click.IntRange(0, 65535)
 )  # fmt: skip
 @click.option(
     "--server", default="embedded", show_default=True, shell_complete=server_names,
-    help=f"Triton to test on: {SERVER}.",
+    help=f"Triton server to test on: {SERVER}.",
 )  # fmt: skip
 @connection_options
 @control_header_option

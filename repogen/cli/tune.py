@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     default="embedded",
     show_default=True,
     shell_complete=server_names,
-    help="Triton to measure on: embedded, docker, or the name of a plug-in server.",
+    help="Triton server to measure on: embedded, docker, or the name of a plug-in server.",
 )
 @control_header_option
 @click.option("--no-track", is_flag=True, help="Turn off MLflow tracking.")

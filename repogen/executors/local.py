@@ -27,6 +27,8 @@ class Local:
         """
         if address:
             raise SpecError(
-                f"--executor local={address}: local has no address", "write --executor local", code="executor.address"
+                f"--executor local={address}: local does not accept an address",
+                "write --executor local",
+                code="executor.address",
             )
         yield None

@@ -44,7 +44,7 @@ _SETTINGS = {
 
 
 class Ray:
-    """Builds on a Ray cluster, or on a Ray that is started on this machine."""
+    """Builds on a Ray cluster, or on Ray that is started on this machine."""
 
     name = "ray"
 
@@ -63,7 +63,7 @@ class Ray:
         except ImportError as error:
             raise MissingExtraError("ray is not installed", install_command("ray")) from error
         if ray.is_initialized():
-            raise _unusable("this process is connected to Ray already", "call ray.shutdown() before the build")
+            raise _unusable("this process is already connected to Ray", "call ray.shutdown() before the build")
         environment = {"working_dir": str(workplace.root), "excludes": [f"/{path}" for path in workplace.unused]}
         try:
             with _kept_signal_handlers():
@@ -72,7 +72,7 @@ class Ray:
                 )
         except (OSError, RuntimeError, ValueError, TimeoutError) as error:
             where = f"the Ray cluster {address}" if address else "Ray"
-            raise _unusable(f"{where} cannot be used: {first_line(error)}", "see `ray status` on a node") from error
+            raise _unusable(f"{where} cannot be used: {first_line(error)}", "run `ray status` on a node") from error
         try:
             yield Cluster(ray)
         finally:
@@ -114,13 +114,15 @@ class Cluster:
             except lost as error:
                 if attempt == _ATTEMPTS:
                     raise TaskLostError(
-                        f"its node was lost {attempt} times: {first_line(error)}", "see `ray status` on a node"
+                        f"its node was lost {attempt} times: {first_line(error)}", "run `ray status` on a node"
                     ) from error
                 progress("its node was lost; waiting for another one")
                 shutil.rmtree(task.outputs)
                 task.outputs.mkdir()
             except self._ray.exceptions.RayError as error:
-                raise _unusable(f"Ray cannot run the task: {first_line(error)}", "see `ray status`") from error
+                raise _unusable(
+                    f"Ray cannot run the task: {first_line(error)}", "run `ray status` on a node"
+                ) from error
             else:
                 return
 

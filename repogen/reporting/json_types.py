@@ -1265,7 +1265,7 @@ class RenderedReportDocument(TypedDict):
 
 @with_config(_STRICT)
 class CostDocument(TypedDict):
-    """What a build of a model takes."""
+    """Time and memory that a build of a model needs."""
 
     seconds: float
     """Wall time of all steps"""
@@ -1292,7 +1292,7 @@ class ModelPlanDocument(TypedDict):
     fingerprint: dict[str, str]
     """Its inputs now: digest or version by key"""
     cost: CostDocument
-    """What a build of it takes"""
+    """Time and memory that a build of it needs"""
     shard: int | None
     """Number of the shard that builds it, from 1; null without `--shards`"""
 

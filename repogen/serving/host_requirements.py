@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from repogen.targets import Target
 
 NEEDED_GLIBC = (2, 35)
-_ALTERNATIVES = "use another --server, such as docker, or HOST:PORT of a running Triton"
+_ALTERNATIVES = "use another --server, such as docker, or HOST:PORT of a running Triton server"
 
 
 def check_host(target: Target) -> list[Check]:

@@ -1,4 +1,4 @@
-"""A running Triton at HOST:PORT (gRPC); repogen neither starts nor stops it."""
+"""A running Triton server at HOST:PORT (gRPC); repogen neither starts nor stops it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Smoke tests: loads models into a running Triton and compares its outputs with the golden tensors, over gRPC."""
+"""Smoke tests: loads models into a running Triton server, and compares its outputs with golden tensors over gRPC."""

@@ -1,4 +1,4 @@
-"""A staged version that a running Triton serves for measurements."""
+"""A staged version that a running Triton server serves for measurements."""
 
 from __future__ import annotations
 

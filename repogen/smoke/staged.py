@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def smoke_staged(server: RunningTriton, staged: StagedVersion, limits: Limits | None = None) -> SmokeReport:
-    """Load a staged version into a running Triton, test it, and unload it.
+    """Load a staged version into a running Triton server, test it, and unload it.
 
     The tested files are the ones that will be published. The config may differ in instance_group kind and gpus,
     execution_accelerators and version_policy, where this server could not serve it otherwise; the report lists each

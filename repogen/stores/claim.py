@@ -102,7 +102,7 @@ class Claim:
             wait: Called once if another process has the claim.
 
         Raises:
-            PublishError: The store refuses to create the claim, although it does not exist.
+            PublishError: The store rejects the creation of the claim, although it does not exist.
         """
         last_tag, since, pause, absent = "", time.monotonic(), 0.1, 0
         while not self._created():
@@ -110,7 +110,7 @@ class Claim:
             absent = 0 if tag else absent + 1
             if absent > _MAX_REFUSALS:
                 raise PublishError(
-                    f"the store refused {absent} times to create {self.key}, which it does not list",
+                    f"the store rejected {absent} attempts to create {self.key}, although this object does not exist",
                     "check that the store supports conditional writes (If-None-Match)",
                     code="store.request",
                 )

@@ -41,7 +41,7 @@ def test_build_says_what_to_do(macos: Project) -> None:
     build = macos.run("build")
     assert build.returncode == 6
     assert "the embedded Triton cannot run here: Darwin on arm64" in build.stderr
-    assert "use another --server, such as docker, or HOST:PORT of a running Triton" in build.stderr
+    assert "use another --server, such as docker, or HOST:PORT of a running Triton server" in build.stderr
     assert "--no-smoke publishes without a smoke test" in build.stderr
     assert "export" not in build.stderr
     doctor = macos.run("doctor")

@@ -90,7 +90,7 @@ def test_machine_without_embedded_triton_gets_the_alternatives(monkeypatch: pyte
     checks = [check for check in diagnose() if "embedded" in check.name]
     assert [(check.ok, check.optional) for check in checks] == [(True, True)]
     assert "Darwin on arm64" in checks[0].found
-    assert "HOST:PORT of a running Triton; or `repogen build --no-smoke`" in checks[0].remedy
+    assert "HOST:PORT of a running Triton server; or `repogen build --no-smoke`" in checks[0].remedy
 
 
 @pytest.mark.parametrize(

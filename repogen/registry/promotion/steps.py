@@ -45,7 +45,7 @@ def follow(registry: ModelRegistry, move: AliasMove, name: str, steps: Iterable[
             except TrackingError as error:
                 yield (
                     f"{move.alias} of {step.model} was not moved to version {step.new}: {error.message}; "
-                    "`repogen sync` serves that version nevertheless, with the ensemble"
+                    "`repogen sync` still serves that version with the ensemble"
                 )
 
 

@@ -164,7 +164,7 @@ def _conflict(
 
 def _conflict_error(step: str, ensemble: RegistryEntry, ensembles: Iterable[str]) -> TrackingError:
     others = [name for name in ensembles if name != ensemble.name]
-    with_text = f"{', '.join(others)} need" if others else "an ensemble that is not changed needs"
+    with_text = f"{', '.join(others)} need" if others else "an ensemble that is not changed need"
     return TrackingError(
         f"{ensemble.name} was not changed: version {ensemble.version} and {with_text} different versions of {step}",
         "promote versions of the ensembles that were built together",

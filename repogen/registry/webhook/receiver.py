@@ -77,7 +77,7 @@ def receiving(address: str, verifier: Verifier, alias: str) -> Iterator[Receiver
         alias: The alias whose events are reported.
 
     Raises:
-        SpecError: The address is not valid, or cannot be listened on.
+        SpecError: The address is not valid, or it is not possible to listen on it.
     """
     host, port = parse_address(address)
     receiver = Receiver(verifier, alias)
@@ -85,7 +85,7 @@ def receiving(address: str, verifier: Verifier, alias: str) -> Iterator[Receiver
         server = _Server((host, port), receiver)
     except OSError as error:
         raise SpecError(
-            f"--listen: {address} cannot be listened on: {error.strerror or error}",
+            f"--listen: cannot listen on {address}: {error.strerror or error}",
             "choose an address of this machine and a free port",
             code="sync.listen",
         ) from error

@@ -28,7 +28,10 @@ def test_local_executor_needs_no_entry_point(tmp_path: Path) -> None:
     assert isinstance(executor, Executor)
     with executor.open(Workplace(tmp_path, ()), address) as running:
         assert running is None
-    with pytest.raises(SpecError, match="local has no address") as caught, Local().open(Workplace(tmp_path, ()), "x"):
+    with (
+        pytest.raises(SpecError, match="local does not accept an address") as caught,
+        Local().open(Workplace(tmp_path, ()), "x"),
+    ):
         pass
     assert caught.value.code == "executor.address"
 

@@ -339,5 +339,5 @@ def test_claim_that_a_store_never_creates(dir_url: str, monkeypatch: pytest.Monk
     """A store without conditional writes rejects each of them."""
     monkeypatch.setattr("repogen.stores.claim.time.sleep", lambda _: None)
     monkeypatch.setattr(Claim, "_created", lambda _: False)
-    with pytest.raises(PublishError, match="refused 201 times"):
+    with pytest.raises(PublishError, match="rejected 201 attempts"):
         Claim(store_of(dir_url), claim_name("m", 1)).acquire(lambda: None)
