@@ -29,6 +29,8 @@ _EXTRAS = {
     "s3": ("s3fs", "for repositories in Amazon S3 and compatible services"),
     "gcs": ("gcsfs", "for repositories in Google Cloud Storage"),
     "azure": ("adlfs", "for repositories in Azure Blob Storage"),
+    "oci": ("oras", "for images in OCI registries"),
+    "ray": ("ray", "for `repogen build --executor ray`"),
     "tune": ("optuna", "for `repogen tune`"),
     "view": ("netron", "for `repogen view`"),
     "sign": ("model-signing", "to sign versions and to verify signatures"),
