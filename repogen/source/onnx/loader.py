@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from repogen.spec.sources import OnnxSource
 
 _MAX_LISTED = 5
+# A Dropout of few values may drop the same ones in two runs.
+_REPETITIONS = 8
 # Any size; convolutions that need some pixels; networks that halve an image four to six times; one fixed size.
 _CANDIDATE_RANGES = (
     DimRange(1, 64, 16),
@@ -79,7 +81,9 @@ def load_onnx(request: SourceRequest[OnnxSource]) -> SourceModel:
         undeclared = inputs.undeclared - {Signature(inputs.specs, ()).batch_dim}
         ranges = _IMAGE_RANGES if _is_image(inputs, undeclared) else _CANDIDATE_RANGES
         inputs = inputs.with_dims(find_sizes(inputs.dims, undeclared, inputs.examples, reference, ranges))
-    _reject_random_outputs(proto, inputs, reference)
+    if nodes := random_nodes(proto):
+        # The optimizer removes a Dropout also in training mode, where it is random.
+        _reject_random_outputs(nodes, inputs, file_reference(proto, path, input_names, output_names, optimized=False))
     file_model = SourceModel(
         origin=OnnxFile(path),
         signature=_signature(inputs, reference),
@@ -121,18 +125,20 @@ def _signature(inputs: GraphInputs, reference: Reference) -> Signature:
     return Signature(inputs.specs, outputs)
 
 
-def _reject_random_outputs(proto: onnx.ModelProto, inputs: GraphInputs, reference: Reference) -> None:
-    """Reject a graph whose outputs differ between two runs on the same inputs.
+def _reject_random_outputs(nodes: Sequence[str], inputs: GraphInputs, reference: Reference) -> None:
+    """Reject a graph whose outputs differ between runs on the same inputs.
 
     Raises:
-        SourceError: They do; the message lists the nodes that generate random numbers.
+        SourceError: They do; the message lists ``nodes``, which generate random numbers.
     """
-    nodes = random_nodes(proto)
-    if not nodes:
-        return
     arrays = inputs.examples({name: dim.example for name, dim in inputs.dims.items()}, 0)
-    first, second = reference(arrays), reference(arrays)
-    differing = [name for name in first if not np.array_equal(first[name], second[name], equal_nan=True)]
+    first = reference(arrays)
+    repetitions = [reference(arrays) for _ in range(_REPETITIONS)]
+    differing = [
+        name
+        for name, array in first.items()
+        if not all(np.array_equal(array, outputs[name], equal_nan=True) for outputs in repetitions)
+    ]
     if differing:
         raise SourceError(
             f"output {', '.join(differing)} is random; these nodes generate random numbers: "

@@ -72,7 +72,12 @@ class FileReference:
 
 
 def file_reference(
-    proto: onnx.ModelProto, path: Path, inputs: Mapping[str, str], outputs: Mapping[str, str]
+    proto: onnx.ModelProto,
+    path: Path,
+    inputs: Mapping[str, str],
+    outputs: Mapping[str, str],
+    *,
+    optimized: bool = True,
 ) -> FileReference:
     """Return a reference that runs a file in ONNX Runtime, or in onnx's evaluator if the file is too new for it.
 
@@ -81,6 +86,7 @@ def file_reference(
         path: The file.
         inputs: The file's name of each input, by published name.
         outputs: The file's name of each output, by published name.
+        optimized: Whether ONNX Runtime optimizes the graph, as it does by default.
 
     Raises:
         SourceError: ONNX Runtime cannot load the file for another reason.
@@ -89,6 +95,8 @@ def file_reference(
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # see validate.runtime
     options.log_severity_level = 4
+    if not optimized:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
         session: Any = open_session(path, options)
     except Exception as error:

@@ -6,6 +6,7 @@ import inspect
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -85,6 +86,7 @@ def _load(path: Path) -> torch.export.ExportedProgram:
         program: Any = _load_archive(path)
         if hasattr(program, "_guards_code"):
             program._guards_code = []  # noqa: SLF001 - Python code that ExportedProgram.module would run
+        _rename_weights(program)
         return cast("torch.export.ExportedProgram", program)
     except Exception as error:
         raise SourceError(
@@ -107,15 +109,51 @@ def _load_archive(path: Path) -> torch.export.ExportedProgram:
         return torch.export.load(str(path))
 
 
+def _rename_weights(program: torch.export.ExportedProgram) -> None:
+    """Rename weights whose names the program's module cannot have: keywords, and attributes of a GraphModule.
+
+    torch.export accepts a layer named ``meta``, but ``ExportedProgram.module`` fails.
+    """
+    reserved = {*dir(program.graph_module), "shape_env", "self"}
+    tables = (program.state_dict, program.constants)
+    suffix = "_"
+    while any(suffix in name for table in tables for name in table):
+        suffix += "_"
+
+    def usable(name: str) -> str:
+        first, *others = (f"{part}{suffix}" if iskeyword(part) else part for part in name.split("."))
+        return ".".join((f"{first}{suffix}" if first in reserved else first, *others))
+
+    for table in tables:
+        renamed = {usable(name): value for name, value in table.items()}
+        table.clear()
+        table.update(renamed)
+    for spec in (*program.graph_signature.input_specs, *program.graph_signature.output_specs):
+        if spec.target is not None:
+            spec.target = usable(spec.target)
+
+
 def _summary(error: BaseException) -> str:
     return f"{type(error).__name__}: {first_line(error)[:200]}".rstrip(": ")
 
 
 def _module(program: torch.export.ExportedProgram) -> torch.nn.Module:
-    """Return the program as a module without its guards, which are Python code; the size sweep tests the same."""
+    """Return the program as a module without its guards, which are Python code; the size sweep tests the same.
+
+    Raises:
+        SourceError: torch cannot make a module of it.
+    """
     parameters = inspect.signature(program.module).parameters
     options: dict[str, Any] = {"check_guards": False} if "check_guards" in parameters else {}
-    module = program.module(**options)
+    try:
+        module = program.module(**options)
+    except Exception as error:
+        raise SourceError(
+            f"torch {torch.__version__} cannot make a module of the program: {_summary(error)}",
+            "export the program again with this version of torch, or use kind: torch with a factory",
+            code="source.archive",
+            details=str(error),
+        ) from error
     for name in ("train", "eval"):  # they raise, because a program has a fixed mode
         module.__dict__.pop(name, None)
     return module

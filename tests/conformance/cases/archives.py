@@ -30,6 +30,7 @@ _NOT_ONE = "rejected:source.archive"
 CASES = (
     _pt2("pt2", "batch", "the dynamic batch is part of the program", "archives", "exported", "plain"),
     _pt2("pt2_dict", "batch", "its outputs have names", "archives", "exported", "dict"),
+    _pt2("pt2_meta", "batch", "a layer has the name of an attribute of GraphModule", "archives", "exported", "meta"),
     _pt2(
         "pt2_two_dims",
         "batch",

@@ -47,6 +47,17 @@ class _Cell(nn.Module):
         return state
 
 
+class _Meta(nn.Module):
+    """A layer whose name is an attribute of torch's GraphModule."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meta = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.meta(x))
+
+
 class _If(nn.Module):
     """Chooses a branch for the whole batch by its sum."""
 
@@ -68,6 +79,7 @@ class _If(nn.Module):
 _MODULES: dict[str, Any] = {
     "plain": calls.seeded,
     "loop": _Loop,
+    "meta": _Meta,
     "cell": _Cell,
     "if": _If,
     "dict": answers.Dict,

@@ -153,6 +153,20 @@ def noisy(directory: Path) -> None:
     _save(_model(nodes, [_value("x", ["batch", 4])], [_value("y", ["batch", 4])]), directory)
 
 
+def dropout(directory: Path) -> None:
+    """Write a Dropout in training mode, which the optimizer of ONNX Runtime removes."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["positive"]),
+        helper.make_node("Dropout", ["positive", "ratio", "training"], ["kept"]),
+        helper.make_node("Neg", ["kept"], ["y"]),
+    ]
+    constants = [
+        numpy_helper.from_array(np.array(0.5, np.float32), "ratio"),
+        numpy_helper.from_array(np.array(1, np.bool_), "training"),
+    ]
+    _save(_model(nodes, [_value("x", ["batch", 4])], [_value("y", ["batch", 4])], constants), directory)
+
+
 def endless(directory: Path) -> None:
     """Write a Loop whose condition is always true."""
     body = helper.make_graph(

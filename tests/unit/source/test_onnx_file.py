@@ -288,6 +288,23 @@ def test_random_outputs(load_onnx: Load) -> None:
     assert load_onnx(_noisy("plain", "noisy"), outputs=["plain"]).signature.outputs[0].name == "plain"
 
 
+def _with_dropout(*, training: bool) -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["positive"]),
+        helper.make_node("Dropout", ["positive", "ratio", "training"], ["kept"], name="drop"),
+        helper.make_node("Neg", ["kept"], ["y"]),
+    ]
+    ends = [graphs.value("x", ["N", 4])], [graphs.value("y", ["N", 4])]
+    return graphs.model(nodes, *ends, ratio=np.array(0.5, np.float32), training=np.array(training))
+
+
+def test_dropout_in_training_mode(load_onnx: Load) -> None:
+    """ONNX Runtime's optimizer removes the node, also in training mode; without optimization, outputs are random."""
+    error = rejection(load_onnx, _with_dropout(training=True))
+    assert (error.code, "generate random numbers: Dropout 'drop'" in error.message) == ("source.random", True)
+    assert load_onnx(_with_dropout(training=False)).signature.outputs[0].name == "y"
+
+
 @pytest.mark.parametrize(
     ("shape", "code", "message"),
     [

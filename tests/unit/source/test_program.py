@@ -128,6 +128,39 @@ def test_program_that_returns_numbers_is_exported_as_a_module(tmp_path: Path) ->
     assert "was omitted" in source.notes[0]
 
 
+class _Named(nn.Module):
+    """Has layers whose names a program's own module cannot have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meta, self.meta_ = nn.Linear(4, 3), nn.Linear(4, 3)
+        self.graph = nn.BatchNorm1d(3)
+        self.heads = nn.ModuleDict({"class": nn.Linear(3, 2)})
+        self.register_buffer("code", torch.rand(3))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.heads["class"](self.graph(self.meta(x) - self.meta_(x)) * self.code)
+
+
+def test_weights_with_names_of_graph_modules(tmp_path: Path) -> None:
+    """torch.export accepts such names, but its ExportedProgram.module fails."""
+    module, rows = _Named().eval(), torch.rand(3, 4)
+    path = tmp_path / "model.pt2"
+    exported = torch.export.export(module, (rows,), dynamic_shapes={"x": {0: Dim("batch", min=1, max=8)}})
+    torch.export.save(exported, path)
+    output: Any = load(path).reference({"x": rows.numpy()})["output"]
+    np.testing.assert_allclose(output, module(rows).detach().numpy(), rtol=1e-6)
+
+
+def test_program_of_which_torch_makes_no_module(tmp_path: Path) -> None:
+    """An error of torch becomes one of the source: the name of the layer is one that torch sets itself."""
+    module = nn.Sequential()
+    module.add_module("_in_spec", nn.Linear(4, 3))
+    torch.export.save(torch.export.export(module.eval(), (torch.rand(3, 4),)), tmp_path / "model.pt2")
+    error = rejected(tmp_path / "model.pt2")
+    assert (error.code, "cannot make a module of the program: TypeError" in error.message) == ("source.archive", True)
+
+
 def test_program_in_training_mode_is_rejected(tmp_path: Path) -> None:
     """The hint is to call eval() before the export."""
     exported = torch.export.export(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2)), (torch.randn(3, 4),))
