@@ -13,6 +13,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
+from repogen.build import packages
 from repogen.build.packages import pack, pythons_to_pack
 from repogen.errors import ServerError, SourceError
 from repogen.serving import wheels
@@ -204,3 +205,15 @@ def test_wheel_that_expands(index: Path, tmp_path: Path, monkeypatch: pytest.Mon
             archive.writestr(name, content)
     with pytest.raises(ServerError, match="bytes"):
         pack(("repogen-large==1.0",), (CURRENT,), tmp_path / "packed")
+
+
+def test_metadata_that_cannot_be_read(tmp_path: Path) -> None:
+    """A wheel with an unknown compression is reported."""
+    wheel(tmp_path, "repogen_odd", "py3-none-any", {})
+    path = tmp_path / "repogen_odd-1.0-py3-none-any.whl"
+    content = bytearray(path.read_bytes())
+    directory = content.index(b"PK\x01\x02")
+    content[8:10] = content[directory + 10 : directory + 12] = (77).to_bytes(2, "little")
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match="not a valid wheel"):
+        packages._read_wheel(path)  # noqa: SLF001 - pip rejects most of them before
