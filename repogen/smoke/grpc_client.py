@@ -15,7 +15,7 @@ from tritonclient.grpc import InferInput
 from tritonclient.utils import InferenceServerException, triton_to_np_dtype
 
 from repogen.artifacts.serving import NO_CREDENTIALS
-from repogen.serving.connection import open_client
+from repogen.serving.connection import MAX_MESSAGE_BYTES, open_client
 from repogen.smoke.inference import Counts, IndexEntry, ModelMetadata, NoResponseError, RefusedError, TensorMetadata
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class GrpcClient:
     ) -> None:
         """Create the client; it connects to ``host:port`` or ``unix:PATH`` with the first request."""
         self._client = open_client(address, credentials)
+        self._tensors = open_client(address, credentials, MAX_MESSAGE_BYTES)
         self._limits = limits
         self._control = None if control is None else control.grpc
 
@@ -55,6 +56,7 @@ class GrpcClient:
     def __exit__(self, *_: object) -> None:
         """Close the connection."""
         self._client.close()
+        self._tensors.close()
 
     def live(self) -> bool:
         """Return whether the server responds."""
@@ -95,7 +97,7 @@ class GrpcClient:
         """Return the outputs by name, in their shapes on the wire."""
         seconds = self._limits.request_seconds
         with self._translated_errors():
-            result = self._client.infer(
+            result = self._tensors.infer(
                 model, _infer_inputs(inputs), str(version), client_timeout=seconds, **_sequence_options(position)
             )
         return _outputs(result)
@@ -112,7 +114,7 @@ class GrpcClient:
         collector = _BurstCollector(len(prepared))
         with self._translated_errors():
             for index, inputs in enumerate(prepared):
-                self._client.async_infer(
+                self._tensors.async_infer(
                     model,
                     inputs,
                     partial(collector.put, index),

@@ -13,19 +13,22 @@ below ``/models`` are written.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import ipaddress
 import json
 import logging
 import re
 import tarfile
+import time
 import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self, cast
 from urllib.parse import urlencode, urljoin
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
@@ -59,11 +62,17 @@ _REFERENCE = re.compile(
 _MAX_MANIFEST_BYTES = 4 * 2**20
 _MAX_LAYERS = 1000
 _BLOCK = 2**20
+_GZIP = b"\x1f\x8b"
 _SECONDS = 60.0
 _TRIES = 3
 # gzip cannot compress by more than a factor of 1032; models, which hardly compress, are far below this one
 _MAX_EXPANSION = 16
 _MAX_SMALL_LAYER_BYTES = 2**30
+# of long names and other records before a member's header, which tarfile reads into memory
+_MAX_RECORD_BYTES = 2**13
+_MAX_RECORDS_OF_MEMBER_BYTES = 2**20
+_MAX_RECORDS_BYTES = 2**25
+_MAX_GLOBAL_RECORDS = 100
 
 
 class _Descriptor(BaseModel):
@@ -172,13 +181,11 @@ def pull(image: Reference, directory: Path, scratch: Path) -> None:
     """
     directory.mkdir(parents=True)
     path = scratch / "layer"
+    contents = Contents()
     with Registry(image) as registry:
         for layer in registry.layers():
             registry.download(layer, path)
-            try:
-                extract(path, directory, image)
-            except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-                raise _malformed(image, f"a layer cannot be unpacked: {first_line(error)}") from error
+            extract(path, directory, image, contents)
             path.unlink()
     if not models_of(directory):
         raise _malformed(image, f"it has no models in /{ROOT}")
@@ -200,23 +207,93 @@ def _json(document: dict[str, object]) -> bytes:
     return json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
 
 
-def extract(path: Path, directory: Path, image: Reference) -> None:
+@dataclass
+class Contents:
+    """What the layers of an image that were read have in total.
+
+    Attributes:
+        compressed: Bytes of the layers.
+        size: Bytes of their files.
+        count: Number of their members.
+    """
+
+    compressed: int = 0
+    size: int = 0
+    count: int = 0
+
+    def add(self, member: tarfile.TarInfo) -> bool:
+        """Count a member; return whether the image is within its limits."""
+        self.size += member.size
+        self.count += 1
+        limit = max(_MAX_EXPANSION * self.compressed, _MAX_SMALL_LAYER_BYTES)
+        return member.size >= 0 and self.size <= limit and self.count <= MAX_OBJECTS
+
+
+class _Headers:
+    """The stream of an archive, as tarfile reads headers from it; records before them are limited."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._left = _MAX_RECORDS_BYTES
+        self._left_of_member = 0
+        self.seek, self.tell = stream.seek, stream.tell
+
+    def begin_member(self) -> None:
+        """Expect the records and the header of the next member."""
+        self._left_of_member = _MAX_RECORDS_OF_MEMBER_BYTES
+
+    def read(self, size: int) -> bytes:
+        """Read a header or a record.
+
+        Raises:
+            tarfile.TarError: The records are too large.
+        """
+        self._left_of_member -= size
+        if size > tarfile.BLOCKSIZE:
+            self._left -= size
+        if not 0 <= size <= _MAX_RECORD_BYTES or min(self._left, self._left_of_member) < 0:
+            raise tarfile.ReadError("a name or a record is too large")
+        return self._stream.read(size)
+
+
+def extract(path: Path, directory: Path, image: Reference, contents: Contents) -> None:
     """Unpack what a layer has below ``/models``.
 
+    Args:
+        path: The layer.
+        directory: Where to.
+        image: The image.
+        contents: Those of the layers before; this one is added.
+
     Raises:
-        PublishError: It has a link, a special file, or too many or too large files.
-        tarfile.TarError: It is not an archive.
+        PublishError: It is not an archive, or has a link, a special file, or too many or too large files.
     """
-    left = max(_MAX_EXPANSION * path.stat().st_size, _MAX_SMALL_LAYER_BYTES)
-    with tarfile.open(path, "r:*") as archive:
-        for count, member in enumerate(archive):
-            left -= member.size
-            if count > MAX_OBJECTS or left < 0:
-                raise _malformed(image, "a layer has too many or too large files")
+    contents.compressed += path.stat().st_size
+    try:
+        with path.open("rb") as file:
+            is_compressed = file.read(len(_GZIP)) == _GZIP
+        with gzip.open(path) if is_compressed else path.open("rb") as stream:
+            _extract(cast("IO[bytes]", stream), directory, image, contents)
+    # tarfile raises ValueError for records that are not valid, and reads a record before another one by recursion
+    except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        raise _malformed(image, f"a layer cannot be unpacked: {first_line(error)}") from error
+
+
+def _extract(stream: IO[bytes], directory: Path, image: Reference, contents: Contents) -> None:
+    headers = _Headers(stream)
+    headers.begin_member()  # opening an archive reads the first one
+    with tarfile.open(fileobj=cast("IO[bytes]", headers), mode="r:") as archive:
+        while (member := archive.next()) is not None:
+            headers.begin_member()
+            archive.members.clear()  # type: ignore[attr-defined]  # they have their records
+            if not contents.add(member):
+                raise _malformed(image, "it has too many or too large files")
+            if len(archive.pax_headers) > _MAX_GLOBAL_RECORDS:
+                raise _malformed(image, "a layer has too many records for all members")
             parts = PurePosixPath(member.name.removeprefix("./")).parts
             if parts[:1] != (ROOT,) or parts == (ROOT,):
                 continue  # of a base image
-            if not (member.isfile() or member.isdir()) or not all(map(_is_plain, parts)):
+            if member.issparse() or not (member.isfile() or member.isdir()) or not all(map(_is_plain, parts)):
                 raise _malformed(image, f"{member.name[:200]!r} is not a regular file with a plain name")
             target = directory.joinpath(*parts[1:])
             if member.isdir():
@@ -224,11 +301,19 @@ def extract(path: Path, directory: Path, image: Reference) -> None:
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             target.unlink(missing_ok=True)  # a later layer replaces a file
-            file = archive.extractfile(member)
-            assert file is not None  # noqa: S101 - a regular file
-            with target.open("xb") as stream:
-                while block := file.read(_BLOCK):
-                    stream.write(block)
+            with target.open("xb") as file:
+                _copy(stream, member, file)
+
+
+def _copy(stream: IO[bytes], member: tarfile.TarInfo, file: IO[bytes]) -> None:
+    stream.seek(member.offset_data)
+    left = member.size
+    while left:
+        block = stream.read(min(left, _BLOCK))
+        if not block:
+            raise EOFError("it is truncated")
+        file.write(block)
+        left -= len(block)
 
 
 def _is_plain(part: str) -> bool:
@@ -273,11 +358,11 @@ class Registry:
         adapter = HTTPAdapter(max_retries=Retry(_TRIES, backoff_factor=0.5, allowed_methods=None))
         with self._requests():
             with Session() as session:
-                session.mount(self._root, adapter)
+                _limit(session, self._root, adapter)
                 challenge = session.get(self._root, timeout=_SECONDS).headers.get("WWW-Authenticate", "")
             backend = "basic" if challenge.lower().startswith("basic") else "token"
             client = Client(insecure=is_local, auth_backend=backend)
-            client.session.mount(self._root, adapter)
+            _limit(client.session, self._root, adapter)
             client.session.request = partial(client.session.request, timeout=_SECONDS)
             client.auth.load_configs(client.get_container(f"{image.host}/{image.name}:{image.tag}"))
         self._client = client
@@ -349,9 +434,11 @@ class Registry:
             self._require(response, HTTPStatus.ACCEPTED)
             location = urljoin(self._url("blobs/uploads/"), response.headers["Location"])
             separator = "&" if "?" in location else "?"
+            # another host, such as a store of objects, does not receive the credentials
+            send = self._send if location.startswith(self._root) else self._client.session.request
             with path.open("rb") as stream:
                 url = f"{location}{separator}{urlencode({'digest': digest})}"
-                response = self._send("PUT", url, data=stream, headers={"Content-Type": "application/octet-stream"})
+                response = send("PUT", url, data=stream, headers={"Content-Type": "application/octet-stream"})
             self._require(response, HTTPStatus.CREATED)
 
     def put_manifest(self, content: bytes) -> None:
@@ -371,10 +458,7 @@ class Registry:
             self._require(response, HTTPStatus.OK)
         with self._requests(), self._send("GET", url, headers=headers, stream=True) as response:
             self._require(response, HTTPStatus.OK)
-            content: bytes = response.raw.read(_MAX_MANIFEST_BYTES + 1)
-        if len(content) > _MAX_MANIFEST_BYTES:
-            raise _malformed(self._image, f"its manifest has more than {_MAX_MANIFEST_BYTES >> 20} MiB")
-        return content
+            return _read_limited(response)
 
     def _send(self, method: str, url: str, headers: Mapping[str, str] | None = None, **options: object) -> Any:  # noqa: ANN401 - of requests
         """Send a request with the credentials of the last one, because oras would send a body only once."""
@@ -429,6 +513,44 @@ class Registry:
             f"run `docker login {self._image.host}`, or write credentials to ~/.docker/config.json",
             code="store.denied",
         )
+
+
+def _limit(session: Any, root: str, adapter: object) -> None:  # noqa: ANN401 - of requests
+    """Limit what a session reads into memory; send nothing without TLS if the registry has it.
+
+    Args:
+        session: The session.
+        root: URL of the registry.
+        adapter: Sends the requests to the registry.
+    """
+    if root.startswith("https:"):
+        del session.adapters["http://"]  # a redirect, or where the registry says that credentials are checked
+    session.mount(root, adapter)
+    session.hooks["response"].append(_keep_limited)
+
+
+def _keep_limited(response: Any, *, stream: bool, **_options: object) -> None:  # noqa: ANN401 - of requests
+    """Read a response that requests would read without a limit: a token, an error, a redirect."""
+    if not stream or response.is_redirect:
+        content = _read_limited(response)
+        response.close()
+        response.raw = io.BytesIO(content)
+
+
+def _read_limited(response: Any) -> bytes:  # noqa: ANN401 - of requests
+    """Return the content of a response.
+
+    Raises:
+        OSError: It is too large, or takes too long.
+    """
+    content, end = bytearray(), time.monotonic() + _SECONDS
+    while block := response.raw.read1(_MAX_MANIFEST_BYTES, decode_content=True):
+        content += block
+        if len(content) > _MAX_MANIFEST_BYTES:
+            raise OSError(f"a response has more than {_MAX_MANIFEST_BYTES >> 20} MiB")
+        if time.monotonic() > end:
+            raise TimeoutError
+    return bytes(content)
 
 
 def _is_local(host: str) -> bool:

@@ -53,7 +53,9 @@ def plan() -> None:
     python = f"{platform.system()}-{platform.machine()}-{sys.version_info.major}.{sys.version_info.minor}"
     outputs = {}
     if _installs():
-        pip = subprocess.run([sys.executable, "-m", "pip", "cache", "dir"], capture_output=True, text=True, check=False)
+        pip = subprocess.run(
+            [sys.executable, "-P", "-m", "pip", "cache", "dir"], capture_output=True, text=True, check=False
+        )
         if pip.returncode == 0:  # it fails if pip's cache is disabled
             outputs["pip-cache"] = pip.stdout.strip()
             outputs["pip-key"] = f"repogen-pip-{python}-{_digest('pyproject.toml', 'constraints.txt')}"
@@ -65,7 +67,7 @@ def plan() -> None:
 
 def install() -> None:
     """Install the requirements of the models, and repogen unless it is installed."""
-    pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
+    pip = [sys.executable, "-P", "-m", "pip", "install", "--disable-pip-version-check"]
     constraints = ["-c", str(ROOT / "constraints.txt")]
     extras = ",".join(dict.fromkeys(("build", "track", *_extras())))
     if _installs():

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import subprocess
 import sys
+import tarfile
 from typing import TYPE_CHECKING
-from zipfile import ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
+from repogen.build import packages
 from repogen.build.packages import pack, pythons_to_pack
-from repogen.errors import SourceError
+from repogen.errors import ServerError, SourceError
+from repogen.serving import wheels
 from repogen.targets import target_of
 
 if TYPE_CHECKING:
@@ -158,3 +162,58 @@ def test_damaged_wheel_is_an_error(index: Path, tmp_path: Path) -> None:
 def test_pythons_by_default(pack_for: tuple[str, ...], release: str, expected: tuple[str, ...]) -> None:
     """They are that of NVIDIA's image, and the one that runs repogen, if the embedded Triton supports it."""
     assert pythons_to_pack(pack_for, target_of(release)) == expected
+
+
+def test_nothing_is_built(index: Path, tmp_path: Path) -> None:
+    """A wheel whose metadata requires an archive with a build does not run the build."""
+    ran = tmp_path / "ran"
+    files = {
+        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "build"\nbackend-path = ["."]\n',
+        "build.py": f"open({str(ran)!r}, 'w')\n",
+        "PKG-INFO": "Metadata-Version: 2.1\nName: repogen_evil\nVersion: 1.0\n",
+    }
+    with tarfile.open(tmp_path / "repogen_evil-1.0.tar.gz", "w:gz") as archive:
+        for name, text in files.items():
+            info = tarfile.TarInfo(f"repogen_evil-1.0/{name}")
+            info.size = len(text)
+            archive.addfile(info, io.BytesIO(text.encode()))
+    url = (tmp_path / "repogen_evil-1.0.tar.gz").as_uri()
+    wheel(index, "repogen_user", "py3-none-any", {"repogen_user.py": ""}, [f"repogen-evil @ {url}"])
+    with pytest.raises(SourceError, match="only wheels"):
+        pack(("repogen-user==1.0",), (CURRENT,), tmp_path / "packed")
+    assert not ran.exists()
+
+
+@pytest.mark.usefixtures("index")
+def test_modules_in_the_working_directory_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pip is that of Python, not a file in the working directory."""
+    (tmp_path / "pip.py").write_text("open('ran', 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    pack(("repogen-old==1.0",), (CURRENT,), tmp_path / "packed")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_wheel_that_expands(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small wheel with very large files is rejected."""
+    monkeypatch.setattr(wheels, "_MAX_SMALL_WHEEL_BYTES", 2**20)
+    wheel(index, "repogen_large", "py3-none-any", {"large.py": "#" * 2**21})
+    path = index / "repogen_large-1.0-py3-none-any.whl"
+    with ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with ZipFile(path, "w", ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(ServerError, match="bytes"):
+        pack(("repogen-large==1.0",), (CURRENT,), tmp_path / "packed")
+
+
+def test_metadata_that_cannot_be_read(tmp_path: Path) -> None:
+    """A wheel with an unknown compression is reported."""
+    wheel(tmp_path, "repogen_odd", "py3-none-any", {})
+    path = tmp_path / "repogen_odd-1.0-py3-none-any.whl"
+    content = bytearray(path.read_bytes())
+    directory = content.index(b"PK\x01\x02")
+    content[8:10] = content[directory + 10 : directory + 12] = (77).to_bytes(2, "little")
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match="not a valid wheel"):
+        packages._read_wheel(path)  # noqa: SLF001 - pip rejects most of them before

@@ -35,6 +35,7 @@ class Echo(GRPCInferenceServiceServicer):  # type: ignore[misc] # tritonclient i
         self.headers: list[dict[str, str]] = []
         self.address = ""
         self.version = ""
+        self.count = 1
 
     def ModelInfer(self, request: ModelInferRequest, context: grpc.ServicerContext) -> ModelInferResponse:  # noqa: N802 - gRPC's name
         """Answer one request."""
@@ -46,9 +47,9 @@ class Echo(GRPCInferenceServiceServicer):  # type: ignore[misc] # tritonclient i
         return response
 
     def RepositoryIndex(self, *_: object) -> RepositoryIndexResponse:  # noqa: N802 - as above
-        """Return one model."""
+        """Return the same model as often as requested."""
         model = RepositoryIndexResponse.ModelIndex(name="m", version=self.version, state="READY")
-        return RepositoryIndexResponse(models=[model])
+        return RepositoryIndexResponse(models=[model] * self.count)
 
 
 @pytest.fixture
@@ -106,3 +107,12 @@ def test_version_in_the_index(echo: tuple[Echo, GrpcClient]) -> None:
         service.version = text
         with pytest.raises(RefusedError, match="which is not a number"):
             client.index()
+
+
+def test_large_index_is_rejected(echo: tuple[Echo, GrpcClient]) -> None:
+    """Many short entries take a hundred times as much memory as their message, so the message is limited."""
+    service, client = echo
+    service.count = 2**17
+    service.version = "1" * 60
+    with pytest.raises(RefusedError, match="larger than max"):
+        client.index()

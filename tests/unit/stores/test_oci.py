@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import tarfile
 from base64 import b64encode
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
 from click.testing import CliRunner
+from requests import Session
+from requests.adapters import HTTPAdapter
+from requests.exceptions import InvalidSchema
 
 import repogen
 from repogen.cli.group import main
 from repogen.errors import PublishError, RepogenError, SpecError
 from repogen.files.url import RepositoryUrl, location
 from repogen.stores import oci
-from repogen.stores.oci import CONFIG, LAYER, MANIFEST, Registry, describe, extract, reference
+from repogen.stores.oci import CONFIG, LAYER, MANIFEST, Contents, Registry, describe, extract, reference
 from tests.support.oci_registry import PASSWORD, USER, oci_registry
 
 if TYPE_CHECKING:
@@ -226,7 +233,7 @@ def test_hostile_layer(tmp_path: Path, name: str, kind: bytes) -> None:
         archive.addfile(info)
     (tmp_path / "models").mkdir()
     with pytest.raises(PublishError) as caught:
-        extract(tmp_path / "layer", tmp_path / "models", reference(image("oci://host/m:1")))
+        extract(tmp_path / "layer", tmp_path / "models", reference(image("oci://host/m:1")), Contents())
     assert caught.value.code == "store.image"
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["layer", "models"]
 
@@ -237,8 +244,133 @@ def test_layer_that_expands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     write_archive(tmp_path / "layer", [("models/m/1/model.onnx", bytes(2**22))])
     (tmp_path / "models").mkdir()
     with pytest.raises(PublishError) as caught:
-        extract(tmp_path / "layer", tmp_path / "models", reference(image("oci://host/m:1")))
+        extract(tmp_path / "layer", tmp_path / "models", reference(image("oci://host/m:1")), Contents())
     assert (caught.value.code, list((tmp_path / "models").iterdir())) == ("store.image", [])
+
+
+def header(name: str, kind: bytes, size: int = 0) -> bytes:
+    """Return the header of a member, whose size may be negative."""
+    info = tarfile.TarInfo(name)
+    info.type = kind
+    block = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    block[124:136] = size.to_bytes(12, "big", signed=True)
+    block[124] |= 0x80
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
+def record(text: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
+    """Return a record before a member's header."""
+    return header("x", kind, len(text)) + text.ljust(-(-len(text) // 512) * 512, b"\0")
+
+
+FILE = header("models/m", tarfile.REGTYPE)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(header("x", tarfile.XHDTYPE, 2**40), id="large-record"),
+        pytest.param(header("x", tarfile.GNUTYPE_LONGNAME, -512) + bytes(2**20), id="negative-record"),
+        pytest.param(header("models/m", tarfile.REGTYPE, -512), id="negative-file"),
+        pytest.param(record(b"11 size=-1\n") + FILE, id="negative-size"),
+        pytest.param(record(b"a\0", tarfile.GNUTYPE_LONGNAME) * 1500 + FILE, id="many-records"),
+        pytest.param(record(b"models/" + b"a/" * 1900, tarfile.GNUTYPE_LONGNAME) + FILE, id="deep"),
+        pytest.param(record(b"9" * 5000 + b" a=b\n") + FILE, id="long-number"),
+        pytest.param(record(b"22 GNU.sparse.map=x,y\n") + FILE, id="not-numbers"),
+        pytest.param(header("models/m", tarfile.REGTYPE, 6000) + bytes(512), id="truncated"),
+        pytest.param(
+            record(b"".join(b"12 k%03d=abc\n" % number for number in range(200)), tarfile.XGLTYPE) + FILE,
+            id="records-for-all",
+        ),
+    ],
+)
+def test_hostile_headers(tmp_path: Path, content: bytes) -> None:
+    """Headers of an archive exhaust neither memory nor the stack, and are reported."""
+    (tmp_path / "models").mkdir()
+    (tmp_path / "layer").write_bytes(content + bytes(1024))
+    with pytest.raises(PublishError) as caught:
+        extract(tmp_path / "layer", tmp_path / "models", reference(image("oci://host/m:1")), Contents())
+    assert caught.value.code == "store.image"
+
+
+def test_limits_are_those_of_the_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many small layers do not expand more than one."""
+    monkeypatch.setattr(oci, "_MAX_SMALL_LAYER_BYTES", 2**20)
+    write_archive(tmp_path / "layer", [("models/m/1/model.onnx", bytes(2**19 + 1))])
+    (tmp_path / "models").mkdir()
+    contents, target = Contents(), reference(image("oci://host/m:1"))
+    extract(tmp_path / "layer", tmp_path / "models", target, contents)
+    with pytest.raises(PublishError, match="too large files"):
+        extract(tmp_path / "layer", tmp_path / "models", target, contents)
+
+
+@contextmanager
+def hostile_registry(status: int, headers: dict[str, str], body: bytes) -> Iterator[tuple[str, list[str | None]]]:
+    """Run a registry that gives every request one response; yield its address and the credentials that it received."""
+    credentials: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def respond(self) -> None:
+            credentials.append(self.headers.get("Authorization"))
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            with suppress(OSError):
+                self.wfile.write(body)
+
+        do_GET = do_HEAD = do_POST = do_PUT = respond  # noqa: N815 - names of the base class
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+            """Log nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}", credentials
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_response_that_expands() -> None:
+    """What a registry answers to the first request is not read without a limit."""
+    bomb = gzip.compress(bytes(2**25))
+    with (
+        hostile_registry(200, {"Content-Encoding": "gzip"}, bomb) as (host, _),
+        pytest.raises(PublishError) as caught,
+        Registry(reference(image(f"oci://{host}/m:1"))),
+    ):
+        pass
+    assert caught.value.code == "store.request"
+
+
+def test_credentials_are_sent_to_the_registry_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry that names another host for an upload does not get the credentials sent there."""
+    (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    with (
+        hostile_registry(201, {}, b"") as (other, received),
+        hostile_registry(202, {"Location": f"http://{other}/upload", "WWW-Authenticate": "Basic"}, b"") as (host, sent),
+    ):
+        with Registry(reference(image(f"oci://{host}/m:1"))) as registry:
+            registry._client.auth.set_basic_auth("user", "secret")  # noqa: SLF001 - as docker login
+            registry.upload(tmp_path / "file")
+        assert (sent[-1] is not None, received) == (True, [None])
+
+
+def test_nothing_is_sent_without_tls() -> None:
+    """A registry with TLS cannot have credentials sent without it."""
+    session = Session()
+    oci._limit(session, "https://host/v2/", HTTPAdapter())  # noqa: SLF001 - a registry with TLS needs a certificate
+    with pytest.raises(InvalidSchema):
+        session.get("http://127.0.0.1:9/token")
 
 
 @pytest.mark.full
