@@ -37,6 +37,9 @@ _EXTREMES = frozenset({"ArgMax", "ArgMin"})
 _EXTREME_VALUES = frozenset({"ReduceMax", "ReduceMin"})
 _MAX_MATRIX = 2048
 """The largest length of a transform that becomes a matrix product, whose constant has about length ** 2 values."""
+_SEQUENCE_OPERATORS = frozenset(
+    {"SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SplitToSequence"}
+)
 _INT64_INDICES = frozenset({"ScatterND", "GatherND"})
 
 
@@ -96,7 +99,25 @@ def _infer_types(model: ir.Model) -> None:
     has_rare = any(value.dtype in rare for value in values) or any(ir.DataType(cast) in rare for cast in casts)
     has_rare |= any(node.op_type in _EXTREMES | _EXTREME_VALUES for node in nodes)
     if has_rare and any(value.dtype is None for node in nodes for value in node.outputs):
+        sequences = [value for node in nodes for value in _sequences(node) if value.type is None]
         ShapeInferencePass()(model)
+        for value in sequences:  # the pass declares them as tensors
+            value.type = value.shape = None
+
+
+def _sequences(node: ir.Node) -> list[ir.Value]:
+    """Return the outputs of a node that are sequences of tensors."""
+    if node.op_type in _SEQUENCE_OPERATORS:
+        return list(node.outputs)
+    if node.op_type == "Loop":
+        inner = node.attributes["body"].as_graph().outputs[1:]
+    elif node.op_type == "If":
+        inner = node.attributes["then_branch"].as_graph().outputs
+    else:
+        return []
+    return [
+        value for value, output in zip(node.outputs, inner, strict=True) if isinstance(output.type, ir.SequenceType)
+    ]
 
 
 def _rewrite(node: ir.Node) -> None:

@@ -61,6 +61,7 @@ def test_every_variant_is_measured(project: Project) -> None:
     assert not [name for name in set(os.listdir("/dev/shm")) - before if name.startswith(("x_", "y"))]  # noqa: S108, PTH208
 
 
+@pytest.mark.full
 def test_repository_without_a_spec(project: Project, tmp_path: Path, project_at: type[Project]) -> None:
     """A model that repogen did not build, with fixed dims: no PyTorch, and ratios against ONNX Runtime."""
     model = tmp_path / "model_repository" / "tiny"

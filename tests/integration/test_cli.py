@@ -293,6 +293,7 @@ def test_force_publishes_an_unchanged_model(tiny: Project, tmp_path: Path) -> No
     assert published["tiny/2/model.onnx"] == published["tiny/1/model.onnx"]
 
 
+@pytest.mark.full
 def test_changed_signature_needs_allow_breaking(tiny: Project, tmp_path: Path) -> None:
     """A changed signature is rejected with exit code 7 and every difference, unless it is allowed."""
     project = copied(tiny, tmp_path)

@@ -52,6 +52,7 @@ def test_custom_operator_with_translations(tmp_path: Path, new_project: Callable
     assert project.published() == {}
 
 
+@pytest.mark.full
 def test_first_difference_is_reported(tmp_path: Path, new_project: Callable[[Path], Project]) -> None:
     """A multiplication by a frozen batch size, with its line; the exit code is that of parity."""
     project = new_project(tmp_path)

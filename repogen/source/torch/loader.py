@@ -108,7 +108,38 @@ def _load_archive(request: SourceRequest[TorchScriptSource], *, keep_bfloat16: b
 def _source_from_script(script: Any, model: ModelSpec, root: Path) -> SourceModel:  # noqa: ANN401 - its schema is not typed
     inputs = find_inputs(model, root, _parameters(script))
     examined = examine(script, inputs, model, root)
-    return examined.source_model(Script(script, examined.select, examined.flat))
+    return examined.source_model(Script(_without_dict(script), examined.select, examined.flat))
+
+
+class _Values(torch.jit.ScriptModule):
+    """Calls a TorchScript module; ``define`` adds the forward."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+
+def _without_dict(script: Any) -> Any:  # noqa: ANN401 - its graph is not typed
+    """Return a module that returns the values of the dict that ``script`` returns, because the exporter has no dicts.
+
+    A module that does not construct a dict of tensors in its last step is returned unchanged.
+    """
+    names = [argument.name for argument in script.forward.schema.arguments[1:] if str(argument.type) == "Tensor"]
+    graph = script.inlined_graph  # its nodes are invalid without it
+    node = next(graph.outputs()).node()
+    if node.kind() != "prim::DictConstruct" or len(names) < len(script.forward.schema.arguments) - 1:
+        return script
+    operands = list(node.inputs())
+    keys = [key.toIValue() for key in operands[::2]]
+    if not all(isinstance(key, str) and key.isascii() and key.isprintable() for key in keys):
+        return script
+    if any(str(value.type()) != "Tensor" for value in operands[1::2]):
+        return script
+    arguments, result = ", ".join(names), "_".join((*names, "result"))
+    values = ", ".join(f"{result}[{key!r}]" for key in dict.fromkeys(keys))
+    module: Any = _Values(script)
+    module.define(f"def forward(self, {arguments}):\n    {result} = self.module({arguments})\n    return ({values},)\n")
+    return module.eval()
 
 
 def _parameters(script: Any) -> dict[str, inspect.Parameter]:  # noqa: ANN401 - its schema is not typed

@@ -66,6 +66,15 @@ CASES = (
     _script("script_traced", "batch", _SEPARATE, "archives", "traced", "plain"),
     _script("script_dict", "batch", "outputs in a dict", "archives", "traced", "dict"),
     _script(
+        "script_lists",
+        "batch",
+        "a loop that appends to a list, and outputs in a dict",
+        "archives",
+        "scripted",
+        "lists",
+        entry=signature(x="float32 batch time 4"),
+    ),
+    _script(
         "script_loop",
         "batch",
         "a loop over time, exported as a loop",

@@ -58,6 +58,17 @@ class _Meta(nn.Module):
         return torch.tanh(self.meta(x))
 
 
+class _Lists(nn.Module):
+    """A loop that appends to a list, and a dict of its results."""
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        """Return all states, and the last one."""
+        states = [x[:, 0]]
+        for i in range(1, x.shape[1]):
+            states.append(torch.tanh(states[-1] + x[:, i]))
+        return {"states": torch.stack(states, 1), "last": states[-1]}
+
+
 class _If(nn.Module):
     """Chooses a branch for the whole batch by its sum."""
 
@@ -79,6 +90,7 @@ class _If(nn.Module):
 _MODULES: dict[str, Any] = {
     "plain": calls.seeded,
     "loop": _Loop,
+    "lists": _Lists,
     "meta": _Meta,
     "cell": _Cell,
     "if": _If,

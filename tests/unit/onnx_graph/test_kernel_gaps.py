@@ -97,6 +97,40 @@ def test_extreme_of_an_inner_value_without_a_type() -> None:
     np.testing.assert_array_equal(outputs(proto, x), [1])
 
 
+def test_lists_without_types_stay_sequences() -> None:
+    """TorchScript's exporter writes no types for the lists of a loop, and inference declares them as tensors."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["go_in"], ["go_out"]),
+            helper.make_node("SequenceInsert", ["list_in", "bytes"], ["list_out"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go_in", TensorProto.BOOL, []),
+            helper.make_tensor_sequence_value_info("list_in", TensorProto.FLOAT, None),
+        ],
+        [
+            helper.make_tensor_value_info("go_out", TensorProto.BOOL, []),
+            helper.make_tensor_sequence_value_info("list_out", TensorProto.FLOAT, None),
+        ],
+    )
+    nodes = [
+        helper.make_node("Cast", ["x"], ["bytes"], to=TensorProto.FLOAT),
+        helper.make_node("SequenceEmpty", [], ["empty"]),
+        helper.make_node("Loop", ["trips", "", "empty"], ["filled"], body=body),
+        helper.make_node("ConcatFromSequence", ["filled"], ["z"], axis=0),
+    ]
+    ends = [
+        helper.make_tensor_value_info("x", TensorProto.UINT8, [None]),
+        helper.make_tensor_value_info("z", TensorProto.FLOAT, [None]),
+    ]
+    trips = onnx.numpy_helper.from_array(np.array(3, np.int64), "trips")
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [trips])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    assert outputs(proto, np.array([1, 2], np.uint8)).tolist() == [1, 2] * 3
+
+
 @pytest.mark.parametrize("length", [6, 7, 9, 10, 12])
 def test_inverse_of_a_one_sided_dft(length: int) -> None:
     """Even and odd lengths, also shorter and longer than the spectrum; the imaginary parts of the ends are ignored."""

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from repogen.artifacts.source import DimRange, Eager, SourceModel
+from repogen.artifacts.source import DimRange, Eager, Script, SourceModel
 from repogen.errors import SourceError
 from repogen.source.common.inputs import example_range
 from repogen.source.load import load_source
@@ -508,3 +508,36 @@ def test_weights_that_forward_uses_in_bfloat16_keep_it(root: Path, kind: str) ->
     assert source.precision == "bfloat16"
     x = np.ones((1, 4), np.float32)
     assert run(source, x=x)["output"] == pytest.approx(module(torch.as_tensor(x)).detach().numpy())
+
+
+class Smoothed(nn.Module):
+    """Returns a dict."""
+
+    def forward(self, result: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Append one value for each step."""
+        levels = [result[:, 0]]
+        for step in range(1, result.size(1)):
+            levels.append((levels[-1] + result[:, step]) / 2)
+        return {"level's": torch.stack(levels, 1), "last": levels[-1]}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit
+def test_script_that_returns_a_dict(root: Path) -> None:
+    """The exporter, which has no dicts, gets a module that returns the values."""
+    script: Any = torch.jit.script(Smoothed())
+    torch.jit.save(script, root / "model.pt")
+    source = load_source(
+        ModelSpec.model_validate(
+            {
+                "source": {"kind": "torchscript", "path": "model.pt"},
+                "inputs": {"result": {"dtype": "float32", "shape": ["batch", 4]}},
+                "dims": {"batch": {"max": 8}},
+                "outputs": ["levels", "last"],
+            }
+        ),
+        root,
+    )
+    x = torch.rand(3, 4)
+    assert isinstance(source.origin, Script)
+    values = source.origin.module(x)
+    assert all(torch.equal(value, expected) for value, expected in zip(values, script(x).values(), strict=True))
