@@ -87,6 +87,7 @@ class ReleaseServer:
             # By default, MLflow sends webhooks to https and to public addresses only.
             "MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "http",
             "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "true",
+            "MLFLOW_WEBHOOK_CACHE_TTL": "0",  # a new webhook is used at once
             "MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY": self._encryption_key,
         }
         command = [
