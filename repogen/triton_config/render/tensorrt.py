@@ -128,11 +128,10 @@ def _profile(triton: TritonSpec, facts: ModelFacts, inputs: Sequence[TensorSpec]
     bounds = dict(facts.bounds)
     usual = dict(facts.sizes)
     if facts.batched:
-        batch = {tensor.shape[0] for tensor in inputs}
         preferred = triton.dynamic_batching.preferred_batch_size if triton.dynamic_batching is not None else ()
-        for dim in batch & {size for tensor in inputs for size in tensor.shape if isinstance(size, str)}:
-            bounds[str(dim)] = (1, facts.max_batch_size)
-            usual[str(dim)] = max(preferred, default=facts.max_batch_size)
+        for dim in {tensor.shape[0] for tensor in inputs if isinstance(tensor.shape[0], str)}:
+            bounds[dim] = (1, facts.max_batch_size)
+            usual[dim] = max(preferred, default=facts.max_batch_size)
     names = {size: tensor.name for tensor in inputs for size in tensor.shape if isinstance(size, str)}
     if unknown := [dim for dim in names if dim not in bounds]:
         raise ConfigError(

@@ -21,13 +21,15 @@ from repogen.errors import ConfigError, ExportError, ParityError
 from repogen.export.fallback_chain import export_with, fallback_chain
 from repogen.onnx_graph.normalize import NormalizeOptions, normalize
 from repogen.repository.golden import golden_from_json
-from repogen.spec.models import ExportSpec, ModelSpec
+from repogen.spec.models import ExportSpec, ModelSpec, ParitySpec
 from repogen.targets import targets
+from repogen.validate.compare import Comparison
 from repogen.validate.golden import GoldenRecorder
-from repogen.validate.parity import drift_error
+from repogen.validate.parity import check_parity, drift_error
 from repogen.validate.runtime import OnnxModel
 from repogen.validate.structure import check_structure
 from repogen.validate.sweep import SweepCase
+from repogen.validate.tolerance import Limit
 from repogen.validate.validation import prove, validate
 
 if TYPE_CHECKING:
@@ -493,6 +495,18 @@ def test_values_that_are_not_finite_for_zeros_have_a_note(
     (tmp_path / "same").mkdir()
     same = validated(exported(source, tmp_path / "same"), source, tmp_path / "same").parity
     assert not any("zeros" in note for note in same.notes)
+
+
+def test_outputs_of_text_are_not_compared_on_zeros(as_source: Callable[..., SourceModel]) -> None:
+    """Python code may return text, which is neither finite nor infinite."""
+
+    def labels(inputs: Arrays) -> dict[str, Array]:
+        return {"output": np.array([str(row.tolist()) for row in inputs["x"]], object)}
+
+    source = replace(as_source(Faulty(lambda x: x)), reference=labels)
+    exact = {"output": Limit(rtol=0.0, share=0.0)}
+    parity, _ = check_parity(Comparison(source, labels, exact), ParitySpec(), ())
+    assert parity.passed
 
 
 def test_small_probabilities_are_outside_the_precision_of_the_runtime(
