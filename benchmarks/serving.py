@@ -3,7 +3,8 @@
 ``python benchmarks/serving.py [--models digits,minilm] [--rounds 3] [--seconds 1] [--budget 5m]``. Every round measures
 each variant in turn, so that a drift of the machine's speed meets all of them. Prints Markdown: the machine, the
 variants of ``repogen bench`` at batch 1 and 8, and the throughput of 16 concurrent requests with Triton's
-auto-completed config, with repogen's, and with the one that ``repogen tune`` finds. ``--only`` selects one of the two.
+auto-completed config, with repogen's, and with the one that ``repogen tune`` finds; and the same throughput with the
+products of matrices in 8 bits. ``--only`` selects one of the three.
 """
 
 from __future__ import annotations
@@ -11,13 +12,23 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import repogen
+from repogen.artifacts.progress import Silent
+from repogen.bench.server import ServerChoice
+from repogen.bench.statistics import estimate
 from repogen.reporting.bench_text import decimal, interval_text
 from repogen.reporting.markdown import bench_markdown
 from repogen.reporting.progress import PlainProgress
+from repogen.serving.install import locate
+from repogen.serving.perf_analyzer import install_perf_analyzer
+from repogen.targets import DEFAULT_RELEASE, targets
+from repogen.tune.comparison import compare
+from repogen.tune.space import current_settings
+from repogen.tune.triton import LoadShape, TritonTestBed
 
 if TYPE_CHECKING:
     from repogen.artifacts.bench import BenchReport
@@ -39,20 +50,58 @@ COLUMNS = (
     *("model", "auto-complete", "repogen default", "repogen tuned", "tuned : auto", "tuned : default"),
     *("p99 ms, auto", "p99 ms, default", "p99 ms, tuned"),
 )
+INT8_HEADER = (
+    f"Rows per second at {CONCURRENCY} concurrent requests of one row, over gRPC, with repogen's settings:",
+    "",
+    "| model | auto-complete, float32 | repogen, float32 | repogen, int8 | int8 : auto | int8 : float32 |",
+    "|---|---:|---:|---:|---:|---:|",
+)
 CONFIGS: tuple[Baseline, ...] = ("auto", "spec", "tuned")
+INT8 = ("minilm", "distilbert")
+QUALITY = """\
+import numpy as np
+import torch
+from models import build, examples
 
 
-def published(example: str, directory: Path) -> Spec:
+def cosine(predict, data):
+    model, similarities = build(), []
+    for seed, (batch, sequence) in enumerate([(1, 8), (1, 48), (4, 16), (8, 32)]):
+        inputs = examples(batch, sequence, seed)
+        with torch.no_grad():
+            expected = model(*map(torch.from_numpy, inputs.values()))
+        expected = getattr(expected, "logits", expected).numpy()
+        (actual,) = predict(inputs).values()
+        norms = np.linalg.norm(actual, axis=1) * np.linalg.norm(expected, axis=1)
+        similarities.append((actual * expected).sum(1) / norms)
+    return float(np.concatenate(similarities).min())
+"""
+
+
+def published(example: str, directory: Path, *, int8: bool = False) -> Spec:
     """Copy an example, build it into the copy, and return its spec.
 
+    Args:
+        example: Name of the example.
+        directory: Where the copy goes.
+        int8: Whether to run the products of matrices in 8 bits.
+
     Raises:
-        SystemExit: The build failed.
+        SystemExit: The build failed, or dropped the pass.
     """
     shutil.copytree(ROOT / "examples" / example, directory, ignore=shutil.ignore_patterns("build", "__pycache__"))
+    if int8:
+        path = directory / "repogen.yaml"
+        budget = 'quality: {callable: "quality.py:cosine", max_drop: 0.05}'
+        text = path.read_text(encoding="utf-8")
+        passes = "optimize: [onnxsim, {name: int8-dynamic, gain: false}]"
+        path.write_text(text.replace("optimize: [onnxsim]", f"{budget}\n    {passes}"), encoding="utf-8")
+        (directory / "quality.py").write_text(QUALITY, encoding="utf-8")
     spec = repogen.load_spec(directory / "repogen.yaml")
     report = repogen.build(spec, repository=directory / REPOSITORY, track=False, progress=PlainProgress())
-    if report.exit_code:
-        raise SystemExit(f"{example}: {report.models[0].error}")
+    (model,) = report.models
+    if report.exit_code or (int8 and model.lossy is None):
+        raise SystemExit(f"{example}: {model.error or model.passes}")
     return spec
 
 
@@ -87,6 +136,33 @@ def config_table(reports: list[TuneReport]) -> str:
     return "\n".join(lines)
 
 
+def int8_row(example: str, scratch: Path, rounds: int, seconds: float) -> str:
+    """Publish an example in float32 and in int8, and compare the throughput of both with the auto-completed config."""
+    model, target = EXAMPLES[example], targets()[DEFAULT_RELEASE]
+    program = install_perf_analyzer(locate(target.onnxruntime), Silent())
+    choice = ServerChoice("embedded", target, Silent())
+    beds = []
+    for precision in ("float32", "int8"):
+        directory, work = scratch / f"{example}-{precision}", scratch / f"work-{example}-{precision}"
+        work.mkdir()
+        spec = published(example, directory, int8=precision == "int8")
+        shape = LoadShape(1, CONCURRENCY)
+        beds.append(TritonTestBed(spec, model, directory / REPOSITORY / model, 1, choice, program, shape, work))
+    configs = {"auto": beds[0].open_automatic} | {
+        name: partial(bed.open, current_settings(bed.model))
+        for name, bed in zip(("float32", "int8"), beds, strict=True)
+    }
+    measured = compare(configs, rounds, seconds).rounds
+    throughputs = [interval_text(estimate([each.throughput for each in figures])) for figures in measured.values()]
+    ratios = [
+        interval_text(
+            estimate([a.throughput / b.throughput for a, b in zip(measured["int8"], measured[other], strict=True)])
+        )
+        for other in ("auto", "float32")
+    ]
+    return f"| {' | '.join([model, *throughputs, *ratios])} |"
+
+
 def main() -> None:
     """Build and measure each model, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -94,11 +170,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
     parser.add_argument("--budget", default="5m", help="time of `repogen tune` for each model")
-    parser.add_argument("--only", choices=("variants", "configs"))
+    parser.add_argument("--only", choices=("variants", "configs", "int8"))
     arguments = parser.parse_args()
     reports = []
     with tempfile.TemporaryDirectory(prefix="repogen-serving-") as scratch:
-        for example in arguments.models.split(","):
+        examples = arguments.models.split(",")
+        for example in examples if arguments.only != "int8" else ():
             model, directory = EXAMPLES[example], Path(scratch) / example
             spec = published(example, directory)
             measurement = {"rounds": arguments.rounds, "seconds": arguments.seconds, "progress": PlainProgress()}
@@ -107,6 +184,13 @@ def main() -> None:
             if arguments.only != "variants":
                 reports.append(tune(spec, model, directory, arguments.budget, measurement))
                 print(config_table(reports), flush=True)
+        rows = [
+            int8_row(example, Path(scratch), arguments.rounds, arguments.seconds)
+            for example in examples
+            if example in INT8 and arguments.only in (None, "int8")
+        ]
+        if rows:
+            print(*INT8_HEADER, *rows, sep="\n")
 
 
 def bench(spec: Spec, model: str, directory: Path, measurement: dict[str, Any]) -> BenchReport:

@@ -125,7 +125,7 @@ class Machine:
         cpu: Name of the processor.
         cores: CPU cores that this process may use, which is also the number of threads of every variant.
         memory_bytes: Memory of the machine.
-        load: Load average of the last minute at the start; a busy machine gives wrong figures.
+        load: Cores that programs used just before the start; a busy machine gives wrong figures.
         system: Operating system.
         versions: Tool -> version.
     """

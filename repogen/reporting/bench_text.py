@@ -57,7 +57,7 @@ def machine_text(machine: Machine) -> str:
     cores = "1 core" if machine.cores == 1 else f"{machine.cores} cores"
     text = (
         f"machine: {machine.cpu}, {cores} and as many threads per variant, {machine.memory_bytes / 2**30:.0f} GiB, "
-        f"{machine.system}, load {machine.load:g} at the start, {versions}"
+        f"{machine.system}, {machine.load:g} cores in use before the start, {versions}"
     )
     if machine.busy:
         text += "; other programs were running, so the figures are not reliable"

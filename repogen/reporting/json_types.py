@@ -752,7 +752,7 @@ class MachineDocument(TypedDict):
     memory_bytes: int
     """Total memory"""
     load: float
-    """Load average of the last minute at the start"""
+    """Cores that other programs used just before the start"""
     system: str
     """Operating system"""
     versions: dict[str, str]

@@ -43,7 +43,7 @@ def _parts(document: BenchDocument, model: ModelBenchDocument) -> Iterator[Part]
         (
             ("Measured", f"version {model['version']}"),
             ("Machine", f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB"),
-            ("System", f"{machine['system']}, load {machine['load']:g} at the start"),
+            ("System", f"{machine['system']}, {machine['load']:g} cores in use before the start"),
             *((("Server", model["server"]),) if model["server"] else ()),
             ("Method", f"medians of {rounds} of {document['seconds']:g} s"),
         )

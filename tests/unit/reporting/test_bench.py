@@ -68,7 +68,7 @@ def test_text_has_every_figure_and_every_reason() -> None:
         "12.3 (11.7-13.0)",
         "compile was not measured: torch.compile <failed>",
         "peak memory: eager 275 MB, triton 154 MB",
-        "load 8.1 at the start",
+        "8.1 cores in use before the start",
         "the figures are not reliable",
         "5 interleaved rounds",
         "broken: error: no server",
