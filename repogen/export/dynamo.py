@@ -10,7 +10,7 @@ import torch
 from repogen.artifacts.source import Program
 from repogen.errors import ExportError
 from repogen.export.guards import guard_violations, recorded_programs
-from repogen.export.interface import ExportedGraph
+from repogen.export.interface import ExportedGraph, specialized
 from repogen.export.translations import TRANSLATIONS
 from repogen.onnx_graph.normalize import select_outputs
 from repogen.onnx_graph.rewrite_rules import require_exact_constants
@@ -114,33 +114,6 @@ def explain(error: BaseException, signature: Signature) -> ExportError:
         f"torch.export failed: {type(innermost).__name__}: {lines[0] if lines else ''}",
         code="export.dynamo",
         details=text,
-    )
-
-
-def specialized(signature: Signature, tensor: str, axis: int, size: str, details: str = "") -> ExportError:
-    """Return the error for a dim that is declared dynamic and is fixed in the graph.
-
-    Args:
-        signature: The declared inputs.
-        tensor: The input.
-        axis: Its axis.
-        size: The size in the graph.
-        details: The exporter's own message.
-    """
-    shape = next(spec.shape for spec in signature.inputs if spec.name == tensor)
-    dim = shape[axis] if axis < len(shape) else "?"
-    fixed = ", ".join(
-        f"{spec.name}: {{dtype: {spec.dtype}, shape: [{', '.join(size if d == dim else str(d) for d in spec.shape)}]"
-        f"{', range: [0, …]' if 'int' in spec.dtype else ''}}}"
-        for spec in signature.inputs
-    )
-    return ExportError(
-        f"dim {str(dim)!r} (axis {axis} of input {tensor!r}) is declared dynamic, but the model fixes it to {size}",
-        f"replace the literal {size} in forward, such as in reshape({size}, -1) or view({size}, …), with "
-        f"x.shape[{axis}] or -1; if it is the code of a library, declare the one size that clients send: "
-        f"inputs: {{{fixed}}}",
-        code="export.specialized-dim",
-        details=details,
     )
 
 

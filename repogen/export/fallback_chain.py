@@ -10,9 +10,8 @@ import torch
 
 from repogen.artifacts.source import OnnxFile
 from repogen.errors import ExportError
-from repogen.export.dynamo import specialized
 from repogen.export.fake_quantize import plain_fake_quantize
-from repogen.export.interface import Exporter, ExportRequest
+from repogen.export.interface import Exporter, ExportRequest, specialized
 from repogen.onnx_graph.kernel_gaps import fill_kernel_gaps
 from repogen.onnx_graph.normalize import normalize
 from repogen.plugins import load_instance

@@ -8,15 +8,17 @@ import subprocess
 import sys
 import time
 import uuid
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
 from repogen.artifacts.progress import Silent
 from repogen.artifacts.serving import ControlMode
+from repogen.cli.group import main
 from repogen.serving.servers import find_server
 from repogen.targets import DEFAULT_RELEASE, newest_target, targets
 
@@ -130,6 +132,12 @@ class Project:
         with self.start(*arguments) as process:
             out, err = process.communicate()
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    def invoke(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run `repogen` in this process, which imports MLflow only once."""
+        with chdir(self.directory):
+            result = CliRunner().invoke(main, arguments)
+        return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
 
     def edit(self, old: str, new: str) -> None:
         """Replace a part of the spec, which must exist."""

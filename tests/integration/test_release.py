@@ -76,7 +76,7 @@ class Team:
 
     def run(self, *arguments: str, expected: int = 0) -> Any:
         """Run `repogen … --json` with an expected exit code, and return its document."""
-        process = self.project.run(*arguments, "--json")
+        process = self.project.invoke(*arguments, "--json")
         assert process.returncode == expected, process.stdout + process.stderr
         assert self.server.password not in process.stdout + process.stderr
         return json.loads(process.stdout)
