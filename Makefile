@@ -54,12 +54,12 @@ unit: $(READY)
 integration: $(READY)
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not full" tests/integration
 
-# Microsoft's emulator of Azure Blob Storage, which npm has and PyPI has not.
+# Microsoft's emulator of Azure Blob Storage, which is available from npm but not from PyPI.
 AZURITE = $(VENV)/azurite/node_modules/.bin/azurite-blob
 $(AZURITE): $(READY)
 	npm install --silent --no-audit --no-fund --prefix $(VENV)/azurite azurite@3.35.0
 
-# Debian's registry, unpacked without being installed; another one: make DOCKER_REGISTRY=PROGRAM test-full
+# Debian's registry, unpacked without being installed. To use a different one: make DOCKER_REGISTRY=PROGRAM test-full
 DOCKER_REGISTRY ?= $(CURDIR)/$(VENV)/docker-registry/usr/bin/docker-registry
 $(CURDIR)/$(VENV)/docker-registry/usr/bin/docker-registry: $(READY)
 	mkdir -p $(VENV)/docker-registry

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from repogen.artifacts.source import Origin, SourceModel
-    from repogen.artifacts.tensors import Sizes
+    from repogen.artifacts.tensors import Signature, Sizes
     from repogen.spec.models import ExportSpec
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / ".github" / "actions" / "repogen" / "action.py"
+_PIN = re.compile(r"uses: ([\w./-]+)@([0-9a-f]{40}) # (v[\w.]+)")
 
 
 def _load_action() -> Any:
@@ -288,13 +289,26 @@ def test_extras_are_names(tmp_path: Path) -> None:
         "examples/github/drift.yml",
         "examples/github/store.yml",
         "docs/guides/github-actions.md",
+        "docs/guides/signatures.md",
     ],
 )
 def test_workflows_use_the_action_of_their_own_release(file: str) -> None:
-    """The reusable workflow, the examples and the guide use the action by the tag of this version."""
+    """The reusable workflow, the examples and the guides use the action by the tag of this version."""
     text = (ROOT / file).read_text(encoding="utf-8")
     references = set(re.findall(rf"{re.escape(ACTION)}(?:/[\w./-]+)?@([\w.]+)", text))
     assert references == {f"v{repogen.__version__}"}
+
+
+def test_each_version_of_an_action_is_pinned_to_one_commit() -> None:
+    """A pin whose comment names a version that is pinned to a different commit elsewhere is a mistake."""
+    paths = [path for folder in (".github", "docs", "examples", "templates") for path in (ROOT / folder).rglob("*")]
+    pins: dict[str, set[str]] = {}
+    for path in (ROOT / "action.yml", *paths):
+        text = path.read_text(encoding="utf-8") if path.suffix in {".j2", ".md", ".yml"} else ""
+        for name, commit, version in _PIN.findall(text):
+            pins.setdefault(f"{name} {version}", set()).add(commit)
+    assert pins
+    assert {name: commits for name, commits in pins.items() if len(commits) > 1} == {}
 
 
 def test_old_path_is_the_same_action() -> None:

@@ -39,7 +39,7 @@ CASES = (
         "exported_steps",
         twin=signature({"steps": (2, 32)}, x="float32 batch steps 4"),
     ),
-    _pt2("pt2_text", "batch", "called by keywords", "archives", "exported_text", "logits", twin=_TEXT, **_TEXT),
+    _pt2("pt2_text", "batch", "called by keyword", "archives", "exported_text", "logits", twin=_TEXT, **_TEXT),
     _pt2(
         "pt2_model_output",
         "batch",

@@ -39,9 +39,9 @@ CASES = (
         "python_random",
         "python_random",
         "parity.non-deterministic|source.random",
-        "a number of Python's generator, which becomes a constant",
+        "a number from Python's random module, which becomes a constant",
     ),
-    _case("seeded_noise", "SeededNoise", "source.random", "seeded in forward: no ONNX operator does this"),
+    _case("seeded_noise", "SeededNoise", "source.random", "forward sets a seed, which no ONNX operator does"),
     _case("branch_on_values", "Branch", "export.data-dependent", "a graph would contain only one branch"),
     _case("greedy_nms", "Greedy", "export.data-dependent", "a Python loop over values", _BOXES),
     _case(
@@ -89,7 +89,7 @@ CASES = (
         "uneven_lengths",
         "Uneven",
         "parity.drift|export.specialized-dim",
-        "also lengths that are not multiples of four",
+        "the declared lengths include some that are not multiples of four",
         _STEPS,
     ),
     Case(

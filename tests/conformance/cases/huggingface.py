@@ -41,7 +41,7 @@ CASES = (
         why="the last token before padding determines the class",
     ),
     _case("hf_llama", "llama", architectures.TEXT),
-    _case("hf_seq2seq", "t5", architectures.PAIRS, why="its encoder"),
+    _case("hf_seq2seq", "t5", architectures.PAIRS, why="the encoder is published"),
     _case("hf_t5_encoder", "t5_encoder", architectures.TEXT),
     _case("hf_layout", "layoutlm", architectures.DOCUMENTS, why="boxes are an input, according to its config"),
     Case(
