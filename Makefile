@@ -14,6 +14,8 @@ SECOND_TARGET := 26.08
 SECOND_DEMO := build/demo/model_repository-$(SECOND_TARGET)
 DEMO_DB := build/demo/mlflow.db
 export HF_HUB_OFFLINE := 1
+# Images often switch the cache of bytecode off, and tests start hundreds of Python processes.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: setup demo unit integration test test-full docs lint format types conformance zoo bench bench-tracking bench-check bench-deploy model_repository clean
 

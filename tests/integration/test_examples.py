@@ -21,6 +21,8 @@ from repogen.targets import DEFAULT_RELEASE, targets
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.full  # `make test` builds the digits in test_model_repository.py and test_optimize.py
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BATCH = 32  # max_batch_size of the digits
 # Runs in another process: it needs torch, and not repogen.
@@ -68,9 +70,9 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Pat
     ("name", "model_name", "max_batch_size"),
     [
         ("digits", "digits_cnn", 32),
-        pytest.param("minilm", "minilm", 32, marks=pytest.mark.full),
-        pytest.param("resnet18", "resnet18", 16, marks=pytest.mark.full),
-        pytest.param("distilbert", "distilbert", 16, marks=pytest.mark.full),
+        ("minilm", "minilm", 32),
+        ("resnet18", "resnet18", 16),
+        ("distilbert", "distilbert", 16),
     ],
 )
 def test_example_is_published(
@@ -115,7 +117,6 @@ def test_accuracy_through_triton_equals_pytorchs(
     assert accuracy >= 0.97
 
 
-@pytest.mark.full
 def test_text_classification(tmp_path: Path) -> None:
     """Three steps as one ensemble on a real Triton server classify sentences correctly."""
     command = [sys.executable, "-m", "repogen", "build", str(EXAMPLES / "text" / "repogen.yaml")]

@@ -137,7 +137,9 @@ def test_rerun_completes(killed: Series, triton: InferenceServerClient) -> None:
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("step", ["import", "validate", "smoke"])
+@pytest.mark.parametrize(
+    "step", ["validate", *(pytest.param(step, marks=pytest.mark.full) for step in ("import", "smoke"))]
+)
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, new_project: Callable[[Path], Project], step: str) -> None:
     """Ctrl-C is exit code 130 and a message, without processes, a stage or a repository."""
     project = new_project(tmp_path)
@@ -172,7 +174,10 @@ def test_second_ctrl_c_does_not_disturb_the_cleanup(tmp_path: Path, new_project:
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGKILL, *(pytest.param(number, marks=pytest.mark.full) for number in (signal.SIGINT, signal.SIGHUP))],
+)
 def test_no_worker_outlives_its_build(
     tmp_path: Path, new_project: Callable[[Path], Project], number: signal.Signals
 ) -> None:

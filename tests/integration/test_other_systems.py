@@ -70,7 +70,7 @@ def test_build_without_and_with_a_remote_smoke_test(
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.full), signal.SIGKILL])
 def test_interrupted_build_leaves_no_process(macos: Project, number: signal.Signals) -> None:
     """Without subreapers and signals at the end of a parent; after SIGKILL, within some seconds."""
     (macos.directory / "models.py").write_text("import time\n\n\ndef build():\n    time.sleep(600)\n", encoding="utf-8")
