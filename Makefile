@@ -54,7 +54,7 @@ unit: $(READY)
 integration: $(READY)
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not full" tests/integration
 
-# Microsoft's emulator of Azure Blob Storage, which npm has and PyPI has not.
+# Microsoft's emulator of Azure Blob Storage, which is on npm but not on PyPI.
 AZURITE = $(VENV)/azurite/node_modules/.bin/azurite-blob
 $(AZURITE): $(READY)
 	npm install --silent --no-audit --no-fund --prefix $(VENV)/azurite azurite@3.35.0

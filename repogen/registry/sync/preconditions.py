@@ -33,8 +33,8 @@ def chosen_models(repository: Path, options: SyncOptions, aliased: dict[str, Reg
             suggestion(
                 unknown,
                 sorted(candidates),
-                f"it is on {', '.join(sorted(aliased)) or 'no model'}; set it with `repogen promote NAME --alias "
-                f"{options.alias}`",
+                f"models with the alias: {', '.join(sorted(aliased)) or 'none'}; set it with `repogen promote NAME "
+                f"--alias {options.alias}`",
             ),
             code="sync.no-such-model",
         )
