@@ -540,7 +540,7 @@ class PromotionDocument(TypedDict):
     server: str | None
     """Triton server that was used for the measurements"""
     indicative: bool
-    """Whether times are only indicative"""
+    """Whether the times can differ from those in production, because the embedded server was measured"""
     move: MoveDocument | None
     """The move of the alias; null if it was not moved"""
     steps: list[StepMoveDocument]

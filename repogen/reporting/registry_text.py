@@ -20,8 +20,8 @@ _GATE_HEADINGS = ("gate", "measured", "limit", "verdict")
 _HISTORY_HEADINGS = ("alias", "version", "from", "until", "by", "why", "figures")
 _SYNC_HEADINGS = ("model", "action", "version", "alias")
 _INDICATIVE = (
-    "times are indicative: the embedded Triton hosts ONNX Runtime in Python; measure on NVIDIA's container "
-    "(--server docker) for production times"
+    "times are only indicative: the embedded Triton runs ONNX Runtime in Python; for production times, measure with "
+    "NVIDIA's container (--server docker)"
 )
 _OUTSIDE = "outside"
 _ALIASED_ACTIONS = frozenset({SyncAction.PUBLISHED, SyncAction.KEPT, SyncAction.FAILED, SyncAction.IGNORED})

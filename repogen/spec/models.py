@@ -153,7 +153,7 @@ class PassSpec(Section):
     )
     gain: StrictBool | None = Field(
         default=None,
-        description="Whether the result is used only if it is measurably faster; the pass decides if omitted",
+        description="Whether the result is used only if it is measurably faster; if omitted, the default of the pass",
     )
 
     @model_validator(mode="before")

@@ -119,7 +119,7 @@ def require_loadable_ensemble(staged: StagedVersion, repository: Path, others: I
     if reason := unfit(staged.config.text, staged.name, repository, others):
         raise PublishError(
             f"{staged.name} was not published: {reason}",
-            "build it together with its steps, without `version:` in them: the registry numbers versions itself",
+            "build it together with its steps, without `version:` in them: the registry assigns version numbers",
             code="sync.no-step",
         )
 

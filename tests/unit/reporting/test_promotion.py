@@ -28,8 +28,8 @@ holdout.min        -                                                      >= 0.9
 
 notes:
   holdout.min: gates.py:3: no such label
-  times are indicative: the embedded Triton hosts ONNX Runtime in Python; measure on NVIDIA's container (--server \
-docker) for production times
+  times are only indicative: the embedded Triton runs ONNX Runtime in Python; for production times, measure with \
+NVIDIA's container (--server docker)
 
 measured on Triton 2.51.0 (embedded), ORT
 
